@@ -1,0 +1,1 @@
+"""What a person runs or schedules: Prefect flows and the command line."""

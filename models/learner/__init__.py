@@ -1,0 +1,1 @@
+"""How a model learns from batches: batching, log-probs, reduction, optimisers, supervised fitting."""

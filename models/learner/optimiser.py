@@ -1,0 +1,70 @@
+"""AdamW with a warm-up and an optional decay, as typed settings and one function that takes a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from models.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimiserSettings:
+    """How weights move. Stands under `optimiser:` of a recipe's sections."""
+
+    learning_rate: float = 1e-4
+    """Peak step size of AdamW."""
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.99)
+    clip_norm: float = 1.0
+    """Gradients are scaled down to this global L2 norm."""
+    warmup_steps: int = 10
+    """Steps over which the step size rises linearly from zero."""
+    decay: Literal["none", "linear", "cosine"] = "none"
+    """How the step size falls from its peak to zero at the last step."""
+
+
+def build_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.AdamW:
+    """AdamW over the trainable parameters; matrices decay, vectors (norms, biases) do not."""
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [p for p in trainable if p.ndim >= 2], "weight_decay": settings.weight_decay},
+        {"params": [p for p in trainable if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=True)
+
+
+def learning_rate_at(step: int, total: int, settings: OptimiserSettings) -> float:
+    """Step size of the `step`-th update (from 0) of `total`."""
+    warm = min(1.0, (step + 1) / max(1, settings.warmup_steps))
+    progress = min(1.0, step / max(1, total))
+    if settings.decay == "linear":
+        warm *= 1.0 - progress
+    elif settings.decay == "cosine":
+        warm *= 0.5 * (1.0 + math.cos(math.pi * progress))
+    return settings.learning_rate * warm
+
+
+def take_step(
+    optimiser: torch.optim.Optimizer, parameters: Iterable[nn.Parameter], step: int, total: int, settings: OptimiserSettings
+) -> float:
+    """Clip the gathered gradients, move the weights, clear the gradients. Returns the norm before clipping.
+
+    Raises:
+        UserError: a gradient is not finite; the weights have not moved.
+    """
+    norm = float(nn.utils.clip_grad_norm_(list(parameters), settings.clip_norm))
+    if not math.isfinite(norm):
+        optimiser.zero_grad(set_to_none=True)
+        raise UserError(f"update {step}: the gradient norm is {norm}; lower optimiser.learning_rate or check the data")
+    for group in optimiser.param_groups:
+        group["lr"] = learning_rate_at(step, total, settings)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+    return norm
