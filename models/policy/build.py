@@ -1,0 +1,141 @@
+"""Where a policy comes from: a small Qwen3 made from its size, or a base model that the recipe names.
+
+A base model is a local folder or a hub id: safetensors only, and no code of the model's own is run unless
+the recipe says `trust_remote_code: true`. With `lora:` only low-rank adapters learn (peft) and the base
+stays frozen; the adapter is merged into the folder that the policy is saved to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
+
+from models.errors import UserError
+from models.policy.folder import check_model_folder
+from models.text.tokenizer import TokenizerSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeSettings:
+    """A Qwen3 model made from nothing."""
+
+    hidden: int = 128
+    layers: int = 4
+    heads: int = 4
+    key_value_heads: int = 2
+    feed_forward: int = 384
+    """Width of the gated feed-forward layer."""
+    positions: int = 1024
+    """Longest sequence, in tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoraSettings:
+    """Low-rank adapters on the linear layers (Hu et al. 2021)."""
+
+    rank: int = 16
+    alpha: float = 32.0
+    dropout: float = 0.0
+    targets: str | tuple[str, ...] = "all-linear"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicySettings:
+    """What learns. Stands under `policy:`."""
+
+    base: str | None = None
+    """Local model folder or hub id. None: a new model of `size`, warm-started by supervised fine-tuning."""
+    size: SizeSettings = SizeSettings()
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    lora: LoraSettings | None = None
+    chat: bool = False
+    """Wrap prompts in the tokenizer's chat template."""
+    trust_remote_code: bool = False
+    """Run code that the base model ships. Leave it off unless you read that code."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Autocast precision; auto is bfloat16 on a GPU and float32 on a CPU. Master weights are float32."""
+
+
+def device() -> torch.device:
+    """Where the learner runs: the GPU where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def autocast_dtype(settings: PolicySettings) -> torch.dtype | None:
+    """The autocast dtype that `precision` means on this machine, None for plain float32."""
+    if settings.precision == "auto":
+        return torch.bfloat16 if torch.cuda.is_available() else None
+    return torch.bfloat16 if settings.precision == "bfloat16" else None
+
+
+def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
+    """A Qwen3 model with random weights from `seed`, float32.
+
+    Raises:
+        UserError: the heads do not divide the width.
+    """
+    if size.hidden % size.heads or size.heads % size.key_value_heads:
+        raise UserError(
+            f"policy.size: hidden {size.hidden} must be a multiple of heads {size.heads}, "
+            f"and heads a multiple of key_value_heads {size.key_value_heads}"
+        )
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.key_value_heads,
+        head_dim=size.hidden // size.heads,
+        intermediate_size=size.feed_forward,
+        max_position_embeddings=size.positions,
+        tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+        dtype="float32",
+    )
+    torch.manual_seed(seed)
+    return Qwen3ForCausalLM(config).to(device())
+
+
+def open_policy(
+    base: str | Path, *, trust_remote_code: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load a causal language model and its tokenizer, float32 master weights, on the learner's device.
+
+    Raises:
+        UserError: the folder is not a model folder, the hub id cannot be had, or vocabulary and weights differ.
+    """
+    name = str(base)
+    if Path(name).exists() or name.startswith((".", "/", "~")):
+        folder = Path(name).expanduser()
+        check_model_folder(folder)
+        name = str(folder)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+        model = AutoModelForCausalLM.from_pretrained(
+            name, dtype=torch.float32, use_safetensors=True, trust_remote_code=trust_remote_code
+        )
+    except (OSError, ValueError) as error:
+        raise UserError(f"policy.base: {name} cannot be loaded ({str(error).strip().splitlines()[0]})") from None
+    rows = int(model.get_input_embeddings().weight.shape[0])
+    if len(tokenizer) > rows:
+        raise UserError(f"policy.base: {name} has {rows} embeddings but its tokenizer has {len(tokenizer)} tokens")
+    return model.to(device()), tokenizer
+
+
+def with_adapter(model: PreTrainedModel, settings: LoraSettings, seed: int) -> PreTrainedModel:
+    """Freeze `model` and add trainable low-rank adapters to it."""
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(seed)
+    targets = settings.targets if isinstance(settings.targets, str) else list(settings.targets)
+    config = LoraConfig(
+        r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules=targets, task_type="CAUSAL_LM"
+    )
+    adapted: PreTrainedModel = get_peft_model(model, config)
+    return adapted

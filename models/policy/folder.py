@@ -1,0 +1,105 @@
+"""A model folder: a Hugging Face checkpoint in safetensors with its tokenizer, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from models.errors import UserError
+
+
+def write_folder(target: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a folder beside `target`, sync it and rename it into place; on failure nothing is left.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    try:
+        write(beside)
+        for file in sorted(beside.rglob("*")):
+            if file.is_file():
+                with file.open("rb") as handle:
+                    os.fsync(handle.fileno())
+        if target.exists():
+            shutil.rmtree(target)
+        os.replace(beside, target)
+    except BaseException as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        if out_of_space(error):
+            free = shutil.disk_usage(target.parent).free // 2**20
+            raise UserError(f"{target}: no space left to write it ({free} MiB free); nothing half-written") from error
+        raise
+
+
+def out_of_space(error: BaseException) -> bool:
+    """Whether an error, or what caused it, says that the disk is full (safetensors wraps the number in text)."""
+    import errno
+
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if "No space left on device" in str(cause) or "os error 28" in str(cause):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def save_model_folder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, target: Path) -> str:
+    """Write model and tokenizer to `target`, atomically. Returns the content hash of the folder."""
+
+    def write(folder: Path) -> None:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+    write_folder(target, write)
+    return hash_folder(target)
+
+
+def hash_folder(folder: Path) -> str:
+    """SHA-256 over names and contents of all files of `folder`, in order of name."""
+    total = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            total.update(str(file.relative_to(folder)).encode() + b"\0")
+            with file.open("rb") as handle:
+                total.update(hashlib.file_digest(handle, "sha256").digest())
+    return total.hexdigest()
+
+
+def check_model_folder(folder: Path) -> None:
+    """Make sure that `folder` holds a loadable safetensors checkpoint.
+
+    Raises:
+        UserError: the folder, its config, its tokenizer or its weights are missing, or the weights are not safetensors.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such model folder")
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder}: config.json is missing; this is no model folder")
+    try:
+        json.loads((folder / "config.json").read_text())
+    except ValueError as error:
+        raise UserError(f"{folder}/config.json: not valid JSON ({error})") from None
+    if not list(folder.glob("*.safetensors")):
+        pickled = [file.name for file in folder.glob("*.bin")]
+        hint = f" (only {', '.join(pickled)}: convert it to safetensors)" if pickled else ""
+        raise UserError(f"{folder}: no weights, *.safetensors is missing{hint}")
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer that lies beside the weights of a model folder."""
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: its tokenizer cannot be loaded ({str(error).splitlines()[0]})") from None
+    return tokenizer
