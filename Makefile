@@ -1,0 +1,45 @@
+# Two commands do everything, set-up included: `make run` and `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help install run test check lint browser ui schedule clean
+
+PYTHON ?= python3.11
+RECIPE ?= recipes/arithmetic.yaml
+# CUDA=1 or CUDA=0 decides by hand; otherwise a working nvidia-smi does.
+CUDA ?= $(shell nvidia-smi >/dev/null 2>&1 && echo 1 || echo 0)
+LOCK := $(if $(filter 1,$(CUDA)),cuda.lock,cpu.lock)
+BIN := .venv/bin
+
+help: ## Show what can be made
+	@echo "Rewardflow. Usage: make TARGET"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "Options: RECIPE=path (run), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
+
+install: .venv/.installed ## Install the locked environment into .venv
+
+.venv/.installed: $(LOCK) pyproject.toml
+	@PYTHON='$(PYTHON)' LOCK='$(LOCK)' bash setup/install
+
+run: .venv/.installed ## Main job: data, validation, warm start, reward model, RL, evaluation, promotion
+	@$(BIN)/rewardflow run $(RECIPE)
+
+test: .venv/.installed browser lint ## Check style, types and imports, then run all tests, the fast ones first
+	@echo "== pytest" && $(BIN)/python -m pytest
+
+lint: .venv/.installed ## Check style (ruff), types (mypy) and the walls between the layers (import-linter)
+	@echo "== ruff" && $(BIN)/ruff check .
+	@echo "== mypy" && $(BIN)/mypy
+	@echo "== import-linter" && $(BIN)/lint-imports --no-logo
+
+browser: ## Get Debian's chromium for the test of the MLflow UI, where that is possible
+	@bash setup/browser
+
+ui: .venv/.installed ## Start the MLflow and Prefect servers and print their addresses
+	@$(BIN)/rewardflow ui
+
+schedule: .venv/.installed ## Serve the deployments of prefect.yaml on their schedules
+	@$(BIN)/rewardflow schedule
+
+clean: ## Remove the environment and the caches of tools; runs, models and data stay
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist *.egg-info
