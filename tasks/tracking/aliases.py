@@ -1,0 +1,115 @@
+"""Promotion: which version is `champion`, which was (`previous`), which waits (`candidate`).
+
+An alias keeps no history, so every change also stands in tags: on the versions it concerned, and as a list of
+champions on the registered model. Changes are made one at a time under a lock in the state folder. A promotion may
+say what it was judged against: if the champion changed meanwhile, it is refused instead of replacing a model that
+it was never compared with.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from models.errors import UserError
+from tasks.tracking import registry, store, tags
+from tasks.tracking.registry import CANDIDATE, CHAMPION, PREVIOUS, VersionInfo
+
+
+class Unchecked:
+    """Stands for "whatever the champion is now"."""
+
+
+UNCHECKED = Unchecked()
+
+_LONGEST_HISTORY = 4000
+"""Characters of the history tag: about 60 champions."""
+
+
+def set_candidate(name: str, version: int) -> VersionInfo:
+    """Give `candidate` to a version."""
+    with store.exclusive("registry"):
+        found = registry.version_info(name, version)
+        _set_alias(found, CANDIDATE)
+    return registry.version_info(name, version)
+
+
+def promote(
+    name: str, version: int, *, why: str = "by hand", judged_against: VersionInfo | int | Unchecked | None = UNCHECKED
+) -> VersionInfo:
+    """Make a version the champion; the old champion becomes `previous`. Of a version that is champion: nothing.
+
+    Args:
+        name: registered model.
+        version: the new champion.
+        why: for the record, e.g. "gate" or "by hand".
+        judged_against: the champion that the version was compared with, None where there was none.
+
+    Raises:
+        UserError: there is no such version, or the champion is not the one that it was compared with.
+    """
+    with store.exclusive("registry"):
+        new, old = registry.version_info(name, version), registry.champion(name)
+        if old is not None and old.version == new.version:
+            return old
+        if not isinstance(judged_against, Unchecked):
+            expected = judged_against.version if isinstance(judged_against, VersionInfo) else judged_against
+            if (old.version if old else None) != expected:
+                raise UserError(
+                    f"{name} version {version} was compared with {_called(expected)}, but the champion is now "
+                    f"{_called(old.version if old else None)}: evaluate it again"
+                )
+        return _crown(new, old, why)
+
+
+def rollback(name: str) -> VersionInfo:
+    """Swap champion and previous; a second rollback swaps them back. Returns the new champion.
+
+    Raises:
+        UserError: there is no previous champion.
+    """
+    with store.exclusive("registry"):
+        old, new = registry.champion(name), registry.by_alias(name, PREVIOUS)
+        if old is None:
+            raise UserError(f"{name} has no champion: nothing to roll back")
+        if new is None or new.version == old.version:
+            raise UserError(f"{name} has no previous champion to roll back to: version {old.version} is the first")
+        return _crown(new, old, f"rollback from version {old.version}")
+
+
+def history(name: str) -> list[str]:
+    """All champions of a model, newest first, one line each."""
+    from mlflow import MlflowException
+
+    try:
+        model = store.patiently(store.client().get_registered_model, name)
+    except MlflowException:
+        return []
+    return [line for line in model.tags.get(tags.HISTORY, "").split("\n") if line]
+
+
+def _crown(new: VersionInfo, old: VersionInfo | None, why: str) -> VersionInfo:
+    now = datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    # Killed between these two, the old champion is also its own `previous`, and rollback says that there is none.
+    if old is not None:
+        _set_alias(old, PREVIOUS)
+    _set_alias(new, CHAMPION)
+    if CANDIDATE in new.aliases:
+        store.patiently(store.client().delete_registered_model_alias, new.name, CANDIDATE)
+    own = {tags.PROMOTED_AT: now, tags.PROMOTED_BY: why}
+    if old is not None:
+        own[tags.REPLACED] = str(old.version)
+        registry.annotate(old.name, old.version, {tags.REPLACED_BY: f"{new.version} at {now}"})
+    registry.annotate(new.name, new.version, own)
+    lines = [f"{now} version {new.version} ({why})", *history(new.name)]
+    while len("\n".join(lines)) > _LONGEST_HISTORY:
+        lines.pop()
+    store.patiently(store.client().set_registered_model_tag, new.name, tags.HISTORY, "\n".join(lines))
+    return registry.version_info(new.name, new.version)
+
+
+def _set_alias(found: VersionInfo, alias: str) -> None:
+    store.patiently(store.client().set_registered_model_alias, found.name, alias, str(found.version))
+
+
+def _called(version: int | None) -> str:
+    return "no champion" if version is None else f"version {version}"

@@ -1,0 +1,65 @@
+"""The local journal of a run's metrics: one JSON line a call, appended before anything is sent.
+
+It is the truth about the curves: what a tracking server missed, and what a run killed by SIGKILL had logged,
+is read back from here. A line torn by a kill is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.errors import UserError
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was logged in one call."""
+
+    step: int
+    timestamp: int
+    """Milliseconds since 1970."""
+    metrics: dict[str, float]
+    """Finite values only, by the key that the caller used."""
+
+
+def read_journal(path: Path) -> list[Row]:
+    """All rows of a journal in the order of writing; none where the file is missing.
+
+    Raises:
+        UserError: a line that is not the last is no row; names the line.
+    """
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            entry = json.loads(line)
+            rows.append(Row(int(entry["step"]), int(entry["timestamp"]), dict(entry["metrics"])))
+        except (ValueError, KeyError, TypeError):
+            if number == len(lines):  # no newline behind it: its writer was killed inside the write
+                break
+            raise UserError(f"{path}, line {number}: not a row of a metric journal") from None
+    return rows
+
+
+def write_journal(path: Path, rows: Iterable[Row]) -> None:
+    """Replace the journal by `rows`, whole or not at all."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with beside.open("w", encoding="utf-8") as handle:
+        handle.writelines(line_of(row) for row in rows)
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(beside, path)
+
+
+def line_of(row: Row) -> str:
+    """The line that stands for `row`."""
+    return json.dumps({"step": row.step, "timestamp": row.timestamp, "metrics": row.metrics}) + "\n"

@@ -1,0 +1,207 @@
+"""Where a model version comes from, from the hash of the raw data to its aliases, by queries to MLflow alone.
+
+    version -> its run -> data set inputs of that run and of its flow; LoggedModel inputs -> reward model version ->
+    its run and data; tags of the version -> recipe, commit, evaluation run -> metrics; gate tags -> verdict; aliases.
+
+Nothing is read from the checkout or the state folder, so it prints the same on any machine that reaches the server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tasks.tracking import registry, store, tags
+from tasks.tracking.registry import VersionInfo
+from tasks.tracking.runs import PARENT_TAG
+from tasks.tracking.summaries import DataLink, data_of
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+_VERSIONS_OF_MODEL = "mlflow.modelVersions"
+"""MLflow's tag on a LoggedModel: the versions that it was registered as."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A registered model version and the run that made it."""
+
+    version: VersionInfo
+    run_name: str
+    data: tuple[DataLink, ...]
+    """What that run and its flow read, raw data first."""
+    models_read: tuple[str, ...]
+    """LoggedModels that the run read and that are no registered versions, such as the warm start: "name (id)"."""
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The chain behind one version. What a run did not record is None or empty, and shows as such."""
+
+    policy: Origin
+    reward_model: Origin | None
+    reward_model_read: bool
+    """Whether the policy's run really lists the reward model among its inputs, not only by name."""
+    evaluation_run: str
+    evaluation: Mapping[str, float]
+    """Metrics of the evaluation run."""
+    gate: tuple[tags.GateTag, ...]
+
+    @property
+    def data(self) -> tuple[DataLink, ...]:
+        """All data behind policy and reward model, each once, raw data first."""
+        both = [*self.policy.data, *(self.reward_model.data if self.reward_model else ())]
+        return tuple(sorted(dict.fromkeys(both), key=lambda link: (link.context != "raw", link.context, link.name)))
+
+
+def lineage(name: str, version: int) -> Lineage:
+    """Build the chain behind version `version` of the registered model `name`.
+
+    Raises:
+        UserError: there is no such version.
+    """
+    policy = registry.version_info(name, version)
+    run = _run(policy.run_id)
+    read = _models_read(run)
+    reward_model = _pinned(policy.tags.get(tags.REWARD_MODEL_VERSION, ""))
+    plain = tuple(label for model_id, label in read.items() if not reward_model or model_id != reward_model.model_id)
+    evaluation_run = policy.tags.get(tags.EVALUATION_RUN, "")
+    evaluated = _run(evaluation_run)
+    return Lineage(
+        policy=Origin(policy, _name(run), _data_behind(run), plain),
+        reward_model=_origin(reward_model) if reward_model else None,
+        reward_model_read=reward_model is not None and reward_model.model_id in read,
+        evaluation_run=evaluation_run,
+        evaluation=dict(sorted(evaluated.data.metrics.items())) if evaluated else {},
+        gate=tuple(tags.read_gate(policy.tags)),
+    )
+
+
+def render(chain: Lineage, metrics_shown: int = 12) -> str:
+    """The chain as a tree for a terminal."""
+    policy = chain.policy.version
+    raw = [link for link in chain.data if link.context == "raw"]
+    prepared = [link for link in chain.data if link.context != "raw"]
+    lines = [f"{policy.name} version {policy.version}" + _in_brackets(policy.aliases)]
+    sections: list[tuple[str, list[str]]] = [
+        ("raw data", [_raw_line(link) for link in raw]),
+        ("prepared data", [_data_line(link) for link in prepared]),
+    ]
+    if chain.reward_model:
+        found = chain.reward_model.version
+        seen = "" if chain.reward_model_read else " (pinned by tag only: the policy's run does not list it as an input)"
+        sections.append(
+            (
+                f"reward model {found.name} version {found.version}{_in_brackets(found.aliases)}{seen}",
+                _facts(found, chain.reward_model.run_name, (("held-out pair accuracy", tags.HELDOUT_ACCURACY),)),
+            )
+        )
+    else:
+        sections.append(("reward model", []))
+    facts = (
+        ("recipe", tags.RECIPE),
+        ("recipe sha256", tags.RECIPE_SHA256),
+        ("git commit", tags.GIT_COMMIT),
+        ("data revision", tags.DATA_REVISION),
+        ("seed", tags.SEED),
+    )
+    models_read = [f"starts from {label}" for label in chain.policy.models_read]
+    sections.append((f"policy version {policy.version}", _facts(policy, chain.policy.run_name, facts) + models_read))
+    shown = [f"{key} = {value:.4g}" for key, value in list(chain.evaluation.items())[:metrics_shown]]
+    if len(chain.evaluation) > metrics_shown:
+        shown.append(f"... and {len(chain.evaluation) - metrics_shown} more")
+    compared = [
+        f"{label}: {policy.tags[key]}"
+        for label, key in (("compared with", tags.COMPARED_WITH), ("difference", tags.IMPROVEMENT))
+        if key in policy.tags
+    ]
+    run = f" (run {chain.evaluation_run})" if chain.evaluation_run else ""
+    sections.append((f"evaluation{run}", compared + shown))
+    checks = [f"{'passed' if check.passed else 'FAILED'}  {check.name}: {check.detail}" for check in chain.gate]
+    verdict = policy.tags.get(tags.VERDICT)
+    sections.append(("gate" + (f": {verdict}" if verdict else ""), checks))
+    promoted = [f"{key.removeprefix('rewardflow.')}: {policy.tags[key]}" for key in _ALIAS_TAGS if key in policy.tags]
+    sections.append((f"aliases: {', '.join(policy.aliases) or 'none'}", promoted))
+    for index, (title, inside) in enumerate(sections):
+        last = index == len(sections) - 1
+        lines.append(f"{'└─' if last else '├─'} {title}{'' if inside or ':' in title else ': not recorded'}")
+        for number, line in enumerate(inside):
+            bend = "└─" if number == len(inside) - 1 else "├─"
+            lines.append(f"{'   ' if last else '│  '}{bend} {line}")
+    return "\n".join(lines)
+
+
+_ALIAS_TAGS = (tags.PROMOTED_AT, tags.PROMOTED_BY, tags.REPLACED, tags.REPLACED_BY)
+
+
+def _origin(version: VersionInfo) -> Origin:
+    run = _run(version.run_id)
+    return Origin(version, _name(run), _data_behind(run), tuple(_models_read(run).values()))
+
+
+def _pinned(text: str) -> VersionInfo | None:
+    name, _, version = text.rpartition("/")
+    return registry.version_info(name, int(version)) if name and version.isdigit() else None
+
+
+def _run(run_id: str) -> Run | None:
+    from mlflow import MlflowException
+
+    if not run_id:
+        return None
+    try:
+        return store.patiently(store.client().get_run, run_id)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":  # deleted for good: the chain shows what is left
+            return None
+        raise
+
+
+def _data_behind(run: Run | None) -> tuple[DataLink, ...]:
+    """Data sets of a run, and of the flow's run above it."""
+    if run is None:
+        return ()
+    above = _run(run.data.tags.get(PARENT_TAG, ""))
+    links: Iterable[DataLink] = (*data_of(run), *(data_of(above) if above else ()))
+    return tuple(dict.fromkeys(links))
+
+
+def _models_read(run: Run | None) -> dict[str, str]:
+    """LoggedModels that a run read: id -> what to call it."""
+    found = {}
+    for entry in run.inputs.model_inputs if run and run.inputs else []:
+        model = store.patiently(store.client().get_logged_model, entry.model_id)
+        registered = json.loads(model.tags.get(_VERSIONS_OF_MODEL, "[]"))
+        label = ", ".join(f"{version['name']} version {version['version']}" for version in registered)
+        found[entry.model_id] = label or f"{model.name} ({entry.model_id})"
+    return found
+
+
+def _facts(version: VersionInfo, run_name: str, facts: Iterable[tuple[str, str]]) -> list[str]:
+    found = [f"run {run_name or 'not found'} ({version.run_id})"]
+    found += [f"{label}: {version.tags[key]}" for label, key in facts if key in version.tags]
+    if tags.WEIGHTS_SHA256 in version.tags:
+        found.append(f"weights sha256: {version.tags[tags.WEIGHTS_SHA256]}")
+    return found
+
+
+def _raw_line(link: DataLink) -> str:
+    return f"{link.source}  md5 {link.digest}" + (f", {link.rows} rows" if link.rows is not None else "")
+
+
+def _data_line(link: DataLink) -> str:
+    rows = f", {link.rows} rows" if link.rows is not None else ""
+    revision = f", DVC revision {link.revision}" if link.revision else ""
+    return f"{link.name} ({link.context})  md5 {link.digest}{rows}{revision}"
+
+
+def _name(run: Run | None) -> str:
+    return (run.info.run_name or "") if run else ""
+
+
+def _in_brackets(aliases: Iterable[str]) -> str:
+    text = ", ".join(sorted(aliases))
+    return f" [{text}]" if text else ""

@@ -1,0 +1,239 @@
+"""Curves that survive an outage: metrics are journalled, buffered, and sent in batches from a thread of their own.
+
+The caller never waits for the tracking server. While it is away the buffer grows and sending is tried again with
+growing pauses; timestamps are taken when a value is logged, so that sending one twice changes nothing. `close`
+waits for the last ones up to a limit; what is left then still stands in the journal.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from models.errors import UserError
+from tasks.tracking import store
+from tasks.tracking.journal import Row, line_of, read_journal, write_journal
+
+if TYPE_CHECKING:
+    from mlflow.entities import Metric
+
+_LOG = logging.getLogger("rewardflow.tracking")
+
+MOST_KEYS = 60
+"""Metric keys of one run: MLflow's run page crawls with about 100 charts."""
+MOST_A_CALL = 1000
+"""Metrics that MLflow takes in one batch."""
+
+
+def clean_key(key: str) -> str:
+    """A key that MLflow takes: `pass@1` becomes `pass_at_1`, other refused characters `_`, doubled `/` one.
+
+    Raises:
+        UserError: nothing is left of it.
+    """
+    kept = re.sub(r"[^\w\-. :/]", "_", key.replace("@", "_at_"), flags=re.ASCII)
+    parts = [part for part in kept.split("/") if part.strip(". ")]
+    if not parts:
+        raise UserError(f"metric key {key!r} has no letter or digit that MLflow takes")
+    return "/".join(parts)[:250]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What became of the metrics of a run."""
+
+    sent: int
+    """Values that the tracking server has."""
+    left: int
+    """Values that it did not take before the limit; they stand in the journal."""
+    not_finite: int
+    """Values that were NaN or infinite and were not logged."""
+
+
+class MetricLog:
+    """Log metrics of one run: `log(step, {"reward/mean": 0.3})`. Also callable, so that it can be handed to models/.
+
+    Use it in a `with` statement; leaving it waits for the last values.
+    """
+
+    def __init__(
+        self, run_id: str, journal: Path | None = None, *, every_seconds: float = 5.0, every_values: int = MOST_A_CALL
+    ) -> None:
+        """Start the sending thread.
+
+        Args:
+            run_id: MLflow run that gets the values.
+            journal: JSONL file that gets them first; appended to where it exists (see `replay`).
+            every_seconds: longest time that a value waits for company, in seconds.
+            every_values: values that are sent at once without waiting.
+        """
+        self._run_id, self._journal = run_id, journal
+        self._every_seconds, self._every_values = every_seconds, every_values
+        self._keys: dict[str, str] = {}
+        self._waiting: deque[Metric] = deque()
+        self._sent = self._not_finite = 0
+        self._error: Exception | None = None
+        self._hurry = False
+        self._due = 0.0
+        self._closed = threading.Event()
+        self._changed = threading.Condition()
+        if journal is not None:
+            journal.parent.mkdir(parents=True, exist_ok=True)
+            if journal.is_file():  # drops a torn last line, so that the next one starts on its own
+                write_journal(journal, read_journal(journal))
+        self._handle = journal.open("a", encoding="utf-8") if journal is not None else None
+        self._thread = threading.Thread(target=self._send_all, name=f"metrics-{run_id[:8]}", daemon=True)
+        self._thread.start()
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Log `metrics` at `step`; returns at once.
+
+        Raises:
+            UserError: more than MOST_KEYS keys in this run, two keys that MLflow cannot tell apart, or the
+                tracking server refused earlier values for good (the run was deleted, access was lost).
+        """
+        finite = {key: float(value) for key, value in metrics.items() if math.isfinite(value)}
+        row = Row(int(step), int(time.time() * 1000), finite)
+        with self._changed:
+            if self._error is not None:
+                raise UserError(f"run {self._run_id} takes no metrics: {self._error}") from self._error
+            self._check_keys(metrics)
+            self._not_finite += len(metrics) - len(finite)
+            if self._handle is not None and finite:
+                self._handle.write(line_of(row))
+                self._handle.flush()
+            self._buffer(row)
+
+    __call__ = log
+
+    def replay(self, up_to_step: int) -> int:
+        """For a resumed run: log again what the journal holds up to and including `up_to_step`, with its timestamps.
+
+        Later rows are dropped from the journal: the resumed run makes those steps again. Returns the rows logged.
+        """
+        if self._journal is None or self._handle is None:
+            raise ValueError("a metric log without a journal has nothing to replay")
+        with self._changed:
+            rows = [row for row in read_journal(self._journal) if row.step <= up_to_step]
+            self._handle.close()
+            write_journal(self._journal, rows)
+            self._handle = self._journal.open("a", encoding="utf-8")
+            for row in rows:
+                self._check_keys(row.metrics)
+                self._buffer(row)
+        return len(rows)
+
+    def flush(self, limit: float = 60.0) -> int:
+        """Send what waits, now; wait for it up to `limit` seconds. Returns how many values are still unsent."""
+        until = time.monotonic() + limit
+        with self._changed:
+            self._hurry = True
+            self._changed.notify_all()
+            while self._waiting and self._error is None and self._thread.is_alive():
+                if not self._changed.wait(max(0.0, until - time.monotonic())) and time.monotonic() >= until:
+                    break
+            return len(self._waiting)
+
+    def close(self, limit: float = store.PATIENCE) -> Delivery:
+        """Send the last values, waiting up to `limit` seconds for a server that is away; then end the thread."""
+        left = self.flush(limit)
+        with self._changed:
+            self._closed.set()
+            self._changed.notify_all()
+            if self._handle is not None:
+                self._handle.close()
+                self._handle = None
+        if not left:
+            self._thread.join(timeout=30)
+        if left or self._not_finite:
+            where = self._journal or "no journal was kept"
+            _LOG.warning(
+                "run %s: %d metric values not sent (%s), %d not finite", self._run_id, left, where, self._not_finite
+            )
+        if self._error is not None:
+            raise UserError(f"run {self._run_id} takes no metrics: {self._error}") from self._error
+        return Delivery(self._sent, left, self._not_finite)
+
+    def __enter__(self) -> MetricLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:  # the error on its way is the news; a server that is away must not hold it back for long
+            try:
+                self.close(limit=15.0)
+            except UserError as also:
+                _LOG.warning("%s", also)
+
+    def _check_keys(self, metrics: Mapping[str, float]) -> None:
+        for key in metrics:
+            clean = clean_key(key)
+            known = self._keys.get(clean)
+            if known is None:
+                if len(self._keys) >= MOST_KEYS:
+                    raise UserError(
+                        f"metric {key!r} would be key number {MOST_KEYS + 1} of run {self._run_id}: "
+                        f"at most {MOST_KEYS}, more and the run page of MLflow cannot be used"
+                    )
+                self._keys[clean] = key
+            elif known != key:
+                raise UserError(f"metrics {known!r} and {key!r} are both {clean!r} in MLflow: rename one")
+
+    def _buffer(self, row: Row) -> None:
+        from mlflow.entities import Metric
+
+        if not self._waiting:
+            self._due = time.monotonic() + self._every_seconds
+        self._waiting.extend(
+            Metric(clean_key(key), value, row.timestamp, row.step) for key, value in row.metrics.items()
+        )
+        self._changed.notify_all()
+
+    def _next_batch(self) -> list[Metric]:
+        """Wait until values are due, then return them without taking them out; empty when the log is closed."""
+        with self._changed:
+            while not self._closed.is_set():
+                if not self._waiting:
+                    self._hurry = False
+                    self._changed.wait()
+                elif self._hurry or len(self._waiting) >= self._every_values or time.monotonic() >= self._due:
+                    return list(islice(self._waiting, MOST_A_CALL))
+                else:
+                    self._changed.wait(self._due - time.monotonic())
+            return []
+
+    def _send_all(self) -> None:
+        pause = 0.5
+        while batch := self._next_batch():
+            try:
+                store.client().log_batch(self._run_id, metrics=batch)
+            except Exception as error:
+                if not store.is_passing(error):
+                    with self._changed:
+                        self._error = error
+                        self._changed.notify_all()
+                    return
+                _LOG.warning("tracking server is away: %d metric values wait", len(self._waiting))
+                self._closed.wait(pause)
+                pause = min(pause * 2, 5.0)
+                continue
+            pause = 0.5
+            with self._changed:
+                for _ in batch:
+                    self._waiting.popleft()
+                self._sent += len(batch)
+                self._due = time.monotonic() + self._every_seconds
+                self._changed.notify_all()

@@ -1,0 +1,136 @@
+"""What is logged beside curves: data sets, sample tables, figures, files and the description that is read first."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from models.errors import UserError
+from tasks.tracking import runs, store
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NOTE = "mlflow.note.content"
+"""MLflow's tag for the description of a run."""
+TABLES = "mlflow.loggedArtifacts"
+"""MLflow's tag that names the artifacts which are tables."""
+REPORT = "report.md"
+"""Artifact with the whole description, where the tag holds only its beginning."""
+
+
+def log_dataset(
+    run_id: str, name: str, digest: str, source: str, context: str, rows: int | None = None, revision: str = ""
+) -> None:
+    """Record that a run read a data set.
+
+    Args:
+        run_id: the run that read it.
+        name: of the data set, e.g. "arithmetic/problems_train".
+        digest: content hash, DVC's md5 (at most 36 characters, so ".dir" behind it fits).
+        source: path or address.
+        context: what for: "raw", "training", "reward model", "evaluation".
+        rows: number of rows.
+        revision: DVC revision (git commit or tag).
+
+    Raises:
+        UserError: the digest is too long for MLflow.
+    """
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    if not 0 < len(digest) <= 36:
+        raise UserError(f"data set {name}: digest {digest!r} has {len(digest)} characters, MLflow takes 1 to 36")
+    profile: dict[str, object] = {} if rows is None else {"num_rows": rows}
+    if revision:
+        profile["dvc_revision"] = revision
+    entity = Dataset(
+        name=name,
+        digest=digest,
+        source_type="local" if "://" not in source else source.split("://", 1)[0],
+        source=json.dumps({"uri": source, "dvc_revision": revision}),
+        profile=json.dumps(profile),
+    )
+    tag = InputTag("mlflow.data.context", context)
+    store.patiently(store.client().log_inputs, run_id, datasets=[DatasetInput(entity, [tag])])
+
+
+def log_artifact(run_id: str, file: Path, folder: str = "") -> None:
+    """Log one file under `folder` of the run's artifacts."""
+    store.patiently(store.client().log_artifact, run_id, str(file), folder or None)
+
+
+def log_artifacts(run_id: str, source: Path, folder: str = "") -> None:
+    """Log all that lies in `source` under `folder` of the run's artifacts."""
+    store.patiently(store.client().log_artifacts, run_id, str(source), folder or None)
+
+
+def log_text(run_id: str, path: str, text: str) -> None:
+    """Log `text` as the artifact `path`."""
+    store.patiently(store.client().log_text, run_id, text, path)
+
+
+def log_figure(run_id: str, path: str, figure: Figure) -> None:
+    """Log a figure as the PNG `path`, sharp enough for a large screen."""
+    store.patiently(store.client().log_figure, run_id, figure, path, save_kwargs={"dpi": 150, "bbox_inches": "tight"})
+
+
+def log_table(run_id: str, path: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Log rows as a table that MLflow's artifact viewer shows. One file a step, such as "samples/step_00040.json".
+
+    Logging the same path again replaces the table. Columns are those of the first row, then new ones as they come;
+    what a row lacks is empty. Values that are not finite become empty, as JSON has none.
+    """
+    if PurePosixPath(path).suffix != ".json":
+        raise ValueError(f"a table is a .json file, not {path!r}")
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    body = {"columns": columns, "data": [[_cell(row.get(column)) for column in columns] for row in rows]}
+    log_text(run_id, path, json.dumps(body, ensure_ascii=False))
+    run = store.patiently(store.client().get_run, run_id)
+    listed = [entry for entry in json.loads(run.data.tags.get(TABLES, "[]")) if entry["path"] != path]
+    listed.append({"path": path, "type": "table"})
+    while len(json.dumps(listed)) > runs.LONGEST_TAG:  # the files stay; the newest ones are listed
+        listed.pop(0)
+    runs.set_tags(run_id, {TABLES: json.dumps(listed)})
+
+
+def read_table(run_id: str, path: str) -> list[dict[str, Any]]:
+    """The rows of a table that `log_table` wrote."""
+    import mlflow
+
+    text = mlflow.artifacts.load_text(f"runs:/{run_id}/{path}")
+    body = json.loads(text)
+    return [dict(zip(body["columns"], row, strict=True)) for row in body["data"]]
+
+
+def describe(run_id: str, markdown: str) -> None:
+    """Make `markdown` the description of the run, the first thing that a reviewer sees.
+
+    A tag holds 8,000 characters. A longer description is kept whole as the artifact report.md, and the tag gets its
+    sections up to there.
+    """
+    if len(markdown) > runs.LONGEST_TAG:
+        log_text(run_id, REPORT, markdown)
+        markdown = first_sections(markdown, runs.LONGEST_TAG, f"\n\n*The rest is in the artifact `{REPORT}`.*\n")
+    runs.set_tags(run_id, {NOTE: markdown})
+
+
+def first_sections(markdown: str, longest: int, ending: str) -> str:
+    """The leading sections (each begins with "## " or "### ") of `markdown` that fit with `ending` behind them."""
+    room = longest - len(ending)
+    if len(markdown) <= longest:
+        return markdown
+    cut = max(markdown.rfind("\n## ", 0, room), markdown.rfind("\n### ", 0, room))
+    return (markdown[:cut] if cut > 0 else markdown[:room]) + ending
+
+
+def _cell(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:  # a NumPy or torch scalar
+        return _cell(value.item())
+    return str(value)

@@ -1,0 +1,261 @@
+"""Model versions: from a model folder to an alias that others load.
+
+A folder becomes a LoggedModel (weights are copied, never loaded), a LoggedModel becomes a version of a registered
+model, and aliases say what a version is for: see tasks.tracking.aliases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
+from urllib.parse import unquote, urlparse
+
+from models.errors import UserError
+from tasks.tracking import store
+
+if TYPE_CHECKING:
+    from mlflow.entities.model_registry import ModelVersion
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+Task = Literal["text-generation", "text-classification"]
+
+CHAMPION, CANDIDATE, PREVIOUS = "champion", "candidate", "previous"
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """One version of a registered model."""
+
+    name: str
+    version: int
+    run_id: str
+    """Run that logged the model."""
+    model_id: str
+    """LoggedModel behind the version."""
+    created: datetime
+    aliases: tuple[str, ...]
+    tags: Mapping[str, str] = field(repr=False)
+    description: str = field(repr=False)
+
+    @property
+    def uri(self) -> str:
+        """Address by number, which never comes to mean another model."""
+        return f"models:/{self.name}/{self.version}"
+
+
+def log_model(
+    run_id: str, folder: Path, name: str, task: Task, model_tags: Mapping[str, str] | None = None, step: int = 0
+) -> str:
+    """Log a Hugging Face model folder (safetensors and tokenizer) as an output of a run. Returns its model id.
+
+    Args:
+        run_id: run that made the model.
+        folder: read, not changed; the weights are not loaded.
+        name: of the LoggedModel, e.g. "policy".
+        task: "text-generation" for a policy, "text-classification" for a reward model with one label.
+        model_tags: of the LoggedModel.
+        step: training step of the weights.
+
+    Raises:
+        UserError: the folder lacks its configuration or its weights.
+    """
+    from mlflow.entities import LoggedModelOutput
+    from mlflow.models import Model
+
+    for needed in ("config.json", "*.safetensors"):
+        if not list(folder.glob(needed)):
+            raise UserError(f"{folder}: {needed} is missing, this is no model folder")
+    run = store.patiently(store.client().get_run, run_id)
+    logged = store.patiently(
+        store.client().create_logged_model,
+        run.info.experiment_id,
+        name,
+        source_run_id=run_id,
+        tags=dict(model_tags or {}),
+        model_type=task,
+    )
+    model_id = str(logged.model_id)
+    try:
+        with tempfile.TemporaryDirectory(dir=store.current().home, prefix="logging-") as beside:
+            target = Path(beside) / "model"
+            description = Model(
+                artifact_path=logged.artifact_location, model_uuid=model_id, run_id=run_id, model_id=model_id
+            )
+            _write_mlflow_model(folder, target, task, description)
+            store.patiently(store.client().log_model_artifacts, model_id, str(target))
+    except BaseException:
+        store.client().finalize_logged_model(model_id, "FAILED")
+        raise
+    store.patiently(store.client().finalize_logged_model, model_id, "READY")
+    store.patiently(store.client().log_outputs, run_id, [LoggedModelOutput(model_id, step)])
+    return model_id
+
+
+def log_model_inputs(run_id: str, model_ids: Iterable[str]) -> None:
+    """Record that a run read these LoggedModels: a policy's run its reward model and its warm start."""
+    from mlflow.entities import LoggedModelInput
+
+    inputs = [LoggedModelInput(model_id) for model_id in model_ids]
+    store.patiently(store.client().log_inputs, run_id, models=inputs)
+
+
+def register(name: str, model_id: str, version_tags: Mapping[str, str] | None = None, description: str = "") -> int:
+    """Make a LoggedModel the next version of the registered model `name` (made where it is missing)."""
+    from mlflow import MlflowException
+
+    try:
+        store.patiently(store.client().create_registered_model, name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    logged = store.patiently(store.client().get_logged_model, model_id)
+    made = store.patiently(
+        store.client().create_model_version,
+        name,
+        source=f"models:/{model_id}",
+        run_id=logged.source_run_id,
+        tags=dict(version_tags or {}),
+        description=description or None,
+        model_id=model_id,
+    )
+    return int(made.version)
+
+
+def annotate(
+    name: str, version: int, version_tags: Mapping[str, str] | None = None, description: str | None = None
+) -> None:
+    """Set tags of a version, and its description (Markdown) where one is given."""
+    for key, value in (version_tags or {}).items():
+        store.patiently(store.client().set_model_version_tag, name, str(version), key, str(value))
+    if description is not None:
+        store.patiently(store.client().update_model_version, name, str(version), description)
+
+
+def version_info(name: str, version: int) -> VersionInfo:
+    """One version.
+
+    Raises:
+        UserError: there is no such version; names those that are there.
+    """
+    found = _or_none(store.client().get_model_version, name, str(version))
+    if found is None:
+        there = ", ".join(str(entry.version) for entry in versions(name)[:10]) or "none"
+        raise UserError(f"model {name!r} has no version {version}; its versions, newest first: {there}")
+    return _info(found)
+
+
+def by_alias(name: str, alias: str) -> VersionInfo | None:
+    """The version that has `alias`, or None."""
+    found = _or_none(store.client().get_model_version_by_alias, name, alias)
+    return version_info(name, int(found.version)) if found is not None else None
+
+
+def champion(name: str) -> VersionInfo | None:
+    """The version in use, or None where there is none yet."""
+    return by_alias(name, CHAMPION)
+
+
+def versions(name: str) -> list[VersionInfo]:
+    """All versions of a model, newest first; none where there is no such model."""
+    return _search(name, f"name = '{_quoted(name)}'")
+
+
+def find_by_tag(name: str, key: str, value: str) -> list[VersionInfo]:
+    """Versions whose tag `key` is `value`, newest first: whether these weights are registered already."""
+    return _search(name, f"name = '{_quoted(name)}' and tag.`{key}` = '{_quoted(value)}'")
+
+
+def fetch(uri: str) -> Path:
+    """Folder of the Hugging Face model behind `models:/NAME@ALIAS`, `models:/NAME/VERSION` or `models:/ID`.
+
+    It loads with transformers' from_pretrained and with vLLM. In the embedded store it is the artifact itself
+    (do not change it); from a server it is downloaded once a version into the state folder.
+
+    Raises:
+        UserError: no such model, version or alias.
+    """
+    import mlflow
+    from mlflow import MlflowException
+
+    try:
+        model_id = str(mlflow.models.get_model_info(uri).model_id)
+        at = urlparse(store.patiently(store.client().get_logged_model, model_id).artifact_location)
+        here = Path(unquote(at.path)) / "model"
+        if at.scheme in ("", "file") and here.is_dir():
+            return here
+        folder = store.current().home / "models" / model_id
+        if not folder.is_dir():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder.parent) as beside:
+                found = mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{model_id}", dst_path=beside)
+                with contextlib.suppress(OSError):  # another process was first: its download is as good
+                    (Path(found) / "model").rename(folder)
+    except MlflowException as error:
+        raise UserError(f"{uri}: {str(error).splitlines()[0]}") from error
+    return folder
+
+
+def _write_mlflow_model(folder: Path, target: Path, task: Task, description: object) -> None:
+    """Write the folder as an MLflow model of the transformers flavour: `model/` is a copy of `folder`."""
+    import mlflow.transformers
+    from huggingface_hub import ModelCard
+
+    here = {package: importlib.metadata.version(package) for package in ("mlflow", "transformers", "torch")}
+    card = ModelCard(
+        f"---\nlicense: other\npipeline_tag: {task}\n---\nMade by Rewardflow; see the run that logged it.\n"
+    )
+    mlflow.transformers.save_model(
+        transformers_model=str(folder.absolute()),
+        path=str(target),
+        task=task,
+        mlflow_model=description,
+        model_card=card,
+        pip_requirements=[f"{package}=={number.split('+')[0]}" for package, number in here.items()],
+    )
+
+
+def _search(name: str, query: str) -> list[VersionInfo]:
+    model = _or_none(store.client().get_registered_model, name)
+    if model is None:
+        return []
+    aliases: dict[int, tuple[str, ...]] = {}  # a search leaves them out
+    for alias, version in sorted(model.aliases.items()):
+        aliases[int(version)] = (*aliases.get(int(version), ()), alias)
+    newest = ["version_number DESC"]
+    found = store.all_pages(store.client().search_model_versions, query, max_results=1000, order_by=newest)
+    return [replace(_info(entry), aliases=aliases.get(int(entry.version), ())) for entry in found]
+
+
+def _info(found: ModelVersion) -> VersionInfo:
+    return VersionInfo(
+        name=found.name,
+        version=int(found.version),
+        run_id=found.run_id or "",
+        model_id=found.model_id or (found.source or "").removeprefix("models:/"),
+        created=datetime.fromtimestamp(found.creation_timestamp / 1000, tz=UTC),
+        aliases=tuple(found.aliases or ()),
+        tags=dict(found.tags or {}),
+        description=found.description or "",
+    )
+
+
+def _or_none(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result | None:
+    from mlflow import MlflowException
+
+    try:
+        return store.patiently(call, *args, **kwargs)
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            return None
+        raise
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")

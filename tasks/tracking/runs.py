@@ -1,0 +1,114 @@
+"""One MLflow run a flow run, one child a step. Always by run id: MLflow's active run belongs to a thread, ours do not.
+
+A run whose process was killed stays RUNNING in MLflow; the next flow sweeps it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from tasks.tracking import process, store, tags
+
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+
+LONGEST_PARAM = 6000
+"""Characters of a parameter that MLflow keeps."""
+LONGEST_TAG = 8000
+"""Characters of a run's tag that MLflow keeps."""
+PARENT_TAG = "mlflow.parentRunId"
+"""MLflow's own tag on a child run."""
+
+
+def open_flow_run(
+    experiment: str, name: str, run_tags: Mapping[str, str] | None = None, params: Mapping[str, Any] | None = None
+) -> str:
+    """Begin the run of a flow in `experiment` (made where it is missing). Returns its run id.
+
+    Args:
+        experiment: name of the MLflow experiment.
+        name: what a reviewer sees in the list of runs.
+        run_tags: see tasks.tracking.tags.
+        params: may be nested; see `log_params`.
+    """
+    run_id = _create(store.experiment_id(experiment), name, run_tags or {})
+    log_params(run_id, params or {})
+    return run_id
+
+
+def open_step_run(parent_run_id: str, step: str, run_tags: Mapping[str, str] | None = None) -> str:
+    """Begin the child run of one step of a flow. Returns its run id."""
+    parent = store.patiently(store.client().get_run, parent_run_id)
+    own = {PARENT_TAG: parent_run_id, tags.STEP: step, **(run_tags or {})}
+    return _create(parent.info.experiment_id, step, own)
+
+
+def close_run(run_id: str, status: Status = "FINISHED") -> None:
+    """End a run; waits for a tracking server that is away."""
+    store.patiently(store.client().set_terminated, run_id, status=status)
+
+
+def set_tags(run_id: str, run_tags: Mapping[str, str]) -> None:
+    """Set tags of a run; values too long for MLflow are shortened (see `shorten`)."""
+    from mlflow.entities import RunTag
+
+    entries = [RunTag(key, shorten(str(value), LONGEST_TAG)) for key, value in run_tags.items()]
+    for start in range(0, len(entries), 100):
+        store.patiently(store.client().log_batch, run_id, tags=entries[start : start + 100])
+
+
+def log_params(run_id: str, params: Mapping[str, Any]) -> None:
+    """Log parameters. Nested mappings become dotted keys (`loop.schedule.steps`), long values are shortened.
+
+    MLflow's parameters cannot be changed: logging the same again is fine, another value raises MlflowException.
+    """
+    from mlflow.entities import Param
+
+    entries = [Param(key, shorten(str(value), LONGEST_PARAM)) for key, value in _flatten(params).items()]
+    for start in range(0, len(entries), 100):
+        store.patiently(store.client().log_batch, run_id, params=entries[start : start + 100])
+
+
+def shorten(value: str, longest: int) -> str:
+    """`value`, or its beginning with its length and hash behind it, so that two long values still differ."""
+    if len(value) <= longest:
+        return value
+    digest = hashlib.sha256(value.encode()).hexdigest()[:16]
+    ending = f"... ({len(value)} characters, sha256 {digest})"
+    return value[: longest - len(ending)] + ending
+
+
+def sweep_dead_runs(experiment: str) -> list[str]:
+    """End as KILLED the runs of `experiment` that are RUNNING though their process on this host is gone.
+
+    Runs of other hosts, and runs that Rewardflow did not begin, are left alone. Returns the run ids ended.
+    """
+    found = store.patiently(store.client().get_experiment_by_name, experiment)
+    if found is None:
+        return []
+    swept = []
+    for run in store.all_pages(store.client().search_runs, [found.experiment_id], "attributes.status = 'RUNNING'"):
+        if process.surely_dead(run.data.tags):
+            set_tags(run.info.run_id, {tags.ENDED_BY: "sweep: the process that wrote this run is gone"})
+            close_run(run.info.run_id, "KILLED")
+            swept.append(run.info.run_id)
+    return swept
+
+
+def _create(experiment: str, name: str, run_tags: Mapping[str, str]) -> str:
+    own = {key: shorten(str(value), LONGEST_TAG) for key, value in {**run_tags, **process.mark()}.items()}
+    began = int(time.time() * 1000)
+    run = store.patiently(store.client().create_run, experiment, start_time=began, tags=own, run_name=name)
+    return str(run.info.run_id)
+
+
+def _flatten(params: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in params.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(_flatten(value, f"{above}{key}."))
+        else:
+            flat[f"{above}{key}"] = value
+    return flat

@@ -1,0 +1,189 @@
+"""Where runs and models are kept, and how patient a write is.
+
+MLFLOW_TRACKING_URI names a server; without it everything lies in the state folder: `mlflow.db` (SQLite) and
+`mlartifacts/`. A server that is away is waited for: one call gives up after seconds, `patiently` calls again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from models.errors import UserError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.store.entities import PagedList
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+_LOG = logging.getLogger("rewardflow.tracking")
+
+_QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "1",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_DISABLE_ENV_CREATION": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
+    # One call fails within about ten seconds; patience above it is ours, and logged.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+}
+
+PATIENCE = 300.0
+"""Seconds that a write waits for a tracking server that is away."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """The store that this process writes to."""
+
+    uri: str
+    """Tracking and registry URI of MLflow."""
+    home: Path
+    """The state folder; locks lie here, and in the embedded store database and artifacts too."""
+
+    @property
+    def embedded(self) -> bool:
+        """Whether database and artifacts are in the state folder, with no server between."""
+        return not self.uri.startswith(("http://", "https://"))
+
+
+_store: Store | None = None
+_uri_set_here: str | None = None
+
+
+def configure(home: Path) -> Store:
+    """Choose the store: MLFLOW_TRACKING_URI, else SQLite and a folder under `home` (made where it is missing)."""
+    global _store, _uri_set_here
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    home = home.absolute()
+    home.mkdir(parents=True, exist_ok=True)
+    given = os.environ.get("MLFLOW_TRACKING_URI")
+    # MLflow itself puts the chosen URI into the environment: an earlier choice of ours is no wish of the user's.
+    uri = given if given and given != _uri_set_here else f"sqlite:///{home / 'mlflow.db'}"
+
+    import mlflow
+
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    for chatty in ("alembic", "mlflow.store.db.utils", "mlflow.transformers"):
+        logging.getLogger(chatty).setLevel(logging.ERROR)
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_registry_uri(uri)
+    if uri != given:
+        _uri_set_here = uri
+    _store = Store(uri, home)
+    return _store
+
+
+def current() -> Store:
+    """The configured store.
+
+    Raises:
+        RuntimeError: `configure` was not called.
+    """
+    if _store is None:
+        raise RuntimeError("tracking is not configured: call tasks.tracking.store.configure(home) first")
+    return _store
+
+
+def client() -> MlflowClient:
+    """A client of the configured store."""
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=current().uri, registry_uri=current().uri)
+
+
+def experiment_id(name: str) -> str:
+    """Id of the experiment `name`, which is made where it is missing and brought back where it was deleted."""
+    from mlflow import MlflowException
+
+    found = patiently(client().get_experiment_by_name, name)
+    if found is None:
+        store = current()
+        folder = (store.home / "mlartifacts" / name).as_uri() if store.embedded else None
+        try:
+            return patiently(client().create_experiment, name, artifact_location=folder)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            return experiment_id(name)
+    if found.lifecycle_stage == "deleted":
+        patiently(client().restore_experiment, found.experiment_id)
+    return str(found.experiment_id)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether an error is one that waiting may mend: the server is away or overloaded, the database is locked."""
+    import requests
+    from mlflow import MlflowException
+
+    if isinstance(error, requests.RequestException):
+        response = error.response
+        return response is None or response.status_code >= 500 or response.status_code in (408, 429)
+    if not isinstance(error, MlflowException):
+        return isinstance(error, ConnectionError | TimeoutError)
+    if error.error_code in ("TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "DEADLINE_EXCEEDED"):
+        return True
+    text = str(error)
+    away = "API request to" in text and ("failed with exception" in text or "failed with error code 5" in text)
+    return away or "database is locked" in text
+
+
+def patiently(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    """Call, and call again with growing pauses while the server is away, for PATIENCE seconds.
+
+    Raises:
+        UserError: the server was away for longer.
+    """
+    pause, began = 0.5, time.monotonic()
+    while True:
+        try:
+            return call(*args, **kwargs)
+        except Exception as error:
+            if not is_passing(error):
+                raise
+            waited = time.monotonic() - began
+            if waited + pause > PATIENCE:
+                raise UserError(
+                    f"the tracking server {current().uri} does not answer since {waited:.0f} s "
+                    f"({str(error).splitlines()[0][:200]})"
+                ) from error
+            _LOG.warning("tracking server %s is away, trying again in %.1f s", current().uri, pause)
+            time.sleep(pause)
+            pause = min(pause * 2, 15.0)
+
+
+def all_pages(search: Callable[..., PagedList[Result]], *args: Any, **kwargs: Any) -> list[Result]:
+    """All that a search of MLflow finds, page after page."""
+    found: list[Result] = []
+    token: str | None = None
+    while True:
+        page = patiently(search, *args, **kwargs, page_token=token)
+        found.extend(page)
+        token = page.token
+        if not token:
+            return found
+
+
+_thread_lock = threading.RLock()
+
+
+@contextmanager
+def exclusive(name: str) -> Iterator[None]:
+    """Hold the file lock `name` of the state folder: one thread of one process at a time. The kernel frees it."""
+    with _thread_lock, (current().home / f"{name}.lock").open("a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

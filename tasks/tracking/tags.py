@@ -1,0 +1,91 @@
+"""The names of the tags that Rewardflow writes, one sentence each: what lineage, reuse and review are queries over.
+
+Tags on runs say who wrote them; tags on model versions say where a model comes from and why it stands where it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# On runs.
+PID = "rewardflow.pid"
+"""Process id of the writer; with HOST and STARTED it tells a running run from one whose process died."""
+HOST = "rewardflow.host"
+"""Host name of the writer: another host's processes cannot be judged from here."""
+STARTED = "rewardflow.process_started"
+"""Start of the writer's process, seconds since 1970: process ids are used again."""
+STEP = "rewardflow.step"
+"""On a child run: the step of the flow that it records."""
+ENDED_BY = "rewardflow.ended_by"
+"""On a run that was swept: why it was ended from outside."""
+REUSED = "rewardflow.reused_from"
+"""On a child run whose step was not run again: the run whose result was taken."""
+
+# On runs and on model versions.
+RECIPE = "rewardflow.recipe"
+"""Name of the recipe."""
+RECIPE_SHA256 = "rewardflow.recipe_sha256"
+"""Hash of the whole recipe after defaults and overrides."""
+GIT_COMMIT = "rewardflow.git_commit"
+"""Commit of the code, with "-dirty" behind it where the work tree differed."""
+DATA_REVISION = "rewardflow.data_revision"
+"""DVC revision (git commit or tag) of the data that was read."""
+SEED = "rewardflow.seed"
+"""Seed of the run."""
+
+# On model versions.
+WEIGHTS_SHA256 = "rewardflow.weights_sha256"
+"""Content hash of the model folder: equal weights are registered once."""
+RUN = "rewardflow.flow_run"
+"""MLflow run of the whole flow that made the version."""
+REWARD_MODEL_VERSION = "rewardflow.reward_model_version"
+"""NAME/VERSION of the reward model that the policy was trained against."""
+HELDOUT_ACCURACY = "rewardflow.heldout_accuracy"
+"""Held-out accuracy with its interval, as text: pairs for a reward model, answers for a policy."""
+EVALUATION_RUN = "rewardflow.evaluation_run"
+"""MLflow run of the evaluation that the gate read."""
+IMPROVEMENT = "rewardflow.improvement"
+"""Difference to what it was compared with (champion or base), with its interval, as text."""
+COMPARED_WITH = "rewardflow.compared_with"
+"""What it was compared with: champion's version, or the base model."""
+VERDICT = "rewardflow.verdict"
+"""What the gate decided: promoted, kept or refused, and why."""
+GATE = "rewardflow.gate."
+"""Prefix: one tag for each check of the gate, "passed: ..." or "failed: ..." with its numbers."""
+PROMOTED_AT = "rewardflow.promoted_at"
+"""When the version last became champion, UTC."""
+PROMOTED_BY = "rewardflow.promoted_by"
+"""Why it became champion: gate, a person's command, or a rollback."""
+REPLACED = "rewardflow.replaced"
+"""The champion that this version took the place of."""
+REPLACED_BY = "rewardflow.replaced_by"
+"""The version that took this one's place, and when."""
+
+# On the registered model.
+HISTORY = "rewardflow.champion_history"
+"""All champions, newest first, one line each: aliases keep no history, this does."""
+
+
+@dataclass(frozen=True)
+class GateTag:
+    """One check of the gate as it stands on a model version."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+def gate_tag(name: str, passed: bool, detail: str) -> dict[str, str]:
+    """The tag for one check of the gate."""
+    return {GATE + name: f"{'passed' if passed else 'failed'}: {detail}"}
+
+
+def read_gate(tags: Mapping[str, str]) -> list[GateTag]:
+    """The checks of the gate that stand in `tags`, by name."""
+    checks = []
+    for key in sorted(tags):
+        if key.startswith(GATE):
+            outcome, _, detail = tags[key].partition(": ")
+            checks.append(GateTag(key.removeprefix(GATE), outcome == "passed", detail))
+    return checks
