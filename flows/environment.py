@@ -1,0 +1,74 @@
+"""What must stand in the environment before any of the large packages is imported, in one place.
+
+Prefect, MLflow, vLLM and the others read their settings from environment variables, most of them once, at import. So
+the command line and every flow call `prepare_environment()` first. A variable that the user has set is never changed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+QUIET = {
+    # Nothing is reported to anybody.
+    "DO_NOT_TRACK": "1",
+    "DVC_NO_ANALYTICS": "1",
+    "GX_ANALYTICS_ENABLED": "false",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    # MLflow's server would start runners of background jobs; Prefect's temporary server often needs more than 20 s.
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    # Warnings of libraries that fork or log at length.
+    "TOKENIZERS_PARALLELISM": "false",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    # S3 servers other than Amazon's refuse the checksums that boto3 adds by itself.
+    "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+    "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+}
+
+ENGINE = {
+    # vLLM in this very process, so that weights are handed over in memory.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # On a CPU: GiB for the cache of keys and values (unset it takes 20), and no core taken away from the learner.
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+}
+
+
+def state_folder() -> Path:
+    """Folder of everything a run leaves on this machine: $REWARDFLOW_HOME, or .rewardflow in the working directory."""
+    return Path(os.environ.get("REWARDFLOW_HOME") or ".rewardflow").absolute()
+
+
+def tracking_database(home: Path) -> str:
+    """Address of MLflow's SQLite store in the state folder `home`."""
+    return f"sqlite:///{home / 'mlflow.db'}"
+
+
+def artifact_folder(home: Path) -> Path:
+    """Where MLflow's artifacts lie in the state folder `home`."""
+    return home / "mlartifacts"
+
+
+def prepare_environment() -> Path:
+    """Set every variable above that is not set, and where Prefect lives. Returns the state folder, without making it.
+
+    PREFECT_API_URL is set only where the Prefect server that `rewardflow ui` or `schedule` started is alive; otherwise
+    Prefect starts a temporary server of its own.
+    """
+    home = state_folder()
+    for name, value in {**QUIET, **ENGINE, "PREFECT_HOME": str(home / "prefect")}.items():
+        os.environ.setdefault(name, value)
+    os.environ["REWARDFLOW_HOME"] = str(home)  # absolute, so that child processes agree wherever they run
+    if "PREFECT_API_URL" not in os.environ and (home / "servers.json").exists():
+        from flows.servers import running_servers
+
+        prefect = running_servers(home).get("prefect")
+        if prefect is not None:
+            os.environ["PREFECT_API_URL"] = f"{prefect.address}/api"
+    return home

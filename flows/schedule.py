@@ -1,0 +1,200 @@
+"""Serve the deployments of prefect.yaml on their schedules, from one process.
+
+prefect.yaml is the single source: what `prefect deploy` would give to a work pool is served here as it stands, except
+for the work pool. Prefect reads its settings once, at import: it is imported when the server's address is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+
+from flows.servers import MLFLOW_PORT, PREFECT_PORT, addresses, servers_end_with_us, serving
+from models.errors import UserError
+
+if TYPE_CHECKING:
+    from prefect.deployments.runner import RunnerDeployment
+
+GPU_SLOT = "gpu"
+"""Name of the concurrency limit that every step with a GPU takes."""
+
+
+class CronSchedule(BaseModel):
+    """When to run, in cron's five fields."""
+
+    cron: str
+    timezone: str = "UTC"
+
+
+class ConcurrencyLimit(BaseModel):
+    """How many runs of one deployment may go on at once, and what becomes of one more."""
+
+    limit: int = Field(gt=0)
+    collision_strategy: Literal["ENQUEUE", "CANCEL_NEW"] = "ENQUEUE"
+
+
+class Deployment(BaseModel):
+    """One entry of `deployments:` in prefect.yaml; keys that only a work pool needs are passed over."""
+
+    name: str
+    entrypoint: str
+    """File of the flow and its function, `flows/train.py:train`, from the folder of prefect.yaml."""
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    schedules: list[CronSchedule] = []
+    concurrency_limit: ConcurrencyLimit | None = None
+    tags: list[str] = []
+
+
+class _File(BaseModel):
+    deployments: list[Deployment] = Field(min_length=1)
+
+
+def read_deployments(path: Path) -> list[Deployment]:
+    """The deployments of a prefect.yaml.
+
+    Raises:
+        UserError: the file is missing or no YAML, an entry lacks a key or has a wrong value, a flow's file is missing.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+        deployments = _File.model_validate(content).deployments
+    except FileNotFoundError:
+        raise UserError(f"{path} is not there; run this in the folder that holds prefect.yaml") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{path}: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}") from None
+    for deployment in deployments:
+        file = path.parent / deployment.entrypoint.rpartition(":")[0]
+        if not file.is_file():
+            raise UserError(f"{path}: the entrypoint of {deployment.name} names {file}, which is not there")
+    return deployments
+
+
+def create_gpu_limit() -> None:
+    """Create the concurrency limit `gpu`, one slot, on the current Prefect server; one that exists stays as it is."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
+    from prefect.exceptions import ObjectAlreadyExists
+
+    with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
+        client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=GPU_SLOT, limit=1))
+
+
+def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT) -> None:
+    """Serve the deployments of `path` until Ctrl-C or SIGTERM; servers that do not run are started, and ended with it.
+
+    On the way out the schedules are paused, so that nothing piles up while nobody serves them; the next start resumes.
+
+    Raises:
+        UserError: what `read_deployments` and `serving` raise; another process serves the schedule of `home` already.
+    """
+    path = path.absolute()
+    deployments = read_deployments(path)
+    with servers_end_with_us(), _only_one(home), serving(home, mlflow_port, prefect_port) as servers:
+        os.environ["PREFECT_API_URL"] = f"{servers['prefect'].address}/api"
+        os.chdir(path.parent)  # entrypoints and recipe paths are meant from here
+        served = [_to_prefect(deployment) for deployment in deployments]
+        create_gpu_limit()
+        _settle(served, "its schedule's process was gone when the schedule was started again", pause=False)
+        print(f"\n{addresses(servers)}\n")
+        for deployment in deployments:
+            when = ", ".join(f"{schedule.cron} {schedule.timezone}" for schedule in deployment.schedules) or "by hand"
+            print(f"  {deployment.name:<22} {when:<18} {deployment.entrypoint}")
+        print("\nCtrl-C pauses the schedules and ends what was started here.", flush=True)
+        try:
+            _serve(served)
+        finally:
+            _settle(served, "the schedule was ended", pause=True)
+
+
+@contextlib.contextmanager
+def _only_one(home: Path) -> Iterator[None]:
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "schedule.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"the schedule of {home} is being served already by another process") from None
+        yield
+
+
+def _to_prefect(deployment: Deployment) -> RunnerDeployment:
+    from prefect.client.schemas.objects import ConcurrencyLimitConfig
+    from prefect.deployments.runner import RunnerDeployment
+    from prefect.schedules import Cron
+
+    limit = deployment.concurrency_limit
+    try:
+        return RunnerDeployment.from_entrypoint(
+            deployment.entrypoint,
+            name=deployment.name,
+            description=deployment.description or None,
+            parameters=deployment.parameters,
+            schedules=[Cron(schedule.cron, timezone=schedule.timezone) for schedule in deployment.schedules],
+            concurrency_limit=ConcurrencyLimitConfig(**limit.model_dump()) if limit else None,
+            tags=deployment.tags,
+            paused=False,  # an earlier end of this process paused them
+        )
+    except (ValueError, AttributeError) as error:
+        raise UserError(f"prefect.yaml: {deployment.name}: {' '.join(str(error).split())}") from error
+
+
+def _serve(deployments: list[RunnerDeployment]) -> None:
+    from prefect.runner import Runner
+
+    class OrderlyRunner(Runner):
+        """Prefect's runner, ended by SIGTERM as by Ctrl-C; its own way drops what it was doing."""
+
+        def handle_sigterm(self, *_: Any, **__: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    # Flow runs end with the runner; that they are gone before it looks for them is no error.
+    logging.getLogger("prefect.runner.process_manager").setLevel(logging.CRITICAL)
+    runner = OrderlyRunner(name="rewardflow", pause_on_shutdown=False)
+    for deployment in deployments:
+        runner.add_deployment(deployment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which lets asyncio end its tasks in order
+    try:
+        asyncio.run(runner.start())
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _settle(deployments: list[RunnerDeployment], reason: str, pause: bool) -> None:
+    """Mark runs that nobody executes any more as crashed, which frees their slots, and pause the schedules if asked."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import DeploymentFilter, FlowRunFilter
+    from prefect.client.schemas.objects import StateType
+    from prefect.exceptions import ObjectNotFound
+    from prefect.states import Crashed
+
+    unfinished = FlowRunFilter.model_validate(
+        {"state": {"type": {"any_": [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]}}}
+    )
+    with get_client(sync_client=True) as client:
+        for deployment in deployments:
+            try:
+                known = client.read_deployment_by_name(f"{deployment.flow_name}/{deployment.name}")
+            except ObjectNotFound:
+                continue  # its first time
+            if pause:
+                client.pause_deployment(known.id)
+            only = DeploymentFilter.model_validate({"id": {"any_": [known.id]}})
+            for run in client.read_flow_runs(flow_run_filter=unfinished, deployment_filter=only):
+                client.set_flow_run_state(run.id, Crashed(message=f"Ended from outside: {reason}."), force=True)

@@ -1,0 +1,254 @@
+"""The two servers a person looks at, MLflow and Prefect, over the state folder: start, find, end.
+
+Both listen on 127.0.0.1 only and each leads a process group of its own, so that ending one ends all its workers. What
+runs is written to `servers.json` in the state folder; a process is believed to be the recorded one only where its
+start time agrees too, because process ids are used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from flows.environment import ENGINE, QUIET, artifact_folder, tracking_database
+from models.errors import UserError
+
+HOST = "127.0.0.1"
+MLFLOW_PORT = 5000
+PREFECT_PORT = 4200
+START_SECONDS = 180.0
+"""How long a server may take until it answers: the first start makes its database, on a busy machine slowly."""
+END_SECONDS = 15.0
+"""How long a server may take to end by itself before it is killed."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """One running server: `mlflow` or `prefect`."""
+
+    name: str
+    address: str
+    pid: int
+    started: float
+    """Start time of the process, seconds since 1970."""
+    log: str
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self.address.rsplit(":", 1)[1])
+
+    def process(self) -> psutil.Process | None:
+        """The live process, or None where it has ended or its id now belongs to another."""
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.started) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return None
+        return process if same else None
+
+
+# ---------------------------------------------------------------------------------------------------- what is running
+
+
+def running_servers(home: Path) -> dict[str, Server]:
+    """The recorded servers of the state folder `home` that live and accept connections, by name."""
+    return {name: server for name, server in _recorded(home).items() if server.process() and _accepts(server.port)}
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a server could listen on this port of 127.0.0.1 now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def _recorded(home: Path) -> dict[str, Server]:
+    try:
+        return {row["name"]: Server(**row) for row in json.loads((home / "servers.json").read_text())}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, KeyError):
+        return {}  # a broken record is no record; the next start writes a new one
+
+
+def _record(home: Path, servers: Mapping[str, Server]) -> None:
+    path, beside = home / "servers.json", home / f"servers.json.{os.getpid()}"
+    if not servers:
+        path.unlink(missing_ok=True)
+        return
+    beside.write_text(json.dumps([asdict(server) for server in servers.values()], indent=2) + "\n")
+    os.replace(beside, path)
+
+
+# -------------------------------------------------------------------------------------------------------- start and end
+
+
+@contextlib.contextmanager
+def serving(
+    home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT, say: Callable[[str], None] = print
+) -> Iterator[dict[str, Server]]:
+    """Both servers, healthy, by name. Those that run already are used as they are; the others are started and ended.
+
+    Raises:
+        UserError: a port is in use, or a server ended or stayed silent while it was started; the text names its log.
+    """
+    there = running_servers(home)
+    ports = {"mlflow": mlflow_port, "prefect": prefect_port}
+    missing = {name: port for name, port in ports.items() if name not in there}
+    for name, port in missing.items():
+        if not port_is_free(port):
+            title = {"mlflow": "MLflow", "prefect": "Prefect"}[name]
+            raise UserError(
+                f"port {port} is in use, so the {title} server cannot start: choose another with --{name}-port"
+            )
+    started: dict[str, Server] = {}
+    try:
+        for name, port in missing.items():
+            say(f"Starting the {name} server on port {port} ...")
+            started[name] = _launch(name, port, home)
+            _record(home, {**there, **started})
+        for server in started.values():
+            _wait_until_healthy(server)
+        yield {**there, **started}
+    finally:
+        _end(started, home)
+
+
+def end_servers(home: Path) -> list[str]:
+    """End the recorded servers that are alive, whoever started them. Returns their names."""
+    alive = {name: server for name, server in _recorded(home).items() if server.process()}
+    _end(alive, home)
+    return list(alive)
+
+
+def serve(home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT) -> None:
+    """Run both servers until Ctrl-C or SIGTERM, printing their addresses. Returns at once where both run already."""
+    there = running_servers(home)
+    if len(there) == 2:
+        print("Both servers are running already:")
+        print(addresses(there))
+        return
+    with servers_end_with_us(), serving(home, mlflow_port, prefect_port) as both:
+        print(f"\n{addresses(both)}\n\nCtrl-C ends what was started here.", flush=True)
+        while all(server.process() for server in both.values()):
+            time.sleep(0.5)
+        gone = next(server for server in both.values() if not server.process())
+        raise UserError(f"the {gone.name} server ended by itself; its last words are in {gone.log}")
+    print("Ended.")
+
+
+def addresses(servers: Mapping[str, Server]) -> str:
+    """One line for each server: what it is for and where to look."""
+    what = {"mlflow": "MLflow (runs, models)", "prefect": "Prefect (schedules)"}
+    return "\n".join(f"  {what[name]:<22} {server.address}" for name, server in sorted(servers.items()))
+
+
+@contextlib.contextmanager
+def servers_end_with_us() -> Iterator[None]:
+    """Inside, SIGTERM is like Ctrl-C: it leaves the block quietly, and no later signal disturbs the ending."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for ending in before:
+            signal.signal(ending, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _command(name: str, port: int, home: Path) -> list[str]:
+    where = ["--host", HOST, "--port", str(port)]
+    if name == "prefect":
+        return [sys.executable, "-m", "prefect", "server", "start", *where]
+    store = ["--backend-store-uri", tracking_database(home), "--default-artifact-root", str(artifact_folder(home))]
+    return [sys.executable, "-m", "mlflow", "server", *where, *store, "--workers", "1"]
+
+
+def _launch(name: str, port: int, home: Path) -> Server:
+    logs = home / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"{name}-server.log"
+    # A client's settings would make the servers talk to another server, or to themselves.
+    foreign = ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")
+    inherited = {key: value for key, value in os.environ.items() if key not in foreign}
+    environment = {**QUIET, **ENGINE, "PREFECT_HOME": str(home / "prefect"), "PREFECT_SERVER_LOGGING_LEVEL": "WARNING"}
+    with log.open("w") as words:
+        child = subprocess.Popen(
+            _command(name, port, home),
+            cwd=home,
+            env={**environment, **inherited},
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    started = psutil.Process(child.pid).create_time()
+    return Server(name, f"http://{HOST}:{port}", child.pid, started, str(log))
+
+
+def _wait_until_healthy(server: Server) -> None:
+    url = server.address + {"mlflow": "/health", "prefect": "/api/health"}[server.name]
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy to 127.0.0.1
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if server.process() is None:
+            words = _last_line(server.log)
+            raise UserError(f"the {server.name} server ended while starting: {words} (log: {server.log})")
+        with contextlib.suppress(OSError), direct.open(url, timeout=5) as answer:
+            if answer.status == 200:
+                return
+        time.sleep(0.2)
+    raise UserError(f"the {server.name} server did not answer within {START_SECONDS:.0f} s (log: {server.log})")
+
+
+def _last_line(log: str) -> str:
+    lines = [line.strip() for line in Path(log).read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it wrote nothing"
+
+
+def _end(servers: Mapping[str, Server], home: Path) -> None:
+    """SIGTERM to each group, SIGKILL to what is left, and out of the record."""
+    live = {name: process for name, server in servers.items() if (process := server.process())}
+    for process in live.values():
+        _signal_group(process.pid, signal.SIGTERM)
+    psutil.wait_procs(list(live.values()), timeout=END_SECONDS)
+    for server in servers.values():
+        # Workers that outlived their leader; unless the leader's id belongs to a new process by now.
+        if server.process() or not psutil.pid_exists(server.pid):
+            _signal_group(server.pid, signal.SIGKILL)
+    ended = {server.pid for server in servers.values()}
+    _record(home, {name: server for name, server in _recorded(home).items() if server.pid not in ended})
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

@@ -1,0 +1,98 @@
+"""How the tests of flows start real processes, ask them, and end them."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def ask(url: str, body: dict[str, Any] | None = None) -> Any:
+    """JSON of a GET, or of a POST where there is a body; asked again while the server says that it is busy (503)."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
+    for pause in (0.5, 1, 2, 4, 8):
+        try:
+            with DIRECT.open(request, timeout=30) as answer:
+                return json.loads(answer.read() or "null")
+        except urllib.error.HTTPError as error:
+            if error.code != 503:
+                raise
+            time.sleep(pause)
+    pytest.fail(f"{url} stays busy")
+
+
+def wait_for(what: str, seen: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:
+    """The first true value of `seen`; a generous limit ends the waiting where the thing never comes."""
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline:
+        if value := seen():
+            return value
+        if process is not None and process.poll() is not None:
+            pytest.fail(f"the process ended ({process.returncode}) before {what}: {process.communicate()[0]}")
+        time.sleep(0.2)
+    pytest.fail(f"waited in vain for {what}")
+
+
+def start_python(code: str, home: Path, **extra: str) -> subprocess.Popen[str]:
+    """A Python process with the state folder `home`, its output captured; whoever starts it ends it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_API")}
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=home,
+        env={**kept, "REWARDFLOW_HOME": str(home), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **extra},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    """SIGTERM, and what the process wrote."""
+    process.send_signal(signal.SIGTERM)
+    return process.communicate(timeout=90)[0]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The servers that `rewardflow ui` starts, and the process that holds them."""
+
+    home: Path
+    mlflow: str
+    prefect: str
+    process: subprocess.Popen[str]
+
+
+def start_pair(home: Path) -> Pair:
+    mlflow, prefect = free_port(), free_port()
+    code = (
+        "from flows.environment import prepare_environment; from flows.servers import serve; "
+        f"serve(prepare_environment(), mlflow_port={mlflow}, prefect_port={prefect})"
+    )
+    process = start_python(code, home)
+    lines: list[str] = []
+    assert process.stdout is not None
+    for line in process.stdout:  # ends by itself where the process ends
+        lines.append(line)
+        if "Ctrl-C" in line:
+            return Pair(home, f"http://127.0.0.1:{mlflow}", f"http://127.0.0.1:{prefect}", process)
+    pytest.fail("the servers did not start: " + "".join(lines))

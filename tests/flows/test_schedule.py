@@ -1,0 +1,165 @@
+"""What must be true of the schedule, on a real Prefect server."""
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from running import ROOT, Pair, ask, end, start_python, wait_for
+
+from flows.schedule import ConcurrencyLimit, read_deployments, serve_schedule
+from flows.servers import running_servers
+from models.errors import UserError
+
+CODE = """
+from pathlib import Path
+from flows.environment import prepare_environment
+from flows.schedule import serve_schedule
+home = prepare_environment()
+"""
+
+TOY_FLOW = '''
+from pathlib import Path
+from time import sleep
+from prefect import flow
+
+@flow
+def wait(recipe: str, overrides: list[str] | None = None) -> str:
+    while not Path("go").exists():
+        sleep(0.2)
+    return recipe
+'''
+TOY_DEPLOYMENTS = """
+deployments:
+  - name: nightly
+    entrypoint: toy.py:wait
+    description: waits for a file
+    parameters: {recipe: some.yaml, overrides: [a=1]}
+    schedules: [{cron: "0 2 1 1 *", timezone: Europe/Berlin}]
+    concurrency_limit: {limit: 1, collision_strategy: CANCEL_NEW}
+    work_pool: {name: only-for-prefect-deploy}
+  - name: weekly
+    entrypoint: toy.py:wait
+    schedules: [{cron: "0 3 1 1 0"}, {cron: "0 4 1 1 0"}]
+"""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A folder with two toy deployments, and the process that serves them."""
+
+    folder: Path
+    process: subprocess.Popen[str]
+
+
+@pytest.fixture(scope="module")
+def served(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("toy")
+    (folder / "toy.py").write_text(TOY_FLOW)
+    (folder / "prefect.yaml").write_text(TOY_DEPLOYMENTS)
+    code = f"{CODE}serve_schedule(Path({str(folder)!r}, 'prefect.yaml'), home)"
+    process = start_python(code, servers.home, PREFECT_RUNNER_POLL_FREQUENCY="1")  # seconds; 10 by default
+    wait_for("the deployments", lambda: len(deployments(servers)) == 2, process)
+    yield Served(folder, process)
+    if process.poll() is None:
+        end(process)
+
+
+def deployments(servers: Pair) -> dict[str, dict[str, Any]]:
+    return {found["name"]: found for found in ask(f"{servers.prefect}/api/deployments/filter", {})}
+
+
+def start_run(servers: Pair) -> str:
+    """A run of the nightly toy that is due now; its id."""
+    create = f"{servers.prefect}/api/deployments/{deployments(servers)['nightly']['id']}/create_flow_run"
+    return ask(create, {"state": {"type": "SCHEDULED"}})["id"]
+
+
+def state_of(servers: Pair, run: str) -> str:
+    return ask(f"{servers.prefect}/api/flow_runs/{run}")["state"]["type"]
+
+
+@pytest.mark.slow
+def test_the_yaml_is_what_is_served(servers: Pair, served: Served) -> None:
+    nightly, weekly = deployments(servers)["nightly"], deployments(servers)["weekly"]
+    (schedule,) = nightly["schedules"]
+    assert (schedule["schedule"]["cron"], schedule["schedule"]["timezone"]) == ("0 2 1 1 *", "Europe/Berlin")
+    assert schedule["active"] and not nightly["paused"]
+    assert nightly["parameters"] == {"recipe": "some.yaml", "overrides": ["a=1"]}
+    assert nightly["concurrency_options"]["collision_strategy"] == "CANCEL_NEW"
+    assert nightly["global_concurrency_limit"]["limit"] == 1
+    assert sorted(row["schedule"]["cron"] for row in weekly["schedules"]) == ["0 3 1 1 0", "0 4 1 1 0"]
+    assert weekly["global_concurrency_limit"] is None
+
+
+@pytest.mark.slow
+def test_one_gpu_slot_exists(servers: Pair, served: Served) -> None:
+    limit = wait_for("the limit", lambda: ask(f"{servers.prefect}/api/v2/concurrency_limits/filter", {}))
+    assert [(row["name"], row["limit"]) for row in limit if row["name"] == "gpu"] == [("gpu", 1)]
+
+
+@pytest.mark.slow
+def test_a_run_that_overlaps_the_one_before_is_cancelled(servers: Pair, served: Served) -> None:
+    first = start_run(servers)
+    wait_for("the first run", lambda: state_of(servers, first) == "RUNNING")
+    second = start_run(servers)
+    wait_for("the second run's end", lambda: state_of(servers, second) in ("CANCELLED", "COMPLETED", "FAILED"))
+    assert state_of(servers, second) == "CANCELLED"
+    assert state_of(servers, first) == "RUNNING"
+    (served.folder / "go").touch()
+    wait_for("the first run's end", lambda: state_of(servers, first) == "COMPLETED")
+    (served.folder / "go").unlink()
+
+
+@pytest.mark.slow
+def test_a_second_process_may_not_serve_the_same_schedule(servers: Pair, served: Served) -> None:
+    with pytest.raises(UserError, match="being served already"):
+        serve_schedule(served.folder / "prefect.yaml", servers.home)
+
+
+@pytest.mark.slow
+def test_ended_it_leaves_no_run_going_and_no_schedule_on_and_the_servers_alone(servers: Pair, served: Served) -> None:
+    run = start_run(servers)
+    wait_for("the run", lambda: state_of(servers, run) == "RUNNING")
+    children = psutil.Process(served.process.pid).children(recursive=True)
+    words = end(served.process)
+    assert (served.process.returncode, "Traceback" in words) == (0, False), words
+    assert not psutil.wait_procs(children, timeout=10)[1]
+    assert state_of(servers, run) == "CRASHED"
+    assert all(deployment["paused"] for deployment in deployments(servers).values())
+    assert set(running_servers(servers.home)) == {"mlflow", "prefect"}
+
+
+def test_the_projects_own_schedule_has_three_deployments_that_refuse_overlap() -> None:
+    found = read_deployments(ROOT / "prefect.yaml")
+    names = [deployment.name for deployment in found]
+    assert names == ["nightly-training", "nightly-evaluation", "weekly-data-refresh"]
+    for deployment in found:
+        assert deployment.concurrency_limit == ConcurrencyLimit(limit=1, collision_strategy="CANCEL_NEW")
+        assert len(deployment.schedules) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("deployments: []", "deployments: List should have at least 1 item"),
+        ("deployments: [{name: a}]", "deployments.0.entrypoint: Field required"),
+        ("deployments: [{name: a, entrypoint: 'gone.py:f'}]", "the entrypoint of a names"),
+        ("deployments: [{name: a, entrypoint: 'x.py:f', concurrency_limit: {limit: 0}}]", "concurrency_limit.limit"),
+        ("deployments: [", "is not valid YAML"),
+        ("- 1", "the file: "),
+    ],
+)
+def test_a_wrong_schedule_is_one_clear_line(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "prefect.yaml").write_text(text)
+    with pytest.raises(UserError) as caught:
+        read_deployments(tmp_path / "prefect.yaml")
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_missing_schedule_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"prefect\.yaml is not there"):
+        read_deployments(tmp_path / "prefect.yaml")
