@@ -1,0 +1,114 @@
+"""Expectation suites as data: what stands in `data/expectations/KIND.yaml`, read whole and checked before use.
+
+A suite is a list of checks. What a check means is Great Expectations' matter; what it is called, how bad a failure is
+and which column a person must look at stands here, so that a message can be written without asking that library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from models.datasets.row_checks import COMPUTED
+from models.datasets.schema import COLUMNS, Kind
+from models.errors import UserError
+
+
+@dataclass(frozen=True)
+class Check:
+    """One expectation about one column, or about the whole table."""
+
+    type: str
+    """Great Expectations' name of the expectation."""
+    checked: str
+    """The column that is looked at, computed or not; "" for the whole table."""
+    arguments: dict[str, Any]
+    """Its other arguments; `{"$PARAMETER": name}` stands for the setting of that name."""
+    severity: Literal["critical", "warning"]
+    """critical: failing rows are set aside. warning: failures are reported and nothing else."""
+    reason: str
+    """What is wrong with a row that fails, in a few words."""
+    why: str
+    """What would go wrong if it passed."""
+    splits: tuple[str, ...]
+    """Splits that the check is for."""
+
+    @property
+    def column(self) -> str:
+        """The column that a person must look at."""
+        return COMPUTED.get(self.checked, self.checked)
+
+
+class _Entry(BaseModel):
+    """One entry of the file; it makes a check of each of its columns."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: str = Field(pattern="^expect_[a-z_]+$")
+    columns: tuple[str, ...] = ("",)
+    arguments: dict[str, Any]
+    severity: Literal["critical", "warning"]
+    reason: str = Field(min_length=1)
+    why: str = Field(min_length=1)
+    splits: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The checks of one kind of data."""
+
+    kind: Kind
+    checks: tuple[Check, ...]
+
+    def for_file(self, split: str, columns: list[str]) -> list[Check]:
+        """The checks of a file of this split that has these columns, computed ones included."""
+        return [
+            check
+            for check in self.checks
+            if split in check.splits and (check.checked not in COMPUTED or check.checked in columns)
+        ]
+
+
+def read_suite(folder: Path, kind: Kind) -> Suite:
+    """Reads `KIND.yaml` of a folder.
+
+    Raises:
+        UserError: the file is missing, is no YAML, or a check is malformed or names a column that the kind has not.
+    """
+    path = folder / f"{kind}.yaml"
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such expectation suite") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict) or set(content) != {"kind", "expectations"} or content["kind"] != kind:
+        raise UserError(f"{path}: a suite has two keys, 'kind: {kind}' and 'expectations'")
+    checks: list[Check] = []
+    for number, raw in enumerate(content["expectations"] or [], start=1):
+        try:
+            entry = _Entry.model_validate(raw)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the entry"
+            raise UserError(f"{path}: expectation {number}: {where}: {first['msg']}") from None
+        for column in entry.columns:
+            if column and column not in COLUMNS[kind] and column not in COMPUTED:
+                raise UserError(f"{path}: expectation {number} ({entry.type}): {kind} have no column '{column}'")
+            name = COMPUTED.get(column, column)
+            checks.append(
+                Check(
+                    type=entry.type,
+                    checked=column,
+                    arguments=entry.arguments,
+                    severity=entry.severity,
+                    reason=entry.reason.replace("{column}", name),
+                    why=entry.why.replace("{column}", name),
+                    splits=entry.splits,
+                )
+            )
+    return Suite(kind=kind, checks=tuple(checks))
