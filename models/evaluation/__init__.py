@@ -1,0 +1,1 @@
+"""How good a policy is, against the truth and against another policy, and whether it may replace it."""

@@ -1,0 +1,157 @@
+"""Fit a reward model to preferences (Bradley & Terry 1952; Christiano et al. 2017).
+
+    P(chosen > rejected) = sigmoid(margin),   margin = score(prompt + chosen) - score(prompt + rejected)
+    loss of a pair = -log sigmoid(margin - margin_wanted) + centring * (score_chosen + score_rejected)^2
+
+The likelihood leaves the level of the scores free; `centring` holds it near zero (Eisenstein et al. 2023). A batch's
+loss is the mean over its pairs, whatever the micro-batches it is cut into.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from models.errors import UserError
+from models.learner.batch import cut_by_tokens
+from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
+from models.learner.supervised import shuffled_batches
+from models.reward_model.model import checked_lengths, score, score_all
+
+Report = Callable[[int, dict[str, float]], None]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Token ids of one preference."""
+
+    prompt: Sequence[int]
+    chosen: Sequence[int]
+    """The better completion, with its end token where the policy writes one."""
+    rejected: Sequence[int]
+
+    @property
+    def sequences(self) -> tuple[list[int], list[int]]:
+        """Prompt + chosen and prompt + rejected."""
+        return [*self.prompt, *self.chosen], [*self.prompt, *self.rejected]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardModelSettings:
+    """How the reward model learns. Stands under `reward_model:`."""
+
+    epochs: float = 1.0
+    """Passes over the pairs; `steps` overrides it."""
+    steps: int | None = None
+    """Updates."""
+    batch_pairs: int = 64
+    """Pairs of one update."""
+    token_budget: int = 16384
+    """Padded tokens of one forward pass; does not change the result, only memory."""
+    margin: float = 0.0
+    """By how much a chosen score should exceed a rejected one before the loss counts it as even."""
+    centring: float = 0.0
+    """Weight of the squared sum of the two scores; 0.01 is usual."""
+    report_every: int = 10
+    """Updates between two calls of the report."""
+    optimiser: OptimiserSettings = field(
+        default_factory=lambda: OptimiserSettings(learning_rate=1e-4, decay="cosine", warmup_steps=10)
+    )
+
+    def updates(self, pairs: int) -> int:
+        """Number of updates on a set of `pairs` pairs."""
+        return self.steps if self.steps is not None else math.ceil(self.epochs * pairs / min(self.batch_pairs, pairs))
+
+
+def bradley_terry_loss(chosen: Tensor, rejected: Tensor, margin: float = 0.0, centring: float = 0.0) -> Tensor:
+    """Loss of each pair in nats, [pairs], before any reduction.
+
+    Args:
+        chosen: scores of the chosen completions, [pairs].
+        rejected: scores of the rejected ones, [pairs].
+    """
+    loss = -functional.logsigmoid(chosen - rejected - margin)
+    return loss + centring * (chosen + rejected).square() if centring else loss
+
+
+def accumulate(
+    model: PreTrainedModel, pairs: Sequence[Pair], settings: RewardModelSettings, autocast: torch.dtype | None = None
+) -> dict[str, float]:
+    """Add the gradient of the mean loss of `pairs` to the model. Returns what is worth watching.
+
+    Raises:
+        UserError: the loss is not finite.
+    """
+    both = [pair.sequences for pair in pairs]
+    total = {"loss": 0.0, "accuracy": 0.0, "margin": 0.0, "score": 0.0}
+    # The two sequences of a pair stand in one forward pass: a pair takes twice its longer one.
+    for cut in cut_by_tokens([2 * max(map(len, pair)) for pair in both], settings.token_budget):
+        rows = [both[index][0] for index in cut] + [both[index][1] for index in cut]
+        chosen, rejected = score(model, rows, autocast=autocast).chunk(2)
+        loss = bradley_terry_loss(chosen, rejected, settings.margin, settings.centring).sum() / len(pairs)
+        if not torch.isfinite(loss):
+            raise UserError(
+                "reward_model: the loss is not finite; "
+                "lower reward_model.optimiser.learning_rate or check the preference pairs"
+            )
+        torch.autograd.backward(loss)
+        margin = (chosen - rejected).detach()
+        total["loss"] += float(loss.detach())
+        total["accuracy"] += float(((margin > 0).double() + 0.5 * (margin == 0).double()).sum()) / len(pairs)
+        total["margin"] += float(margin.double().sum()) / len(pairs)
+        total["score"] += float((chosen + rejected).detach().double().sum()) / (2 * len(pairs))
+    return total
+
+
+def fit_reward_model(
+    model: PreTrainedModel,
+    pairs: Sequence[Pair],
+    settings: RewardModelSettings,
+    *,
+    seed: int,
+    autocast: torch.dtype | None = None,
+    report: Report = lambda step, metrics: None,
+) -> dict[str, float]:
+    """Fit `model` in place to `pairs`, on the device that it is on. Returns the last reported metrics.
+
+    Args:
+        seed: the order of the pairs is drawn from it; equal seeds give equal weights on a CPU.
+        autocast: bfloat16 on a GPU; None computes in the precision of the weights.
+        report: called with the update's number, from 1, and its metrics: loss (nats a pair), accuracy, margin and
+            score of the batch, gradient_norm, learning_rate.
+
+    Raises:
+        UserError: there are no pairs, one does not fit the model, or the loss or a gradient is not finite.
+    """
+    if not pairs:
+        raise UserError("reward_model: there are no preference pairs to learn from")
+    checked_lengths(model, [sequence for pair in pairs for sequence in pair.sequences])
+    total = settings.updates(len(pairs))
+    optimiser = build_optimiser(model, settings.optimiser)
+    batches = shuffled_batches(len(pairs), min(settings.batch_pairs, len(pairs)), seed)
+    metrics: dict[str, float] = {}
+    model.train()
+    for step in range(total):
+        watched = accumulate(model, [pairs[index] for index in next(batches)], settings, autocast)
+        norm = take_step(optimiser, model.parameters(), step, total, settings.optimiser)
+        if (step + 1) % settings.report_every == 0 or step + 1 == total:
+            rate = learning_rate_at(step, total, settings.optimiser)
+            metrics = {**watched, "gradient_norm": norm, "learning_rate": rate}
+            report(step + 1, metrics)
+    model.train(False)
+    return metrics
+
+
+def score_pairs(
+    model: PreTrainedModel, pairs: Sequence[Pair], *, token_budget: int = 16384, autocast: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
+    """Scores of the chosen and of the rejected completions, both [pairs], float32 on the CPU, without gradient."""
+    both = [pair.sequences for pair in pairs]
+    scores = score_all(model, [c for c, _ in both] + [r for _, r in both], token_budget=token_budget, autocast=autocast)
+    return scores[: len(pairs)], scores[len(pairs) :]

@@ -1,0 +1,161 @@
+"""A reward model: the policy's architecture with one linear score in place of the vocabulary.
+
+The score of a sequence is read at its last real token, found by length and by nothing else. What stands in
+the padding, on which side it lies, and whether the sequence ends with an end token (which may be the padding token
+too) cannot move it. The class's own forward is not used: it looks for the last token that is not the padding id,
+and reads the wrong place where the two ids are one.
+
+On disk it is an ordinary Hugging Face folder of a sequence classifier with one label.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from models.errors import UserError
+from models.learner.batch import cut_by_tokens, pad_right
+from models.policy.folder import check_model_folder
+
+
+def reward_model_from_policy(policy: Path, *, seed: int, head_std: float = 0.01) -> PreTrainedModel:
+    """A reward model with the body of a policy folder and a fresh head, in float32 on the CPU.
+
+    Args:
+        policy: folder of a causal language model.
+        seed: the head's weights are drawn from it; no other random state is read or changed.
+        head_std: their standard deviation. Small, so that all scores start near zero.
+
+    Raises:
+        UserError: the folder is no model folder, or its architecture has no sequence classifier.
+    """
+    model = _load(policy)
+    generator = torch.Generator().manual_seed(seed)
+    head = _head(model)
+    with torch.no_grad():
+        head.copy_(torch.randn(head.shape, generator=generator, dtype=torch.float32) * head_std)
+    return model
+
+
+def load_reward_model(folder: Path) -> PreTrainedModel:
+    """The reward model in `folder`, in float32 on the CPU, ready to score.
+
+    Raises:
+        UserError: the folder is no model folder, or holds a language model without a score head.
+    """
+    check_model_folder(folder)
+    names = AutoConfig.from_pretrained(folder).architectures or []
+    if not any(name.endswith("ForSequenceClassification") for name in names):
+        raise UserError(f"{folder}: holds {', '.join(names) or 'no architecture'}, not a reward model")
+    return _load(folder)
+
+
+def score(model: PreTrainedModel, sequences: Sequence[Sequence[int]], *, autocast: torch.dtype | None = None) -> Tensor:
+    """Score of each sequence, [sequences], float32 (float64 of a float64 model); gradient flows through it.
+
+    Args:
+        model: a reward model.
+        sequences: token ids of prompt and completion together, [sequences] lists, none empty.
+        autocast: precision of the body's matrix products; the head is always computed in the weights' own.
+    """
+    padded = pad_right(sequences, pad_id=0, device=model.device)
+    return score_padded(model, padded.ids, padded.mask, autocast=autocast)
+
+
+def score_padded(model: PreTrainedModel, ids: Tensor, mask: Tensor, *, autocast: torch.dtype | None = None) -> Tensor:
+    """Score at the last real token of each row, [rows], padding on either side.
+
+    Args:
+        ids: token ids, [rows, width], int64.
+        mask: one on real tokens, which are contiguous, [rows, width], int64.
+    """
+    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    last = mask.shape[1] - 1 - mask.flip(1).argmax(dim=1)
+    body = getattr(model, model.base_model_prefix)
+    with torch.autocast(model.device.type, dtype=autocast) if autocast is not None else nullcontext():
+        hidden = body(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False).last_hidden_state
+    read = hidden[torch.arange(len(ids), device=ids.device), last]
+    head = _head(model)
+    return functional.linear(read.to(head.dtype), head).squeeze(-1)
+
+
+@torch.no_grad()
+def score_all(
+    model: PreTrainedModel,
+    sequences: Sequence[Sequence[int]],
+    *,
+    token_budget: int = 16384,
+    autocast: torch.dtype | None = None,
+) -> Tensor:
+    """Score of each of many sequences in their order, [sequences], float32 on the CPU, without gradient.
+
+    Args:
+        token_budget: padded tokens of one forward pass; memory only, not the result.
+
+    Raises:
+        UserError: a sequence is empty or longer than the model allows, or a score is not finite.
+    """
+    lengths = checked_lengths(model, sequences)
+    training = model.training
+    model.train(False)
+    scores = torch.empty(len(sequences))
+    for cut in cut_by_tokens(lengths, token_budget):
+        scores[cut] = score(model, [sequences[index] for index in cut], autocast=autocast).float().cpu()
+    model.train(training)
+    if not torch.isfinite(scores).all():
+        raise UserError(
+            f"reward model: the score of sequence {int(torch.isfinite(scores).int().argmin())} is not finite"
+        )
+    return scores
+
+
+def checked_lengths(model: PreTrainedModel, sequences: Sequence[Sequence[int]]) -> list[int]:
+    """Tokens of each sequence, [sequences].
+
+    Raises:
+        UserError: one is empty or longer than the positions that the model knows.
+    """
+    longest = int(getattr(model.config, "max_position_embeddings", 0) or 0)
+    lengths = [len(sequence) for sequence in sequences]
+    for index, length in enumerate(lengths):
+        if length == 0:
+            raise UserError(f"reward model: sequence {index} is empty")
+        if longest and length > longest:
+            raise UserError(f"reward model: sequence {index} has {length} tokens, the model takes {longest}")
+    return lengths
+
+
+def _load(folder: Path) -> PreTrainedModel:
+    check_model_folder(folder)
+    said = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity(logging.ERROR)  # that the head is new is meant, not a warning to a user
+    try:
+        with torch.random.fork_rng(devices=[]):
+            model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
+                folder, num_labels=1, dtype=torch.float32, use_safetensors=True, local_files_only=True
+            )
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{folder}: cannot be opened as a reward model ({str(error).strip().splitlines()[0]})"
+        ) from None
+    finally:
+        transformers_logging.set_verbosity(said)
+    if not hasattr(model, "score"):
+        raise UserError(f"{folder}: a {model.config.model_type} model has no score head to learn a reward with")
+    model.train(False)
+    return model
+
+
+def _head(model: PreTrainedModel) -> Tensor:
+    """Weights of the score, [1, hidden]."""
+    weight = cast(nn.Linear, model.score).weight
+    return weight

@@ -1,0 +1,128 @@
+"""What must be true of the Bradley-Terry fit, each test named as the theorem it checks."""
+
+import copy
+import math
+import random
+
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForSequenceClassification
+
+from models.errors import UserError
+from models.learner.optimiser import OptimiserSettings
+from models.reward_model.fit import (
+    Pair,
+    RewardModelSettings,
+    accumulate,
+    bradley_terry_loss,
+    fit_reward_model,
+    score_pairs,
+)
+
+FAST = OptimiserSettings(learning_rate=2e-3, warmup_steps=5)
+
+
+def tiny(dtype=torch.float32):
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=20,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        head_dim=32,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        num_labels=1,
+        pad_token_id=0,
+    )
+    return Qwen3ForSequenceClassification(config).to(dtype).eval()
+
+
+def toy_pairs(count, seed):
+    """The better completion repeats the prompt's last token; the worse one ends with another."""
+    chance = random.Random(seed)
+    pairs = []
+    for _ in range(count):
+        prompt = [chance.randint(4, 9) for _ in range(chance.randint(1, 2))]
+        wrong = chance.choice([token for token in range(4, 10) if token != prompt[-1]])
+        body = [chance.randint(10, 19) for _ in range(chance.randint(0, 2))]
+        pairs.append(Pair(prompt, [*body, prompt[-1], 1], [*body, wrong, 1]))
+    return pairs
+
+
+def test_loss_and_gradient_are_those_of_a_hand_computation():
+    chosen = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    rejected = torch.tensor([1.0 - math.log(3), math.log(3)], dtype=torch.float64, requires_grad=True)
+    loss = bradley_terry_loss(chosen, rejected)  # margins log 3 and -log 3: probabilities 3/4 and 1/4
+    torch.testing.assert_close(loss, torch.tensor([math.log(4 / 3), math.log(4)], dtype=torch.float64))
+    loss.sum().backward()
+    torch.testing.assert_close(chosen.grad, torch.tensor([-0.25, -0.75], dtype=torch.float64))
+    torch.testing.assert_close(rejected.grad, -chosen.grad)
+
+
+def test_margin_and_centring_enter_as_their_formula_says():
+    chosen, rejected = torch.tensor([2.0]).double(), torch.tensor([0.5]).double()
+    shifted = bradley_terry_loss(chosen, rejected, margin=1.5, centring=0.1)
+    torch.testing.assert_close(shifted, torch.tensor([math.log(2) + 0.1 * 2.5**2]).double())
+
+
+def test_identical_answers_give_log_2_and_no_gradient():
+    model = tiny(torch.float64)
+    watched = accumulate(model, [Pair([5, 6], [7, 1], [7, 1])], RewardModelSettings())
+    assert watched["loss"] == pytest.approx(math.log(2), abs=1e-12)
+    assert watched["accuracy"] == 0.5 and watched["margin"] == 0.0
+    assert max(float(p.grad.abs().max()) for p in model.parameters() if p.grad is not None) < 1e-12
+
+
+@pytest.mark.parametrize("budget", [1, 20, 64])
+def test_loss_and_gradient_do_not_depend_on_the_cut(budget):
+    pairs = toy_pairs(13, seed=1)
+    whole, cut = tiny(torch.float64), tiny(torch.float64)
+    one = accumulate(whole, pairs, RewardModelSettings(centring=0.01, token_budget=10**6))
+    many = accumulate(cut, pairs, RewardModelSettings(centring=0.01, token_budget=budget))
+    assert many == pytest.approx(one, abs=1e-12)
+    for a, b in zip(whole.parameters(), cut.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad, atol=1e-12, rtol=1e-9)
+
+
+def test_a_separable_rule_is_learned_and_holds_on_new_pairs():
+    model, reported = tiny(), []
+    settings = RewardModelSettings(steps=250, batch_pairs=64, optimiser=FAST)
+    last = fit_reward_model(
+        model, toy_pairs(8000, seed=2), settings, seed=0, report=lambda step, metrics: reported.append((step, metrics))
+    )
+    assert [step for step, _ in reported] == list(range(10, 251, 10))
+    assert last == reported[-1][1] and last["loss"] < 0.2 < reported[0][1]["loss"]
+    chosen, rejected = score_pairs(model, toy_pairs(300, seed=3))
+    assert float((chosen > rejected).float().mean()) > 0.9
+
+
+def test_equal_seeds_give_equal_weights_and_others_do_not():
+    def fitted(seed):
+        model = tiny()
+        fit_reward_model(model, toy_pairs(40, 4), RewardModelSettings(steps=4, batch_pairs=8), seed=seed)
+        return model.score.weight.detach()
+
+    assert torch.equal(fitted(1), fitted(1))
+    assert not torch.equal(fitted(1), fitted(2))
+
+
+def test_every_pair_is_seen_once_an_epoch():
+    assert RewardModelSettings(epochs=2, batch_pairs=10).updates(25) == 5
+    assert RewardModelSettings(epochs=1, batch_pairs=64).updates(25) == 1
+    assert RewardModelSettings(steps=7).updates(25) == 7
+
+
+def test_what_cannot_be_fitted_is_refused_in_one_line_and_moves_nothing():
+    model = tiny()
+    with pytest.raises(UserError, match="no preference pairs"):
+        fit_reward_model(model, [], RewardModelSettings(), seed=0)
+    with pytest.raises(UserError, match="67 tokens, the model takes 64"):
+        fit_reward_model(model, [Pair([5] * 60, [6] * 7, [7])], RewardModelSettings(), seed=0)
+    with torch.no_grad():
+        model.score.weight.fill_(float("inf"))
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(UserError, match="the loss is not finite"):
+        fit_reward_model(model, toy_pairs(4, 5), RewardModelSettings(steps=1), seed=0)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -1,0 +1,114 @@
+"""What must be true of the score: it is read at the last real token, and nowhere else."""
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, Qwen3Config, Qwen3ForCausalLM
+
+from models.errors import UserError
+from models.reward_model.model import load_reward_model, reward_model_from_policy, score, score_all, score_padded
+
+SEQUENCES = [[5, 6, 7, 1], [9], [3, 3, 8, 4, 2, 1], [8, 1], [4, 5, 6, 7, 8, 9, 10, 11]]
+
+
+@pytest.fixture(scope="module")
+def policy_folder(tmp_path_factory):
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=24,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        head_dim=32,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        tie_word_embeddings=True,
+        pad_token_id=1,  # the end token is the padding token
+        eos_token_id=1,
+    )
+    folder = tmp_path_factory.mktemp("policy")
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def model(policy_folder):
+    return reward_model_from_policy(policy_folder, seed=3, head_std=1.0)
+
+
+def alone(model, sequences=SEQUENCES):
+    """The definition: each sequence by itself, no padding, the head on the last hidden state."""
+    hidden = [model.model(input_ids=torch.tensor([ids])).last_hidden_state[0, -1] for ids in sequences]
+    return torch.stack([model.score(state)[0] for state in hidden]).detach()
+
+
+def padded(width, side, pad_id):
+    ids = torch.full((len(SEQUENCES), width), pad_id)
+    mask = torch.zeros_like(ids)
+    for row, sequence in enumerate(SEQUENCES):
+        where = slice(0, len(sequence)) if side == "right" else slice(width - len(sequence), width)
+        ids[row, where], mask[row, where] = torch.tensor(sequence), 1
+    return ids, mask
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("width", [8, 9, 30])
+@pytest.mark.parametrize("pad_id", [0, 1, 7])
+def test_the_score_does_not_depend_on_padding(model, side, width, pad_id):
+    got = score_padded(model, *padded(width, side, pad_id)).detach()
+    torch.testing.assert_close(got, alone(model), atol=1e-6, rtol=1e-6)
+
+
+def test_the_score_does_not_depend_on_the_rest_of_the_batch_or_on_the_cut(model):
+    expected = alone(model)
+    torch.testing.assert_close(score(model, SEQUENCES).detach(), expected, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(score(model, SEQUENCES[::-1]).detach().flip(0), expected, atol=1e-6, rtol=1e-6)
+    for budget in (1, 9, 1000):
+        torch.testing.assert_close(score_all(model, SEQUENCES, token_budget=budget), expected, atol=1e-6, rtol=1e-6)
+
+
+def test_the_end_token_is_scored_though_it_is_the_padding_token(model):
+    with_end, without = score(model, [[5, 6, 7, 1], [5, 6, 7]]).detach()
+    assert abs(with_end - without) > 1e-3  # the end token was seen
+    torch.testing.assert_close(torch.stack([with_end, without]), alone(model, [[5, 6, 7, 1], [5, 6, 7]]))
+    # The class's own reading cannot tell the two apart: the trap that the score avoids.
+    own = model(input_ids=torch.tensor([[5, 6, 7, 1], [5, 6, 7, 1]])).logits[0, 0].detach()
+    torch.testing.assert_close(own, without)
+
+
+def test_only_the_head_is_new_and_it_comes_from_the_seed(policy_folder):
+    policy = Qwen3ForCausalLM.from_pretrained(policy_folder)
+    state = torch.random.get_rng_state()
+    first, again, other = (reward_model_from_policy(policy_folder, seed=seed) for seed in (3, 3, 4))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    for name, value in first.model.state_dict().items():
+        assert torch.equal(value, policy.model.state_dict()[name]), name
+    assert torch.equal(first.score.weight, again.score.weight)
+    assert not torch.equal(first.score.weight, other.score.weight)
+    assert 0.003 < float(first.score.weight.detach().std()) < 0.03
+
+
+def test_a_saved_reward_model_scores_the_same_and_is_an_ordinary_classifier(model, tmp_path):
+    model.save_pretrained(tmp_path / "rm")
+    assert {file.suffix for file in (tmp_path / "rm").iterdir()} == {".json", ".safetensors"}
+    loaded = load_reward_model(tmp_path / "rm")
+    assert torch.equal(score_all(loaded, SEQUENCES), score_all(model, SEQUENCES))
+    ordinary = AutoModelForSequenceClassification.from_pretrained(tmp_path / "rm")
+    assert ordinary.config.num_labels == 1
+    logit = ordinary(input_ids=torch.tensor([[4, 5, 6, 7]])).logits[0, 0].detach()
+    torch.testing.assert_close(logit, score_all(model, [[4, 5, 6, 7]])[0], atol=1e-6, rtol=1e-6)
+
+
+def test_what_is_no_reward_model_is_refused_in_one_line(policy_folder, model, tmp_path):
+    with pytest.raises(UserError, match="not a reward model"):
+        load_reward_model(policy_folder)
+    with pytest.raises(UserError, match="no such model folder"):
+        reward_model_from_policy(tmp_path / "nowhere", seed=0)
+    with pytest.raises(UserError, match="sequence 1 is empty"):
+        score_all(model, [[1], []])
+    with pytest.raises(UserError, match="sequence 0 has 65 tokens, the model takes 64"):
+        score_all(model, [[2] * 65])
+    with torch.no_grad():
+        model.score.weight.fill_(float("nan"))
+    with pytest.raises(UserError, match="sequence 0 is not finite"):
+        score_all(model, [[2]])
