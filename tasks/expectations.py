@@ -179,11 +179,13 @@ def _report(folder: Path) -> Iterator[EphemeralDataContext]:
     context.variables.progress_bars = ProgressBarsConfig(globally=False)  # type: ignore[assignment]
     for site in list(context.variables.data_docs_sites or {}):
         context.delete_data_docs_site(site)
-    store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())}
-    builder = {"class_name": "DefaultSiteIndexBuilder"}
-    context.add_data_docs_site(
-        _SITE, {"class_name": "SiteBuilder", "site_index_builder": builder, "store_backend": store}
-    )
+    site_config = {
+        "class_name": "SiteBuilder",
+        "show_how_to_buttons": False,
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+        "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())},
+    }
+    context.add_data_docs_site(_SITE, site_config)
     context.data_sources.add_pandas("prepared")
     yield context
     context.build_data_docs(site_names=[_SITE])
