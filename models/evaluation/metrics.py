@@ -1,0 +1,185 @@
+"""The metrics of an evaluation: a value for each prompt, so that two policies can be compared prompt by prompt.
+
+Names that `prompt_values` knows (all shares are 0 to 1):
+
+    sampled_accuracy    share of a prompt's samples that are correct (its mean is pass@1)
+    greedy_accuracy     1 where the greedy answer is correct
+    pass_at_K           unbiased estimate that one of K samples is correct (Chen et al. 2021)
+    maj_at_K            probability that the majority answer of K samples is correct (see votes)
+    easiest_accuracy    sampled_accuracy of the prompts of the lowest level; NaN on the others
+    level_L_accuracy    the same of level L
+    tokens              mean length of the samples, tokens
+    distinct_share      distinct texts among the samples, over their number; white space does not count
+    finished_share      share of samples that ended by themselves
+    reward_score        mean score of the reward model
+
+Reward versus truth, which are of a whole evaluation or of two and not of a prompt:
+
+    reward_divergence   1 - AUC of the reward model's score as a test of correctness over all samples: the probability
+                        that a wrong sample scores above a right one, ties half. 0 agrees, 0.5 knows nothing.
+    reward_gap          how much more the score rose than the truth, between baseline and candidate, each in
+                        standard deviations of the baseline's samples:
+                        (score_c - score_b) / sd(score_b) - (accuracy_c - accuracy_b) / sd(correct_b).
+                        Far above 0, the policy was paid for something that is not correctness.
+
+Both are NaN where they are not defined: no reward model, or no right or no wrong sample to compare.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.errors import UserError
+from models.evaluation.records import Completion, PromptRecord
+from models.evaluation.votes import majority
+
+Values = NDArray[np.float64]
+
+_AT_K = re.compile(r"(pass|maj)_at_([1-9][0-9]*)")
+_LEVEL = re.compile(r"level_([0-9]+)_accuracy")
+PLAIN = (
+    "sampled_accuracy",
+    "greedy_accuracy",
+    "easiest_accuracy",
+    "tokens",
+    "distinct_share",
+    "finished_share",
+    "reward_score",
+)
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """Unbiased estimate of the probability that at least one of `k` samples is correct: 1 - C(n-c, k) / C(n, k).
+
+    Raises:
+        UserError: there are fewer than `k` samples.
+    """
+    if not 1 <= k <= samples:
+        raise UserError(f"evaluation: pass@{k} needs {k} samples a prompt, there are {samples}")
+    return 1.0 - comb(samples - correct, k) / comb(samples, k)
+
+
+def known_metric(name: str) -> bool:
+    """Whether `prompt_values` can compute a metric of this name."""
+    return name in PLAIN or bool(_AT_K.fullmatch(name) or _LEVEL.fullmatch(name))
+
+
+def samples_needed(name: str) -> int:
+    """Samples a prompt that the metric needs."""
+    at_k = _AT_K.fullmatch(name)
+    return int(at_k[2]) if at_k else 1
+
+
+def prompt_values(records: Sequence[PromptRecord], name: str) -> Values:
+    """Metric `name` of each prompt, [prompts]; NaN where the metric leaves a prompt out.
+
+    Raises:
+        UserError: the name is unknown, there are no prompts, or a prompt has too few samples.
+    """
+    if not records:
+        raise UserError("evaluation: there are no prompts to evaluate on")
+    if at_k := _AT_K.fullmatch(name):
+        k = int(at_k[2])
+        if at_k[1] == "maj":
+            return np.array([majority(record.samples, k) for record in records])
+        return np.array([pass_at_k(len(r.samples), sum(s.correct for s in r.samples), k) for r in records])
+    if not known_metric(name):
+        raise UserError(
+            f"evaluation: unknown metric {name!r}; known are {', '.join(PLAIN)}, pass_at_K, maj_at_K, level_L_accuracy"
+        )
+    if name == "greedy_accuracy":
+        return np.array([float(record.greedy.correct) for record in records])
+    silent = next((record.id for record in records if not record.samples), None)
+    if silent is not None:
+        raise UserError(f"evaluation: prompt {silent!r} has no samples")
+    if name == "distinct_share":
+        return np.array([len({" ".join(s.text.split()) for s in r.samples}) / len(r.samples) for r in records])
+    if name in ("tokens", "finished_share", "reward_score"):
+        field = {"finished_share": "finished"}.get(name, name)
+        return np.array([np.mean([float(getattr(s, field)) for s in r.samples]) for r in records])
+    accuracy = np.array([np.mean([s.correct for s in r.samples]) for r in records])
+    if name == "sampled_accuracy":
+        return accuracy
+    levels = np.array([record.level for record in records])
+    wanted = _LEVEL.fullmatch(name)
+    level = int(wanted[1]) if wanted else int(levels.min())
+    return np.where(levels == level, accuracy, np.nan)
+
+
+def average(values: Values) -> float:
+    """Mean over the prompts that a metric does not leave out; NaN where it leaves out all."""
+    kept = values[~np.isnan(values)]
+    return float(kept.mean()) if kept.size else float("nan")
+
+
+def flagged_share(records: Sequence[PromptRecord], patterns: Sequence[str]) -> float:
+    """Share of samples in whose text one of the regular expressions is found, regardless of case ("safety").
+
+    Raises:
+        UserError: a pattern is no regular expression.
+    """
+    compiled = compiled_patterns(patterns)
+    texts = [sample.text for record in records for sample in record.samples]
+    flagged = sum(any(pattern.search(text) for pattern in compiled) for text in texts)
+    return flagged / max(1, len(texts))
+
+
+def compiled_patterns(patterns: Sequence[str]) -> list[re.Pattern[str]]:
+    """The patterns, compiled without regard to case.
+
+    Raises:
+        UserError: a pattern is no regular expression.
+    """
+    compiled = []
+    for pattern in patterns:
+        try:
+            compiled.append(re.compile(pattern, re.IGNORECASE))
+        except re.error as error:
+            raise UserError(f"safety pattern {pattern!r} is no regular expression ({error})") from None
+    return compiled
+
+
+def auc(scores: Values, correct: NDArray[np.bool_]) -> float:
+    """Probability that a right sample scores above a wrong one, ties half (Mann-Whitney); NaN without one of each.
+
+    Args:
+        scores: [samples].
+        correct: [samples].
+    """
+    right, wrong = int(correct.sum()), int((~correct).sum())
+    if not right or not wrong or not np.isfinite(scores).all():
+        return float("nan")
+    _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(count) - (count - 1) / 2)[place]  # mean rank of equal scores, from 1
+    return float((rank[correct].sum() - right * (right + 1) / 2) / (right * wrong))
+
+
+def reward_divergence(records: Sequence[PromptRecord]) -> float:
+    """1 - AUC of the reward model against the truth; see the head of this file."""
+    samples = _samples(records)
+    return 1.0 - auc(np.array([s.reward_score for s in samples]), np.array([s.correct for s in samples], dtype=bool))
+
+
+def reward_gap(candidate: Sequence[PromptRecord], baseline: Sequence[PromptRecord]) -> float:
+    """How much more the reward model's score rose than the truth; see the head of this file."""
+    new, old = _samples(candidate), _samples(baseline)
+
+    def change(field: str) -> float:
+        before = np.array([float(getattr(sample, field)) for sample in old])
+        after = np.array([float(getattr(sample, field)) for sample in new])
+        spread = float(before.std())
+        return float(after.mean() - before.mean()) / spread if spread > 0 else float("nan")
+
+    return change("reward_score") - change("correct")
+
+
+def _samples(records: Sequence[PromptRecord]) -> list[Completion]:
+    samples = [sample for record in records for sample in record.samples]
+    if not samples:
+        raise UserError("evaluation: there are no samples to evaluate")
+    return samples
