@@ -144,13 +144,20 @@ def _files(folder: Path) -> dict[str, tuple[Kind, Split]]:
 
 
 def _rows(path: Path, kind: Kind, split: Split) -> pd.DataFrame:
-    """The rows as they are, types and nulls included: those are for the suite to judge, so nothing is cast."""
+    """The rows as they are: nothing is cast, nulls stay. What is not even text or a number stops here."""
     table = read_parquet(path)
     for column in COLUMNS[kind]:
         if column not in table.column_names:
             raise UserError(f"{path}: no column '{column}' (it has {', '.join(table.column_names)})")
     if table.num_rows == 0:
         raise UserError(f"{path}: the {split} split of {kind} is empty")
+    for field in arrow_schema(kind):
+        found = table.schema.field(field.name).type
+        fits = (
+            pa.types.is_integer(found) if pa.types.is_integer(field.type) else found in (pa.string(), pa.large_string())
+        )
+        if not fits:
+            raise UserError(f"{path}: column '{field.name}' holds {found}, not {field.type}")
     frame: pd.DataFrame = table.select(list(COLUMNS[kind])).to_pandas()
     return frame
 
@@ -179,7 +186,7 @@ def _report(folder: Path) -> Iterator[EphemeralDataContext]:
     context.variables.progress_bars = ProgressBarsConfig(globally=False)  # type: ignore[assignment]
     for site in list(context.variables.data_docs_sites or {}):
         context.delete_data_docs_site(site)
-    site_config = {
+    site_config: Any = {
         "class_name": "SiteBuilder",
         "show_how_to_buttons": False,
         "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},

@@ -247,14 +247,25 @@ def test_the_share_is_exact_at_its_bound_and_one_row_more_stops(tmp_path, good):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["data_docs", "quarantine.parquet"]
 
 
-def test_a_column_of_another_type_stops_and_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("level", pa.array(["one"]), r"problems_train\.parquet: column 'level' holds string, not int64"),
+        ("prompt", pa.array([["a", "list"]]), r"problems_train\.parquet: column 'prompt' holds list<.*>, not string"),
+        ("answer", pa.array([3]), r"problems_train\.parquet: column 'answer' holds int64, not string"),
+        (
+            "level",
+            pa.array([1], pa.int8()),
+            r"problems_train\.parquet: column 'level': the level is not a whole number",
+        ),
+    ],
+)
+def test_a_column_of_another_type_stops_and_is_named(tmp_path, column, values, message):
     folder = write(tmp_path / "data", problems_train=[problem("1")])
     table = pq.read_table(folder / "problems_train.parquet")
-    column = table.schema.get_field_index("level")
-    pq.write_table(table.set_column(column, "level", pa.array(["one"])), folder / "problems_train.parquet")
-    with pytest.raises(
-        UserError, match=r"problems_train\.parquet: column 'level': the level is not a whole number .*str"
-    ):
+    replaced = table.set_column(table.schema.get_field_index(column), column, values)
+    pq.write_table(replaced, folder / "problems_train.parquet")
+    with pytest.raises(UserError, match=message):
         run(folder, tmp_path / "out")
     assert not (tmp_path / "out" / "clean").exists()
 
