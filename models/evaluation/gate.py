@@ -52,7 +52,7 @@ class GateSettings:
     length_margin: float | None = 0.25
     """By which share of the baseline's mean length the samples may grow."""
     diversity_margin: float | None = 0.75
-    """Which share of the baseline's distinct share may be lost. A better policy repeats right answers: leave it room."""
+    """Which part of the distinct share may be lost. A better policy repeats right answers: leave it room."""
     capabilities: tuple[str, ...] = ("greedy_accuracy", "easiest_accuracy")
     """Metrics of a prompt that must be kept."""
     capability_margin: float | None = 0.02
