@@ -1,0 +1,24 @@
+"""A folder appears whole or not at all: it is written under another name beside, then renamed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replace_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to write into, which takes the place of `folder` when the block ends without an exception."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # what a killed run left
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.replace(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

@@ -1,0 +1,139 @@
+"""The prepared form of every data set: one Parquet file for each kind and split, and a manifest.
+
+    data/prepared/NAME/{problems,demonstrations,preferences}_{train,validation,test}.parquet
+    data/prepared/NAME/manifest.json
+
+A kind that a data set lacks has no files. No value is null: "" stands for text that is not known, 0 for a level that is
+not. The bytes depend on the rows alone, so the hash of a file is the version of its rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from models.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas
+
+Kind = Literal["problems", "demonstrations", "preferences"]
+Split = Literal["train", "validation", "test"]
+Row = dict[str, str | int]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+SPLITS: tuple[Split, ...] = get_args(Split)
+MANIFEST = "manifest.json"
+
+COLUMNS: dict[Kind, tuple[str, ...]] = {
+    "problems": ("id", "prompt", "answer", "level", "tests", "entry_point"),
+    "demonstrations": ("id", "prompt_id", "prompt", "completion", "answer", "level", "flaw"),
+    "preferences": ("id", "prompt_id", "prompt", "chosen", "rejected", "level", "flaw"),
+}
+"""Columns of each kind, in the order of the file. All are text but `level`, a whole number."""
+
+
+def arrow_schema(kind: Kind) -> pa.Schema:
+    """The Arrow types of a kind: int64 for `level`, string for the rest, nothing nullable."""
+    types = {"level": pa.int64()}
+    return pa.schema([pa.field(column, types.get(column, pa.string()), nullable=False) for column in COLUMNS[kind]])
+
+
+def file_name(kind: Kind, split: Split) -> str:
+    """Name of the file that holds one kind and split, such as `problems_train.parquet`."""
+    return f"{kind}_{split}.parquet"
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> None:
+    """Writes rows as Parquet: beside, synced, renamed, so that a reader sees the whole file or the one before."""
+    table = pa.Table.from_pylist(list(rows), schema=schema)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            pq.write_table(table, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """A Parquet file as a table.
+
+    Raises:
+        UserError: the file is missing or is no readable Parquet; the message names it.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    try:
+        return pq.ParquetFile(path).read()
+    except (pa.ArrowException, OSError) as error:
+        reason = (str(error).strip().splitlines() or ["unknown reason"])[0]
+        raise UserError(f"{path}: not a readable Parquet file ({reason})") from error
+
+
+def read_table(folder: Path, kind: Kind, split: Split) -> pa.Table:
+    """The rows of one kind and split of a prepared data set, with exactly the columns of `COLUMNS`.
+
+    Raises:
+        UserError: the data set lacks the kind or split, the file is corrupt or empty, or a column is not there.
+    """
+    path = folder / file_name(kind, split)
+    if not path.is_file():
+        have = ", ".join(sorted(file.name for file in folder.glob("*.parquet"))) or "nothing"
+        raise UserError(f"{path}: the data set has no {kind} for {split} (it has {have})")
+    table = read_parquet(path)
+    for column in COLUMNS[kind]:
+        if column not in table.column_names:
+            raise UserError(f"{path}: no column '{column}' (it has {', '.join(table.column_names)})")
+    if table.num_rows == 0:
+        raise UserError(f"{path}: the {split} split of {kind} is empty")
+    try:
+        return table.select(list(COLUMNS[kind])).cast(arrow_schema(kind))
+    except (pa.ArrowException, ValueError) as error:
+        raise UserError(f"{path}: a column is not of the type that {kind} ask for ({error})") from error
+
+
+def read_rows(folder: Path, kind: Kind, split: Split) -> list[dict[str, Any]]:
+    """The same rows as `read_table`, each a dictionary; raises as `read_table` does."""
+    rows: list[dict[str, Any]] = read_table(folder, kind, split).to_pylist()
+    return rows
+
+
+def read_frame(folder: Path, kind: Kind, split: Split) -> pandas.DataFrame:
+    """The same rows as `read_table`, as a pandas frame; raises as `read_table` does."""
+    frame: pandas.DataFrame = read_table(folder, kind, split).to_pandas()
+    return frame
+
+
+def available(folder: Path) -> dict[Kind, tuple[Split, ...]]:
+    """The splits that a prepared data set has of each kind; a kind without any is left out."""
+    found: dict[Kind, tuple[Split, ...]] = {}
+    for kind in KINDS:
+        splits = tuple(split for split in SPLITS if (folder / file_name(kind, split)).is_file())
+        if splits:
+            found[kind] = splits
+    return found
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What `manifest.json` says: name, format, rows of each file, sha256 of each source, rows dropped.
+
+    Raises:
+        UserError: the folder holds no whole prepared data set.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; prepare the data set first") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not valid JSON ({error})") from error
+    return manifest

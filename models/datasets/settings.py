@@ -1,0 +1,78 @@
+"""The `data:` section of a recipe: which data set, and where a user's own files lie and how they are to be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+FormatName = Literal["gsm8k", "hh", "humaneval", "problems", "demonstrations", "preferences", "kinds"]
+
+BUILT_IN = ("arithmetic",)
+"""Data sets that need no path: the stages of the project's own dvc.yaml make them."""
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class DataSettings(BaseModel):
+    """A data set. With `name` alone it is a built-in one; otherwise `path` and `format` say what to read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(default="arithmetic", pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)
+    """Folder of the prepared data under data/prepared/."""
+    path: tuple[Path, ...] | None = None
+    """File, folder or list of files: .jsonl, .json, .csv or .parquet. Relative to the working directory."""
+    test_path: tuple[Path, ...] | None = None
+    """Files whose rows are the test split. `test_share` plays no part then."""
+    format: FormatName | None = None
+    """Shape of the rows; `kinds` is a folder with one file a kind (problems.*, demonstrations.*, preferences.*)."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Field of the format -> name of the user's column, where they differ, such as {prompt: question}."""
+    validation_share: Share = 0.05
+    """Share of the prompts held out for validation, by a hash of the prompt."""
+    test_share: Share = 0.1
+    """Share of the prompts held out for the test split, by a hash of the prompt."""
+    seed: int = 0
+    """Seed of the hash that splits."""
+    limit: Annotated[int, Field(ge=1)] | None = None
+    """Read at most so many rows of `path` and so many of `test_path` (of each kind, in the order of the files)."""
+
+    @field_validator("path", "test_path", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        if isinstance(value, (str, Path)):
+            value = [value]
+        if isinstance(value, (list, tuple)):
+            if not value:
+                raise ValueError("at least one path")
+            return tuple(Path(item).expanduser() if isinstance(item, (str, Path)) else item for item in value)
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.path is None:
+            if self.name not in BUILT_IN:
+                known = ", ".join(BUILT_IN)
+                raise ValueError(f"'{self.name}' is not built in ({known} is): it needs a path and a format")
+            if not self.model_fields_set <= {"name", "path"}:
+                extra = ", ".join(sorted(self.model_fields_set - {"name", "path"}))
+                raise ValueError(f"{extra}: only with a path; params.yaml holds what {self.name} is made of")
+        elif self.format is None:
+            raise ValueError("a data set with a path needs a format")
+        if self.validation_share + self.held_out_test_share > 1.0:
+            raise ValueError("validation_share and test_share add up to more than 1")
+        if self.format == "kinds" and self.columns:
+            raise ValueError("columns: the files of format kinds have the columns of the prepared form")
+        return self
+
+    @property
+    def built_in(self) -> bool:
+        """Whether the project's own stages make the data set."""
+        return self.path is None
+
+    @property
+    def held_out_test_share(self) -> float:
+        """Share of `path` that goes to the test split: none where `test_path` brings it."""
+        return 0.0 if self.test_path else self.test_share

@@ -1,0 +1,139 @@
+"""Folders to S3 and a check that a bucket can be used: the one place that imports boto3.
+
+Works with AWS and with servers that speak its protocol (give their `endpoint`). The network is retried with growing
+pauses by botocore. Credentials come from where boto3 looks for them (environment, profile, instance); no message of
+this module holds one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from models.errors import UserError
+
+ATTEMPTS = 5
+"""Tries of each request, the first included; botocore waits up to 20 s between them, doubling from about one."""
+TIMEOUT = 20
+"""Seconds to wait for a connection, and for an answer on it."""
+
+
+def upload_folder(folder: Path, uri: str, endpoint: str | None = None) -> list[str]:
+    """Uploads every file of a folder, and returns the addresses, sorted, each `s3://bucket/prefix/path`.
+
+    Args:
+        folder: local folder; its own name is not part of the addresses.
+        uri: `s3://bucket` or `s3://bucket/prefix`.
+        endpoint: address of a server other than AWS; otherwise AWS_ENDPOINT_URL decides.
+
+    Raises:
+        UserError: no such folder, a malformed address, or a server that refuses or cannot be reached.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    bucket, prefix = split_uri(uri)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    keys = ["/".join(filter(None, [prefix, path.relative_to(folder).as_posix()])) for path in files]
+    with _one_line(uri):
+        client = _client(endpoint)
+        for path, key in zip(files, keys, strict=True):
+            client.upload_file(str(path), bucket, key)
+    return [f"s3://{bucket}/{key}" for key in keys]
+
+
+def health(uri: str, endpoint: str | None = None) -> float:
+    """Proves that the bucket can be read, written and cleaned: puts a small object, reads it back, removes it.
+
+    Returns:
+        Seconds that the round took.
+
+    Raises:
+        UserError: what is wrong, in one line: no such bucket, access denied, no credentials, no connection.
+    """
+    bucket, prefix = split_uri(uri)
+    key = "/".join(filter(None, [prefix, f".rewardflow-health-{uuid.uuid4().hex}"]))
+    started = time.monotonic()
+    with _one_line(uri):
+        client = _client(endpoint)
+        client.head_bucket(Bucket=bucket)
+        client.put_object(Bucket=bucket, Key=key, Body=key.encode())
+        try:
+            found = client.get_object(Bucket=bucket, Key=key)["Body"].read()
+        finally:
+            client.delete_object(Bucket=bucket, Key=key)
+    if found != key.encode():
+        raise UserError(f"{uri}: the server gave back other bytes than were written")
+    return time.monotonic() - started
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """Bucket and prefix of an `s3://` address, the prefix without slashes at its ends.
+
+    Raises:
+        UserError: not such an address. It is not repeated where it holds a user or password.
+    """
+    parts = urlsplit(uri)
+    if "@" in parts.netloc:
+        raise UserError("an s3:// address must not hold credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+    if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
+        raise UserError(f"{uri}: not an address of the form s3://bucket/prefix")
+    return parts.netloc, parts.path.strip("/")
+
+
+def _client(endpoint: str | None) -> Any:
+    import boto3
+    from botocore.config import Config
+
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        connect_timeout=TIMEOUT,
+        read_timeout=TIMEOUT,
+        # Servers other than AWS often refuse the newer checksums.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    return boto3.session.Session().client("s3", endpoint_url=endpoint, config=config, region_name=_region())
+
+
+def _region() -> str | None:
+    """A region where none is set anywhere: servers other than AWS ignore it, but a request must be signed with one."""
+    import boto3
+
+    return boto3.session.Session().region_name or os.environ.get("AWS_REGION") or "us-east-1"
+
+
+@contextmanager
+def _one_line(uri: str) -> Iterator[None]:
+    """Turns what boto3 raises into a UserError that names the address and the reason, and holds nothing secret."""
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError
+
+    try:
+        yield
+    except NoCredentialsError as error:
+        raise UserError(f"{uri}: no credentials (set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)") from error
+    except EndpointConnectionError as error:
+        raise UserError(f"{uri}: the server cannot be reached") from error
+    except ClientError as error:
+        raise UserError(f"{uri}: {_code(error.response)}") from error
+    except Boto3Error as error:  # upload_file wraps the error of the request
+        cause = error.__context__
+        reason = _code(cause.response) if isinstance(cause, ClientError) else "the upload failed"
+        raise UserError(f"{uri}: {reason}") from error
+    except BotoCoreError as error:
+        raise UserError(f"{uri}: {type(error).__name__}") from error
+    except ValueError as error:  # what boto3 says of an endpoint or a bucket name that is none
+        raise UserError(f"{uri}: the endpoint or the bucket's name is not valid") from error
+
+
+def _code(response: Any) -> str:
+    """The server's reason, in words where it is one of the common ones."""
+    code = str(response.get("Error", {}).get("Code", "unknown error"))
+    words = {"404": "no such bucket", "NoSuchBucket": "no such bucket", "403": "access denied"}
+    return words.get(code, f"the server refuses ({code})")
