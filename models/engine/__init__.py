@@ -1,0 +1,1 @@
+"""Engines that generate completions: vLLM, or transformers where vLLM cannot be installed."""

@@ -1,0 +1,46 @@
+"""The canary: engine and learner must agree on the log-probs of fixed tokens after every hand-over of weights.
+
+A sync that silently did nothing, a wrong dtype, a stale prefix cache: each shows here at once, and the run stops
+instead of training on rollouts of another policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from models.engine.engine import Engine
+from models.errors import UserError
+from models.learner.log_probs import Sequences, completion_log_probs
+
+TOLERANCE = {None: 2e-3, torch.bfloat16: 0.35}
+"""Largest gap that is still rounding, in nats a token, by the precision of the learner."""
+
+
+def canary_gap(engine: Engine, policy: nn.Module, sequences: Sequences, autocast: torch.dtype | None) -> float:
+    """Largest difference between the engine's and the learner's log-prob of any token of `sequences`, in nats."""
+    engine_says = [value for row in engine.score(sequences.prompts, sequences.completions) for value in row]
+    with torch.no_grad():
+        learner_says, _ = completion_log_probs(policy, sequences, autocast=autocast)
+    return float((torch.tensor(engine_says) - learner_says.float().cpu()).abs().max())
+
+
+def check(gap: float, tolerance: float, round_number: int) -> None:
+    """Stop the run where the gap is past the tolerance.
+
+    Raises:
+        UserError: engine and learner no longer run the same policy.
+    """
+    if not gap <= tolerance:
+        raise UserError(
+            f"round {round_number}: after the weights were handed over, engine and learner differ by {gap:.4f} nats a token "
+            f"(tolerance {tolerance}): the engine does not run the learner's policy; nothing was learned from it"
+        )
+
+
+def fixed_tokens(prompts: Sequence[Sequence[int]], end: int, rows: int = 4) -> Sequences:
+    """A few sequences that stay the same through the run: the tokens of the first prompts, after their first token."""
+    chosen = [list(ids) for ids in prompts if len(ids) > 1][:rows]
+    return Sequences([ids[:1] for ids in chosen], [[*ids[1:], end] for ids in chosen])

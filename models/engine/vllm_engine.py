@@ -1,0 +1,109 @@
+"""vLLM in the learner's own process: weights are handed over in memory, nothing touches the disk."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.engine.engine import EngineSettings, Generated, Sampling
+from models.errors import UserError
+
+
+def prepare_environment() -> None:
+    """Settings that vLLM reads from the environment; what the user has set is left alone."""
+    for key, value in {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_CONFIGURE_LOGGING": "1",
+    }.items():
+        os.environ.setdefault(key, value)
+
+
+class VllmEngine:
+    """An in-process vLLM engine on token ids; see `models.engine.engine.Engine`."""
+
+    def __init__(self, folder: Path, settings: EngineSettings, *, longest: int, end: int, seed: int) -> None:
+        prepare_environment()
+        from vllm import LLM
+
+        self.end = end
+        cuda = torch.cuda.is_available()
+        options: dict[str, Any] = {"gpu_memory_utilization": settings.memory_share} if cuda else {}
+        try:
+            self.engine = LLM(
+                model=str(folder),
+                skip_tokenizer_init=True,
+                dtype="bfloat16" if cuda else "float32",
+                max_model_len=longest,
+                max_num_seqs=settings.max_sequences,
+                max_num_batched_tokens=max(longest, 8192),
+                enforce_eager=not settings.compile,
+                enable_prefix_caching=True,
+                logprobs_mode="processed_logprobs",
+                seed=seed,
+                disable_log_stats=True,
+                use_tqdm_on_load=False,
+                **options,
+            )
+        except ValueError as error:
+            raise UserError(f"{folder}: vLLM cannot serve this model ({str(error).splitlines()[0]})") from error
+
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
+        """See `Engine.generate`. The engine draws from torch's global generator, which is seeded here."""
+        from vllm import SamplingParams
+
+        parameters = SamplingParams(
+            n=sampling.samples,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k or -1,
+            max_tokens=sampling.max_tokens,
+            logprobs=0,
+            detokenize=False,
+            stop_token_ids=[self.end],
+        )
+        torch.manual_seed(seed)
+        outputs = self.engine.generate([{"prompt_token_ids": list(ids)} for ids in prompts], parameters, use_tqdm=False)
+        return [[_generated(completion) for completion in output.outputs] for output in outputs]
+
+    def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
+        """See `Engine.score`."""
+        from vllm import SamplingParams
+
+        parameters = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
+        joined = [[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)]
+        outputs = self.engine.generate([{"prompt_token_ids": ids} for ids in joined], parameters, use_tqdm=False)
+        scores = []
+        for prompt, ids, output in zip(prompts, joined, outputs, strict=True):
+            table = output.prompt_logprobs
+            scores.append([float(table[at][ids[at]].logprob) for at in range(len(prompt), len(ids))])
+        return scores
+
+    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """See `Engine.load`."""
+        self.engine.collective_rpc("reload_weights", kwargs={"weights_iterator": list(weights)})
+        self.engine.reset_prefix_cache()
+
+    def close(self) -> None:
+        """See `Engine.close`."""
+        del self.engine
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def _generated(completion: Any) -> Generated:
+    tokens = tuple(int(token) for token in completion.token_ids)
+    log_probs = tuple(
+        float(table[token].logprob) for token, table in zip(tokens, completion.logprobs, strict=True)
+    )
+    return Generated(tokens, log_probs, finished=completion.finish_reason == "stop")

@@ -1,0 +1,39 @@
+"""The one owner of loss normalisation: the weight of every token (or completion) in the loss of a whole batch.
+
+A loss is sum(weight * loss of unit). The weights are fixed for the whole batch before it is cut, so the loss
+cannot depend on micro-batches, on their order or on gradient accumulation.
+
+- `token`: every token counts the same (DAPO, and supervised fine-tuning).
+- `completion`: every completion counts the same, its tokens share its weight (GRPO, arXiv 2402.03300).
+- `constant`: every token weighs 1 / (completions * longest), free of any length bias (Dr. GRPO, arXiv 2503.20783).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Normalisation = Literal["token", "completion", "constant"]
+
+
+def token_weights(lengths: Sequence[int], normalisation: Normalisation, longest: int) -> list[Tensor]:
+    """Weight of every token of every completion, [completions] tensors of [tokens of it], float64.
+
+    Args:
+        lengths: tokens of each completion of the whole batch, [completions].
+        normalisation: which mean the loss is.
+        longest: tokens that a completion may have, for `constant`.
+    """
+    tokens, completions = sum(lengths), len(lengths)
+
+    def weight(length: int) -> float:
+        if normalisation == "token":
+            return 1.0 / tokens
+        if normalisation == "completion":
+            return 1.0 / (completions * length)
+        return 1.0 / (completions * longest)
+
+    return [torch.full((length,), weight(length), dtype=torch.float64) for length in lengths]

@@ -1,0 +1,107 @@
+"""Supervised fine-tuning: raise the likelihood of completions given their prompts. No prompt token carries loss.
+
+The warm start of a new policy, and the fit of a base model to demonstrations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from models.errors import UserError
+from models.learner.batch import cut_by_tokens
+from models.learner.log_probs import Sequences, completion_log_probs
+from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
+from models.learner.reduce import token_weights
+
+Report = Callable[[int, dict[str, float]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedSettings:
+    """How the warm start learns. Stands under `warm_start:`."""
+
+    steps: int = 300
+    batch: int = 128
+    """Demonstrations of one update."""
+    token_budget: int = 16384
+    """Padded tokens of one forward pass; does not change the result, only memory."""
+    report_every: int = 10
+    optimiser: OptimiserSettings = field(
+        default_factory=lambda: OptimiserSettings(learning_rate=1e-3, decay="cosine", warmup_steps=20, weight_decay=0.01)
+    )
+
+
+def shuffled_batches(rows: int, batch: int, seed: int) -> Iterator[list[int]]:
+    """Endless batches of row numbers; every row once an epoch, in an order drawn from `seed` and the epoch."""
+    epoch = 0
+    carried: list[int] = []
+    while True:
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        carried += torch.randperm(rows, generator=generator).tolist()
+        while len(carried) >= batch:
+            yield carried[:batch]
+            carried = carried[batch:]
+        epoch += 1
+
+
+def fit_supervised(
+    model: nn.Module,
+    sequences: Sequences,
+    settings: SupervisedSettings,
+    *,
+    seed: int,
+    autocast: torch.dtype | None = None,
+    report: Report = lambda step, metrics: None,
+) -> dict[str, float]:
+    """Fine-tune `model` in place on `sequences`. Returns the last reported metrics.
+
+    Raises:
+        UserError: there is nothing to learn from, or the loss is not finite.
+    """
+    if not len(sequences):
+        raise UserError("warm_start: there are no demonstrations to learn from")
+    model.train()
+    optimiser = build_optimiser(model, settings.optimiser)
+    batches = shuffled_batches(len(sequences), min(settings.batch, len(sequences)), seed)
+    metrics: dict[str, float] = {}
+    for step in range(settings.steps):
+        batch = sequences.take(next(batches))
+        loss = accumulate(model, batch, settings.token_budget, autocast)
+        norm = take_step(optimiser, model.parameters(), step, settings.steps, settings.optimiser)
+        if (step + 1) % settings.report_every == 0 or step + 1 == settings.steps:
+            metrics = {"loss": loss, "gradient_norm": norm}
+            report(step + 1, metrics)
+    model.eval()
+    return metrics
+
+
+def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: torch.dtype | None) -> float:
+    """Add the gradient of the mean negative log-likelihood per completion token. Returns the loss in nats."""
+    weights = token_weights([len(completion) for completion in batch.completions], "token", longest=1)
+    total = 0.0
+    for cut in cut_by_tokens(batch.lengths, token_budget):
+        log_prob, _ = completion_log_probs(model, batch.take(cut), autocast=autocast)
+        weight = torch.cat([weights[index] for index in cut]).to(log_prob)
+        loss = -(weight * log_prob).sum()
+        if not torch.isfinite(loss):
+            raise UserError("warm_start: the loss is not finite; lower warm_start.optimiser.learning_rate or check the data")
+        loss.backward()
+        total += float(loss.detach())
+    return total
+
+
+@torch.no_grad()
+def negative_log_likelihood(
+    model: nn.Module, sequences: Sequences, token_budget: int, autocast: torch.dtype | None = None
+) -> float:
+    """Mean negative log-likelihood per completion token of held-out sequences, in nats."""
+    total, tokens = 0.0, 0
+    for cut in cut_by_tokens(sequences.lengths, token_budget):
+        log_prob, _ = completion_log_probs(model, sequences.take(cut), autocast=autocast)
+        total -= float(log_prob.double().sum())
+        tokens += log_prob.numel()
+    return total / max(1, tokens)

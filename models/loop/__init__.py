@@ -1,0 +1,1 @@
+"""The loop: rollouts, rewards, selection, advantages, fit, reference; round after round."""

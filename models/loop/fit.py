@@ -1,0 +1,190 @@
+"""One round's fit: signal in, a better policy out. One or more optimiser steps on the chosen completions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from models.errors import UserError
+from models.learner.batch import cut_by_tokens
+from models.learner.log_probs import Sequences, completion_log_probs
+from models.learner.optimiser import OptimiserSettings, take_step
+from models.learner.reduce import Normalisation, token_weights
+from models.loop.rollout import Scored, TokenBatch
+from models.loop.slots import Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleSettings:
+    """How long and how hard the loop trains. Stands under `schedule:`."""
+
+    rounds: int = 100
+    minibatches: int = 1
+    """Optimiser steps of one pass over a round's completions."""
+    epochs: int = 1
+    """Passes over a round's completions."""
+    normalisation: Normalisation = "token"
+    """Which mean the loss is: over tokens, over completions, or by a constant."""
+    token_budget: int = 16384
+    """Padded tokens of one forward pass; does not change the result, only memory."""
+    checkpoint_every: int = 20
+    """Rounds between two checkpoints."""
+    samples_every: int = 20
+    """Rounds between two sample tables."""
+    canary_tolerance: float | None = None
+    """Largest gap between engine and learner in nats a token; None: by precision."""
+    optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
+
+
+@dataclass
+class Learner:
+    """What moves while the loop runs: the policy, its optimiser, and the reference it is held against."""
+
+    policy: nn.Module
+    optimiser: torch.optim.Optimizer
+    reference: nn.Module | None
+    """A copy of the policy; None where there is no reference or where it is the policy without its adapter."""
+    adapter_off: Callable[[], object] | None
+    """For LoRA: context in which the policy is its own reference."""
+    autocast: torch.dtype | None
+    temperature: float
+    """At which the completions were sampled; log-probs mean the same distribution."""
+    updates: int = 0
+    """Optimiser steps taken so far."""
+
+
+def fit_round(
+    learner: Learner, objective: Objective, chosen: Scored, advantage: Tensor, settings: ScheduleSettings, longest: int
+) -> dict[str, float]:
+    """Take the round's optimiser steps on `learner.policy`, in place.
+
+    Args:
+        learner: policy, optimiser and reference.
+        objective: the loss.
+        chosen: the completions that teach, [completions].
+        advantage: of each completion, [completions].
+        settings: minibatches, epochs, normalisation, budget, optimiser.
+        longest: tokens that a completion may have.
+
+    Returns:
+        Means over all tokens seen: loss, entropy, gradient norm and what the objective watches.
+
+    Raises:
+        UserError: the loss or a gradient is not finite; the weights have not moved since the last step.
+    """
+    sequences = Sequences([r.problem.tokens for r in chosen.rollouts], [r.completion for r in chosen.rollouts])
+    behaviour = [torch.tensor(rollout.behaviour_log_probs) for rollout in chosen.rollouts]
+    several = settings.minibatches * settings.epochs > 1
+    old = all_log_probs(learner, sequences, settings.token_budget) if several else None
+    watched = Watched()
+    total = settings.rounds * settings.minibatches * settings.epochs
+    for _ in range(settings.epochs):
+        for rows in minibatches(chosen, settings.minibatches):
+            weights = token_weights([len(sequences.completions[i]) for i in rows], settings.normalisation, longest)
+            for cut in cut_by_tokens(sequences.take(rows).lengths, settings.token_budget):
+                indices = [rows[i] for i in cut]
+                part = sequences.take(indices)
+                log_prob, entropy = _log_probs(learner, part)
+                batch = TokenBatch(
+                    advantage=_spread(advantage[indices], part).to(log_prob),
+                    behaviour=torch.cat([behaviour[i] for i in indices]).to(log_prob),
+                    old=torch.cat([old[i] for i in indices]) if old is not None else log_prob.detach(),
+                    reference=reference_log_probs(learner, part),
+                    completion=torch.repeat_interleave(
+                        torch.arange(len(indices)), torch.tensor([len(c) for c in part.completions])
+                    ).to(log_prob.device),
+                )
+                loss = _reduced(objective, log_prob, batch, [weights[i] for i in cut], watched)
+                if not torch.isfinite(loss):
+                    raise UserError(f"update {learner.updates}: the loss is not finite; lower schedule.optimiser.learning_rate")
+                loss.backward()  # type: ignore[no-untyped-call]
+                watched.add({"entropy": entropy.detach()})
+                watched.sums["loss"] = watched.sums.get("loss", 0.0) + float(loss.detach())
+            norm = take_step(learner.optimiser, learner.policy.parameters(), learner.updates, total, settings.optimiser)
+            learner.updates += 1
+            watched.steps.append(norm)
+    return watched.means()
+
+
+@dataclass
+class Watched:
+    """Sums of watched values over the tokens of all micro-batches, so that their means do not depend on the cut."""
+
+    sums: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    steps: list[float] = field(default_factory=list)
+    """Gradient norm of each optimiser step."""
+
+    def add(self, values: dict[str, Tensor]) -> None:
+        """Take in one value a token, [tokens] each."""
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + float(value.double().sum())
+            self.counts[name] = self.counts.get(name, 0) + value.numel()
+
+    def means(self) -> dict[str, float]:
+        """Mean of each value; the loss a step; the mean gradient norm."""
+        steps = max(1, len(self.steps))
+        means = {name: value / self.counts.get(name, steps) for name, value in self.sums.items()}
+        return {**means, "gradient_norm": sum(self.steps) / steps}
+
+
+def _reduced(objective: Objective, log_prob: Tensor, batch: TokenBatch, weights: list[Tensor], watched: Watched) -> Tensor:
+    if objective.level == "completion":
+        losses, watch = objective(batch.sum_by_completion(log_prob), batch)
+        weight = torch.stack([row.sum() for row in weights]).to(losses)
+    else:
+        losses, watch = objective(log_prob, batch)
+        weight = torch.cat(weights).to(losses)
+    watched.add(watch)
+    return (weight * losses).sum()
+
+
+def _log_probs(learner: Learner, sequences: Sequences) -> tuple[Tensor, Tensor]:
+    return completion_log_probs(learner.policy, sequences, temperature=learner.temperature, autocast=learner.autocast)
+
+
+def _spread(values: Tensor, sequences: Sequences) -> Tensor:
+    """[completions] -> [tokens]: every token of a completion gets its value."""
+    return torch.repeat_interleave(values, torch.tensor([len(completion) for completion in sequences.completions]))
+
+
+def minibatches(chosen: Scored, count: int) -> Iterator[list[int]]:
+    """Cut the completions into `count` parts by whole groups, [completions of a part] indices each."""
+    groups = chosen.groups.tolist()
+    number = max(groups) + 1
+    for part in range(min(count, number)):
+        yield [index for index, group in enumerate(groups) if group * min(count, number) // number == part]
+
+
+@torch.no_grad()
+def all_log_probs(learner: Learner, sequences: Sequences, token_budget: int) -> list[Tensor]:
+    """Log-probs of every completion under the policy as it stands, [completions] tensors of [tokens of it]."""
+    found: dict[int, Tensor] = {}
+    for cut in cut_by_tokens(sequences.lengths, token_budget):
+        log_prob, _ = _log_probs(learner, sequences.take(cut))
+        rows = log_prob.split([len(sequences.completions[i]) for i in cut])
+        found.update(zip(cut, rows, strict=True))
+    return [found[index] for index in range(len(sequences))]
+
+
+@torch.no_grad()
+def reference_log_probs(learner: Learner, sequences: Sequences) -> Tensor | None:
+    """Log-probs of the same tokens under the reference, [tokens], nats; None where the recipe has none."""
+    if learner.reference is not None:
+        return completion_log_probs(
+            learner.reference, sequences, temperature=learner.temperature, autocast=learner.autocast
+        )[0]
+    if learner.adapter_off is not None:
+        with _entered(learner.adapter_off):
+            return _log_probs(learner, sequences)[0]
+    return None
+
+
+@contextmanager
+def _entered(context: Callable[[], object]) -> Iterator[None]:
+    with context():  # type: ignore[attr-defined]
+        yield

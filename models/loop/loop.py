@@ -1,0 +1,193 @@
+"""The one loop that every method runs through: five slots and a reference, round after round.
+
+    rollouts  = source(policy, prompts)      where completions come from
+    scored    = rewards(rollouts)            what each is worth
+    chosen    = select(scored)               which of them teach
+    advantage = advantage(chosen)            how much better than expected
+    policy    = fit(objective, advantage)    one or more optimiser steps
+    reference = reference.follow(policy)     frozen, moving, reset
+
+It is exactly resumable: every random choice of a round is drawn from the seed and the round's number, so a run
+that goes on from a checkpoint ends with the weights of a run that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from models.engine.canary import TOLERANCE, canary_gap, check, fixed_tokens
+from models.learner.optimiser import learning_rate_at
+from models.loop.fit import Learner, ScheduleSettings, fit_round
+from models.loop.rollout import Problem, Scored
+from models.loop.slots import Advantage, Objective, Reference, Reward, Select, Source, World
+from models.policy.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
+from models.policy.weights import merged_weights
+from models.rewards.stack import score
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The parts of a recipe."""
+
+    source: Source
+    rewards: Sequence[Reward]
+    select: Sequence[Select]
+    advantage: Advantage
+    objective: Objective
+    reference: Reference
+
+
+@dataclass(frozen=True)
+class Watchers:
+    """Whom the loop tells what it sees. It logs nothing itself."""
+
+    metrics: Callable[[int, dict[str, float]], None] = lambda round_number, metrics: None
+    samples: Callable[[int, list[dict[str, object]]], None] = lambda round_number, rows: None
+    resumed: Callable[[int], None] = lambda round_number: None
+    """Called once before the first round with the rounds that an earlier, interrupted run finished."""
+
+
+def run_loop(
+    learner: Learner,
+    world: World,
+    slots: Slots,
+    settings: ScheduleSettings,
+    problems: Sequence[Problem],
+    checkpoints: Path,
+    watchers: Watchers,
+) -> None:
+    """Train `learner.policy` in place for `settings.rounds` rounds, going on from the newest checkpoint.
+
+    Raises:
+        UserError: a canary past its tolerance, a loss or reward that is not finite, a full disk.
+    """
+    canary_tokens = fixed_tokens([problem.tokens for problem in problems], world.codec.end)
+    tolerance = settings.canary_tolerance or TOLERANCE[learner.autocast]
+    start = resume(learner, checkpoints)
+    watchers.resumed(start)
+    world.engine.load(merged_weights(learner.policy))
+    check(canary_gap(world.engine, learner.policy, canary_tokens, learner.autocast), tolerance, start)
+    for number in range(start, settings.rounds):
+        clock = Clock()
+        torch.manual_seed(world.seed * 1_000_003 + number)
+        rollouts = slots.source(world, prompts_of_round(problems, slots.source.prompts, number, world.seed), number)
+        clock.lap("generate")
+        scored = score(world, slots.rewards, rollouts)
+        chosen = scored
+        for select in slots.select:
+            chosen = chosen.take(select(chosen))
+        clock.lap("score")
+        metrics = rollout_metrics(scored, chosen)
+        if len(chosen.rollouts):
+            advantage = slots.advantage(chosen)
+            fitted = fit_round(learner, slots.objective, chosen, advantage, settings, slots.source.sampling.max_tokens)
+            metrics |= {f"policy/{name}": value for name, value in fitted.items()}
+        clock.lap("learn")
+        world.engine.load(merged_weights(learner.policy))
+        gap = canary_gap(world.engine, learner.policy, canary_tokens, learner.autocast)
+        check(gap, tolerance, number + 1)
+        clock.lap("hand_over")
+        if learner.reference is not None:
+            slots.reference.follow(learner.reference, learner.policy, number)
+        metrics |= {"engine/canary_gap": gap, "policy/learning_rate": learning_rate_at(number, settings.rounds, settings.optimiser)}
+        if (number + 1) % settings.samples_every == 0 or number == 0:
+            watchers.samples(number + 1, sample_rows(scored))
+        if (number + 1) % settings.checkpoint_every == 0 and number + 1 < settings.rounds:
+            save_checkpoint(checkpoints, number + 1, _moving(learner), learner.optimiser)
+        clock.lap("keep")
+        tokens = sum(len(rollout.completion) for rollout in rollouts)
+        watchers.metrics(number + 1, metrics | clock.seconds | {"speed/completion_tokens_per_second": tokens / clock.total})
+
+
+def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed: int) -> list[Problem]:
+    """The prompts of round `number`: every problem once an epoch, in an order drawn from seed and epoch."""
+    chosen = []
+    for position in range(number * count, (number + 1) * count):
+        epoch, place = divmod(position, len(problems))
+        chosen.append(problems[_order(len(problems), seed, epoch)[place]])
+    return chosen
+
+
+def _order(size: int, seed: int, epoch: int, cache: dict[tuple[int, int, int], list[int]] = {}) -> list[int]:  # noqa: B006
+    key = (size, seed, epoch)
+    if key not in cache:
+        cache.clear()
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        cache[key] = torch.randperm(size, generator=generator).tolist()
+    return cache[key]
+
+
+def resume(learner: Learner, checkpoints: Path) -> int:
+    """Load the newest whole checkpoint, if any. Returns the rounds that are done."""
+    found = newest_checkpoint(checkpoints)
+    if found is None:
+        return 0
+    load_checkpoint(found, _moving(learner), learner.optimiser)
+    steps = [int(entry["step"]) for entry in learner.optimiser.state_dict()["state"].values()]
+    learner.updates = max(steps, default=0)
+    return found.round_number
+
+
+def _moving(learner: Learner) -> dict[str, nn.Module]:
+    modules = {"policy": learner.policy}
+    if learner.reference is not None:
+        modules["reference"] = learner.reference
+    return modules
+
+
+def rollout_metrics(scored: Scored, chosen: Scored) -> dict[str, float]:
+    """What a round's completions look like: rewards by component, lengths, and how many of them teach."""
+    rollouts = scored.rollouts
+    components = {f"reward/{name}": float(values.mean()) for name, values in scored.components.items()}
+    return {
+        "reward/total": float(scored.rewards.mean()),
+        "reward/spread": float(scored.rewards.std(unbiased=False)),
+        **components,
+        "rollouts/length": float(scored.lengths.double().mean()),
+        "rollouts/finished_share": sum(rollout.finished for rollout in rollouts) / len(rollouts),
+        "rollouts/taught_share": len(chosen.rollouts) / len(rollouts),
+    }
+
+
+def sample_rows(scored: Scored, rows: int = 24) -> list[dict[str, object]]:
+    """A table of completions for the eye, spread evenly over the round, with every reward component."""
+    step = max(1, len(scored.rollouts) // rows)
+    return [
+        {
+            "problem": scored.rollouts[i].problem.id,
+            "level": scored.rollouts[i].problem.level,
+            "prompt": scored.rollouts[i].problem.prompt,
+            "completion": scored.rollouts[i].text,
+            "expected": scored.rollouts[i].problem.answer,
+            "reward": round(float(scored.rewards[i]), 4),
+            **{name: round(float(values[i]), 4) for name, values in scored.components.items()},
+            "tokens": len(scored.rollouts[i].completion),
+            "finished": scored.rollouts[i].finished,
+        }
+        for i in range(0, len(scored.rollouts), step)
+    ][:rows]
+
+
+class Clock:
+    """Seconds of each stretch of a round."""
+
+    def __init__(self) -> None:
+        self.started = self.last = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        """End the stretch `name` here."""
+        now = time.perf_counter()
+        self.seconds[f"seconds/{name}"] = now - self.last
+        self.last = now
+
+    @property
+    def total(self) -> float:
+        """Seconds since the clock was made."""
+        return time.perf_counter() - self.started

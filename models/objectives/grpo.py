@@ -1,0 +1,67 @@
+"""Clipped policy gradient with a KL term to the reference: the objective of GRPO (arXiv 2402.03300).
+
+    loss = -w * min(rho * A, clip(rho, 1 - low, 1 + high) * A) + beta * k3
+
+    rho = pi / pi_old          the learner's own ratio; one on the first update of a round
+    w   = min(pi_old / mu, c)  truncated importance sampling: the engine that sampled (mu) is never exactly the
+                               learner (pi_old), by precision or by staleness
+    k3  = exp(d) - 1 - d with d = log(reference / pi): the low-variance, never negative KL estimator
+          (Schulman 2020); its gradient is taken through the samples' own log-probs, as the paper does
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from models.loop.rollout import TokenBatch
+from models.parts import part
+
+
+def truncated_importance(old: Tensor, behaviour: Tensor, ceiling: float) -> Tensor:
+    """Weight min(pi_old / mu, ceiling) of each token, [tokens], no gradient."""
+    return torch.exp((old - behaviour).detach()).clamp(max=ceiling)
+
+
+def k3(log_prob: Tensor, reference: Tensor) -> Tensor:
+    """KL(policy || reference) estimated at each sampled token, [tokens], nats, >= 0."""
+    difference = reference - log_prob
+    return torch.exp(difference) - 1.0 - difference
+
+
+@part("objective", "grpo")
+class Grpo:
+    """Clipped surrogate, token by token."""
+
+    level: ClassVar[Literal["token", "completion"]] = "token"
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    kl: float = 0.01
+    """Weight of the KL term (beta); needs a reference."""
+    importance_ceiling: float = 2.0
+    """Largest weight that corrects the engine's log-probs to the learner's."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each token, [tokens].
+
+        Args:
+            log_prob: log pi of each token, [tokens], nats; gradient flows.
+            batch: advantages and the log-probs under the engine, the old policy and the reference, [tokens] each.
+        """
+        ratio = torch.exp(log_prob - batch.old)
+        clipped = ratio.clamp(1.0 - self.clip_low, 1.0 + self.clip_high)
+        weight = truncated_importance(batch.old, batch.behaviour, self.importance_ceiling)
+        surrogate = torch.minimum(ratio * batch.advantage, clipped * batch.advantage)
+        loss = -weight * surrogate
+        watch = {
+            "clipped_share": (ratio * batch.advantage > clipped * batch.advantage).to(log_prob),
+            "importance_weight": weight,
+            "engine_gap": (batch.old - batch.behaviour).abs(),
+        }
+        if batch.reference is not None:
+            divergence = k3(log_prob, batch.reference)
+            loss = loss + self.kl * divergence
+            watch["kl"] = divergence.detach()
+        return loss, {name: value.detach() for name, value in watch.items()}

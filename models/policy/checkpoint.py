@@ -1,0 +1,109 @@
+"""Checkpoints from which a killed run goes on as if nothing had happened.
+
+A checkpoint is a folder `round_000040/` with tensors in safetensors and a `state.json` that names the round and
+the hash of every file. It is written beside, synced and renamed, so a kill at any moment leaves it whole or
+absent; one whose hashes do not fit is passed over for the one before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from models.policy.folder import write_folder
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One that was found whole."""
+
+    folder: Path
+    round_number: int
+    """Rounds that were finished when it was written."""
+
+
+def _flatten(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    state: dict[int, dict[str, Tensor]] = optimiser.state_dict()["state"]
+    return {f"{index}.{name}": tensor for index, entry in state.items() for name, tensor in entry.items()}
+
+
+def save_checkpoint(
+    root: Path, round_number: int, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer, keep: int = 2
+) -> Path:
+    """Write the state after `round_number` rounds; only the newest `keep` stay.
+
+    Args:
+        root: folder of all checkpoints of one training.
+        round_number: rounds finished.
+        modules: what learns or moves, by name; only parameters that could change need to be in it.
+        optimiser: its moments are kept too.
+        keep: how many checkpoints stay.
+
+    Raises:
+        UserError: no space left; the older checkpoints are untouched.
+    """
+
+    def write(folder: Path) -> None:
+        tensors = {name: _trainable(module) for name, module in modules.items()}
+        tensors["optimiser"] = _flatten(optimiser)
+        for name, state in tensors.items():
+            save_file({key: value.detach().cpu().contiguous().clone() for key, value in state.items()}, folder / f"{name}.safetensors")
+        hashes = {file.name: _sha256(file) for file in sorted(folder.glob("*.safetensors"))}
+        (folder / "state.json").write_text(json.dumps({"round": round_number, "sha256": hashes}))
+
+    target = root / f"round_{round_number:06d}"
+    root.mkdir(parents=True, exist_ok=True)
+    write_folder(target, write)
+    for old in sorted(root.glob("round_*"))[:-keep]:
+        shutil.rmtree(old)
+    return target
+
+
+def newest_checkpoint(root: Path) -> Checkpoint | None:
+    """The newest checkpoint that is whole; broken ones are passed over with a warning."""
+    for folder in sorted(root.glob("round_*"), reverse=True):
+        try:
+            state: dict[str, Any] = json.loads((folder / "state.json").read_text())
+            broken = [name for name, digest in state["sha256"].items() if _sha256(folder / name) != digest]
+        except (OSError, ValueError, KeyError):
+            broken = ["state.json"]
+        if not broken:
+            return Checkpoint(folder, int(state["round"]))
+        warnings.warn(f"{folder}: {', '.join(broken)} is broken; going back to the checkpoint before", stacklevel=2)
+    return None
+
+
+def load_checkpoint(checkpoint: Checkpoint, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer) -> None:
+    """Put modules and optimiser into the state of `checkpoint`, in place."""
+    for name, module in modules.items():
+        own = dict(module.named_parameters())
+        with torch.no_grad():
+            for key, value in load_file(checkpoint.folder / f"{name}.safetensors").items():
+                own[key].copy_(value)
+    flat = load_file(checkpoint.folder / "optimiser.safetensors")
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in flat.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = value
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def _trainable(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters that can change; all of them where none is trainable (a reference that moves by itself)."""
+    named = dict(module.named_parameters())
+    learning: dict[str, Tensor] = {name: value for name, value in named.items() if value.requires_grad}
+    return learning or dict(named)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,0 +1,43 @@
+"""The weights of a policy as an engine and a model folder know them: adapters merged in, exactly, in copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+
+def merged_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Names and tensors of the plain model. With adapters, each adapted matrix is base + delta in a new tensor.
+
+    The trained weights are not touched: merging in place and taking it back would not give the same floats.
+    """
+    if not hasattr(model, "get_base_model"):
+        yield from model.state_dict().items()
+        return
+    from peft.tuners.lora import LoraLayer
+
+    inner = model.get_base_model()
+    adapted = {name: module for name, module in inner.named_modules() if isinstance(module, LoraLayer)}
+    with torch.no_grad():
+        for name, tensor in inner.state_dict().items():
+            if ".lora_" in name or name.startswith("lora_"):
+                continue
+            plain = name.replace(".base_layer", "")
+            owner = plain.removesuffix(".weight")
+            if plain.endswith(".weight") and owner in adapted:
+                layer = adapted[owner]
+                delta = sum(layer.get_delta_weight(adapter) for adapter in layer.active_adapters)
+                yield plain, tensor + delta
+            else:
+                yield plain, tensor
+
+
+def plain_model(model: nn.Module) -> PreTrainedModel:
+    """A model without adapters, ready to be saved; an adapted model is merged for good and must not train on."""
+    if hasattr(model, "merge_and_unload"):
+        model = model.merge_and_unload()
+    assert isinstance(model, PreTrainedModel)
+    return model

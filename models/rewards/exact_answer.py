@@ -1,0 +1,33 @@
+"""One where the final answer of a completion equals the problem's, zero elsewhere: a verifier by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from models.loop.rollout import Rollout
+from models.loop.slots import World
+from models.parts import part
+from models.rewards.answers import extract_answer, same_answer
+
+
+def is_right(text: str, answer: str) -> bool:
+    """Whether the final answer stated in `text` equals `answer`; text without an answer is wrong."""
+    given = extract_answer(text)
+    return given is not None and same_answer(given, answer)
+
+
+@part("reward", "exact_answer")
+class ExactAnswer:
+    """Exact-answer verifier."""
+
+    needs_reward_model: ClassVar[bool] = False
+    weight: float = 1.0
+    label: str = "exact_answer"
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """One or zero for each completion, [completions]."""
+        return torch.tensor([float(is_right(rollout.text, rollout.problem.answer)) for rollout in rollouts])

@@ -1,0 +1,33 @@
+"""The score of the fitted reward model, squashed to (0, 1) so that no outlier rules a group.
+
+A Bradley-Terry score is a log-odds: its sigmoid is the chance to win against a completion of score zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from models.loop.rollout import Rollout
+from models.loop.slots import World
+from models.parts import part
+
+
+@part("reward", "reward_model")
+class LearnedReward:
+    """The reward model of this run."""
+
+    needs_reward_model: ClassVar[bool] = True
+    weight: float = 1.0
+    label: str = "reward_model"
+    squash: Literal["none", "sigmoid"] = "sigmoid"
+    """How the raw score is bounded."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Score of prompt and completion together, [completions]."""
+        assert world.score_with_reward_model is not None, "the recipe check makes sure that a reward model is there"
+        scores = world.score_with_reward_model([[*r.problem.tokens, *r.completion] for r in rollouts]).float().cpu()
+        return torch.sigmoid(scores) if self.squash == "sigmoid" else scores

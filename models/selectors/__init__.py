@@ -1,0 +1,1 @@
+"""Slot 3: which completions teach. One file a selector."""

@@ -1,0 +1,18 @@
+"""Every completion teaches."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from models.loop.rollout import Scored
+from models.parts import part
+
+
+@part("select", "all")
+class Everything:
+    """Keep all."""
+
+    def __call__(self, scored: Scored) -> Tensor:
+        """All indices, [completions]."""
+        return torch.arange(len(scored.rollouts))

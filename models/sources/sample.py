@@ -1,0 +1,47 @@
+"""Sample from the policy: G completions of every prompt of the round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from models.engine.engine import Sampling
+from models.loop.rollout import Problem, Rollout
+from models.loop.slots import World
+from models.parts import part
+
+
+@part("rollouts", "sample")
+class Sample:
+    """On-policy sampling. Stands under `rollouts:`."""
+
+    prompts: int = 64
+    """Prompts of one round."""
+    group_size: int = 8
+    """Completions of each prompt (G)."""
+    max_tokens: int = 64
+    """Longest completion, in tokens."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+    @property
+    def sampling(self) -> Sampling:
+        """How the engine draws."""
+        return Sampling(
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            samples=self.group_size,
+        )
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Completions of `problems`, [prompts * G]; the same seed and round give the same completions."""
+        seed = world.seed * 1_000_003 + round_number
+        groups = world.engine.generate([problem.tokens for problem in problems], self.sampling, seed)
+        texts = iter(world.codec.text([generated.tokens for group in groups for generated in group]))
+        return [
+            Rollout(problem, number, generated.tokens, generated.log_probs, next(texts), generated.finished)
+            for number, (problem, group) in enumerate(zip(problems, groups, strict=True))
+            for generated in group
+        ]
