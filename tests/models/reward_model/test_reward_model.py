@@ -112,3 +112,10 @@ def test_what_is_no_reward_model_is_refused_in_one_line(policy_folder, model, tm
         model.score.weight.fill_(float("nan"))
     with pytest.raises(UserError, match="sequence 0 is not finite"):
         score_all(model, [[2]])
+
+
+def test_autocast_changes_the_precision_of_the_body_only(model):
+    low = score_all(model, SEQUENCES, autocast=torch.bfloat16)
+    assert low.dtype == torch.float32 and not torch.equal(low, score_all(model, SEQUENCES))
+    torch.testing.assert_close(low, alone(model), atol=0.2, rtol=0.05)
+    assert not torch.equal(low, low.bfloat16().float())  # not rounded to bfloat16 at the end
