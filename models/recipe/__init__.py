@@ -1,0 +1,1 @@
+"""A recipe: one YAML that names a part for every slot, checked whole before anything starts."""

@@ -1,0 +1,147 @@
+"""What a recipe may say, as typed data. Each section's settings live beside the code that reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Any, Self, Union
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+
+from models.datasets.settings import DataSettings
+from models.datasets.validation import ValidationSettings
+from models.engine.engine import EngineSettings, Sampling
+from models.evaluation.gate import GateSettings
+from models.learner.supervised import SupervisedSettings
+from models.loop.fit import ScheduleSettings
+from models.parts import Slot, parts
+from models.policy.build import PolicySettings
+from models.reward_model.fit import RewardModelSettings
+
+
+class Section(BaseModel):
+    """A section that refuses keys it does not know and never changes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Paper(Section):
+    """The paper that a method comes from."""
+
+    id: int | None = None
+    """Its number in the catalogue of source papers."""
+    title: str = ""
+
+
+class RewardModelSection(Section):
+    """Fit of the reward model, and what it must reach. `reward_model: null` leaves the step out."""
+
+    fit: RewardModelSettings = RewardModelSettings()
+    least_accuracy: float = Field(0.6, ge=0.0, le=1.0)
+    """Held-out pair accuracy below which the flow stops before any reinforcement learning."""
+    held_out: str = Field("test", pattern="^(validation|test)$")
+    """Split whose pairs judge it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings:
+    """How policies are compared. Stands under `evaluation:`."""
+
+    problems: int = 300
+    """Held-out problems, the first of the test split; the same for every model."""
+    samples: int = 16
+    """Completions of each at `temperature`."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int | None = None
+    """Longest completion; None: as in the rollouts."""
+    ks: tuple[int, ...] = (1, 4, 16)
+    """Subset sizes of pass@k and maj@k."""
+    seed: int = 0
+
+    def sampling(self, max_tokens: int) -> Sampling:
+        """How the sampled completions are drawn."""
+        return Sampling(
+            max_tokens=self.max_tokens or max_tokens, temperature=self.temperature, top_p=self.top_p, samples=self.samples
+        )
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, dict) else value
+
+
+class Recipe(Section):
+    """Everything of a recipe but the slots, which `recipe_type` adds: they are whatever parts there are."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)
+    """Names the MLflow experiment and the registered models."""
+    seed: int = 0
+    source: Paper = Paper()
+    data: DataSettings = DataSettings()
+    validation: ValidationSettings = ValidationSettings()  # type: ignore[call-arg]
+    policy: PolicySettings = PolicySettings()
+    engine: EngineSettings = EngineSettings()
+    warm_start: SupervisedSettings | None = field(default_factory=SupervisedSettings)
+    """Supervised fine-tuning before anything else; null leaves it out (it needs policy.base then)."""
+    reward_model: RewardModelSection | None = RewardModelSection()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    gate: GateSettings = GateSettings()
+    schedule: ScheduleSettings | None = field(default_factory=ScheduleSettings)
+    """How long the loop runs; null: the flow ends after the reward model."""
+    approval: bool = False
+    """Ask a person before a candidate that passed the gate becomes champion."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.warm_start is None and self.policy.base is None:
+            raise ValueError("warm_start: null needs policy.base, a model to begin with")
+        if self.schedule is None:
+            return self
+        slots: Any = self
+        if slots.advantage.needs_group and slots.rollouts.group_size < 2:
+            raise ValueError(
+                f"rollouts.group_size is {slots.rollouts.group_size}, but advantage {slots.advantage.name} compares "
+                "the completions of a group: it needs 2 or more"
+            )
+        if self.reward_model is None and any(reward.needs_reward_model for reward in slots.rewards):
+            raise ValueError("rewards: reward_model is used but the recipe fits none (reward_model: null)")
+        labels = [reward.label for reward in slots.rewards]
+        if len(set(labels)) < len(labels):
+            raise ValueError(f"rewards: two components are labelled {max(labels, key=labels.count)!r}")
+        for select in slots.select:
+            by = getattr(select, "by", "total")
+            if by != "total" and by not in labels:
+                raise ValueError(f"select.by: no reward is labelled {by!r}; there are {', '.join(labels)}")
+        if getattr(slots.objective, "kl", 0.0) and not slots.reference.needed:
+            raise ValueError(f"objective.kl is {slots.objective.kl}, but there is no reference to hold the policy against")
+        if self.gate.samples_needed > self.evaluation.samples:
+            raise ValueError(
+                f"evaluation.samples is {self.evaluation.samples}, but the gate's metrics need {self.gate.samples_needed}"
+            )
+        return self
+
+
+def slot_type(slot: Slot) -> Any:
+    """The union of all parts of a slot, told apart by `name`."""
+    classes = tuple(parts(slot).values())
+    if len(classes) == 1:
+        return classes[0]
+    return Annotated[Union[classes], Field(discriminator="name")]  # noqa: UP007 - a union of a computed tuple
+
+
+@lru_cache(maxsize=1)
+def recipe_type() -> type[Recipe]:
+    """The recipe's full type: its sections and one field for each slot."""
+    many = Annotated[list[slot_type("select")], BeforeValidator(_as_list)]  # type: ignore[misc]
+    fields: dict[str, Any] = {
+        "rollouts": (slot_type("rollouts"), Field(default_factory=parts("rollouts")["sample"])),
+        "rewards": (
+            Annotated[list[slot_type("reward")], BeforeValidator(_as_list)],
+            Field(default_factory=lambda: [parts("reward")["exact_answer"]()]),
+        ),
+        "select": (many, Field(default_factory=lambda: [parts("select")["drop_flat"]()])),
+        "advantage": (slot_type("advantage"), Field(default_factory=parts("advantage")["group_relative"])),
+        "objective": (slot_type("objective"), Field(default_factory=parts("objective")["grpo"])),
+        "reference": (slot_type("reference"), Field(default_factory=parts("reference")["frozen"])),
+    }
+    return create_model("Recipe", __base__=Recipe, **fields)
