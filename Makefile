@@ -6,6 +6,8 @@ SHELL := /bin/bash
 
 PYTHON ?= python3.11
 RECIPE ?= recipes/arithmetic.yaml
+# More for the command behind run, ui and schedule, as in: make ui OPTIONS="--mlflow-port 5001"
+OPTIONS ?=
 # CUDA=1 or CUDA=0 decides by hand; otherwise a working nvidia-smi does.
 CUDA ?= $(shell nvidia-smi >/dev/null 2>&1 && echo 1 || echo 0)
 LOCK := $(if $(filter 1,$(CUDA)),cuda.lock,cpu.lock)
@@ -14,7 +16,7 @@ BIN := .venv/bin
 help: ## Show what can be made
 	@echo "Rewardflow. Usage: make TARGET"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Options: RECIPE=path (run), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
+	@echo "Options: RECIPE=path (run), OPTIONS=... (run, ui, schedule), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
 
 install: .venv/.installed ## Install the locked environment into .venv
 
@@ -22,7 +24,7 @@ install: .venv/.installed ## Install the locked environment into .venv
 	@PYTHON='$(PYTHON)' LOCK='$(LOCK)' bash setup/install
 
 run: .venv/.installed ## Main job: data, validation, warm start, reward model, RL, evaluation, promotion
-	@$(BIN)/rewardflow run $(RECIPE)
+	@$(BIN)/rewardflow run $(RECIPE) $(OPTIONS)
 
 test: .venv/.installed browser lint ## Check style, types and imports, then run all tests, the fast ones first
 	@echo "== pytest" && $(BIN)/python -m pytest
@@ -36,10 +38,10 @@ browser: ## Get Debian's chromium for the test of the MLflow UI, where that is p
 	@bash setup/browser
 
 ui: .venv/.installed ## Start the MLflow and Prefect servers and print their addresses
-	@$(BIN)/rewardflow ui
+	@$(BIN)/rewardflow ui $(OPTIONS)
 
 schedule: .venv/.installed ## Serve the deployments of prefect.yaml on their schedules
-	@$(BIN)/rewardflow schedule
+	@$(BIN)/rewardflow schedule $(OPTIONS)
 
 clean: ## Remove the environment and the caches of tools; runs, models and data stay
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist *.egg-info

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from flows.environment import state_folder
 from flows.servers import MLFLOW_PORT, PREFECT_PORT, port_is_free, running_servers
+from models.errors import UserError
 
 DISK_GIB = 5.0
 """Free disk space below which a run may not find room for its checkpoints, GiB."""
@@ -223,13 +224,13 @@ def _remote(here: Path) -> Finding:
     buckets = _s3_remotes(here)
     if not buckets:
         return Finding("S3 remote", True, "none configured (a local folder is the default)")
-    storage = importlib.import_module("tasks.storage")
-    for url, endpoint in buckets.items():
-        trouble = storage.health(url, endpoint)
-        if trouble:
-            mend = "check its address, the credentials and the network"
-            return Finding("S3 remote", False, f"{url}: {trouble}", mend)
-    return Finding("S3 remote", True, ", ".join(buckets))
+    from tasks.storage import health
+
+    try:
+        took = [f"{url} answers in {health(url, endpoint):.2f} s" for url, endpoint in buckets.items()]
+    except UserError as error:
+        return Finding("S3 remote", False, str(error), "check its address, the credentials and the network")
+    return Finding("S3 remote", True, "; ".join(took))
 
 
 def _s3_remotes(here: Path) -> dict[str, str | None]:

@@ -61,6 +61,17 @@ def test_a_folder_without_dvc_is_found(tmp_path: Path, monkeypatch: pytest.Monke
     assert not finding(diagnose(ROOT, tmp_path), "DVC repository").ok
 
 
+def test_an_s3_remote_that_does_not_answer_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
+    remote = f"url = s3://bucket/prefix\n    endpointurl = http://127.0.0.1:{free_port()}"
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc" / "config").write_text(f"[core]\n    remote = store\n['remote \"store\"']\n    {remote}\n")
+    found = finding(diagnose(ROOT, tmp_path), "S3 remote")
+    assert not found.ok and "s3://bucket/prefix" in found.detail and "\n" not in found.detail
+
+
 def test_it_imports_nothing_heavy_and_writes_nothing(tmp_path: Path) -> None:
     code = (
         "import sys; from flows.doctor import diagnose; diagnose(); "
