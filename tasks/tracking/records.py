@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from models.errors import UserError
 from tasks.tracking import runs, store
+from tasks.tracking.metrics import MOST_KEYS, clean_key
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,6 +57,18 @@ def log_dataset(
     )
     tag = InputTag("mlflow.data.context", context)
     store.patiently(store.client().log_inputs, run_id, datasets=[DatasetInput(entity, [tag])])
+
+
+def log_metrics(run_id: str, metrics: Mapping[str, float], step: int = 0) -> None:
+    """Log the final numbers of a run at once (curves: tasks.tracking.metrics). What is not finite is left out."""
+    from mlflow.entities import Metric
+
+    now = int(time.time() * 1000)
+    finite = {clean_key(key): float(value) for key, value in metrics.items() if math.isfinite(value)}
+    if len(finite) > MOST_KEYS:
+        raise UserError(f"{len(finite)} metric keys for run {run_id}, at most {MOST_KEYS}")
+    entries = [Metric(key, value, now, step) for key, value in finite.items()]
+    store.patiently(store.client().log_batch, run_id, metrics=entries)
 
 
 def log_artifact(run_id: str, file: Path, folder: str = "") -> None:

@@ -164,12 +164,15 @@ def champion(name: str) -> VersionInfo | None:
 
 def versions(name: str) -> list[VersionInfo]:
     """All versions of a model, newest first; none where there is no such model."""
-    return _search(name, f"name = '{_quoted(name)}'")
+    quote = '"' if "'" in name else "'"
+    return _search(name, f"name = {quote}{name}{quote}")
 
 
 def find_by_tag(name: str, key: str, value: str) -> list[VersionInfo]:
     """Versions whose tag `key` is `value`, newest first: whether these weights are registered already."""
-    return _search(name, f"name = '{_quoted(name)}' and tag.`{key}` = '{_quoted(value)}'")
+    if "'" in value or "'" in name:  # MLflow's filters know no escape
+        return [found for found in versions(name) if found.tags.get(key) == value]
+    return _search(name, f"name = '{name}' and tag.`{key}` = '{value}'")
 
 
 def fetch(uri: str) -> Path:
@@ -255,7 +258,3 @@ def _or_none(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs:
         if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             return None
         raise
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")

@@ -5,6 +5,7 @@ A run whose process was killed stays RUNNING in MLflow; the next flow sweeps it.
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import time
 from collections.abc import Mapping
@@ -98,7 +99,11 @@ def sweep_dead_runs(experiment: str) -> list[str]:
 
 
 def _create(experiment: str, name: str, run_tags: Mapping[str, str]) -> str:
-    own = {key: shorten(str(value), LONGEST_TAG) for key, value in {**run_tags, **process.mark()}.items()}
+    shown = {"mlflow.user": _user(), "mlflow.source.name": "rewardflow", "mlflow.source.type": "LOCAL"}
+    if tags.GIT_COMMIT in run_tags:
+        shown["mlflow.source.git.commit"] = run_tags[tags.GIT_COMMIT]
+    given = {**shown, **run_tags, **process.mark()}
+    own = {key: shorten(str(value), LONGEST_TAG) for key, value in given.items()}
     began = int(time.time() * 1000)
     run = store.patiently(store.client().create_run, experiment, start_time=began, tags=own, run_name=name)
     return str(run.info.run_id)
@@ -112,3 +117,10 @@ def _flatten(params: Mapping[str, Any], above: str = "") -> dict[str, Any]:
         else:
             flat[f"{above}{key}"] = value
     return flat
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return "unknown"

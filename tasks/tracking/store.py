@@ -41,6 +41,9 @@ _QUIET = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
 
+_SHOWN_AS_TRAINING = {"mlflow.experimentKind": "custom_model_development"}
+"""MLflow's UI shows the pages for training (runs, charts, models) first, not those for prompts and traces."""
+
 PATIENCE = 300.0
 """Seconds that a write waits for a tracking server that is away."""
 
@@ -115,7 +118,7 @@ def experiment_id(name: str) -> str:
         store = current()
         folder = (store.home / "mlartifacts" / name).as_uri() if store.embedded else None
         try:
-            return patiently(client().create_experiment, name, artifact_location=folder)
+            return patiently(client().create_experiment, name, artifact_location=folder, tags=_SHOWN_AS_TRAINING)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise

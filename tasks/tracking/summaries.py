@@ -60,7 +60,7 @@ class RunSummary:
     description: str
     """Markdown."""
     address: str
-    """Page of the run below the address of the MLflow server, e.g. "/#/experiments/1/runs/ab12"."""
+    """Page of the run below the address of the MLflow server; see `page_of`."""
 
 
 def recent_runs(experiment: str, limit: int = 20) -> list[RunLine]:
@@ -93,8 +93,20 @@ def run_summary(experiment: str, wanted: str) -> RunSummary:
         data=data_of(run),
         steps=tuple(line_of(step) for step in steps),
         description=run.data.tags.get(NOTE, ""),
-        address=f"/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}",
+        address=page_of(run.info.experiment_id, run.info.run_id),
     )
+
+
+def page_of(experiment: str, run_id: str = "", part: str = "") -> str:
+    """Path of a page of the UI below the server's address, in the view for training and not the one for prompts.
+
+    Args:
+        experiment: id of the experiment.
+        run_id: a run; without it the list of runs.
+        part: of the run's page: "model-metrics", "artifacts", "artifacts/plots/training.png"; the overview without.
+    """
+    path = "/".join(piece for piece in (f"/#/experiments/{experiment}/runs", run_id, part) if piece)
+    return f"{path}?workflowType=machine_learning"
 
 
 def line_of(run: Run) -> RunLine:

@@ -22,6 +22,7 @@ from tasks import description, plots
 from tasks.tracking import records, runs, store, tags
 from tasks.tracking.journal import read_journal
 from tasks.tracking.metrics import MetricLog
+from tasks.tracking.summaries import page_of
 
 pytestmark = pytest.mark.slow
 
@@ -184,10 +185,10 @@ class Pages:
 
     def open(self, path: str) -> None:
         self.driver.get("about:blank")
-        self.driver.get(f"{self.address}/#{path}")
+        self.driver.get(self.address + path)
 
     def text(self) -> str:
-        return self.driver.find_element("tag name", "body").text
+        return " ".join(self.driver.find_element("tag name", "body").text.split())
 
     def wait_for(self, *texts: str, seconds: float = 60) -> None:
         until = time.monotonic() + seconds
@@ -226,14 +227,14 @@ def pages(ui, tmp_path_factory: pytest.TempPathFactory):
 
 
 def test_the_list_shows_the_flow_run_with_its_data(ui, pages):
-    pages.open("/experiments/1/runs")
-    pages.wait_for("arithmetic, seed 0", "Training runs", DIGEST[:12])
+    pages.open(page_of("1"))
+    pages.wait_for("arithmetic, seed 0", "Runs Views", "0cc175b9c0f1b6a831c399e269772661")
     pages.keep("runs")
 
 
 def test_the_description_opens_with_the_verdict_and_goes_on_to_the_worst_samples(ui, pages):
     _, flow, _ = ui
-    pages.open(f"/experiments/1/runs/{flow}")
+    pages.open(page_of("1", flow))
     pages.wait_for("Promoted: arithmetic-policy version 4", "+0.351 [+0.301, +0.402]", "Show more")
     pages.keep("run")
     pages.wait_for_elements("[data-component-id$=show_comment_text_toggle]")[0].click()
@@ -246,7 +247,7 @@ def test_the_description_opens_with_the_verdict_and_goes_on_to_the_worst_samples
 
 def test_the_data_sets_stand_on_the_run_with_their_digests(ui, pages):
     _, flow, _ = ui
-    pages.open(f"/experiments/1/runs/{flow}")
+    pages.open(page_of("1", flow))
     pages.wait_for("Datasets", "+1")
     pages.driver.find_element("xpath", "//button[normalize-space()='+1']").click()
     pages.wait_for("0cc175b9c0f1b6a831c399e269772661", DIGEST)
@@ -255,7 +256,7 @@ def test_the_data_sets_stand_on_the_run_with_their_digests(ui, pages):
 
 def test_every_metric_has_a_chart_and_charts_are_grouped(ui, pages):
     _, _, step = ui
-    pages.open(f"/experiments/1/runs/{step}/model-metrics")
+    pages.open(page_of("1", step, "model-metrics"))
     pages.wait_for("reward (3)", "policy (4)", "evaluation (1)", "pass_at_1")
     pages.wait_for_elements(".js-plotly-plot .scatterlayer path.js-line", 3)
     pages.keep("charts")
@@ -263,14 +264,14 @@ def test_every_metric_has_a_chart_and_charts_are_grouped(ui, pages):
 
 def test_a_sample_table_is_shown_as_a_table_with_every_reward(ui, pages):
     _, _, step = ui
-    pages.open(f"/experiments/1/runs/{step}/artifacts/samples/step_00040.json")
+    pages.open(page_of("1", step, "artifacts/samples/step_00040.json"))
     pages.wait_for("View as table", "prompt", "completion", "reward/exact_answer", "15 + 5 = 20")
     pages.keep("samples")
 
 
 def test_the_figures_are_shown(ui, pages):
     _, flow, _ = ui
-    pages.open(f"/experiments/1/runs/{flow}/artifacts/plots/training.png")
+    pages.open(page_of("1", flow, "artifacts/plots/training.png"))
     pages.wait_for("training.png")
     image = pages.wait_for_elements("img[src^='data:image'], img[src*='get-artifact'], img[src^='blob:']")[-1]
     until = time.monotonic() + 30

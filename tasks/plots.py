@@ -1,0 +1,216 @@
+"""The figures of a run, in one style: what a curve cannot say in MLflow's own charts, on one page each.
+
+Every function takes plain data and returns a figure; nothing is shown or written here.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from models.evaluation.bootstrap import Interval
+    from models.reward_model.calibration import ReliabilityBin
+    from tasks.tracking.journal import Row
+
+Arguments = ParamSpec("Arguments")
+
+INK, FAINT, GRID = "#1f2933", "#7b8794", "#e4e7eb"
+COLOURS = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#868e96")
+ROLES = {"base": "#868e96", "champion": "#e8590c", "candidate": "#0b7285"}
+"""The same model has the same colour on every figure."""
+
+
+_STYLE: Any = {
+    "font.size": 10, "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left",
+    "axes.edgecolor": FAINT, "axes.labelcolor": INK, "axes.titlecolor": INK, "axes.grid": True,
+    "axes.axisbelow": True, "grid.color": GRID, "axes.spines.top": False, "axes.spines.right": False,
+    "xtick.color": FAINT, "ytick.color": FAINT, "legend.frameon": False, "legend.fontsize": 8.5,
+    "figure.titlesize": 13, "figure.titleweight": "bold", "figure.facecolor": "white",
+}  # fmt: skip
+
+
+def _styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
+    @functools.wraps(draw)
+    def drawn(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Figure:
+        import matplotlib as mpl
+
+        with mpl.rc_context(_STYLE):
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One small chart of the training figure."""
+
+    title: str
+    keys: str
+    """Regular expression: metric keys that it shows, at most as many as there are colours."""
+    unit: str = ""
+
+
+TRAINING_PANELS = (
+    Panel("Reward", r"reward/(?!.*(std|weight))"),
+    Panel("Accuracy", r"(.*/)?(accuracy|pass_at_1|correct)(/.*)?$"),
+    Panel("KL to the reference", r"(.*/)?kl(/.*)?$", "nats"),
+    Panel("Completion length", r"(.*/)?length(/.*)?$", "tokens"),
+    Panel("Entropy", r"(.*/)?entropy(/.*)?$", "nats"),
+    Panel("Gradient norm", r"(.*/)?grad(ient)?_norm$"),
+)
+
+
+@_styled
+def training_curves(rows: Sequence[Row], panels: Sequence[Panel] = TRAINING_PANELS, title: str = "Training") -> Figure:
+    """Small multiples over training steps from the rows of a metric journal; panels without data are left out."""
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for row in rows:
+        for key, value in row.metrics.items():
+            curves.setdefault(key, []).append((row.step, value))
+    filled = []
+    for panel in panels:
+        keys = [key for key in sorted(curves) if re.match(panel.keys, key)][: len(COLOURS)]
+        if keys:
+            filled.append((panel, keys))
+    wide = min(3, max(1, len(filled)))
+    tall = max(1, -(-len(filled) // wide))
+    figure, axes = _figure(tall, wide, width=4.2 * wide, height=3.0 * tall + 0.5)
+    for axis, (panel, keys) in zip(axes, filled, strict=False):
+        for colour, key in zip(COLOURS, keys, strict=False):
+            points = sorted(curves[key])
+            _curve(axis, [step for step, _ in points], [value for _, value in points], colour, _last_part(key, keys))
+        axis.set_title(panel.title + (f" ({panel.unit})" if panel.unit else ""))
+        axis.set_xlabel("step")
+        if len(keys) > 1:
+            axis.legend(loc="best")
+    for axis in axes[len(filled) :]:
+        axis.set_visible(False)
+    if not filled:
+        axes[0].set_visible(True)
+        axes[0].text(0.5, 0.5, "no metrics in the journal", ha="center", color=FAINT, transform=axes[0].transAxes)
+    figure.suptitle(title)
+    return figure
+
+
+@_styled
+def accuracy_by_level(models: Mapping[str, Mapping[int, Interval]]) -> Figure:
+    """Accuracy at each level of difficulty with its interval, models side by side.
+
+    Args:
+        models: name of the model ("base", "champion", "candidate") -> level -> accuracy.
+    """
+    figure, (axis,) = _figure(1, 1, width=7.2, height=4.0)
+    levels = sorted({level for accuracies in models.values() for level in accuracies})
+    width = 0.8 / max(1, len(models))
+    for number, (name, accuracies) in enumerate(models.items()):
+        colour = ROLES.get(name, COLOURS[number % len(COLOURS)])
+        for level, interval in accuracies.items():
+            place = levels.index(level) + (number - (len(models) - 1) / 2) * width
+            label = name if level == min(accuracies) else None
+            axis.bar(place, interval.estimate, width * 0.9, color=colour, alpha=0.85, label=label)
+            below, above = interval.estimate - interval.low, interval.high - interval.estimate
+            axis.errorbar(place, interval.estimate, [[max(0, below)], [max(0, above)]], color=INK, lw=1, capsize=2.5)
+            over = max(interval.high, interval.estimate) + 0.015
+            axis.text(place, over, f"{100 * interval.estimate:.0f}", ha="center", fontsize=8, color=FAINT)
+    axis.set_xticks(range(len(levels)), [f"level {level}" if level else "all" for level in levels])
+    axis.set_ylim(0, 1.08)
+    axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axis.grid(axis="x", visible=False)
+    axis.set_title("Held-out accuracy by difficulty, with 95 % intervals")
+    axis.legend(loc="upper right", ncols=len(models) or 1)
+    return figure
+
+
+@_styled
+def reliability(bins: Sequence[ReliabilityBin], ece: float) -> Figure:
+    """How often the reward model is right, over how sure it is; on the diagonal it is as sure as it should be."""
+    figure, (axis, counts) = _figure(2, 1, width=5.2, height=5.4, heights=(3.4, 1))
+    filled = [bin for bin in bins if bin.pairs]
+    axis.plot([0, 1], [0, 1], color=FAINT, lw=1, ls=(0, (4, 3)), label="perfectly calibrated")
+    axis.plot(
+        [b.confidence for b in filled], [b.accuracy for b in filled], "o-", color=COLOURS[0], label="reward model"
+    )
+    for bin in filled:
+        axis.plot([bin.confidence, bin.confidence], [bin.confidence, bin.accuracy], color=COLOURS[1], lw=1, alpha=0.7)
+    left = min([bin.low for bin in filled], default=0.0)
+    axis.set_xlim(left, 1.0)
+    axis.set_ylim(min([left, *(bin.accuracy for bin in filled)]) - 0.03, 1.03)
+    axis.set_ylabel("share of pairs ordered rightly")
+    axis.set_title(f"Calibration of the reward model: ECE {ece:.3f}")
+    axis.legend(loc="upper left")
+    for bin in filled:
+        counts.bar((bin.low + bin.high) / 2, bin.pairs, (bin.high - bin.low) * 0.9, color=COLOURS[0], alpha=0.5)
+    counts.set_xlim(left, 1.0)
+    counts.set_ylabel("pairs")
+    counts.set_xlabel("confidence: sigmoid of the score's difference")
+    return figure
+
+
+@_styled
+def divergence(steps: Sequence[int], reward_model_score: Sequence[float], truth: Sequence[float]) -> Figure:
+    """The reward model's score beside the truth over steps: where one rises and the other falls, it is being fooled.
+
+    Args:
+        steps: training steps, [points].
+        reward_model_score: mean score, [points], in the reward model's own unit.
+        truth: accuracy by the verifier, [points], between 0 and 1.
+    """
+    figure, (axis,) = _figure(1, 1, width=7.2, height=4.0)
+    _curve(axis, steps, truth, COLOURS[0], "truth: accuracy by the verifier")
+    axis.set_ylabel("accuracy", color=COLOURS[0])
+    axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    other = axis.twinx()
+    _curve(other, steps, reward_model_score, COLOURS[1], "reward model's score")
+    other.set_ylabel("reward model's score", color=COLOURS[1])
+    other.grid(visible=False)
+    other.spines[["top", "left"]].set_visible(False)
+    other.spines["right"].set_visible(True)
+    axis.set_xlabel("step")
+    axis.set_title("Reward model beside the truth")
+    lines = [*axis.get_lines(), *other.get_lines()]
+    named = [line for line in lines if not str(line.get_label()).startswith("_")]
+    axis.legend(named, [str(line.get_label()) for line in named], loc="lower right")
+    return figure
+
+
+def _figure(
+    tall: int, wide: int, width: float, height: float, heights: Sequence[float] = ()
+) -> tuple[Figure, list[Axes]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    ratios = {"height_ratios": list(heights)} if heights else None
+    return figure, list(figure.subplots(tall, wide, squeeze=False, gridspec_kw=ratios).flat)
+
+
+def _curve(axis: Axes, steps: Sequence[int], values: Sequence[float], colour: str, label: str) -> None:
+    """A curve; a noisy one is faint behind its moving average."""
+    window = len(values) // 20
+    if window < 2:
+        axis.plot(steps, values, color=colour, lw=1.8, label=label)
+        return
+    smooth = []
+    for index in range(len(values)):
+        near = values[max(0, index - window) : index + window + 1]
+        smooth.append(sum(near) / len(near))
+    axis.plot(steps, values, color=colour, lw=0.8, alpha=0.25)
+    axis.plot(steps, smooth, color=colour, lw=1.8, label=label)
+
+
+def _last_part(key: str, keys: Sequence[str]) -> str:
+    """The shortest ending of `key` that tells it from the others."""
+    parts = key.split("/")
+    for count in range(1, len(parts)):
+        ending = "/".join(parts[-count:])
+        if sum(other.endswith(ending) for other in keys) == 1:
+            return ending
+    return key
