@@ -100,7 +100,7 @@ def current(name: str, root: Path) -> DataVersion:
         revision=_git(root, "rev-parse", "HEAD").strip(),
         dirty=committed is None or _digest(name, committed) != digest,
         digest=digest,
-        files={path.relative_to(root).as_posix(): _md5(path) for path in sorted(folder.iterdir()) if path.is_file()},
+        files={path.relative_to(root).as_posix(): _md5(path) for path in sorted(folder.glob("*.*"))},
         raw={item["path"]: item["md5"] for item in stage.get("deps", []) if item["path"] in given},
     )
 

@@ -159,6 +159,7 @@ def _off_by(wrong: int, error: int, position: int, result: int) -> int:
 
 @lru_cache(maxsize=65536)
 def flawed(problem: Problem, flaw: Flaw, lowest: int, highest: int) -> tuple[Working, ...]:
-    """Every working of the problem with that flaw whose results lie in the range; empty where it cannot occur."""
+    """Every distinct working of the problem with that flaw and all results in the range; empty where there is none."""
     kinds = {"operand_skipped": operand_skipped, "sign_lost": sign_lost, "slip": slip}
-    return tuple(working for working in kinds[flaw](problem) if working.within(lowest, highest))
+    # Leaving out either of two equal neighbours gives the same working: it counts once.
+    return tuple(working for working in dict.fromkeys(kinds[flaw](problem)) if working.within(lowest, highest))

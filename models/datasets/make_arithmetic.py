@@ -30,7 +30,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Count = Annotated[int, Field(ge=0)]
 Range = tuple[int, int]
 
-TRIES = 200
+TRIES = 50
 """Draws for each problem that is asked for before a level counts as exhausted."""
 
 

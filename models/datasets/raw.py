@@ -106,7 +106,7 @@ def _json_lines(file: Path) -> Iterator[RawRow]:
     with file.open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                yield _json_row(file, number, _json(file, line, number))
+                yield _json_row(file, number, _json(file, line.strip(), number))
 
 
 def _json_list(file: Path) -> Iterator[RawRow]:

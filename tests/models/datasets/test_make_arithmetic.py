@@ -1,0 +1,147 @@
+"""The built-in data set as params.yaml has it: disjoint, sound where it says so, flawed in the shares that it says."""
+
+import hashlib
+import math
+from pathlib import Path
+
+import pytest
+
+from models.datasets.arithmetic import SOUND, Operation, Problem, flawed, work
+from models.datasets.make_arithmetic import ArithmeticSettings, draw_level, main, make, write
+from models.datasets.params import checked, read_section, run_stage
+from models.datasets.schema import SPLITS
+from models.errors import UserError
+
+PARAMS = Path(__file__).resolve().parents[3] / "params.yaml"
+
+
+@pytest.fixture(scope="module")
+def settings():
+    return checked(ArithmeticSettings, read_section(PARAMS, "arithmetic"), "arithmetic")
+
+
+@pytest.fixture(scope="module")
+def made(settings):
+    return make(settings)
+
+
+def small(settings, **changes):
+    counts = {"train": (20, 40), "validation": (5, 5), "test": (10, 10, 10)}
+    rows = {"train": 200, "validation": 20, "test": 0}
+    pairs = {"train": 60, "validation": 9, "test": 20}
+    values = settings.model_dump() | {"problems": counts, "demonstrations": rows, "preferences": pairs} | changes
+    return ArithmeticSettings.model_validate(values)
+
+
+def test_the_counts_are_those_of_the_settings(settings, made):
+    for split in SPLITS:
+        assert len(made["problems"][split]) == sum(getattr(settings.problems, split))
+        assert len(made["demonstrations"][split]) == settings.demonstrations.of(split)
+        assert len(made["preferences"][split]) == settings.preferences.of(split)
+
+
+def test_the_splits_share_no_prompt_in_any_kind(made):
+    prompts = {split: {row["prompt"] for kind in made for row in made[kind][split]} for split in SPLITS}
+    assert not prompts["train"] & prompts["validation"]
+    assert not prompts["train"] & prompts["test"]
+    assert not prompts["validation"] & prompts["test"]
+
+
+def test_no_problem_occurs_twice(made):
+    prompts = [row["prompt"] for split in SPLITS for row in made["problems"][split]]
+    assert len(prompts) == len(set(prompts))
+
+
+def test_the_hardest_level_is_in_the_test_split_alone(made):
+    levels = {split: {row["level"] for kind in made for row in made[kind][split]} for split in SPLITS}
+    assert levels == {"train": {1, 2, 3, 4}, "validation": {1, 2, 3, 4}, "test": {1, 2, 3, 4, 5}}
+
+
+def test_a_sound_demonstration_ends_in_its_answer_and_a_flawed_one_does_not(made):
+    for row in made["demonstrations"]["train"]:
+        written = row["completion"].rpartition("#### ")[2]
+        assert (written == row["answer"]) == (row["flaw"] == SOUND)
+
+
+def test_of_a_pair_the_chosen_is_right_and_the_rejected_wrong(made):
+    answers = {row["prompt"]: row["answer"] for split in SPLITS for row in made["problems"][split]}
+    for split in SPLITS:
+        for row in made["preferences"][split]:
+            assert row["chosen"].endswith(f"#### {answers[row['prompt']]}")
+            assert not row["rejected"].endswith(f"#### {answers[row['prompt']]}")
+
+
+def test_no_two_pairs_are_alike(made):
+    for split in SPLITS:
+        pairs = [(row["prompt"], row["rejected"]) for row in made["preferences"][split]]
+        assert len(pairs) == len(set(pairs))
+
+
+def problem_of(prompt):
+    start, *steps = prompt.removesuffix(" .").split(" . ")
+    names = {"Add": "add", "Take": "take_away", "Double": "double"}
+    numbers = [2 if step == "Double it" else int(step.split()[-1]) for step in steps]
+    operations = [Operation(names[step.split()[0]], number) for step, number in zip(steps, numbers, strict=True)]
+    return Problem(int(start.split()[-1]), tuple(operations))
+
+
+def within_three_sigma(hits, trials, share):
+    return trials > 100 and abs(hits - trials * share) <= 3 * math.sqrt(trials * share * (1 - share)) + 1e-9
+
+
+def test_flaw_shares_of_demonstrations_are_within_three_sigma_of_the_settings(settings, made):
+    shares = settings.flaws.demonstrations
+    rest = made["demonstrations"]["train"]
+    for flaw in ("sign_lost", "operand_skipped", "slip"):
+        can = [row for row in rest if flawed(problem_of(row["prompt"]), flaw, *settings.value)]
+        hits = sum(row["flaw"] == flaw for row in can)
+        assert within_three_sigma(hits, len(can), getattr(shares, flaw)), flaw
+        rest = [row for row in rest if row["flaw"] != flaw]
+    assert {row["flaw"] for row in rest} == {SOUND}
+
+
+def test_flaw_shares_of_pairs_are_within_three_sigma_of_the_settings(settings, made):
+    rows = made["preferences"]["train"]
+    for flaw in ("sign_lost", "operand_skipped", "slip"):
+        hits = sum(row["flaw"] == flaw for row in rows)
+        assert within_three_sigma(hits, len(rows), getattr(settings.flaws.preferences, flaw)), flaw
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_as_many_problems_as_asked_for_pass_below_zero_where_the_level_has_them(settings, share):
+    problems = draw_level(2, 40, small(settings, negative_share=share))
+    assert sum(min(work(problem).values) < 0 for problem in problems) == round(40 * share)
+
+
+def digests(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def test_making_twice_gives_the_same_bytes(settings, tmp_path):
+    write(small(settings), tmp_path / "one")
+    write(small(settings), tmp_path / "two")
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+
+
+def test_another_seed_gives_other_rows(settings):
+    assert make(small(settings, seed=1)) != make(small(settings, seed=2))
+
+
+def test_a_level_that_has_too_few_problems_is_refused(settings):
+    with pytest.raises(UserError, match=r"500 problems of level 1 .* no more than 380"):
+        make(small(settings, problems={"train": (500,), "validation": (), "test": ()}))
+
+
+def test_more_pairs_than_there_are_is_refused(settings):
+    with pytest.raises(UserError, match=r"preferences\.validation: .* too few solutions with the flaw"):
+        make(small(settings, preferences={"train": 0, "validation": 900, "test": 0}))
+
+
+def test_an_unknown_parameter_is_named(tmp_path, capsys):
+    params = tmp_path / "params.yaml"
+    params.write_text(PARAMS.read_text().replace("slip: 0.1", "slips: 0.1"))
+    assert run_stage(lambda: main([str(params), str(tmp_path / "raw")])) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "arithmetic.flaws.demonstrations.slip" in error
+    assert not (tmp_path / "raw").exists()

@@ -1,0 +1,259 @@
+"""The prepare stage: disjoint splits, stable ids and bytes, real data sets whole, bad input with nothing written."""
+
+import hashlib
+import json
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from models.datasets.normalise import normalise
+from models.datasets.params import run_stage
+from models.datasets.prepare import main, prepare, split_of
+from models.datasets.schema import COLUMNS, SPLITS, available, read_manifest, read_rows, read_table
+from models.datasets.settings import DataSettings
+from models.errors import UserError
+
+
+def written(path: Path, rows) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    return path
+
+
+def problems(count, start=0):
+    return [{"prompt": f"What is {number} plus one?", "answer": number + 1} for number in range(start, start + count)]
+
+
+def all_rows(folder, kind):
+    return {split: read_rows(folder, kind, split) for split in available(folder).get(kind, ())}
+
+
+def prepared_prompts(folder):
+    found = {split: set() for split in SPLITS}
+    for kind, splits in available(folder).items():
+        for split in splits:
+            found[split] |= {normalise(row["prompt"]) for row in read_rows(folder, kind, split)}
+    return found
+
+
+def assert_disjoint(folder):
+    for one, other in combinations(prepared_prompts(folder).values(), 2):
+        assert not one & other
+
+
+def digests(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def user(tmp_path):
+    """Settings for a user's problems file of 400 rows."""
+    return DataSettings(name="mine", path=written(tmp_path / "raw/rows.jsonl", problems(400)), format="problems")
+
+
+def test_every_row_is_in_one_split_and_the_shares_are_about_those_asked_for(user, tmp_path):
+    prepare(user, tmp_path / "out")
+    counts = {split: len(rows) for split, rows in all_rows(tmp_path / "out", "problems").items()}
+    assert sum(counts.values()) == 400
+    assert 22 <= counts["test"] <= 58  # 40 +- 3 sigma
+    assert 7 <= counts["validation"] <= 33  # 20 +- 3 sigma
+    assert_disjoint(tmp_path / "out")
+
+
+def test_rows_have_every_column_no_null_and_unique_ids(user, tmp_path):
+    prepare(user, tmp_path / "out")
+    table = read_table(tmp_path / "out", "problems", "train")
+    assert tuple(table.column_names) == COLUMNS["problems"]
+    assert table.schema.field("level").type == "int64"
+    assert all(column.null_count == 0 for column in table.columns)
+    ids = [row["id"] for rows in all_rows(tmp_path / "out", "problems").values() for row in rows]
+    assert len(set(ids)) == 400
+
+
+def test_preparing_twice_gives_the_same_bytes_wherever_the_files_lie(user, tmp_path):
+    prepare(user, tmp_path / "one")
+    moved = written(tmp_path / "elsewhere/deep/rows.jsonl", problems(400))
+    prepare(user.model_copy(update={"path": (moved,)}), tmp_path / "two")
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+
+
+def test_more_rows_move_no_prompt_to_another_split(user, tmp_path):
+    prepare(user, tmp_path / "one")
+    grown = written(tmp_path / "raw/grown.jsonl", problems(100, start=400) + problems(400))
+    prepare(user.model_copy(update={"path": (grown,)}), tmp_path / "two")
+    one, two = prepared_prompts(tmp_path / "one"), prepared_prompts(tmp_path / "two")
+    assert all(one[split] <= two[split] for split in SPLITS)
+
+
+def test_another_seed_splits_otherwise(user):
+    prompts = [row["prompt"] for row in problems(100)]
+    other = user.model_copy(update={"seed": 1})
+    assert [split_of(prompt, user) for prompt in prompts] != [split_of(prompt, other) for prompt in prompts]
+
+
+def test_the_split_does_not_depend_on_case_and_spaces(user):
+    assert all(split_of(f"Prompt {n}", user) == split_of(f"  prompt\n{n} ", user) for n in range(50))
+
+
+def test_rows_of_a_test_file_are_the_test_split_and_their_prompts_leave_train(tmp_path):
+    train = written(tmp_path / "train.jsonl", problems(100))
+    test = written(tmp_path / "test.jsonl", [{"prompt": "WHAT is 3  plus one?", "answer": 4}, *problems(5, start=900)])
+    settings = DataSettings(name="mine", path=train, test_path=test, format="problems")
+    manifest = prepare(settings, tmp_path / "out")
+    rows = all_rows(tmp_path / "out", "problems")
+    assert [row["answer"] for row in rows["test"]] == ["4", "901", "902", "903", "904", "905"]
+    assert len(rows["train"]) + len(rows["validation"]) == 99
+    assert manifest["dropped"] == 1
+    assert_disjoint(tmp_path / "out")
+
+
+def test_kinds_that_share_a_prompt_share_its_split_and_refer_to_its_problem(tmp_path):
+    numbers = range(200)
+    written(tmp_path / "raw/problems.jsonl", [{"prompt": f"p {n}", "answer": n} for n in numbers])
+    written(tmp_path / "raw/demonstrations.jsonl", [{"prompt": f"P  {n}", "completion": "x"} for n in numbers])
+    written(tmp_path / "raw/preferences.jsonl", [{"prompt": f"p {n}", "chosen": "a", "rejected": "b"} for n in numbers])
+    settings = DataSettings(name="mine", path=tmp_path / "raw", format="kinds")
+    prepare(settings, tmp_path / "out")
+    assert_disjoint(tmp_path / "out")
+    ids = {row["id"]: row for rows in all_rows(tmp_path / "out", "problems").values() for row in rows}
+    for kind in ("demonstrations", "preferences"):
+        for row in (row for rows in all_rows(tmp_path / "out", kind).values() for row in rows):
+            assert normalise(ids[row["prompt_id"]]["prompt"]) == normalise(row["prompt"])
+    every = [row["id"] for kind in COLUMNS for rows in all_rows(tmp_path / "out", kind).values() for row in rows]
+    assert len(every) == len(set(every)) == 600
+
+
+def test_a_given_split_that_leaks_loses_the_leaking_train_rows(tmp_path):
+    rows = [{"prompt": "a", "split": "train"}, {"prompt": "b", "split": "train"}, {"prompt": "A ", "split": "test"}]
+    path = written(tmp_path / "rows.jsonl", rows)
+    settings = DataSettings(name="mine", path=path, format="problems", columns={"split": "split"})
+    manifest = prepare(settings, tmp_path / "out")
+    assert manifest["rows"] == {"problems_train.parquet": 1, "problems_test.parquet": 1}
+    assert manifest["dropped"] == 1
+
+
+def test_a_doubled_problem_stays_for_the_validation_to_find(tmp_path):
+    path = written(tmp_path / "rows.jsonl", [{"prompt": "a", "answer": 1}] * 2)
+    prepare(DataSettings(name="m", path=path, format="problems", validation_share=0, test_share=0), tmp_path / "out")
+    assert len(read_rows(tmp_path / "out", "problems", "train")) == 2
+
+
+def test_the_limit_takes_the_first_rows(user, tmp_path):
+    manifest = prepare(user.model_copy(update={"limit": 150}), tmp_path / "out")
+    assert sum(manifest["rows"].values()) == 150
+
+
+def test_a_csv_with_columns_of_its_own_names(tmp_path):
+    lines = [f"What is {n}?,{n}" for n in range(60)]
+    (tmp_path / "mine.csv").write_text("\n".join(["q,solution", *lines]))
+    columns = {"prompt": "q", "answer": "solution"}
+    settings = DataSettings(name="mine", path=tmp_path / "mine.csv", format="problems", columns=columns)
+    prepare(settings, tmp_path / "out")
+    rows = [row for found in all_rows(tmp_path / "out", "problems").values() for row in found]
+    assert {row["prompt"]: row["answer"] for row in rows} == {f"What is {n}?": str(n) for n in range(60)}
+
+
+def test_gsm8k_is_whole(shared_data, tmp_path):
+    settings = DataSettings(
+        name="gsm8k", path=shared_data / "gsm8k_train.jsonl", test_path=shared_data / "gsm8k_test.jsonl", format="gsm8k"
+    )
+    prepare(settings, tmp_path / "out")
+    for kind in ("problems", "demonstrations"):
+        rows = all_rows(tmp_path / "out", kind)
+        assert len(rows["train"]) + len(rows["validation"]) == 7473
+        assert len(rows["test"]) == 1319
+    assert all(row["answer"].lstrip("-").isdigit() for row in all_rows(tmp_path / "out", "problems")["test"])
+    assert not any("<<" in row["completion"] for row in rows["train"])
+    assert_disjoint(tmp_path / "out")
+
+
+def test_hh_is_whole_and_its_pairs_share_a_prompt(shared_data, tmp_path):
+    raw = [json.loads(line) for line in (shared_data / "hh_harmless_pairs.jsonl").open()]
+    prepare(DataSettings(name="hh", path=shared_data / "hh_harmless_pairs.jsonl", format="hh"), tmp_path / "out")
+    pairs = [row for found in all_rows(tmp_path / "out", "preferences").values() for row in found]
+    assert len(pairs) == 1500
+    dialogues = {(row["chosen"].strip(), row["rejected"].strip()) for row in raw}
+    for row in pairs:
+        assert row["prompt"].endswith("\n\nAssistant:")
+        whole = tuple(f"{row['prompt']} {row[side]}".strip() for side in ("chosen", "rejected"))
+        assert whole in dialogues or "" in (row["chosen"], row["rejected"]) or "\n\n" in row["chosen"] + row["rejected"]
+    found = [row for rows in all_rows(tmp_path / "out", "problems").values() for row in rows]
+    assert len(found) == len({normalise(row["prompt"]) for row in pairs}) == 1498
+    assert {row["answer"] for row in found} == {""}
+    assert_disjoint(tmp_path / "out")
+
+
+def test_humaneval_is_whole_and_can_be_for_the_test_alone(shared_data, tmp_path):
+    settings = DataSettings(
+        name="humaneval", path=shared_data / "humaneval.jsonl", format="humaneval", validation_share=0, test_share=1
+    )
+    prepare(settings, tmp_path / "out")
+    assert available(tmp_path / "out") == {"problems": ("test",), "demonstrations": ("test",)}
+    rows = read_rows(tmp_path / "out", "problems", "test")
+    assert len(rows) == 164
+    assert all(f"def {row['entry_point']}(" in row["prompt"] and "def check(" in row["tests"] for row in rows)
+
+
+def test_the_manifest_counts_rows_and_names_sources(user, tmp_path):
+    prepare(user, tmp_path / "out")
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest["sources"] == {"rows.jsonl": hashlib.sha256((tmp_path / "raw/rows.jsonl").read_bytes()).hexdigest()}
+    for name, count in manifest["rows"].items():
+        kind, split = name.removesuffix(".parquet").split("_")
+        assert len(read_rows(tmp_path / "out", kind, split)) == count
+
+
+def test_an_empty_split_is_refused_and_nothing_written(tmp_path):
+    path = written(tmp_path / "rows.jsonl", problems(3))
+    settings = DataSettings(name="tiny", path=path, format="problems", validation_share=0.001)
+    with pytest.raises(UserError, match="data set tiny: the validation split of problems is empty"):
+        prepare(settings, tmp_path / "out/tiny")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failure_while_writing_leaves_the_old_folder_and_nothing_beside_it(user, tmp_path, monkeypatch):
+    prepare(user, tmp_path / "out/mine")
+    before = digests(tmp_path / "out/mine")
+
+    def no_space(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("models.datasets.prepare.sha256_of", no_space)
+    with pytest.raises(OSError, match="No space left"):
+        prepare(user.model_copy(update={"seed": 5}), tmp_path / "out/mine")
+    assert digests(tmp_path / "out/mine") == before
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+
+
+def test_a_killed_runs_remains_do_not_get_into_the_next(user, tmp_path):
+    (tmp_path / "out/.mine.partial").mkdir(parents=True)
+    (tmp_path / "out/.mine.partial/preferences_train.parquet").touch()
+    prepare(user, tmp_path / "out/mine")
+    assert "preferences" not in available(tmp_path / "out/mine")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+
+
+def test_the_stage_ends_a_users_error_in_one_line(tmp_path, capsys):
+    (tmp_path / "params.yaml").write_text("data: {name: mine, path: gone.jsonl, format: problems}")
+    assert run_stage(lambda: main([str(tmp_path / "params.yaml"), "data", str(tmp_path / "out")])) == 1
+    assert capsys.readouterr().err == "data error: data.path: gone.jsonl: no such file\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"name": "mine"}, "not built in"),
+        ({"name": "mine", "path": "x.csv"}, "needs a format"),
+        ({"name": "arithmetic", "seed": 3}, "seed: only with a path"),
+        ({"name": "../mine", "path": "x.csv", "format": "problems"}, "pattern"),
+        ({"name": "mine", "path": [], "format": "problems"}, "at least one path"),
+        ({"name": "mine", "path": "x.csv", "format": "problem"}, "Input should be 'gsm8k'"),
+        ({"name": "mine", "path": "x.csv", "format": "hh", "validation_share": 0.6, "test_share": 0.6}, "more than 1"),
+        ({"name": "mine", "path": "x.csv", "format": "hh", "colums": {}}, "Extra inputs"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused(given, message):
+    with pytest.raises(ValidationError, match=message):
+        DataSettings.model_validate(given)
