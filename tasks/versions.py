@@ -72,11 +72,11 @@ def prepare(settings: DataSettings, root: Path, report: Report = print) -> DataV
         UserError: what the failing stage says of the data, or the first error of DVC, in one line.
     """
     root = _repository(root)
-    with _alone(root):
+    with _alone(root) as lock:
         if settings.built_in:
-            _dvc(root, ["repro", STAGE], report)
+            _dvc(root, ["repro", STAGE], report, lock)
         else:
-            _prepare_source(settings, root, report)
+            _prepare_source(settings, root, report, lock)
         return current(settings.name, root)
 
 
@@ -106,7 +106,7 @@ def current(name: str, root: Path) -> DataVersion:
 
 
 def digest_of(name: str, root: Path) -> str:
-    """DVC's hash of the prepared folder as the lock file beside the stage has it; raises UserError where it has none."""
+    """DVC's hash of the prepared folder, as the lock file beside the stage has it. Raises UserError where none."""
     stage = _stage_of(name, _lock_text(name, _repository(root)))
     digest = _digest(name, stage) if stage else None
     if digest is None:
@@ -150,11 +150,11 @@ def pull(root: Path, name: str | None = None, remote: str | None = None, report:
 def _transfer(command: str, root: Path, name: str | None, remote: str | None, report: Report) -> None:
     root = _repository(root)
     target = [] if name is None else [STAGE if name in BUILT_IN else f"{_source(name)}/dvc.yaml:{STAGE}"]
-    with _alone(root):
-        _dvc(root, [command, *(["--remote", remote] if remote else []), *target], report)
+    with _alone(root) as lock:
+        _dvc(root, [command, *(["--remote", remote] if remote else []), *target], report, lock)
 
 
-def _prepare_source(settings: DataSettings, root: Path, report: Report) -> None:
+def _prepare_source(settings: DataSettings, root: Path, report: Report, lock: int) -> None:
     """Writes the stage of a user's files and runs it; a stage that fails leaves the files as they were before."""
     if settings.name in BUILT_IN:
         raise UserError(f"data.name: '{settings.name}' is the name of a built-in data set; give yours another")
@@ -166,7 +166,7 @@ def _prepare_source(settings: DataSettings, root: Path, report: Report) -> None:
     try:
         for path, content in zip(before, source_files(settings, root), strict=True):
             _write(path, content)
-        _dvc(root, ["repro", f"{_source(settings.name)}/dvc.yaml"], report)
+        _dvc(root, ["repro", f"{_source(settings.name)}/dvc.yaml"], report, lock)
     except BaseException:
         for path, old in before.items():
             if old is None:
@@ -275,13 +275,17 @@ def _repository(root: Path) -> Path:
 
 
 @contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """Waits for other processes that prepare data here: DVC gives up at once where another one runs the same stage."""
+def _alone(root: Path) -> Iterator[int]:
+    """Waits for other processes that prepare data here, and gives the file descriptor that keeps them waiting.
+
+    DVC itself gives up at once where another one runs the same stage. It inherits the descriptor, so that the next run
+    also waits for a DVC whose own caller was killed.
+    """
     path = root / ".dvc" / "tmp" / "rewardflow.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield file.fileno()
 
 
 def _git(root: Path, *arguments: str) -> str:
@@ -306,7 +310,7 @@ def _environment() -> dict[str, str]:
     return here
 
 
-def _dvc(root: Path, arguments: list[str], report: Report) -> None:
+def _dvc(root: Path, arguments: list[str], report: Report, lock: int) -> None:
     """Runs a DVC command, handing on its lines; a failure becomes a UserError of one line."""
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", *arguments]
     lines: list[str] = []
@@ -319,6 +323,7 @@ def _dvc(root: Path, arguments: list[str], report: Report) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        pass_fds=[lock],
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

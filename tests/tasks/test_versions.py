@@ -1,0 +1,301 @@
+"""Versions of the data in a real git and DVC repository of its own for each test."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import yaml
+from s3_loopback import BUCKET, SECRET, s3_endpoint  # noqa: F401  (a fixture)
+
+from models.datasets.schema import read_rows
+from models.datasets.settings import DataSettings
+from models.errors import UserError
+from tasks.versions import current, digest_of, prepare, pull, push, read_pinned
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT_FILES = (
+    ".dvc/.gitignore",
+    ".dvc/config",
+    ".dvcignore",
+    ".gitignore",
+    "data/.gitignore",
+    "dvc.yaml",
+    "params.yaml",
+)
+
+pytestmark = pytest.mark.slow
+
+
+def git(root, *arguments):
+    identity = ["-c", "user.name=Test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false"]
+    result = subprocess.run(["git", "-C", root, *identity, *arguments], check=True, capture_output=True, text=True)
+    return result.stdout.strip()
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A repository with the project's own DVC files and code, and a small arithmetic."""
+    root = tmp_path / "repository"
+    for name in PROJECT_FILES:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    (root / "models").mkdir()
+    shutil.copytree(ROOT / "models/datasets", root / "models/datasets", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("__init__.py", "errors.py"):
+        shutil.copy(ROOT / "models" / name, root / "models" / name)
+    set_params(
+        root,
+        problems={"train": [20, 40], "validation": [5, 5], "test": [5, 5, 5]},
+        demonstrations={"train": 50, "validation": 10},
+        preferences={"train": 20, "validation": 5, "test": 5},
+    )
+    git(root, "init", "--quiet")
+    commit(root)
+    return root
+
+
+def set_params(root, **changes):
+    params = yaml.safe_load((root / "params.yaml").read_text())
+    params["arithmetic"].update(changes)
+    (root / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
+
+
+def commit(root):
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "a state")
+    return git(root, "rev-parse", "HEAD")
+
+
+def ran(lines):
+    return [line for line in lines if line.startswith("Running stage")]
+
+
+@pytest.fixture
+def raw(tmp_path):
+    return write_raw(tmp_path / "elsewhere/rows.jsonl", 60)
+
+
+def write_raw(path, count):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(json.dumps({"prompt": f"p {n}", "answer": n}) for n in range(count)))
+    return path
+
+
+def mine(raw, **changes):
+    shares = {"validation_share": 0.2, "test_share": 0.2}
+    return DataSettings.model_validate({"name": "mine", "path": raw, "format": "problems", **shares, **changes})
+
+
+def refused(settings, root):
+    with pytest.raises(UserError) as error:
+        prepare(settings, root, report=lambda line: None)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_the_built_in_data_are_made_once_and_a_second_time_nothing_runs(root):
+    first: list[str] = []
+    made = prepare(DataSettings(), root, first.append)
+    assert len(ran(first)) == 2
+    second: list[str] = []
+    assert prepare(DataSettings(), root, second.append) == made
+    assert ran(second) == []
+    assert made.digest.endswith(".dir")
+    assert "data/prepared/arithmetic/manifest.json" in made.files
+    assert set(made.raw) == {"data/raw/arithmetic"}
+    assert git(root, "status", "--porcelain") == "?? dvc.lock"
+
+
+def test_a_clone_makes_the_same_data_again(root, tmp_path):
+    made = prepare(DataSettings(), root, lambda line: None)
+    commit(root)
+    git(tmp_path, "clone", "--quiet", str(root), "clone")
+    lock = (tmp_path / "clone/dvc.lock").read_bytes()
+    again = prepare(DataSettings(), tmp_path / "clone", lambda line: None)
+    assert (again.digest, again.files, again.dirty) == (made.digest, made.files, False)
+    assert (tmp_path / "clone/dvc.lock").read_bytes() == lock
+
+
+def test_a_changed_parameter_changes_the_digest_and_the_old_revision_still_reads_its_rows(root):
+    old = prepare(DataSettings(), root, lambda line: None)
+    assert old.dirty, "no commit pins it yet"
+    revision = commit(root)
+    pinned = current("arithmetic", root)
+    assert (pinned.revision, pinned.dirty) == (revision, False)
+    file = "data/prepared/arithmetic/problems_train.parquet"
+    bytes_then = (root / file).read_bytes()
+
+    set_params(root, seed=2)
+    new = prepare(DataSettings(), root, lambda line: None)
+    assert new.digest != old.digest
+    assert new.files[file] != old.files[file]
+    assert new.raw != old.raw
+    assert new.dirty
+    assert (root / file).read_bytes() != bytes_then
+    assert read_pinned(root, file, revision) == bytes_then
+
+
+def test_a_users_file_outside_of_the_repository_is_prepared_and_not_copied_into_git(root, raw):
+    version = prepare(mine(raw), root, lambda line: None)
+    assert sum(len(read_rows(version.folder, "problems", split)) for split in ("train", "validation", "test")) == 60
+    assert version.raw.keys() == {str(raw)}
+    assert git(root, "status", "--porcelain", "--untracked-files=all").splitlines() == [
+        "?? data/sources/mine/dvc.lock",
+        "?? data/sources/mine/dvc.yaml",
+        "?? data/sources/mine/params.yaml",
+    ]
+
+
+def test_nothing_runs_again_for_the_same_file_and_settings(root, raw):
+    version = prepare(mine(raw), root, lambda line: None)
+    lines: list[str] = []
+    assert prepare(mine(raw), root, lines.append) == version
+    assert ran(lines) == []
+
+
+@pytest.mark.parametrize("what", ["rows", "settings"])
+def test_changed_rows_or_settings_change_the_digest(root, raw, what):
+    old = prepare(mine(raw), root, lambda line: None)
+    if what == "rows":
+        write_raw(raw, 70)
+    new = prepare(mine(raw, seed=0 if what == "rows" else 9), root, lambda line: None)
+    assert new.digest != old.digest
+    assert (new.raw == old.raw) == (what == "settings")
+    assert digest_of("mine", root) == new.digest
+
+
+def test_a_committed_source_is_pinned_too(root, raw):
+    prepare(mine(raw), root, lambda line: None)
+    revision = commit(root)
+    assert not current("mine", root).dirty
+    file = "data/prepared/mine/problems_train.parquet"
+    bytes_then = (root / file).read_bytes()
+    write_raw(raw, 70)
+    assert prepare(mine(raw), root, lambda line: None).dirty
+    assert read_pinned(root, file, revision) == bytes_then
+
+
+def test_relative_paths_count_from_the_working_directory(root, raw, monkeypatch):
+    monkeypatch.chdir(raw.parent)
+    version = prepare(mine(Path("rows.jsonl")), root, lambda line: None)
+    assert version.raw.keys() == {str(raw)}
+
+
+def test_paths_with_odd_characters_are_only_paths(root, tmp_path):
+    raw = write_raw(tmp_path / "el se/${HOME} 'x' $(id)/rows.jsonl", 60)
+    assert prepare(mine(raw), root, lambda line: None).raw.keys() == {str(raw)}
+
+
+def test_a_missing_file_is_said_before_anything_is_written(root, tmp_path):
+    assert refused(mine(tmp_path / "gone.jsonl"), root) == f"data.path: {tmp_path / 'gone.jsonl'}: no such file"
+    assert git(root, "status", "--porcelain") == ""
+
+
+def test_what_the_stage_says_of_a_column_comes_through_and_nothing_is_left(root, raw):
+    message = refused(mine(raw, columns={"answer": "solution"}), root)
+    assert message == f"{raw}: no column 'solution' for data.columns.answer; the file has answer, prompt"
+    assert git(root, "status", "--porcelain") == ""
+    assert not (root / "data/prepared/mine").exists()
+
+
+def test_what_the_stage_says_of_a_corrupt_file_and_of_an_empty_split_comes_through(root, tmp_path, raw):
+    corrupt = tmp_path / "rows.parquet"
+    corrupt.write_bytes(b"PAR1 not really")
+    assert refused(mine(corrupt), root).startswith(f"{corrupt}: not a readable Parquet file")
+    assert "the validation split of problems is empty" in refused(mine(raw, limit=1), root)
+
+
+def test_a_failure_leaves_the_stage_of_the_version_before(root, raw):
+    old = prepare(mine(raw), root, lambda line: None)
+    refused(mine(raw, columns={"answer": "solution"}), root)
+    assert prepare(mine(raw), root, lambda line: None) == old
+
+
+def test_a_wrong_parameter_of_the_built_in_data_comes_through(root):
+    set_params(root, operand=[9, 1])
+    assert refused(DataSettings(), root) == "params.yaml: arithmetic: operand: 9 is larger than 1"
+
+
+def test_the_name_of_a_built_in_set_is_not_for_a_users(root, raw):
+    assert "give yours another" in refused(mine(raw, name="arithmetic"), root)
+
+
+def test_the_committed_lock_file_is_of_the_code_and_parameters_beside_it():
+    stages = yaml.safe_load((ROOT / "dvc.lock").read_text())["stages"]
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    stale = [
+        item["path"]
+        for stage in stages.values()
+        for item in stage["deps"]
+        if item["path"].startswith("models/")
+        and item["md5"] != hashlib.md5((ROOT / item["path"]).read_bytes(), usedforsecurity=False).hexdigest()
+    ]
+    assert stale == [], "run `dvc repro` and commit dvc.lock"
+    for stage in stages.values():
+        for section, values in stage["params"]["params.yaml"].items():
+            assert params[section] == values, "run `dvc repro` and commit dvc.lock"
+
+
+def test_two_at_once_both_end_with_the_same_version(root, raw):
+    with ThreadPoolExecutor(2) as pool:
+        versions = list(pool.map(lambda _: prepare(mine(raw), root, lambda line: None), range(2)))
+    assert versions[0] == versions[1]
+
+
+def test_a_folder_without_dvc_is_refused(tmp_path):
+    assert "no DVC repository" in refused(DataSettings(), tmp_path)
+
+
+def test_an_unknown_revision_or_file_is_one_line(root):
+    for path, revision in (("params.yaml", "no-such-revision"), ("data/prepared/gone", "HEAD")):
+        with pytest.raises(UserError, match=f"{path} at revision {revision}") as error:
+            read_pinned(root, path, revision)
+        assert "\n" not in str(error.value)
+
+
+def test_what_is_not_prepared_is_said(root):
+    with pytest.raises(UserError, match="data/prepared/arithmetic: not prepared yet"):
+        digest_of("arithmetic", root)
+
+
+def wipe(root):
+    shutil.rmtree(root / ".dvc/cache")
+    shutil.rmtree(root / "data/prepared")
+
+
+def test_the_local_remote_brings_everything_back(root):
+    made = prepare(DataSettings(), root, lambda line: None)
+    push(root, report=lambda line: None)
+    wipe(root)
+    pull(root, report=lambda line: None)
+    assert current("arithmetic", root) == made
+
+
+def test_an_s3_remote_brings_a_users_data_back_and_serves_pinned_reads(root, raw, s3_endpoint):  # noqa: F811
+    config = root / ".dvc/config"
+    remote = f"\n['remote \"bucket\"']\n    url = s3://{BUCKET}/data\n    endpointurl = {s3_endpoint}\n"
+    config.write_text(config.read_text().replace("remote = local", "remote = bucket") + remote)
+    made = prepare(mine(raw), root, lambda line: None)
+    revision = commit(root)
+    lines: list[str] = []
+    push(root, "mine", report=lines.append)
+    wipe(root)
+    file = "data/prepared/mine/problems_test.parquet"
+    pinned = read_pinned(root, file, revision)
+    shutil.rmtree(root / ".dvc/cache", ignore_errors=True)
+    pull(root, "mine", report=lines.append)
+    found = current("mine", root)
+    assert (found.digest, found.files) == (made.digest, made.files)
+    assert (root / file).read_bytes() == pinned
+    assert not any(SECRET in line for line in lines)
+
+
+def test_a_remote_that_is_away_is_one_line(root):
+    prepare(DataSettings(), root, lambda line: None)
+    with pytest.raises(UserError, match="dvc push: ") as error:
+        push(root, remote="no-such-remote", report=lambda line: None)
+    assert "\n" not in str(error.value)
