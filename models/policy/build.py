@@ -102,6 +102,24 @@ def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int
     return Qwen3ForCausalLM(config).to(device())
 
 
+def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+    """The tokenizer of a base model.
+
+    Raises:
+        UserError: it cannot be had.
+    """
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(base), trust_remote_code=trust_remote_code)
+    except (OSError, ValueError) as error:
+        raise UserError(f"policy.base: the tokenizer of {base} cannot be loaded ({first_line(error)})") from None
+    return tokenizer
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's text, for a message of one line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def open_policy(
     base: str | Path, *, trust_remote_code: bool = False
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -115,13 +133,13 @@ def open_policy(
         folder = Path(name).expanduser()
         check_model_folder(folder)
         name = str(folder)
+    tokenizer = open_tokenizer(name, trust_remote_code=trust_remote_code)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
         model = AutoModelForCausalLM.from_pretrained(
             name, dtype=torch.float32, use_safetensors=True, trust_remote_code=trust_remote_code
         )
     except (OSError, ValueError) as error:
-        raise UserError(f"policy.base: {name} cannot be loaded ({str(error).strip().splitlines()[0]})") from None
+        raise UserError(f"policy.base: {name} cannot be loaded ({first_line(error)})") from None
     rows = int(model.get_input_embeddings().weight.shape[0])
     if len(tokenizer) > rows:
         raise UserError(f"policy.base: {name} has {rows} embeddings but its tokenizer has {len(tokenizer)} tokens")

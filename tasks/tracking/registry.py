@@ -168,6 +168,12 @@ def versions(name: str) -> list[VersionInfo]:
     return _search(name, f"name = {quote}{name}{quote}")
 
 
+def policy_names() -> list[str]:
+    """Names of the registered policies, in order."""
+    found = store.all_pages(store.client().search_registered_models, filter_string="name LIKE '%-policy'")
+    return sorted(str(model.name) for model in found)
+
+
 def find_by_tag(name: str, key: str, value: str) -> list[VersionInfo]:
     """Versions whose tag `key` is `value`, newest first: whether these weights are registered already."""
     if "'" in value or "'" in name:  # MLflow's filters know no escape

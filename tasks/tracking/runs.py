@@ -60,6 +60,13 @@ def set_tags(run_id: str, run_tags: Mapping[str, str]) -> None:
         store.patiently(store.client().log_batch, run_id, tags=entries[start : start + 100])
 
 
+def inherited_tags(run_id: str) -> dict[str, str]:
+    """What a model version takes over from the flow run that made it: recipe, code, data and seed."""
+    found = store.patiently(store.client().get_run, run_id).data.tags
+    wanted = (tags.RECIPE, tags.RECIPE_SHA256, tags.GIT_COMMIT, tags.DATA_REVISION, tags.SEED)
+    return {key: found[key] for key in wanted if key in found}
+
+
 def log_params(run_id: str, params: Mapping[str, Any]) -> None:
     """Log parameters. Nested mappings become dotted keys (`loop.schedule.steps`), long values are shortened.
 

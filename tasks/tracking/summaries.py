@@ -109,6 +109,12 @@ def page_of(experiment: str, run_id: str = "", part: str = "") -> str:
     return f"{path}?workflowType=machine_learning"
 
 
+def page_of_run(run_id: str) -> str:
+    """Path of a run's page below the server's address."""
+    run = store.patiently(store.client().get_run, run_id)
+    return page_of(run.info.experiment_id, run_id)
+
+
 def line_of(run: Run) -> RunLine:
     """A run of MLflow as plain data."""
     ended = run.info.end_time

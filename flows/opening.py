@@ -1,0 +1,118 @@
+"""What every flow does first and last: one run at a time in a folder, the recipe checked, the MLflow run opened."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.environment import state_folder
+from flows.schedule import create_gpu_limit
+from models.errors import UserError
+from models.recipe.load import digest, find_recipe, load_recipe, plain
+from models.recipe.schema import Recipe
+from tasks.tracking import records, runs, store, tags
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A flow that has begun."""
+
+    recipe: Recipe
+    root: Path
+    """The repository: the working directory."""
+    home: Path
+    """The state folder."""
+    run_id: str
+    """The MLflow run of the flow."""
+    facts: dict[str, str]
+    """Recipe, commit, seed: what a reviewer reads in one line each."""
+
+
+@contextmanager
+def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Opened]:
+    """Check the recipe, take the folder for this run alone, open its MLflow run and close it with how it ended.
+
+    Raises:
+        UserError: the recipe is wrong, or another run goes on in this folder.
+    """
+    checked = load_recipe(recipe, overrides)
+    home = state_folder()
+    quiet_user_errors()
+    with only_run(home):
+        store.configure(home)
+        runs.sweep_dead_runs(checked.name)
+        create_gpu_limit()
+        commit = git_commit()
+        described = plain(checked)
+        recipe_tags = {
+            tags.RECIPE: checked.name,
+            tags.RECIPE_SHA256: digest(described),
+            tags.GIT_COMMIT: commit,
+            tags.SEED: str(checked.seed),
+        }
+        run_id = runs.open_flow_run(checked.name, f"{kind} {checked.name}", recipe_tags, described)
+        records.log_artifact(run_id, find_recipe(recipe), "recipe")
+        if overrides:
+            records.log_text(run_id, "recipe/overrides.txt", "\n".join(overrides) + "\n")
+        facts = {"recipe": f"{find_recipe(recipe)} {' '.join(overrides)}".strip(), "commit": commit, "seed": str(checked.seed)}
+        try:
+            yield Opened(checked, Path.cwd(), home, run_id, facts)
+        except BaseException as error:
+            reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            records.describe(run_id, f"## ✘ Stopped\n\n{reason}\n")
+            runs.close_run(run_id, "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+            raise
+        runs.close_run(run_id)
+
+
+@contextmanager
+def only_run(home: Path) -> Iterator[None]:
+    """Hold the state folder for one run.
+
+    Raises:
+        UserError: another run goes on in it.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "run.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            who = lock.read().strip() or "unknown"
+            raise UserError(f"{home}: another run (process {who}) goes on in this folder; wait for it or set REWARDFLOW_HOME") from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def git_commit() -> str:
+    """Commit of the working directory, with "-dirty" where the work tree differs; "none" outside a repository."""
+    try:
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        changed = subprocess.run(["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return "none"
+    return f"{commit}-dirty" if changed.strip() else commit
+
+
+def quiet_user_errors() -> None:
+    """A UserError says all in one line: Prefect logs it without the traceback that it adds to any other error."""
+
+    class WithoutTraceback(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            if record.exc_info and isinstance(record.exc_info[1], UserError):
+                record.msg, record.args = "stopped: %s", (str(record.exc_info[1]),)
+                record.exc_info = record.exc_text = None
+            return True
+
+    for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
+        logger = logging.getLogger(name)
+        if not any(type(present).__name__ == "WithoutTraceback" for present in logger.filters):
+            logger.addFilter(WithoutTraceback())

@@ -1,0 +1,59 @@
+"""What the command line prints of runs: plain text from plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.servers import running_servers
+
+if TYPE_CHECKING:
+    from flows.train import Outcome
+    from tasks.tracking.summaries import RunLine, RunSummary
+
+
+def closing_lines(outcome: Outcome, home: Path) -> str:
+    """The table of steps, then the champion's address and where to look."""
+    from tasks.tracking import registry
+    from tasks.tracking.summaries import page_of_run
+
+    lines = [f"{'step':<20} {'seconds':>8}  {'':<7} key number"]
+    lines += [
+        f"{step.name:<20} {step.seconds:>8.1f}  {'reused' if step.reused else 'run':<7} {step.key_number}" for step in outcome.steps
+    ]
+    lines.append("")
+    if outcome.promotion is not None:
+        promotion = outcome.promotion
+        lines.append(f"verdict    {promotion.decision}: {promotion.reason}")
+        champion = registry.champion(outcome.model)
+        if champion is not None:
+            lines.append(f"champion   models:/{outcome.model}@champion  (version {champion.version})")
+    mlflow = running_servers(home).get("mlflow")
+    page = page_of_run(outcome.run_id)
+    lines.append(f"run        {mlflow.address if mlflow else 'http://127.0.0.1:5000'}{page}")
+    if mlflow is None:
+        lines.append("           (`make ui` starts the servers; `rewardflow show latest` prints the run here)")
+    return "\n".join(["", *lines])
+
+
+def run_lines(found: Sequence[RunLine]) -> str:
+    """One line a run, newest first."""
+    if not found:
+        return "no runs yet"
+    lines = [f"{'run':<10} {'started':<17} {'seconds':>8}  {'status':<9} name"]
+    for run in found:
+        seconds = f"{run.seconds:.0f}" if run.seconds is not None else "-"
+        accuracy = run.metrics.get("candidate/sampled_accuracy")
+        shown = f"  sampled accuracy {accuracy:.1%}" if accuracy is not None else ""
+        lines.append(f"{run.run_id[:8]:<10} {run.started:%Y-%m-%d %H:%M}  {seconds:>8}  {run.status:<9} {run.name}{shown}")
+    return "\n".join(lines)
+
+
+def run_page(summary: RunSummary, home: Path) -> str:
+    """All about one run: description, steps, data, address."""
+    lines = [f"{summary.line.name}  {summary.line.run_id}  {summary.line.status}", "", summary.description.strip(), ""]
+    lines += [f"  {step.name:<16} {step.status:<9} {step.seconds or 0:8.1f} s  {step.run_id[:8]}" for step in summary.steps]
+    lines += ["", *(f"  data {link.name:<32} {link.digest}  {link.context}" for link in summary.data)]
+    mlflow = running_servers(home).get("mlflow")
+    return "\n".join([*lines, "", f"{mlflow.address if mlflow else 'http://127.0.0.1:5000'}{summary.address}"])

@@ -1,0 +1,142 @@
+"""The main flow: data, validation, warm start, reward model, reinforcement learning, evaluation, promotion.
+
+A step whose inputs, settings and code are unchanged is not run again; its result of the last time is taken.
+"""
+
+from __future__ import annotations
+
+from flows.environment import prepare_environment
+
+prepare_environment()  # Prefect, MLflow and vLLM read their settings when they are imported
+
+import time  # noqa: E402
+from collections.abc import Callable  # noqa: E402
+from dataclasses import dataclass, field  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+
+from prefect import flow  # noqa: E402
+
+from flows.opening import Opened, open_flow  # noqa: E402
+from models.recipe.load import plain  # noqa: E402
+from models.recipe.schema import Recipe  # noqa: E402
+from tasks.description import Step  # noqa: E402
+from tasks.evaluate import evaluate_policy  # noqa: E402
+from tasks.fine_tune import fine_tune  # noqa: E402
+from tasks.fit_reward_model import reward_model  # noqa: E402
+from tasks.prepare_data import prepare_data  # noqa: E402
+from tasks.promote import Promotion, policy_name, promote  # noqa: E402
+from tasks.review import write_review  # noqa: E402
+from tasks.step import StepResult, content_key, is_complete  # noqa: E402
+from tasks.tracking import aliases, registry, runs, tags  # noqa: E402
+from tasks.validate_data import validate_data  # noqa: E402
+from tasks.warm_start import warm_start  # noqa: E402
+
+
+@dataclass
+class Outcome:
+    """What a run of the flow leaves for whoever started it."""
+
+    run_id: str
+    steps: list[Step] = field(default_factory=list)
+    promotion: Promotion | None = None
+    """None where the recipe ends before reinforcement learning."""
+    model: str = ""
+    """Registered name of the policies."""
+
+
+@flow(name="train", flow_run_name="train {recipe}", validate_parameters=True)
+def train(recipe: str, overrides: list[str] | None = None, refresh: bool = False) -> Outcome:
+    """Run a recipe from data to promoted model.
+
+    Args:
+        recipe: path or name of a recipe.
+        overrides: `key.path=value` each.
+        refresh: run every step again, cached or not.
+    """
+    with open_flow("train", recipe, overrides or []) as opened:
+        return run_steps(opened, refresh)
+
+
+def run_steps(opened: Opened, refresh: bool) -> Outcome:
+    """The seven steps, one after the other."""
+    recipe, home, run = opened.recipe, opened.home, opened.run_id
+    sections: dict[str, Any] = plain(recipe)
+    outcome = Outcome(run, model=policy_name(recipe))
+
+    started = time.perf_counter()
+    prepared, version, unchanged = prepare_data(recipe, opened.root, home, run)
+    outcome.steps.append(Step("data", time.perf_counter() - started, unchanged, prepared.headline))
+    runs.set_tags(run, {tags.DATA_REVISION: version.revision})
+
+    def step(name: str, task: Any, *inputs: Any, show: str | None = None, **arguments: Any) -> StepResult:
+        key = content_key(name, *inputs)
+        result, reused, seconds = call_cached(task, key, home, run, refresh, **arguments)
+        outcome.steps.append(Step(show or name, seconds, reused, result.headline))
+        return result
+
+    policy, engine, seed = sections["policy"], sections["engine"], recipe.seed
+    validated = step(
+        "validate", validate_data, version.digest, sections["validation"], policy, recipe=recipe, version=version
+    )
+    warmed = step(
+        "warm_start", warm_start, validated.digest, policy, sections["warm_start"], seed, recipe=recipe, validated=validated
+    )
+    rewarded = None
+    if recipe.reward_model is not None:
+        rewarded = step(
+            "reward_model", reward_model, validated.digest, warmed.digest, sections["reward_model"], policy["chat"], policy["precision"],
+            seed, recipe.name, recipe=recipe, validated=validated, warmed=warmed,
+        )  # fmt: skip
+    if recipe.schedule is None:
+        return outcome
+    loop = [sections[name] for name in ("rollouts", "rewards", "select", "advantage", "objective", "reference", "schedule")]
+    reward_digest = rewarded.digest if rewarded else None
+    trained = step(
+        "fine_tune", fine_tune, validated.digest, warmed.digest, reward_digest, policy, engine, loop, seed,
+        recipe=recipe, validated=validated, warmed=warmed, rewarded=rewarded,
+    )  # fmt: skip
+
+    def evaluated(role: str, folder: Path, digest: str, model_id: str) -> StepResult:
+        inputs = (validated.digest, digest, reward_digest, sections["evaluation"], engine, policy, loop[0], sections["gate"]["safety_patterns"])
+        return step(
+            "evaluate", evaluate_policy, *inputs, show=f"evaluate {role}",
+            recipe=recipe, role=role, folder_of_policy=folder, model_id=model_id, validated=validated, rewarded=rewarded,
+        )  # fmt: skip
+
+    evaluations = {
+        "base": evaluated("base", Path(warmed.folder) / "policy", warmed.digest, warmed.links["model_id"]),
+        "candidate": evaluated("candidate", Path(trained.folder) / "policy", trained.digest, trained.links["model_id"]),
+    }
+    champion = registry.champion(outcome.model)
+    if champion is not None and champion.tags.get(tags.WEIGHTS_SHA256) != trained.digest:
+        folder = registry.fetch(f"models:/{outcome.model}@{aliases.CHAMPION}")
+        evaluations["champion"] = evaluated("champion", folder, champion.tags.get(tags.WEIGHTS_SHA256, ""), champion.model_id)
+    started = time.perf_counter()
+    outcome.promotion = promote(
+        content_key("promote", run), recipe, trained, rewarded, evaluations["base"], evaluations["candidate"],
+        evaluations.get("champion"), champion, home, run,
+    )  # fmt: skip
+    promotion = outcome.promotion
+    outcome.steps.append(Step("promote", time.perf_counter() - started, promotion.reused, promotion.result.headline))
+    write_review(run, recipe, promotion, evaluations, validated, outcome.steps, opened.facts | {"data": version.digest})
+    return outcome
+
+
+def call_cached(
+    task: Any, key: str, home: Path, parent_run: str, refresh: bool, **arguments: Any
+) -> tuple[StepResult, bool, float]:
+    """Call a cached task. Returns its result, whether an earlier one was taken, and the seconds that it took.
+
+    A cached result whose outputs were deleted is not taken: the step runs again.
+    """
+    fresh = refresh or not is_complete(home, task.name, key)
+    started = time.perf_counter()
+    call: Callable[..., Any] = task.with_options(refresh_cache=True) if fresh else task
+    state = call(key=key, home=home, parent_run=parent_run, return_state=True, **arguments)
+    result: StepResult = state.result()
+    reused = state.name == "Cached"
+    if reused:
+        again = runs.open_step_run(parent_run, task.name, {tags.REUSED: result.run_id})
+        runs.close_run(again)
+    return result, reused, time.perf_counter() - started

@@ -1,0 +1,57 @@
+"""Measure a policy on held-out problems: one greedy and many sampled completions of each, verified and scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from models.engine.engine import Engine, Generated, Sampling
+from models.evaluation.records import Completion, PromptRecord
+from models.loop.rollout import Problem
+from models.rewards.exact_answer import is_right
+from models.text.encoding import Codec
+
+ScoreAll = Callable[[Sequence[Sequence[int]]], Tensor]
+
+
+def evaluate(
+    engine: Engine, codec: Codec, problems: Sequence[Problem], sampling: Sampling, seed: int, score: ScoreAll | None
+) -> list[PromptRecord]:
+    """What a policy answers to each problem, [problems].
+
+    Args:
+        engine: runs the policy.
+        codec: the policy's tokenizer.
+        problems: with encoded prompts; the same for every policy that is compared.
+        sampling: of the sampled completions; `samples` of each problem. The greedy one has the same limit of tokens.
+        seed: of the sampled completions.
+        score: reward model's scores of whole sequences, [rows]; None leaves them NaN.
+    """
+    prompts = [problem.tokens for problem in problems]
+    sampled = engine.generate(prompts, sampling, seed)
+    greedy = engine.generate(prompts, Sampling(max_tokens=sampling.max_tokens, temperature=0.0), seed)
+    flat = [
+        (problem, generated)
+        for problem, first, rest in zip(problems, greedy, sampled, strict=True)
+        for generated in [*first, *rest]
+    ]
+    completions = iter(_completions(codec, flat, score))
+    return [
+        PromptRecord(
+            problem.id,
+            problem.level,
+            greedy=next(completions),
+            samples=tuple(next(completions) for _ in range(sampling.samples)),
+        )
+        for problem in problems
+    ]
+
+
+def _completions(codec: Codec, flat: Sequence[tuple[Problem, Generated]], score: ScoreAll | None) -> list[Completion]:
+    texts = codec.text([generated.tokens for _, generated in flat])
+    scores = score([[*p.tokens, *g.tokens] for p, g in flat]).tolist() if score else [float("nan")] * len(flat)
+    return [
+        Completion(text, len(generated.tokens), is_right(text, problem.answer), generated.finished, value)
+        for (problem, generated), text, value in zip(flat, texts, scores, strict=True)
+    ]

@@ -1,0 +1,35 @@
+"""An evaluation as a table on disk, one row a completion, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+
+import pandas as pd
+
+from models.evaluation.records import Completion, PromptRecord
+
+
+def write_records(records: Sequence[PromptRecord], file: Path) -> None:
+    """Write `records` to a Parquet file; the greedy completion of each prompt comes first."""
+    rows = [
+        {"prompt_id": record.id, "level": record.level, "greedy": number == 0, **asdict(completion)}
+        for record in records
+        for number, completion in enumerate([record.greedy, *record.samples])
+    ]
+    pd.DataFrame(rows).to_parquet(file, index=False)
+
+
+def read_records(file: Path) -> list[PromptRecord]:
+    """The records that `write_records` wrote, in the same order."""
+    rows = pd.read_parquet(file).to_dict("records")
+    records = []
+    for identity, of_prompt in groupby(rows, key=lambda row: row["prompt_id"]):
+        first, *rest = [
+            (int(row["level"]), Completion(**{str(k): v for k, v in row.items() if k not in ("prompt_id", "level", "greedy")}))
+            for row in of_prompt
+        ]
+        records.append(PromptRecord(str(identity), first[0], tuple(completion for _, completion in rest), first[1]))
+    return records

@@ -1,0 +1,73 @@
+"""Step 6: measure one policy on the held-out problems. The same prompts for every policy, so that they can be paired."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import get_run_logger, task
+
+from models.evaluation.bootstrap import bootstrap_mean
+from models.evaluation.evaluate import evaluate
+from models.evaluation.metrics import prompt_values
+from models.evaluation.report import summarise
+from models.evaluation.table import write_records
+from models.policy.folder import check_model_folder, hash_folder, load_tokenizer
+from models.recipe.schema import Recipe
+from models.text.encoding import Codec
+from tasks.caching import cached_by_key
+from tasks.fine_tune import engine_for, read_problems, reward_scorer
+from tasks.step import Made, StepResult, gpu_slot, run_step
+from tasks.tracking import records, registry
+from tasks.validate_data import clean_folder
+
+
+@task(name="evaluate", task_run_name="evaluate {role}", **cached_by_key)
+def evaluate_policy(
+    key: str,
+    recipe: Recipe,
+    role: str,
+    folder_of_policy: Path,
+    model_id: str,
+    validated: StepResult,
+    rewarded: StepResult | None,
+    home: Path,
+    parent_run: str,
+) -> StepResult:
+    """Greedy and sampled completions of the held-out problems, verified and scored, in `records.parquet`.
+
+    Args:
+        role: base, candidate or champion: only for names, the result depends on the weights.
+        folder_of_policy: a model folder.
+        model_id: its LoggedModel, for lineage.
+    """
+    slots: Any = recipe
+    settings = recipe.evaluation
+
+    def work(folder: Path, run_id: str) -> Made:
+        check_model_folder(folder_of_policy)
+        data = clean_folder(validated)
+        codec = Codec(load_tokenizer(folder_of_policy), recipe.policy.chat)
+        problems = read_problems(data, codec, "test", recipe, settings.problems)
+        records.log_dataset(run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "evaluation", len(problems))
+        registry.log_model_inputs(run_id, [model_id, *([rewarded.links["model_id"]] if rewarded else [])])
+        engine = engine_for(folder_of_policy, recipe, codec)
+        try:
+            sampling = settings.sampling(slots.rollouts.max_tokens)
+            found = evaluate(engine, codec, problems, sampling, settings.seed, reward_scorer(rewarded, recipe))
+        finally:
+            engine.close()
+        write_records(found, folder / "records.parquet")
+        records.log_artifact(run_id, folder / "records.parquet", "evaluation")
+        metrics = summarise(found, ks=settings.ks, safety_patterns=recipe.gate.safety_patterns)
+        sampled = bootstrap_mean(prompt_values(found, "sampled_accuracy"), seed=settings.seed)
+        metrics |= {"eval/sampled_accuracy_low": sampled.low, "eval/sampled_accuracy_high": sampled.high}
+        headline = (
+            f"sampled {sampled.estimate:.1%} [{sampled.low:.1%}, {sampled.high:.1%}], "
+            f"greedy {metrics['eval/greedy_accuracy']:.1%}"
+        )
+        get_run_logger().info(f"evaluation of the {role}: {headline}")
+        return Made(hash_folder(folder), headline, metrics, {"model_id": model_id})
+
+    with gpu_slot():
+        return run_step(home, "evaluate", key, parent_run, work)

@@ -1,0 +1,199 @@
+"""Step 5: reinforcement learning. Opens everything, hands it to the loop, logs what the loop reports."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from prefect import get_run_logger, task
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from models.datasets.schema import available, read_rows
+from models.engine.engine import Engine, open_engine
+from models.errors import UserError
+from models.learner.optimiser import build_optimiser
+from models.loop.fit import Learner, ScheduleSettings
+from models.loop.loop import Slots, Watchers, run_loop
+from models.loop.rollout import Problem
+from models.loop.slots import World
+from models.policy.build import autocast_dtype, device, open_policy, with_adapter
+from models.policy.folder import save_model_folder
+from models.policy.weights import plain_model
+from models.recipe.schema import Recipe
+from models.reward_model.model import load_reward_model, score_all
+from models.text.encoding import Codec
+from tasks import plots
+from tasks.caching import cached_by_key
+from tasks.progress import progress
+from tasks.step import Made, StepResult, gpu_slot, run_step
+from tasks.tracking import records, registry, runs, tags
+from tasks.tracking.journal import read_journal
+from tasks.tracking.metrics import MetricLog
+from tasks.validate_data import clean_folder
+
+
+@task(name="fine_tune", task_run_name="fine-tune {recipe.name}", **cached_by_key)
+def fine_tune(
+    key: str,
+    recipe: Recipe,
+    validated: StepResult,
+    warmed: StepResult,
+    rewarded: StepResult | None,
+    home: Path,
+    parent_run: str,
+) -> StepResult:
+    """Run the recipe's loop from the warm start. The policy lies in `policy/` of the step's folder.
+
+    A killed run left checkpoints in the same folder; this one goes on from the newest.
+    """
+    settings = recipe.schedule
+    assert settings is not None
+
+    def work(folder: Path, run_id: str) -> Made:
+        start = Path(warmed.folder) / "policy"
+        log_inputs(run_id, recipe, validated, warmed, rewarded)
+        policy, tokenizer = open_policy(start)
+        codec = Codec(tokenizer, recipe.policy.chat)
+        problems = read_problems(clean_folder(validated), codec, "train", recipe)
+        learner = build_learner(policy, recipe, settings)
+        engine = engine_for(start, recipe, codec)
+        try:
+            world = World(codec, engine, reward_scorer(rewarded, recipe), recipe.seed)
+            with MetricLog(run_id, folder / "metrics.jsonl") as log:
+                last = _train(learner, world, recipe, settings, problems, folder, run_id, log)
+        finally:
+            engine.close()
+        curves = read_journal(folder / "metrics.jsonl")
+        records.log_figure(run_id, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning"))
+        records.log_figure(parent_run, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning"))
+        digest = save_model_folder(plain_model(learner.policy), tokenizer, folder / "policy")
+        model_id = registry.log_model(run_id, folder / "policy", "policy", "text-generation", step=settings.rounds)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        tail = [row.metrics["reward/total"] for row in curves if "reward/total" in row.metrics]
+        headline = f"reward {_mean(tail[:5]):.3f} to {_mean(tail[-5:]):.3f} in {settings.rounds} rounds"
+        return Made(digest, headline, {f"last/{k}": v for k, v in last.items() if k.startswith("reward/")}, {"model_id": model_id})
+
+    with gpu_slot():
+        return run_step(home, "fine_tune", key, parent_run, work)
+
+
+def log_inputs(run_id: str, recipe: Recipe, validated: StepResult, warmed: StepResult, rewarded: StepResult | None) -> None:
+    """Record what the policy is made from: rows, warm start, and the very version of the reward model."""
+    records.log_dataset(run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(clean_folder(validated)), "training")
+    registry.log_model_inputs(run_id, [warmed.links["model_id"], *([rewarded.links["model_id"]] if rewarded else [])])
+    if rewarded is not None:
+        runs.set_tags(run_id, {tags.REWARD_MODEL_VERSION: rewarded.links["version"]})
+
+
+def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: int | None = None) -> list[Problem]:
+    """Encoded problems of a split that leave room for a completion; `limit` takes them evenly spaced.
+
+    Raises:
+        UserError: the split has no problems, or none that fits the policy.
+    """
+    slots: Any = recipe
+    if split not in available(data).get("problems", ()):
+        raise UserError(f"the data set {recipe.data.name} has no {split} problems to answer")
+    rows = read_rows(data, "problems", split)  # type: ignore[arg-type]
+    encoded = codec.prompts([row["prompt"] for row in rows])
+    room = longest_sequence(recipe) - slots.rollouts.max_tokens
+    problems = [
+        Problem(str(row["id"]), str(row["prompt"]), str(row["answer"]), int(row["level"]), tuple(ids))
+        for row, ids in zip(rows, encoded, strict=True)
+        if 0 < len(ids) <= room
+    ]
+    if not problems:
+        raise UserError(f"no {split} prompt of {recipe.data.name} leaves room for {slots.rollouts.max_tokens} tokens of completion")
+    if limit is None or limit >= len(problems):
+        return problems
+    return [problems[index * len(problems) // limit] for index in range(limit)]
+
+
+def longest_sequence(recipe: Recipe) -> int:
+    """Tokens of the longest prompt and completion together."""
+    slots: Any = recipe
+    return recipe.policy.size.positions if recipe.policy.base is None else recipe.validation.max_tokens + slots.rollouts.max_tokens
+
+
+def build_learner(policy: PreTrainedModel, recipe: Recipe, settings: ScheduleSettings) -> Learner:
+    """The policy with its optimiser and the reference that the recipe asks for."""
+    slots: Any = recipe
+    reference = adapter_off = None
+    if recipe.policy.lora is not None:
+        policy = with_adapter(policy, recipe.policy.lora, recipe.seed)
+        adapter_off = policy.disable_adapter if slots.reference.needed else None
+    elif slots.reference.needed:
+        reference = copy.deepcopy(policy).requires_grad_(False)
+    policy.train()
+    temperature = slots.rollouts.temperature or 1.0
+    return Learner(policy, build_optimiser(policy, settings.optimiser), reference, adapter_off, autocast_dtype(recipe.policy), temperature)
+
+
+def engine_for(folder: Path, recipe: Recipe, codec: Codec) -> Engine:
+    """The recipe's engine on the weights of `folder`."""
+    return open_engine(folder, recipe.engine, longest=longest_sequence(recipe), end=codec.end, seed=recipe.seed)
+
+
+def reward_scorer(rewarded: StepResult | None, recipe: Recipe) -> Any:
+    """A function that scores whole sequences with the run's reward model; None where there is none."""
+    if rewarded is None:
+        return None
+    model = load_reward_model(Path(rewarded.folder) / "reward_model").to(device())
+    autocast = autocast_dtype(recipe.policy)
+
+    def score(sequences: Sequence[Sequence[int]]) -> Tensor:
+        return score_all(model, sequences, autocast=autocast)
+
+    return score
+
+
+def _train(
+    learner: Learner,
+    world: World,
+    recipe: Recipe,
+    settings: ScheduleSettings,
+    problems: list[Problem],
+    folder: Path,
+    run_id: str,
+    log: MetricLog,
+) -> dict[str, float]:
+    slots: Any = recipe
+    last: dict[str, float] = {}
+    logger = get_run_logger()
+    with progress("fine-tune", settings.rounds, ("reward/total", "rollouts/length")) as advance:
+
+        def metrics(round_number: int, values: dict[str, float]) -> None:
+            last.update(values)
+            advance(round_number, values)
+            log(round_number, values)
+
+        def samples(round_number: int, rows: list[dict[str, object]]) -> None:
+            records.log_table(run_id, f"samples/round_{round_number:05d}.json", rows)
+
+        def resumed(rounds: int) -> None:
+            log.replay(rounds)
+            if rounds:
+                logger.info(f"going on from the checkpoint after round {rounds}")
+                advance(rounds, {})
+
+        run_loop(
+            learner,
+            world,
+            Slots(slots.rollouts, slots.rewards, slots.select, slots.advantage, slots.objective, slots.reference),
+            settings,
+            problems,
+            folder / "checkpoints",
+            Watchers(metrics, samples, resumed),
+        )
+    if torch.cuda.is_available():
+        last["memory/peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+    return last
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / max(1, len(values))

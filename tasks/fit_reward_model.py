@@ -1,0 +1,124 @@
+"""Step 4: a Bradley-Terry reward model on the preference pairs, and the gate that it must pass before any RL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import get_run_logger, task
+from transformers import PreTrainedModel
+
+from models.datasets.schema import available, read_rows
+from models.errors import UserError
+from models.policy.build import autocast_dtype, device
+from models.policy.folder import load_tokenizer, save_model_folder
+from models.recipe.schema import Recipe, RewardModelSection
+from models.reward_model.calibration import PairReport, pair_report
+from models.reward_model.fit import Pair, fit_reward_model, score_pairs
+from models.reward_model.model import reward_model_from_policy
+from models.text.encoding import Codec
+from tasks import plots
+from tasks.caching import cached_by_key
+from tasks.progress import progress
+from tasks.step import Made, StepResult, gpu_slot, run_step
+from tasks.tracking import records, registry, runs, tags
+from tasks.tracking.metrics import MetricLog
+from tasks.validate_data import clean_folder
+
+
+@task(name="reward_model", task_run_name="reward model {recipe.name}", **cached_by_key)
+def reward_model(
+    key: str, recipe: Recipe, validated: StepResult, warmed: StepResult, home: Path, parent_run: str
+) -> StepResult:
+    """Fit, judge on held-out pairs, register. The model lies in `reward_model/` of the step's folder.
+
+    Raises:
+        UserError: its held-out accuracy is below the recipe's `reward_model.least_accuracy`.
+    """
+    section = recipe.reward_model
+    assert section is not None
+
+    def work(folder: Path, run_id: str) -> Made:
+        data, start = clean_folder(validated), Path(warmed.folder) / "policy"
+        records.log_dataset(run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "reward model")
+        registry.log_model_inputs(run_id, [warmed.links["model_id"]])
+        tokenizer = load_tokenizer(start)
+        codec = Codec(tokenizer, recipe.policy.chat)
+        model = reward_model_from_policy(start, seed=recipe.seed)
+        model.config.pad_token_id = codec.pad
+        model.to(device())
+        with MetricLog(run_id, folder / "metrics.jsonl") as log:
+            report = _fit_and_judge(model, data, codec, recipe, section, log)
+        metrics = {f"reward_model/{name}": value for name, value in report.metrics().items()}
+        records.log_figure(run_id, "plots/calibration.png", plots.reliability(report.curve, report.calibration_error))
+        digest = save_model_folder(model, tokenizer, folder / "reward_model")
+        model_id = registry.log_model(run_id, folder / "reward_model", "reward-model", "text-classification")
+        accuracy = f"{report.accuracy.estimate:.3f} [{report.accuracy.low:.3f}, {report.accuracy.high:.3f}]"
+        version = _register(recipe, model_id, digest, accuracy, parent_run)
+        get_run_logger().info(f"reward model: held-out pair accuracy {accuracy}, ECE {report.calibration_error:.3f}")
+        if report.accuracy.estimate < section.least_accuracy:
+            raise UserError(
+                f"reward model: held-out pair accuracy {accuracy} is below reward_model.least_accuracy "
+                f"{section.least_accuracy}; stopped before reinforcement learning (see its run {run_id})"
+            )
+        return Made(digest, f"pair accuracy {accuracy}", metrics, {"model_id": model_id, "version": version})
+
+    with gpu_slot():
+        return run_step(home, "reward_model", key, parent_run, work)
+
+
+def read_pairs(data: Path, codec: Codec, split: str, longest: int) -> tuple[list[Pair], list[str]]:
+    """Encoded preference pairs of a split that fit into `longest` tokens, and the kind of flaw of each."""
+    if split not in available(data).get("preferences", ()):
+        return [], []
+    rows = read_rows(data, "preferences", split)  # type: ignore[arg-type]
+    pairs = [
+        Pair(prompt, chosen, rejected)
+        for prompt, chosen, rejected in zip(
+            codec.prompts([row["prompt"] for row in rows]),
+            codec.completions([row["chosen"] for row in rows]),
+            codec.completions([row["rejected"] for row in rows]),
+            strict=True,
+        )
+    ]
+    fitting = [i for i, pair in enumerate(pairs) if max(map(len, pair.sequences)) <= longest]
+    return [pairs[i] for i in fitting], [str(rows[i]["flaw"]) for i in fitting]
+
+
+def _fit_and_judge(
+    model: PreTrainedModel, data: Path, codec: Codec, recipe: Recipe, section: RewardModelSection, log: MetricLog
+) -> PairReport:
+    longest = int(model.config.max_position_embeddings)
+    pairs, _ = read_pairs(data, codec, "train", longest)
+    held_out, flaws = read_pairs(data, codec, section.held_out, longest)
+    if not pairs or not held_out:
+        raise UserError(
+            f"reward_model: the data set {recipe.data.name} has {len(pairs)} train and {len(held_out)} {section.held_out} "
+            f"pairs that fit {longest} tokens; set reward_model: null to do without one"
+        )
+    autocast = autocast_dtype(recipe.policy)
+    total = section.fit.updates(len(pairs))
+    with progress("reward model", total, ("loss", "accuracy")) as advance:
+
+        def report(step: int, metrics: dict[str, float]) -> None:
+            advance(step, metrics)
+            log(step, {f"reward_model/train_{name}": value for name, value in metrics.items()})
+
+        fit_reward_model(model, pairs, section.fit, seed=recipe.seed, autocast=autocast, report=report)
+    chosen, rejected = score_pairs(model, held_out, token_budget=section.fit.token_budget, autocast=autocast)
+    return pair_report((chosen - rejected).tolist(), flaws if any(flaws) else ())
+
+
+def _register(recipe: Recipe, model_id: str, digest: str, accuracy: str, parent_run: str) -> str:
+    """Register the reward model; equal weights are registered once. Returns NAME/VERSION."""
+    name = f"{recipe.name}-reward-model"
+    known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, digest)
+    if known:
+        return f"{name}/{known[0].version}"
+    version_tags = {
+        tags.WEIGHTS_SHA256: digest,
+        tags.HELDOUT_ACCURACY: accuracy,
+        tags.RUN: parent_run,
+        **runs.inherited_tags(parent_run),
+    }
+    version = registry.register(name, model_id, version_tags, f"Held-out pair accuracy {accuracy}.")
+    return f"{name}/{version}"

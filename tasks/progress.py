@@ -1,0 +1,35 @@
+"""Progress bars for a person at a terminal; a line now and then where the output goes to a file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Advance = Callable[[int, dict[str, float]], None]
+
+
+@contextmanager
+def progress(title: str, total: int, shown: tuple[str, ...], every_seconds: float = 20.0) -> Iterator[Advance]:
+    """A bar of `total` steps. The function it yields takes the steps done and the metrics, of which `shown` are shown."""
+    from tqdm import tqdm
+
+    bar = tqdm(total=total, desc=title, disable=not sys.stderr.isatty(), leave=False, dynamic_ncols=True)
+    last = time.monotonic()
+
+    def advance(done: int, metrics: dict[str, float]) -> None:
+        nonlocal last
+        text = ", ".join(f"{key.rsplit('/', 1)[-1]} {metrics[key]:.3f}" for key in shown if key in metrics)
+        bar.set_postfix_str(text)
+        bar.update(done - bar.n)
+        if bar.disable:
+            bar.n = done
+            if time.monotonic() - last >= every_seconds:
+                last = time.monotonic()
+                print(f"  {title}: {done}/{total}  {text}", flush=True)
+
+    try:
+        yield advance
+    finally:
+        bar.close()

@@ -1,0 +1,152 @@
+"""Step 7: register the candidate, hold it against champion or base, promote it or say why not. Never cached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.tasks import exponential_backoff
+
+from models.evaluation.gate import Verdict, judge
+from models.evaluation.table import read_records
+from models.recipe.schema import Recipe
+from tasks.description import Decision
+from tasks.step import Made, StepResult, run_step
+from tasks.tracking import aliases, registry, runs, tags
+from tasks.unexpected import is_unexpected
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """What became of a candidate."""
+
+    result: StepResult
+    version: int
+    decision: Decision
+    reason: str
+    compared_with: str
+    verdict: Verdict | None
+    """None where the version was judged in an earlier run."""
+    reused: bool
+
+
+@task(
+    name="promote",
+    task_run_name="promote {recipe.name}",
+    cache_policy=NO_CACHE,
+    retries=3,
+    retry_delay_seconds=exponential_backoff(backoff_factor=2),
+    retry_condition_fn=is_unexpected,
+)
+def promote(
+    key: str,
+    recipe: Recipe,
+    trained: StepResult,
+    rewarded: StepResult | None,
+    base: StepResult,
+    candidate: StepResult,
+    champion: StepResult | None,
+    judged_against: registry.VersionInfo | None,
+    home: Path,
+    parent_run: str,
+) -> Promotion:
+    """Register `trained` as candidate and, where the gate holds, as champion.
+
+    Args:
+        base: evaluation of the policy before reinforcement learning.
+        candidate: evaluation of the trained policy.
+        champion: evaluation of the champion, None for the first version ever.
+        judged_against: that champion in the registry.
+    """
+    name = policy_name(recipe)
+    known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, trained.digest)
+    if known and tags.VERDICT in known[0].tags:
+        return _judged_before(name, known[0], home, key, parent_run)
+    baseline, compared_with = (base, "the base model") if champion is None else (champion, f"champion, version {_number(judged_against)}")
+    verdict = judge(_records(candidate), _records(baseline), recipe.gate)
+    decision, reason = _decide(verdict, recipe.approval, compared_with)
+    versions: list[int] = []
+
+    def work(folder: Path, run_id: str) -> Made:
+        version = known[0].version if known else registry.register(name, trained.links["model_id"], _origin(trained, rewarded, candidate, parent_run))
+        versions.append(version)
+        aliases.set_candidate(name, version)
+        found = {
+            tags.COMPARED_WITH: compared_with,
+            tags.IMPROVEMENT: f"{recipe.gate.metric} {_interval(verdict)}",
+        }
+        for check in verdict.checks:
+            found |= tags.gate_tag(check.name, check.passed, check.detail)
+        registry.annotate(name, version, found, _version_description(decision, reason, verdict, trained, parent_run))
+        if decision == "promoted":
+            aliases.promote(name, version, why="gate", judged_against=judged_against)
+        registry.annotate(name, version, {tags.VERDICT: f"{decision}: {reason}"})
+        get_run_logger().info(f"{name} version {version}: {decision}; {reason}")
+        metrics = {"gate/difference": verdict.difference.estimate, "gate/difference_low": verdict.difference.low, "gate/difference_high": verdict.difference.high}
+        metrics |= {f"gate/{check.name}_passed": float(check.passed) for check in verdict.checks}
+        return Made(trained.digest, f"{decision}, version {version}", metrics, {"version": f"{name}/{version}"})
+
+    result = run_step(home, "promote", key, parent_run, work)
+    return Promotion(result, versions[0], decision, reason, compared_with, verdict, reused=False)
+
+
+def policy_name(recipe: Recipe) -> str:
+    """Registered name of the recipe's policies."""
+    return f"{recipe.name}-policy"
+
+
+def _decide(verdict: Verdict, approval: bool, compared_with: str) -> tuple[Decision, str]:
+    failed = [check for check in verdict.checks if not check.passed]
+    if failed:
+        decision: Decision = "refused" if failed[0].name != "better" else "kept"
+        return decision, "; ".join(f"{check.name}: {check.detail}" for check in failed)
+    better = f"better than {compared_with}: {_interval(verdict)}, and every guard holds"
+    if approval:
+        return "waiting", f"{better}; the recipe asks for a person's approval: `rewardflow promote VERSION`"
+    return "promoted", better
+
+
+def _judged_before(name: str, known: registry.VersionInfo, home: Path, key: str, parent_run: str) -> Promotion:
+    """These weights were judged in an earlier run; a later rollback or promotion by hand is not undone."""
+    decision, _, reason = known.tags[tags.VERDICT].partition(": ")
+    said = "champion" if "champion" in known.aliases else "not champion"
+
+    def work(folder: Path, run_id: str) -> Made:
+        runs.set_tags(run_id, {tags.REUSED: known.run_id})
+        return Made(known.tags[tags.WEIGHTS_SHA256], f"{decision}, version {known.version} ({said})", {}, {"version": f"{name}/{known.version}"})
+
+    result = run_step(home, "promote", key, parent_run, work)
+    compared_with = known.tags.get(tags.COMPARED_WITH, "")
+    return Promotion(result, known.version, decision, reason, compared_with, None, reused=True)  # type: ignore[arg-type]
+
+
+def _origin(trained: StepResult, rewarded: StepResult | None, candidate: StepResult, parent_run: str) -> dict[str, str]:
+    origin = {
+        **runs.inherited_tags(parent_run),
+        tags.WEIGHTS_SHA256: trained.digest,
+        tags.RUN: parent_run,
+        tags.HELDOUT_ACCURACY: candidate.headline,
+        tags.EVALUATION_RUN: candidate.run_id,
+    }
+    return origin | ({tags.REWARD_MODEL_VERSION: rewarded.links["version"]} if rewarded else {})
+
+
+def _version_description(decision: str, reason: str, verdict: Verdict, trained: StepResult, parent_run: str) -> str:
+    checks = "\n".join(f"- {'passed' if check.passed else '**failed**'} `{check.name}`: {check.detail}" for check in verdict.checks)
+    return f"**{decision.capitalize()}**: {reason}\n\n{checks}\n\nTrained in run `{trained.run_id}`, flow run `{parent_run}`."
+
+
+def _records(evaluation: StepResult) -> list:  # type: ignore[type-arg]
+    return read_records(Path(evaluation.folder) / "records.parquet")
+
+
+def _interval(verdict: Verdict) -> str:
+    low, high = verdict.difference.low, verdict.difference.high
+    return f"{verdict.difference.estimate:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def _number(champion: registry.VersionInfo | None) -> int:
+    assert champion is not None
+    return champion.version

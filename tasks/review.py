@@ -1,0 +1,122 @@
+"""The page that a reviewer reads first: verdict, differences, worst samples, steps; written onto the flow's run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models.datasets.schema import read_rows
+from models.evaluation.bootstrap import Interval, bootstrap_mean, paired_bootstrap
+from models.evaluation.metrics import prompt_values
+from models.evaluation.records import PromptRecord
+from models.evaluation.table import read_records
+from models.recipe.schema import Recipe
+from tasks import plots
+from tasks.description import Review, Sample, Step, describe_run
+from tasks.promote import Promotion, policy_name
+from tasks.step import StepResult
+from tasks.tracking import records
+from tasks.validate_data import clean_folder
+
+SHOWN = ("sampled_accuracy", "greedy_accuracy", "pass_at_4", "pass_at_16", "maj_at_16", "tokens", "distinct_share", "reward_score")
+"""Metrics of the table of models, those that there are."""
+
+
+def write_review(
+    parent_run: str,
+    recipe: Recipe,
+    promotion: Promotion,
+    evaluations: Mapping[str, StepResult],
+    validated: StepResult,
+    steps: Sequence[Step],
+    facts: Mapping[str, str],
+) -> None:
+    """Log figures, tables, comparisons and the description of a flow run.
+
+    Args:
+        evaluations: role (base, champion, candidate) -> its evaluation.
+    """
+    found = {role: read_records(Path(result.folder) / "records.parquet") for role, result in evaluations.items()}
+    records.log_figure(parent_run, "plots/accuracy_by_level.png", plots.accuracy_by_level({r: _by_level(f) for r, f in found.items()}))
+    records.log_metrics(parent_run, _parent_metrics(found, evaluations))
+    problems = {str(row["id"]): row for row in read_rows(clean_folder(validated), "problems", "test")}
+    worst = _worst(found["candidate"], problems)
+    records.log_table(parent_run, "samples/held_out.json", [_row(record, problems) for record in found["candidate"][:50]])
+    review = Review(
+        decision=promotion.decision,
+        reason=promotion.reason,
+        model=policy_name(recipe),
+        version=promotion.version,
+        compared_with=promotion.compared_with,
+        difference=promotion.verdict.difference if promotion.verdict else None,
+        metric=recipe.gate.metric,
+        gate=promotion.verdict.checks if promotion.verdict else (),
+        models={role: _shown(f, evaluations[role]) for role, f in found.items()},
+        worst=worst,
+        steps=steps,
+        facts=facts,
+    )
+    records.describe(parent_run, describe_run(review))
+
+
+def _parent_metrics(found: Mapping[str, list[PromptRecord]], evaluations: Mapping[str, StepResult]) -> dict[str, float]:
+    metrics = {f"candidate/{key.split('/', 1)[1]}": value for key, value in evaluations["candidate"].metrics.items()}
+    for role in found:
+        if role == "candidate":
+            continue
+        for name in ("sampled_accuracy", "greedy_accuracy"):
+            difference = paired_bootstrap(prompt_values(found["candidate"], name), prompt_values(found[role], name))
+            metrics[f"difference_to_{role}/{name}"] = difference.estimate
+            metrics[f"difference_to_{role}/{name}_low"] = difference.low
+            metrics[f"difference_to_{role}/{name}_high"] = difference.high
+            metrics[f"{role}/{name}"] = evaluations[role].metrics[f"eval/{name}"]
+    return metrics
+
+
+def _by_level(found: list[PromptRecord]) -> dict[int, Interval]:
+    levels = sorted({record.level for record in found})
+    return {
+        level: bootstrap_mean(prompt_values([r for r in found if r.level == level], "sampled_accuracy")) for level in levels
+    }
+
+
+def _shown(found: list[PromptRecord], result: StepResult) -> dict[str, float | Any]:
+    values: dict[str, float | Any] = {}
+    for name in SHOWN:
+        if f"eval/{name}" in result.metrics:
+            values[name] = (
+                bootstrap_mean(prompt_values(found, name)) if name.endswith("_accuracy") else result.metrics[f"eval/{name}"]
+            )
+    return values
+
+
+def _worst(found: list[PromptRecord], problems: Mapping[str, Mapping[str, Any]]) -> list[Sample]:
+    """Three wrong greedy answers: first those that the reward model likes best, for there it is being fooled."""
+    wrong = [record for record in found if not record.greedy.correct]
+    wrong.sort(key=lambda record: -np.nan_to_num(record.greedy.reward_score))
+    return [
+        Sample(
+            prompt=str(problems[record.id]["prompt"]),
+            completion=record.greedy.text,
+            expected=str(problems[record.id]["answer"]),
+            score=record.greedy.reward_score,
+            note=f"level {record.level}, wrong, {sum(s.correct for s in record.samples)} of {len(record.samples)} samples right",
+        )
+        for record in wrong[:3]
+    ]
+
+
+def _row(record: PromptRecord, problems: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "problem": record.id,
+        "level": record.level,
+        "prompt": problems[record.id]["prompt"],
+        "greedy": record.greedy.text,
+        "expected": problems[record.id]["answer"],
+        "right": record.greedy.correct,
+        "samples_right": sum(sample.correct for sample in record.samples) / len(record.samples),
+        "reward_model": None if np.isnan(record.greedy.reward_score) else round(record.greedy.reward_score, 3),
+    }

@@ -1,0 +1,82 @@
+"""Step 2: hold the prepared data against its expectation suites; set failing rows aside or stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from prefect import task
+
+from models.datasets.schema import available, read_rows
+from models.policy.build import PolicySettings
+from models.policy.folder import hash_folder
+from models.recipe.schema import Recipe
+from models.rewards.answers import extract_answer
+from models.text.tokenizer import count_tokens, train_tokenizer
+from tasks import expectations
+from tasks.caching import cached_by_key
+from tasks.prepare_data import log_data
+from tasks.step import Made, StepResult, run_step
+from tasks.tracking import records, runs, tags
+from tasks.versions import DataVersion
+
+
+@task(name="validate", task_run_name="validate {version.name}", **cached_by_key)
+def validate_data(key: str, recipe: Recipe, version: DataVersion, home: Path, parent_run: str) -> StepResult:
+    """Validate every file of the prepared data. The clean rows lie in `clean/` of the step's folder.
+
+    Raises:
+        UserError: more rows fail than the recipe lets pass; names file, column, count and three row ids.
+    """
+
+    def work(folder: Path, run_id: str) -> Made:
+        log_data(run_id, version, "validation")
+        runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
+        try:
+            report = expectations.validate(
+                version.folder, recipe.validation, token_counter(version.folder, recipe.policy), extract_answer, folder
+            )
+        finally:
+            if (folder / "data_docs").is_dir():
+                records.log_artifacts(run_id, folder / "data_docs", "validation/data_docs")
+            if (folder / "quarantine.parquet").is_file():
+                records.log_artifact(run_id, folder / "quarantine.parquet", "validation")
+        records.log_text(run_id, "validation/summary.md", report.summary())
+        metrics = {
+            "validation/rows": float(report.rows),
+            "validation/quarantined": float(report.quarantined),
+            "validation/expectations": float(report.expectations),
+            "validation/warnings": float(len(report.warnings)),
+        }
+        headline = f"{report.quarantined} of {report.rows:,} rows set aside, {report.expectations} expectations"
+        return Made(hash_folder(folder / "clean"), headline, metrics)
+
+    return run_step(home, "validate", key, parent_run, work)
+
+
+def token_counter(folder: Path, policy: PolicySettings) -> Callable[[Sequence[str]], list[int]]:
+    """How the policy will count the tokens of a text: by its base's tokenizer, or by one trained on these rows."""
+    if policy.base is not None:
+        from models.policy.build import open_tokenizer
+
+        tokenizer = open_tokenizer(policy.base, trust_remote_code=policy.trust_remote_code)
+    else:
+        tokenizer = train_tokenizer(training_texts(folder), policy.tokenizer)
+    return lambda texts: count_tokens(tokenizer, texts)
+
+
+def training_texts(folder: Path) -> list[str]:
+    """Every text that a policy trained on `folder` meets: prompts, demonstrations, both sides of preferences."""
+    columns = {"problems": ("prompt",), "demonstrations": ("prompt", "completion"), "preferences": ("prompt", "chosen", "rejected")}
+    texts: set[str] = set()
+    for kind, splits in available(folder).items():
+        if "train" in splits:
+            texts.update(str(row[column] or "") for row in read_rows(folder, kind, "train") for column in columns[kind])
+    return sorted(texts)
+
+
+def clean_folder(validated: StepResult) -> Path:
+    """Where the rows that passed lie."""
+    return Path(validated.folder) / "clean"
+
+

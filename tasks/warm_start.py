@@ -1,0 +1,94 @@
+"""Step 3: the policy that reinforcement learning begins with: a new or a given model, fine-tuned on demonstrations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import get_run_logger, task
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from models.datasets.schema import available, read_rows
+from models.errors import UserError
+from models.learner.log_probs import Sequences
+from models.learner.supervised import SupervisedSettings, fit_supervised, negative_log_likelihood
+from models.policy.build import PolicySettings, autocast_dtype, new_policy, open_policy, with_adapter
+from models.policy.folder import save_model_folder
+from models.policy.weights import plain_model
+from models.recipe.schema import Recipe
+from models.text.encoding import Codec
+from models.text.tokenizer import train_tokenizer
+from tasks.caching import cached_by_key
+from tasks.progress import progress
+from tasks.step import Made, StepResult, gpu_slot, run_step
+from tasks.tracking import records, registry
+from tasks.tracking.metrics import MetricLog
+from tasks.validate_data import clean_folder, training_texts
+
+
+@task(name="warm_start", task_run_name="warm start {recipe.name}", **cached_by_key)
+def warm_start(key: str, recipe: Recipe, validated: StepResult, home: Path, parent_run: str) -> StepResult:
+    """Build or open the policy and fine-tune it on the clean demonstrations. It lies in `policy/` of the step's folder."""
+
+    def work(folder: Path, run_id: str) -> Made:
+        data = clean_folder(validated)
+        records.log_dataset(
+            run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "warm start", int(validated.metrics["validation/rows"])
+        )
+        model, tokenizer = begin(recipe.policy, data, recipe.seed)
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        codec = Codec(tokenizer, recipe.policy.chat)
+        metrics: dict[str, float] = {"parameters": float(parameters), "vocabulary": float(len(tokenizer))}
+        headline = f"{parameters / 1e6:.2f}M parameters, as given"
+        if recipe.warm_start is not None:
+            with MetricLog(run_id, folder / "metrics.jsonl") as log:
+                metrics |= _fine_tune(model, codec, data, recipe, recipe.warm_start, log)
+            headline = f"{parameters / 1e6:.2f}M parameters, held-out loss {metrics['warm_start/held_out_loss']:.3f} nats a token"
+        digest = save_model_folder(plain_model(model), tokenizer, folder / "policy")
+        model_id = registry.log_model(run_id, folder / "policy", "warm-start", "text-generation")
+        get_run_logger().info(f"warm start: {headline}")
+        return Made(digest, headline, metrics, {"model_id": model_id})
+
+    with gpu_slot():
+        return run_step(home, "warm_start", key, parent_run, work)
+
+
+def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model before any fine-tuning, with adapters where the recipe asks for them."""
+    if policy.base is not None:
+        model, tokenizer = open_policy(policy.base, trust_remote_code=policy.trust_remote_code)
+    else:
+        tokenizer = train_tokenizer(training_texts(data), policy.tokenizer)
+        model = new_policy(policy.size, tokenizer, seed)
+    return (with_adapter(model, policy.lora, seed) if policy.lora else model), tokenizer
+
+
+def demonstrations(data: Path, codec: Codec, split: str, longest: int) -> Sequences:
+    """Encoded demonstrations of a split that fit into `longest` tokens; empty where the data set has none."""
+    if split not in available(data).get("demonstrations", ()):
+        return Sequences([], [])
+    rows = read_rows(data, "demonstrations", split)  # type: ignore[arg-type]
+    prompts = codec.prompts([row["prompt"] for row in rows])
+    completions = codec.completions([row["completion"] for row in rows])
+    fitting = [i for i in range(len(rows)) if len(prompts[i]) + len(completions[i]) <= longest]
+    return Sequences(prompts, completions).take(fitting)
+
+
+def _fine_tune(
+    model: PreTrainedModel, codec: Codec, data: Path, recipe: Recipe, settings: SupervisedSettings, log: MetricLog
+) -> dict[str, float]:
+    longest = int(model.config.max_position_embeddings)
+    train = demonstrations(data, codec, "train", longest)
+    if not len(train):
+        raise UserError(f"warm_start: the data set {recipe.data.name} has no demonstrations that fit {longest} tokens")
+    autocast = autocast_dtype(recipe.policy)
+    with progress("warm start", settings.steps, ("loss",)) as advance:
+
+        def report(step: int, metrics: dict[str, float]) -> None:
+            advance(step, metrics)
+            log(step, {f"warm_start/{name}": value for name, value in metrics.items()})
+
+        last = fit_supervised(model, train, settings, seed=recipe.seed, autocast=autocast, report=report)
+    held_out = demonstrations(data, codec, "validation", longest)
+    judged = held_out if len(held_out) else train.take(list(range(min(200, len(train)))))
+    loss = negative_log_likelihood(model, judged, settings.token_budget, autocast)
+    return {"warm_start/final_loss": last["loss"], "warm_start/held_out_loss": loss}
