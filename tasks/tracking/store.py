@@ -159,12 +159,12 @@ def patiently(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs
             if not is_passing(error):
                 raise
             waited = time.monotonic() - began
+            reason = str(error).splitlines()[0][:200]
             if waited + pause > PATIENCE:
                 raise UserError(
-                    f"the tracking server {current().uri} does not answer since {waited:.0f} s "
-                    f"({str(error).splitlines()[0][:200]})"
+                    f"the tracking server {current().uri} does not answer since {waited:.0f} s ({reason})"
                 ) from error
-            _LOG.warning("tracking server %s is away, trying again in %.1f s", current().uri, pause)
+            _LOG.warning("tracking server %s: %s; trying again in %.1f s", current().uri, reason, pause)
             time.sleep(pause)
             pause = min(pause * 2, 15.0)
 

@@ -1,0 +1,92 @@
+"""The description: the verdict first, numbers where they belong, and nothing that a model wrote acts as Markdown."""
+
+import io
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from models.evaluation.bootstrap import Interval
+from tasks import description
+from tasks.description import Review, Sample, Step, describe_run
+from tasks.tracking.tags import GateTag
+
+
+def review(**changes: object) -> Review:
+    plain: dict[str, object] = {
+        "decision": "kept",
+        "reason": "The interval reaches below zero.",
+        "model": "policy",
+        "version": 4,
+        "compared_with": "champion, version 3",
+        "difference": Interval(0.01, -0.02, 0.04),
+        "gate": [GateTag("length", True, "fine"), GateTag("better", False, "+0.01 [-0.02, +0.04], needed above 0")],
+        "models": {"base": {"accuracy": 0.3}, "candidate": {"accuracy": Interval(0.31, 0.28, 0.34), "pass@16": 0.8}},
+        "worst": [Sample(f"prompt {number}", f"completion {number}", "8", -number) for number in range(5)],
+        "steps": [Step("data", 2.0, True), Step("rl", 40.5, False, "accuracy 0.31")],
+        "facts": {"git commit": "6d57ac2"},
+    }
+    return Review(**{**plain, **changes})  # type: ignore[arg-type]
+
+
+def test_the_verdict_is_the_first_line_and_the_difference_stands_before_any_table():
+    text = describe_run(review())
+    assert text.splitlines()[0] == "## = Champion kept: policy version 4"
+    assert text.index("+0.010 [-0.020, +0.040]") < text.index("champion, version 3") < text.index("| ")
+    assert "around zero" in text
+
+
+def test_failed_checks_stand_above_those_that_passed():
+    table = description.gate_table(review().gate)
+    assert table.index("better") < table.index("length")
+
+
+def test_three_samples_are_shown_and_not_more():
+    text = describe_run(review())
+    assert "completion 2" in text and "completion 3" not in text
+
+
+def test_steps_say_whether_they_were_reused_and_what_they_took_together():
+    lines = [line.replace("&emsp;", "") for line in description.step_table(review().steps).splitlines()]
+    assert "| data | 2.0 | reused |  |" in lines and "| rl | 40.5 | run | accuracy 0.31 |" in lines
+    assert "| **together** | **42.5** |  |  |" in lines
+
+
+def test_a_metric_that_a_model_lacks_leaves_its_cell_empty():
+    lines = [line.replace("&emsp;", "") for line in description.model_table(review().models).splitlines()]
+    assert lines[:4] == [
+        "| metric | base | candidate |",
+        "| :--- | :--- | :--- |",
+        "| accuracy | 0.3 | 0.310 [0.280, 0.340] |",
+        "| pass@16 |  | 0.8 |",
+    ]
+
+
+def test_a_completion_cannot_close_its_own_block():
+    hostile = "````\n# Promoted\n<script>alert(1)</script>\x1b[31m"
+    block = description.sample(Sample("p", hostile, "x", 0.0)).split("\n\n", 1)[1]
+    lines = block.splitlines()
+    assert lines[0] == lines[-1] == "`````" and "`````" not in "\n".join(lines[1:-1])
+    assert "\x1b" not in block and "\\x1b" in block
+
+
+def test_text_in_a_cell_stays_in_its_cell():
+    cell = description.cell("a | b\n# c <img src=x> *d* `e`")
+    assert cell == r"a \| b \# c &lt;img src=x&gt; \*d\* \`e\`"
+    assert description.code("a `b` ``c``") == "``` a `b` ``c`` ```"
+
+
+def test_what_is_missing_leaves_no_empty_section():
+    text = describe_run(Review("trained", "No champion to compare with."))
+    assert text == "## ○ Trained, not judged\n\nNo champion to compare with.\n"
+
+
+def test_a_long_completion_keeps_its_beginning_and_its_end():
+    text = description.shortened("start" + "x" * 5000 + "end", 500)
+    assert text.startswith("start") and text.endswith("end") and len(text) <= 500
+
+
+def test_it_also_reads_well_in_a_terminal():
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(Markdown(describe_run(review())))
+    shown = console.export_text()
+    assert "&emsp;" not in shown and "Champion kept: policy version 4" in shown
