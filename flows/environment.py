@@ -25,7 +25,7 @@ QUIET = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     # Warnings of libraries that fork or log at length.
     "TOKENIZERS_PARALLELISM": "false",
-    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_LOGGING_LEVEL": "ERROR",
     # S3 servers other than Amazon's refuse the checksums that boto3 adds by itself.
     "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
     "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
@@ -55,8 +55,11 @@ def artifact_folder(home: Path) -> Path:
     return home / "mlartifacts"
 
 
-def prepare_environment() -> Path:
-    """Set every variable above that is not set, and where Prefect lives. Returns the state folder, without making it.
+def prepare_environment(make: bool = False) -> Path:
+    """Set every variable above that is not set, and where Prefect lives. Returns the state folder.
+
+    Args:
+        make: make the folder too; Prefect's temporary server needs it there.
 
     PREFECT_API_URL is set only where the Prefect server that `rewardflow ui` or `schedule` started is alive; otherwise
     Prefect starts a temporary server of its own.
@@ -64,6 +67,8 @@ def prepare_environment() -> Path:
     home = state_folder()
     for name, value in {**QUIET, **ENGINE, "PREFECT_HOME": str(home / "prefect")}.items():
         os.environ.setdefault(name, value)
+    if make:
+        Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
     os.environ["REWARDFLOW_HOME"] = str(home)  # absolute, so that child processes agree wherever they run
     if "PREFECT_API_URL" not in os.environ and (home / "servers.json").exists():
         from flows.servers import running_servers

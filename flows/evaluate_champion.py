@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flows.environment import prepare_environment
 
-prepare_environment()
+prepare_environment(make=True)
 
 from prefect import flow  # noqa: E402
 

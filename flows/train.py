@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from flows.environment import prepare_environment
 
-prepare_environment()  # Prefect, MLflow and vLLM read their settings when they are imported
+prepare_environment(make=True)  # Prefect, MLflow and vLLM read their settings when they are imported
 
 import time  # noqa: E402
 from collections.abc import Callable  # noqa: E402
