@@ -24,7 +24,9 @@ app = typer.Typer(
 _debug = False
 
 ModelOption = Annotated[str, typer.Option("--model", help="Registered model; the only policy there is, if left out.")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a key of the recipe.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a key of the recipe.")
+]
 MlflowPort = Annotated[int, typer.Option("--mlflow-port", help="Port of the MLflow server on 127.0.0.1.")]
 PrefectPort = Annotated[int, typer.Option("--prefect-port", help="Port of the Prefect server on 127.0.0.1.")]
 
@@ -49,8 +51,8 @@ def run(
     from models.recipe.load import load_recipe
 
     load_recipe(recipe, overrides or [])  # a wrong recipe is said before Prefect takes its seconds to start
-    from flows.train import train
     from flows.outcome import closing_lines
+    from flows.train import train
 
     outcome: Any = train(recipe, overrides or [], refresh)
     print(closing_lines(outcome, state_folder()))
@@ -75,7 +77,9 @@ def runs(
 @app.command()
 def show(
     run: Annotated[str, typer.Argument(help="Run id, its beginning, its name, or `latest`.")] = "latest",
-    experiment: Annotated[str, typer.Option("--experiment", "-e", help="MLflow experiment: the recipe's name.")] = "arithmetic",
+    experiment: Annotated[
+        str, typer.Option("--experiment", "-e", help="MLflow experiment: the recipe's name.")
+    ] = "arithmetic",
 ) -> None:
     """Show a run: verdict, steps, data, and its address in the MLflow UI.
 
@@ -205,7 +209,10 @@ def main() -> None:
             error.show()
             sys.exit(error.exit_code)
         line = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {' '.join(str(error).split())}"
-        print(f"error: {line}" + ("" if isinstance(error, UserError) else "  (--debug shows the traceback)"), file=sys.stderr)
+        print(
+            f"error: {line}" + ("" if isinstance(error, UserError) else "  (--debug shows the traceback)"),
+            file=sys.stderr,
+        )
         sys.exit(1)
 
 

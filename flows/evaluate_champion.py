@@ -48,5 +48,7 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None) -> dict[s
         )  # fmt: skip
         before = store_of.tags.get(tags.HELDOUT_ACCURACY, "unknown")
         records.log_metrics(run, measured.metrics)
-        records.describe(run, f"## Champion, version {store_of.version}\n\nNow {measured.headline}; when it was judged: {before}.\n")
+        records.describe(
+            run, f"## Champion, version {store_of.version}\n\nNow {measured.headline}; when it was judged: {before}.\n"
+        )
         return measured.metrics

@@ -60,7 +60,11 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
         records.log_artifact(run_id, find_recipe(recipe), "recipe")
         if overrides:
             records.log_text(run_id, "recipe/overrides.txt", "\n".join(overrides) + "\n")
-        facts = {"recipe": f"{find_recipe(recipe)} {' '.join(overrides)}".strip(), "commit": commit, "seed": str(checked.seed)}
+        facts = {
+            "recipe": f"{find_recipe(recipe)} {' '.join(overrides)}".strip(),
+            "commit": commit,
+            "seed": str(checked.seed),
+        }
         try:
             yield Opened(checked, Path.cwd(), home, run_id, facts)
         except BaseException as error:
@@ -85,7 +89,9 @@ def only_run(home: Path) -> Iterator[None]:
         except OSError:
             lock.seek(0)
             who = lock.read().strip() or "unknown"
-            raise UserError(f"{home}: another run (process {who}) goes on in this folder; wait for it or set REWARDFLOW_HOME") from None
+            raise UserError(
+                f"{home}: another run (process {who}) goes on in this folder; wait for it or set REWARDFLOW_HOME"
+            ) from None
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
@@ -96,7 +102,9 @@ def git_commit() -> str:
     """Commit of the working directory, with "-dirty" where the work tree differs; "none" outside a repository."""
     try:
         commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run(["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True).stdout
+        changed = subprocess.run(
+            ["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True
+        ).stdout
     except (OSError, subprocess.CalledProcessError):
         return "none"
     return f"{commit}-dirty" if changed.strip() else commit

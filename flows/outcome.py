@@ -20,7 +20,8 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
 
     lines = [f"{'step':<20} {'seconds':>8}  {'':<7} key number"]
     lines += [
-        f"{step.name:<20} {step.seconds:>8.1f}  {'reused' if step.reused else 'run':<7} {step.key_number}" for step in outcome.steps
+        f"{step.name:<20} {step.seconds:>8.1f}  {'reused' if step.reused else 'run':<7} {step.key_number}"
+        for step in outcome.steps
     ]
     lines.append("")
     if outcome.promotion is not None:
@@ -46,14 +47,18 @@ def run_lines(found: Sequence[RunLine]) -> str:
         seconds = f"{run.seconds:.0f}" if run.seconds is not None else "-"
         accuracy = run.metrics.get("candidate/sampled_accuracy")
         shown = f"  sampled accuracy {accuracy:.1%}" if accuracy is not None else ""
-        lines.append(f"{run.run_id[:8]:<10} {run.started:%Y-%m-%d %H:%M}  {seconds:>8}  {run.status:<9} {run.name}{shown}")
+        lines.append(
+            f"{run.run_id[:8]:<10} {run.started:%Y-%m-%d %H:%M}  {seconds:>8}  {run.status:<9} {run.name}{shown}"
+        )
     return "\n".join(lines)
 
 
 def run_page(summary: RunSummary, home: Path) -> str:
     """All about one run: description, steps, data, address."""
     lines = [f"{summary.line.name}  {summary.line.run_id}  {summary.line.status}", "", summary.description.strip(), ""]
-    lines += [f"  {step.name:<16} {step.status:<9} {step.seconds or 0:8.1f} s  {step.run_id[:8]}" for step in summary.steps]
+    lines += [
+        f"  {step.name:<16} {step.status:<9} {step.seconds or 0:8.1f} s  {step.run_id[:8]}" for step in summary.steps
+    ]
     lines += ["", *(f"  data {link.name:<32} {link.digest}  {link.context}" for link in summary.data)]
     mlflow = running_servers(home).get("mlflow")
     return "\n".join([*lines, "", f"{mlflow.address if mlflow else 'http://127.0.0.1:5000'}{summary.address}"])

@@ -30,8 +30,12 @@ def refresh_data(recipe: str, overrides: list[str] | None = None) -> str:
         prepared, version, unchanged = prepare_data(opened.recipe, opened.root, opened.home, opened.run_id)
         sections = plain(opened.recipe)
         key = content_key("validate", version.digest, sections["validation"], sections["policy"])
-        validated, _, _ = call_cached(validate_data, key, opened.home, opened.run_id, False, recipe=opened.recipe, version=version)
+        validated, _, _ = call_cached(
+            validate_data, key, opened.home, opened.run_id, False, recipe=opened.recipe, version=version
+        )
         versions.push(opened.root, version.name)
         state = "unchanged" if unchanged else "made anew"
-        records.describe(opened.run_id, f"## Data {state}\n\n{prepared.headline}; {validated.headline}; pushed to the DVC remote.\n")
+        records.describe(
+            opened.run_id, f"## Data {state}\n\n{prepared.headline}; {validated.headline}; pushed to the DVC remote.\n"
+        )
         return version.digest

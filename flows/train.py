@@ -19,7 +19,6 @@ from prefect import flow  # noqa: E402
 
 from flows.opening import Opened, open_flow  # noqa: E402
 from models.recipe.load import plain  # noqa: E402
-from models.recipe.schema import Recipe  # noqa: E402
 from tasks.description import Step  # noqa: E402
 from tasks.evaluate import evaluate_policy  # noqa: E402
 from tasks.fine_tune import fine_tune  # noqa: E402
@@ -28,7 +27,7 @@ from tasks.prepare_data import prepare_data  # noqa: E402
 from tasks.promote import Promotion, policy_name, promote  # noqa: E402
 from tasks.review import write_review  # noqa: E402
 from tasks.step import StepResult, content_key, is_complete  # noqa: E402
-from tasks.tracking import aliases, registry, runs, tags  # noqa: E402
+from tasks.tracking import registry, runs, tags  # noqa: E402
 from tasks.validate_data import validate_data  # noqa: E402
 from tasks.warm_start import warm_start  # noqa: E402
 
@@ -80,17 +79,26 @@ def run_steps(opened: Opened, refresh: bool) -> Outcome:
         "validate", validate_data, version.digest, sections["validation"], policy, recipe=recipe, version=version
     )
     warmed = step(
-        "warm_start", warm_start, validated.digest, policy, sections["warm_start"], seed, recipe=recipe, validated=validated
+        "warm_start",
+        warm_start,
+        validated.digest,
+        policy,
+        sections["warm_start"],
+        seed,
+        recipe=recipe,
+        validated=validated,
     )
     rewarded = None
     if recipe.reward_model is not None:
         rewarded = step(
-            "reward_model", reward_model, validated.digest, warmed.digest, sections["reward_model"], policy["chat"], policy["precision"],
-            seed, recipe.name, recipe=recipe, validated=validated, warmed=warmed,
+            "reward_model", reward_model, validated.digest, warmed.digest, sections["reward_model"], policy["chat"],
+            policy["precision"], seed, recipe.name, recipe=recipe, validated=validated, warmed=warmed,
         )  # fmt: skip
     if recipe.schedule is None:
         return outcome
-    loop = [sections[name] for name in ("rollouts", "rewards", "select", "advantage", "objective", "reference", "schedule")]
+    loop = [
+        sections[name] for name in ("rollouts", "rewards", "select", "advantage", "objective", "reference", "schedule")
+    ]
     reward_digest = rewarded.digest if rewarded else None
     trained = step(
         "fine_tune", fine_tune, validated.digest, warmed.digest, reward_digest, policy, engine, loop, seed,
@@ -98,10 +106,20 @@ def run_steps(opened: Opened, refresh: bool) -> Outcome:
     )  # fmt: skip
 
     def evaluated(role: str, folder: Path, digest: str, model_id: str) -> StepResult:
-        inputs = (validated.digest, digest, reward_digest, sections["evaluation"], engine, policy, loop[0], sections["gate"]["safety_patterns"])
+        inputs = (
+            validated.digest,
+            digest,
+            reward_digest,
+            sections["evaluation"],
+            engine,
+            policy,
+            loop[0],
+            sections["gate"]["safety_patterns"],
+        )
         return step(
             "evaluate", evaluate_policy, *inputs, show=f"evaluate {role}",
-            recipe=recipe, role=role, folder_of_policy=folder, model_id=model_id, validated=validated, rewarded=rewarded,
+            recipe=recipe, role=role, folder_of_policy=folder, model_id=model_id,
+            validated=validated, rewarded=rewarded,
         )  # fmt: skip
 
     evaluations = {
@@ -110,8 +128,10 @@ def run_steps(opened: Opened, refresh: bool) -> Outcome:
     }
     champion = registry.champion(outcome.model)
     if champion is not None and champion.tags.get(tags.WEIGHTS_SHA256) != trained.digest:
-        folder = registry.fetch(f"models:/{outcome.model}@{aliases.CHAMPION}")
-        evaluations["champion"] = evaluated("champion", folder, champion.tags.get(tags.WEIGHTS_SHA256, ""), champion.model_id)
+        folder = registry.fetch(f"models:/{outcome.model}@{registry.CHAMPION}")
+        evaluations["champion"] = evaluated(
+            "champion", folder, champion.tags.get(tags.WEIGHTS_SHA256, ""), champion.model_id
+        )
     started = time.perf_counter()
     outcome.promotion = promote(
         content_key("promote", run), recipe, trained, rewarded, evaluations["base"], evaluations["candidate"],

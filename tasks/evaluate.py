@@ -1,4 +1,4 @@
-"""Step 6: measure one policy on the held-out problems. The same prompts for every policy, so that they can be paired."""
+"""Step 6: measure one policy on the held-out problems: the same prompts for every policy, so that they pair."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def evaluate_policy(
         data = clean_folder(validated)
         codec = Codec(load_tokenizer(folder_of_policy), recipe.policy.chat)
         problems = read_problems(data, codec, "test", recipe, settings.problems)
-        records.log_dataset(run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "evaluation", len(problems))
+        records.log_dataset(
+            run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "evaluation", len(problems)
+        )
         registry.log_model_inputs(run_id, [model_id, *([rewarded.links["model_id"]] if rewarded else [])])
         engine = engine_for(folder_of_policy, recipe, codec)
         try:

@@ -21,7 +21,7 @@ from models.loop.fit import Learner, ScheduleSettings
 from models.loop.loop import Slots, Watchers, run_loop
 from models.loop.rollout import Problem
 from models.loop.slots import World
-from models.policy.build import autocast_dtype, device, open_policy, with_adapter
+from models.policy.build import autocast_dtype, on_device, open_policy, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import plain_model
 from models.recipe.schema import Recipe
@@ -69,22 +69,35 @@ def fine_tune(
         finally:
             engine.close()
         curves = read_journal(folder / "metrics.jsonl")
-        records.log_figure(run_id, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning"))
-        records.log_figure(parent_run, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning"))
+        records.log_figure(
+            run_id, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning")
+        )
+        records.log_figure(
+            parent_run, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning")
+        )
         digest = save_model_folder(plain_model(learner.policy), tokenizer, folder / "policy")
         model_id = registry.log_model(run_id, folder / "policy", "policy", "text-generation", step=settings.rounds)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         tail = [row.metrics["reward/total"] for row in curves if "reward/total" in row.metrics]
         headline = f"reward {_mean(tail[:5]):.3f} to {_mean(tail[-5:]):.3f} in {settings.rounds} rounds"
-        return Made(digest, headline, {f"last/{k}": v for k, v in last.items() if k.startswith("reward/")}, {"model_id": model_id})
+        return Made(
+            digest,
+            headline,
+            {f"last/{k}": v for k, v in last.items() if k.startswith("reward/")},
+            {"model_id": model_id},
+        )
 
     with gpu_slot():
         return run_step(home, "fine_tune", key, parent_run, work)
 
 
-def log_inputs(run_id: str, recipe: Recipe, validated: StepResult, warmed: StepResult, rewarded: StepResult | None) -> None:
+def log_inputs(
+    run_id: str, recipe: Recipe, validated: StepResult, warmed: StepResult, rewarded: StepResult | None
+) -> None:
     """Record what the policy is made from: rows, warm start, and the very version of the reward model."""
-    records.log_dataset(run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(clean_folder(validated)), "training")
+    records.log_dataset(
+        run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(clean_folder(validated)), "training"
+    )
     registry.log_model_inputs(run_id, [warmed.links["model_id"], *([rewarded.links["model_id"]] if rewarded else [])])
     if rewarded is not None:
         runs.set_tags(run_id, {tags.REWARD_MODEL_VERSION: rewarded.links["version"]})
@@ -108,7 +121,9 @@ def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: i
         if 0 < len(ids) <= room
     ]
     if not problems:
-        raise UserError(f"no {split} prompt of {recipe.data.name} leaves room for {slots.rollouts.max_tokens} tokens of completion")
+        raise UserError(
+            f"no {split} prompt of {recipe.data.name} leaves room for {slots.rollouts.max_tokens} tokens of completion"
+        )
     if limit is None or limit >= len(problems):
         return problems
     return [problems[index * len(problems) // limit] for index in range(limit)]
@@ -117,13 +132,18 @@ def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: i
 def longest_sequence(recipe: Recipe) -> int:
     """Tokens of the longest prompt and completion together."""
     slots: Any = recipe
-    return recipe.policy.size.positions if recipe.policy.base is None else recipe.validation.max_tokens + slots.rollouts.max_tokens
+    return (
+        recipe.policy.size.positions
+        if recipe.policy.base is None
+        else recipe.validation.max_tokens + slots.rollouts.max_tokens
+    )
 
 
 def build_learner(policy: PreTrainedModel, recipe: Recipe, settings: ScheduleSettings) -> Learner:
     """The policy with its optimiser and the reference that the recipe asks for."""
     slots: Any = recipe
-    reference = adapter_off = None
+    reference: PreTrainedModel | None = None
+    adapter_off: Any = None
     if recipe.policy.lora is not None:
         policy = with_adapter(policy, recipe.policy.lora, recipe.seed)
         adapter_off = policy.disable_adapter if slots.reference.needed else None
@@ -131,7 +151,14 @@ def build_learner(policy: PreTrainedModel, recipe: Recipe, settings: ScheduleSet
         reference = copy.deepcopy(policy).requires_grad_(False)
     policy.train()
     temperature = slots.rollouts.temperature or 1.0
-    return Learner(policy, build_optimiser(policy, settings.optimiser), reference, adapter_off, autocast_dtype(recipe.policy), temperature)
+    return Learner(
+        policy,
+        build_optimiser(policy, settings.optimiser),
+        reference,
+        adapter_off,
+        autocast_dtype(recipe.policy),
+        temperature,
+    )
 
 
 def engine_for(folder: Path, recipe: Recipe, codec: Codec) -> Engine:
@@ -143,7 +170,7 @@ def reward_scorer(rewarded: StepResult | None, recipe: Recipe) -> Any:
     """A function that scores whole sequences with the run's reward model; None where there is none."""
     if rewarded is None:
         return None
-    model = load_reward_model(Path(rewarded.folder) / "reward_model").to(device())
+    model = on_device(load_reward_model(Path(rewarded.folder) / "reward_model"))
     autocast = autocast_dtype(recipe.policy)
 
     def score(sequences: Sequence[Sequence[int]]) -> Tensor:

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from models.datasets.schema import available, read_rows
 from models.errors import UserError
-from models.policy.build import autocast_dtype, device
+from models.policy.build import autocast_dtype, on_device
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.recipe.schema import Recipe, RewardModelSection
 from models.reward_model.calibration import PairReport, pair_report
@@ -45,7 +45,7 @@ def reward_model(
         codec = Codec(tokenizer, recipe.policy.chat)
         model = reward_model_from_policy(start, seed=recipe.seed)
         model.config.pad_token_id = codec.pad
-        model.to(device())
+        on_device(model)
         with MetricLog(run_id, folder / "metrics.jsonl") as log:
             report = _fit_and_judge(model, data, codec, recipe, section, log)
         metrics = {f"reward_model/{name}": value for name, value in report.metrics().items()}
@@ -92,8 +92,8 @@ def _fit_and_judge(
     held_out, flaws = read_pairs(data, codec, section.held_out, longest)
     if not pairs or not held_out:
         raise UserError(
-            f"reward_model: the data set {recipe.data.name} has {len(pairs)} train and {len(held_out)} {section.held_out} "
-            f"pairs that fit {longest} tokens; set reward_model: null to do without one"
+            f"reward_model: the data set {recipe.data.name} has {len(pairs)} train and {len(held_out)} "
+            f"{section.held_out} pairs that fit {longest} tokens; set reward_model: null to do without one"
         )
     autocast = autocast_dtype(recipe.policy)
     total = section.fit.updates(len(pairs))

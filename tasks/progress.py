@@ -12,7 +12,7 @@ Advance = Callable[[int, dict[str, float]], None]
 
 @contextmanager
 def progress(title: str, total: int, shown: tuple[str, ...], every_seconds: float = 20.0) -> Iterator[Advance]:
-    """A bar of `total` steps. The function it yields takes the steps done and the metrics, of which `shown` are shown."""
+    """A bar of `total` steps. It yields a function of the steps done and the metrics, of which `shown` are shown."""
     from tqdm import tqdm
 
     bar = tqdm(total=total, desc=title, disable=not sys.stderr.isatty(), leave=False, dynamic_ncols=True)

@@ -64,13 +64,19 @@ def promote(
     known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, trained.digest)
     if known and tags.VERDICT in known[0].tags:
         return _judged_before(name, known[0], home, key, parent_run)
-    baseline, compared_with = (base, "the base model") if champion is None else (champion, f"champion, version {_number(judged_against)}")
+    baseline, compared_with = (
+        (base, "the base model") if champion is None else (champion, f"champion, version {_number(judged_against)}")
+    )
     verdict = judge(_records(candidate), _records(baseline), recipe.gate)
     decision, reason = _decide(verdict, recipe.approval, compared_with)
     versions: list[int] = []
 
     def work(folder: Path, run_id: str) -> Made:
-        version = known[0].version if known else registry.register(name, trained.links["model_id"], _origin(trained, rewarded, candidate, parent_run))
+        version = (
+            known[0].version
+            if known
+            else registry.register(name, trained.links["model_id"], _origin(trained, rewarded, candidate, parent_run))
+        )
         versions.append(version)
         aliases.set_candidate(name, version)
         found = {
@@ -84,7 +90,11 @@ def promote(
             aliases.promote(name, version, why="gate", judged_against=judged_against)
         registry.annotate(name, version, {tags.VERDICT: f"{decision}: {reason}"})
         get_run_logger().info(f"{name} version {version}: {decision}; {reason}")
-        metrics = {"gate/difference": verdict.difference.estimate, "gate/difference_low": verdict.difference.low, "gate/difference_high": verdict.difference.high}
+        metrics = {
+            "gate/difference": verdict.difference.estimate,
+            "gate/difference_low": verdict.difference.low,
+            "gate/difference_high": verdict.difference.high,
+        }
         metrics |= {f"gate/{check.name}_passed": float(check.passed) for check in verdict.checks}
         return Made(trained.digest, f"{decision}, version {version}", metrics, {"version": f"{name}/{version}"})
 
@@ -115,7 +125,12 @@ def _judged_before(name: str, known: registry.VersionInfo, home: Path, key: str,
 
     def work(folder: Path, run_id: str) -> Made:
         runs.set_tags(run_id, {tags.REUSED: known.run_id})
-        return Made(known.tags[tags.WEIGHTS_SHA256], f"{decision}, version {known.version} ({said})", {}, {"version": f"{name}/{known.version}"})
+        return Made(
+            known.tags[tags.WEIGHTS_SHA256],
+            f"{decision}, version {known.version} ({said})",
+            {},
+            {"version": f"{name}/{known.version}"},
+        )
 
     result = run_step(home, "promote", key, parent_run, work)
     compared_with = known.tags.get(tags.COMPARED_WITH, "")
@@ -134,8 +149,11 @@ def _origin(trained: StepResult, rewarded: StepResult | None, candidate: StepRes
 
 
 def _version_description(decision: str, reason: str, verdict: Verdict, trained: StepResult, parent_run: str) -> str:
-    checks = "\n".join(f"- {'passed' if check.passed else '**failed**'} `{check.name}`: {check.detail}" for check in verdict.checks)
-    return f"**{decision.capitalize()}**: {reason}\n\n{checks}\n\nTrained in run `{trained.run_id}`, flow run `{parent_run}`."
+    checks = "\n".join(
+        f"- {'passed' if check.passed else '**failed**'} `{check.name}`: {check.detail}" for check in verdict.checks
+    )
+    origin = f"Trained in run `{trained.run_id}`, flow run `{parent_run}`."
+    return f"**{decision.capitalize()}**: {reason}\n\n{checks}\n\n{origin}"
 
 
 def _records(evaluation: StepResult) -> list:  # type: ignore[type-arg]

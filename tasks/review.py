@@ -21,7 +21,16 @@ from tasks.step import StepResult
 from tasks.tracking import records
 from tasks.validate_data import clean_folder
 
-SHOWN = ("sampled_accuracy", "greedy_accuracy", "pass_at_4", "pass_at_16", "maj_at_16", "tokens", "distinct_share", "reward_score")
+SHOWN = (
+    "sampled_accuracy",
+    "greedy_accuracy",
+    "pass_at_4",
+    "pass_at_16",
+    "maj_at_16",
+    "tokens",
+    "distinct_share",
+    "reward_score",
+)
 """Metrics of the table of models, those that there are."""
 
 
@@ -40,11 +49,15 @@ def write_review(
         evaluations: role (base, champion, candidate) -> its evaluation.
     """
     found = {role: read_records(Path(result.folder) / "records.parquet") for role, result in evaluations.items()}
-    records.log_figure(parent_run, "plots/accuracy_by_level.png", plots.accuracy_by_level({r: _by_level(f) for r, f in found.items()}))
+    records.log_figure(
+        parent_run, "plots/accuracy_by_level.png", plots.accuracy_by_level({r: _by_level(f) for r, f in found.items()})
+    )
     records.log_metrics(parent_run, _parent_metrics(found, evaluations))
     problems = {str(row["id"]): row for row in read_rows(clean_folder(validated), "problems", "test")}
     worst = _worst(found["candidate"], problems)
-    records.log_table(parent_run, "samples/held_out.json", [_row(record, problems) for record in found["candidate"][:50]])
+    records.log_table(
+        parent_run, "samples/held_out.json", [_row(record, problems) for record in found["candidate"][:50]]
+    )
     review = Review(
         decision=promotion.decision,
         reason=promotion.reason,
@@ -79,7 +92,8 @@ def _parent_metrics(found: Mapping[str, list[PromptRecord]], evaluations: Mappin
 def _by_level(found: list[PromptRecord]) -> dict[int, Interval]:
     levels = sorted({record.level for record in found})
     return {
-        level: bootstrap_mean(prompt_values([r for r in found if r.level == level], "sampled_accuracy")) for level in levels
+        level: bootstrap_mean(prompt_values([r for r in found if r.level == level], "sampled_accuracy"))
+        for level in levels
     }
 
 
@@ -88,7 +102,9 @@ def _shown(found: list[PromptRecord], result: StepResult) -> dict[str, float | A
     for name in SHOWN:
         if f"eval/{name}" in result.metrics:
             values[name] = (
-                bootstrap_mean(prompt_values(found, name)) if name.endswith("_accuracy") else result.metrics[f"eval/{name}"]
+                bootstrap_mean(prompt_values(found, name))
+                if name.endswith("_accuracy")
+                else result.metrics[f"eval/{name}"]
             )
     return values
 
@@ -103,7 +119,8 @@ def _worst(found: list[PromptRecord], problems: Mapping[str, Mapping[str, Any]])
             completion=record.greedy.text,
             expected=str(problems[record.id]["answer"]),
             score=record.greedy.reward_score,
-            note=f"level {record.level}, wrong, {sum(s.correct for s in record.samples)} of {len(record.samples)} samples right",
+            note=f"level {record.level}, wrong, "
+            f"{sum(s.correct for s in record.samples)} of {len(record.samples)} samples right",
         )
         for record in wrong[:3]
     ]

@@ -67,7 +67,11 @@ def token_counter(folder: Path, policy: PolicySettings) -> Callable[[Sequence[st
 
 def training_texts(folder: Path) -> list[str]:
     """Every text that a policy trained on `folder` meets: prompts, demonstrations, both sides of preferences."""
-    columns = {"problems": ("prompt",), "demonstrations": ("prompt", "completion"), "preferences": ("prompt", "chosen", "rejected")}
+    columns = {
+        "problems": ("prompt",),
+        "demonstrations": ("prompt", "completion"),
+        "preferences": ("prompt", "chosen", "rejected"),
+    }
     texts: set[str] = set()
     for kind, splits in available(folder).items():
         if "train" in splits:
@@ -78,5 +82,3 @@ def training_texts(folder: Path) -> list[str]:
 def clean_folder(validated: StepResult) -> Path:
     """Where the rows that passed lie."""
     return Path(validated.folder) / "clean"
-
-

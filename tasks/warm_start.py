@@ -27,12 +27,17 @@ from tasks.validate_data import clean_folder, training_texts
 
 @task(name="warm_start", task_run_name="warm start {recipe.name}", **cached_by_key)
 def warm_start(key: str, recipe: Recipe, validated: StepResult, home: Path, parent_run: str) -> StepResult:
-    """Build or open the policy and fine-tune it on the clean demonstrations. It lies in `policy/` of the step's folder."""
+    """Build or open the policy and fine-tune it on the clean demonstrations; it lies in `policy/` of the folder."""
 
     def work(folder: Path, run_id: str) -> Made:
         data = clean_folder(validated)
         records.log_dataset(
-            run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "warm start", int(validated.metrics["validation/rows"])
+            run_id,
+            f"{recipe.data.name}/clean",
+            validated.digest[:36],
+            str(data),
+            "warm start",
+            int(validated.metrics["validation/rows"]),
         )
         model, tokenizer = begin(recipe.policy, data, recipe.seed)
         parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -42,7 +47,8 @@ def warm_start(key: str, recipe: Recipe, validated: StepResult, home: Path, pare
         if recipe.warm_start is not None:
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
                 metrics |= _fine_tune(model, codec, data, recipe, recipe.warm_start, log)
-            headline = f"{parameters / 1e6:.2f}M parameters, held-out loss {metrics['warm_start/held_out_loss']:.3f} nats a token"
+            loss = metrics["warm_start/held_out_loss"]
+            headline = f"{parameters / 1e6:.2f}M parameters, held-out loss {loss:.3f} nats a token"
         digest = save_model_folder(plain_model(model), tokenizer, folder / "policy")
         model_id = registry.log_model(run_id, folder / "policy", "warm-start", "text-generation")
         get_run_logger().info(f"warm start: {headline}")

@@ -35,8 +35,8 @@ def check(gap: float, tolerance: float, round_number: int) -> None:
     """
     if not gap <= tolerance:
         raise UserError(
-            f"round {round_number}: after the weights were handed over, engine and learner differ by {gap:.4f} nats a token "
-            f"(tolerance {tolerance}): the engine does not run the learner's policy; nothing was learned from it"
+            f"round {round_number}: after the weights were handed over, engine and learner differ by {gap:.4f} nats a "
+            f"token (tolerance {tolerance}): the engine does not run the learner's policy; nothing was learned from it"
         )
 
 

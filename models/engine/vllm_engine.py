@@ -59,7 +59,7 @@ class VllmEngine:
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         """See `Engine.generate`. The engine draws from torch's global generator, which is seeded here."""
-        from vllm import SamplingParams
+        from vllm import SamplingParams, TokensPrompt
 
         parameters = SamplingParams(
             n=sampling.samples,
@@ -72,19 +72,19 @@ class VllmEngine:
             stop_token_ids=[self.end],
         )
         torch.manual_seed(seed)
-        outputs = self.engine.generate([{"prompt_token_ids": list(ids)} for ids in prompts], parameters, use_tqdm=False)
+        outputs = self.engine.generate([TokensPrompt(prompt_token_ids=list(ids)) for ids in prompts], parameters, use_tqdm=False)
         return [[_generated(completion) for completion in output.outputs] for output in outputs]
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
-        from vllm import SamplingParams
+        from vllm import SamplingParams, TokensPrompt
 
         parameters = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
         joined = [[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)]
-        outputs = self.engine.generate([{"prompt_token_ids": ids} for ids in joined], parameters, use_tqdm=False)
+        outputs = self.engine.generate([TokensPrompt(prompt_token_ids=ids) for ids in joined], parameters, use_tqdm=False)
         scores = []
         for prompt, ids, output in zip(prompts, joined, outputs, strict=True):
-            table = output.prompt_logprobs
+            table: Any = output.prompt_logprobs
             scores.append([float(table[at][ids[at]].logprob) for at in range(len(prompt), len(ids))])
         return scores
 
@@ -103,7 +103,5 @@ class VllmEngine:
 
 def _generated(completion: Any) -> Generated:
     tokens = tuple(int(token) for token in completion.token_ids)
-    log_probs = tuple(
-        float(table[token].logprob) for token, table in zip(tokens, completion.logprobs, strict=True)
-    )
+    log_probs = tuple(float(table[token].logprob) for token, table in zip(tokens, completion.logprobs, strict=True))
     return Generated(tokens, log_probs, finished=completion.finish_reason == "stop")

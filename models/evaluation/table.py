@@ -28,7 +28,10 @@ def read_records(file: Path) -> list[PromptRecord]:
     records = []
     for identity, of_prompt in groupby(rows, key=lambda row: row["prompt_id"]):
         first, *rest = [
-            (int(row["level"]), Completion(**{str(k): v for k, v in row.items() if k not in ("prompt_id", "level", "greedy")}))
+            (
+                int(row["level"]),
+                Completion(**{str(k): v for k, v in row.items() if k not in ("prompt_id", "level", "greedy")}),
+            )
             for row in of_prompt
         ]
         records.append(PromptRecord(str(identity), first[0], tuple(completion for _, completion in rest), first[1]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +35,9 @@ class Sequences:
     @property
     def lengths(self) -> list[int]:
         """Tokens of prompt and completion together, [completions]."""
-        return [len(prompt) + len(completion) for prompt, completion in zip(self.prompts, self.completions, strict=True)]
+        return [
+            len(prompt) + len(completion) for prompt, completion in zip(self.prompts, self.completions, strict=True)
+        ]
 
     def take(self, indices: Sequence[int]) -> Sequences:
         """The sequences at `indices`, in that order."""
@@ -43,10 +46,10 @@ class Sequences:
 
 def backbone_and_head(model: nn.Module) -> tuple[nn.Module, nn.Module]:
     """The part of a causal model that makes hidden states, and its output projection (adapters included)."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    assert isinstance(inner, PreTrainedModel)
-    backbone, head = inner.base_model, inner.get_output_embeddings()
-    assert isinstance(backbone, nn.Module) and isinstance(head, nn.Module)
+    adapted: Any = model
+    inner: PreTrainedModel = adapted.get_base_model() if hasattr(model, "get_base_model") else adapted
+    backbone: nn.Module = inner.base_model
+    head: nn.Module = inner.get_output_embeddings()
     return backbone, head
 
 
@@ -66,7 +69,9 @@ def completion_log_probs(
     """
     backbone, head = backbone_and_head(model)
     place = next(model.parameters()).device
-    joined = [[*prompt, *completion] for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True)]
+    joined = [
+        [*prompt, *completion] for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True)
+    ]
     batch = pad_right(joined, pad_id=0, device=place)
     rows = [row for row, completion in enumerate(sequences.completions) for _ in completion]
     columns = [
@@ -81,7 +86,9 @@ def completion_log_probs(
         return chunked_log_probs(predicting, head, targets, temperature)
 
 
-def chunked_log_probs(hidden: Tensor, head: nn.Module, targets: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+def chunked_log_probs(
+    hidden: Tensor, head: nn.Module, targets: Tensor, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """Log-prob of `targets` and entropy, chunk by chunk over tokens.
 
     Args:

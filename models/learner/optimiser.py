@@ -52,7 +52,11 @@ def learning_rate_at(step: int, total: int, settings: OptimiserSettings) -> floa
 
 
 def take_step(
-    optimiser: torch.optim.Optimizer, parameters: Iterable[nn.Parameter], step: int, total: int, settings: OptimiserSettings
+    optimiser: torch.optim.Optimizer,
+    parameters: Iterable[nn.Parameter],
+    step: int,
+    total: int,
+    settings: OptimiserSettings,
 ) -> float:
     """Clip the gathered gradients, move the weights, clear the gradients. Returns the norm before clipping.
 

@@ -31,7 +31,9 @@ class SupervisedSettings:
     """Padded tokens of one forward pass; does not change the result, only memory."""
     report_every: int = 10
     optimiser: OptimiserSettings = field(
-        default_factory=lambda: OptimiserSettings(learning_rate=1e-3, decay="cosine", warmup_steps=20, weight_decay=0.01)
+        default_factory=lambda: OptimiserSettings(
+            learning_rate=1e-3, decay="cosine", warmup_steps=20, weight_decay=0.01
+        )
     )
 
 
@@ -88,7 +90,9 @@ def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: 
         weight = torch.cat([weights[index] for index in cut]).to(log_prob)
         loss = -(weight * log_prob).sum()
         if not torch.isfinite(loss):
-            raise UserError("warm_start: the loss is not finite; lower warm_start.optimiser.learning_rate or check the data")
+            raise UserError(
+                "warm_start: the loss is not finite; lower warm_start.optimiser.learning_rate or check the data"
+            )
         loss.backward()
         total += float(loss.detach())
     return total

@@ -100,7 +100,9 @@ def fit_round(
                 )
                 loss = _reduced(objective, log_prob, batch, [weights[i] for i in cut], watched)
                 if not torch.isfinite(loss):
-                    raise UserError(f"update {learner.updates}: the loss is not finite; lower schedule.optimiser.learning_rate")
+                    raise UserError(
+                        f"update {learner.updates}: the loss is not finite; lower schedule.optimiser.learning_rate"
+                    )
                 loss.backward()  # type: ignore[no-untyped-call]
                 watched.add({"entropy": entropy.detach()})
                 watched.sums["loss"] = watched.sums.get("loss", 0.0) + float(loss.detach())
@@ -132,7 +134,9 @@ class Watched:
         return {**means, "gradient_norm": sum(self.steps) / steps}
 
 
-def _reduced(objective: Objective, log_prob: Tensor, batch: TokenBatch, weights: list[Tensor], watched: Watched) -> Tensor:
+def _reduced(
+    objective: Objective, log_prob: Tensor, batch: TokenBatch, weights: list[Tensor], watched: Watched
+) -> Tensor:
     if objective.level == "completion":
         losses, watch = objective(batch.sum_by_completion(log_prob), batch)
         weight = torch.stack([row.sum() for row in weights]).to(losses)

@@ -95,14 +95,19 @@ def run_loop(
         clock.lap("hand_over")
         if learner.reference is not None:
             slots.reference.follow(learner.reference, learner.policy, number)
-        metrics |= {"engine/canary_gap": gap, "policy/learning_rate": learning_rate_at(number, settings.rounds, settings.optimiser)}
+        metrics |= {
+            "engine/canary_gap": gap,
+            "policy/learning_rate": learning_rate_at(number, settings.rounds, settings.optimiser),
+        }
         if (number + 1) % settings.samples_every == 0 or number == 0:
             watchers.samples(number + 1, sample_rows(scored))
         if (number + 1) % settings.checkpoint_every == 0 and number + 1 < settings.rounds:
             save_checkpoint(checkpoints, number + 1, _moving(learner), learner.optimiser)
         clock.lap("keep")
         tokens = sum(len(rollout.completion) for rollout in rollouts)
-        watchers.metrics(number + 1, metrics | clock.seconds | {"speed/completion_tokens_per_second": tokens / clock.total})
+        watchers.metrics(
+            number + 1, metrics | clock.seconds | {"speed/completion_tokens_per_second": tokens / clock.total}
+        )
 
 
 def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed: int) -> list[Problem]:

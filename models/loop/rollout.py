@@ -51,7 +51,9 @@ class Scored:
     def groups(self) -> Tensor:
         """Group of each completion, numbered from 0 in order of appearance, [completions]."""
         numbers: dict[int, int] = {}
-        return torch.tensor([numbers.setdefault(rollout.group, len(numbers)) for rollout in self.rollouts], dtype=torch.long)
+        return torch.tensor(
+            [numbers.setdefault(rollout.group, len(numbers)) for rollout in self.rollouts], dtype=torch.long
+        )
 
     @property
     def lengths(self) -> Tensor:
@@ -98,4 +100,6 @@ class TokenBatch:
 
     def sum_by_completion(self, values: Tensor) -> Tensor:
         """Sums of token values, [tokens] -> [completions]; gradient flows."""
-        return torch.zeros(self.completions, dtype=values.dtype, device=values.device).index_add(0, self.completion, values)
+        return torch.zeros(self.completions, dtype=values.dtype, device=values.device).index_add(
+            0, self.completion, values
+        )

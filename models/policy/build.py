@@ -7,16 +7,27 @@ stays frozen; the adapter is merged into the folder that the policy is saved to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar, cast
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
+from torch import nn
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from models.errors import UserError
 from models.policy.folder import check_model_folder
 from models.text.tokenizer import TokenizerSettings
+
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +49,7 @@ class LoraSettings:
     """Low-rank adapters on the linear layers (Hu et al. 2021)."""
 
     rank: int = 16
-    alpha: float = 32.0
+    alpha: int = 32
     dropout: float = 0.0
     targets: str | tuple[str, ...] = "all-linear"
 
@@ -50,7 +61,7 @@ class PolicySettings:
     base: str | None = None
     """Local model folder or hub id. None: a new model of `size`, warm-started by supervised fine-tuning."""
     size: SizeSettings = SizeSettings()
-    tokenizer: TokenizerSettings = TokenizerSettings()
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     lora: LoraSettings | None = None
     chat: bool = False
     """Wrap prompts in the tokenizer's chat template."""
@@ -63,6 +74,12 @@ class PolicySettings:
 def device() -> torch.device:
     """Where the learner runs: the GPU where there is one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def on_device(model: Model) -> Model:
+    """`model`, moved to where the learner runs."""
+    nn.Module.to(model, device())
+    return model
 
 
 def autocast_dtype(settings: PolicySettings) -> torch.dtype | None:
@@ -99,7 +116,8 @@ def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int
         dtype="float32",
     )
     torch.manual_seed(seed)
-    return Qwen3ForCausalLM(config).to(device())
+    model: Qwen3ForCausalLM = Qwen3ForCausalLM(config)
+    return on_device(model)
 
 
 def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
@@ -109,7 +127,9 @@ def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreT
         UserError: it cannot be had.
     """
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(base), trust_remote_code=trust_remote_code)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            str(base), trust_remote_code=trust_remote_code
+        )
     except (OSError, ValueError) as error:
         raise UserError(f"policy.base: the tokenizer of {base} cannot be loaded ({first_line(error)})") from None
     return tokenizer
@@ -140,10 +160,11 @@ def open_policy(
         )
     except (OSError, ValueError) as error:
         raise UserError(f"policy.base: {name} cannot be loaded ({first_line(error)})") from None
-    rows = int(model.get_input_embeddings().weight.shape[0])
+    embeddings: Any = model.get_input_embeddings()
+    rows = int(embeddings.weight.shape[0])
     if len(tokenizer) > rows:
         raise UserError(f"policy.base: {name} has {rows} embeddings but its tokenizer has {len(tokenizer)} tokens")
-    return model.to(device()), tokenizer
+    return on_device(model), tokenizer
 
 
 def with_adapter(model: PreTrainedModel, settings: LoraSettings, seed: int) -> PreTrainedModel:
@@ -153,7 +174,11 @@ def with_adapter(model: PreTrainedModel, settings: LoraSettings, seed: int) -> P
     torch.manual_seed(seed)
     targets = settings.targets if isinstance(settings.targets, str) else list(settings.targets)
     config = LoraConfig(
-        r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules=targets, task_type="CAUSAL_LM"
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=targets,
+        task_type="CAUSAL_LM",
     )
-    adapted: PreTrainedModel = get_peft_model(model, config)
-    return adapted
+    adapted: Any = get_peft_model(model, config)
+    return cast(PreTrainedModel, adapted)  # it answers as the model it wraps

@@ -56,7 +56,10 @@ def save_checkpoint(
         tensors = {name: _trainable(module) for name, module in modules.items()}
         tensors["optimiser"] = _flatten(optimiser)
         for name, state in tensors.items():
-            save_file({key: value.detach().cpu().contiguous().clone() for key, value in state.items()}, folder / f"{name}.safetensors")
+            save_file(
+                {key: value.detach().cpu().contiguous().clone() for key, value in state.items()},
+                folder / f"{name}.safetensors",
+            )
         hashes = {file.name: _sha256(file) for file in sorted(folder.glob("*.safetensors"))}
         (folder / "state.json").write_text(json.dumps({"round": round_number, "sha256": hashes}))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 
-def merged_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
     """Names and tensors of the plain model. With adapters, each adapted matrix is base + delta in a new tensor.
 
     The trained weights are not touched: merging in place and taking it back would not give the same floats.
@@ -20,7 +21,7 @@ def merged_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     from peft.tuners.lora import LoraLayer
 
     inner = model.get_base_model()
-    adapted = {name: module for name, module in inner.named_modules() if isinstance(module, LoraLayer)}
+    adapted: dict[str, Any] = {name: module for name, module in inner.named_modules() if isinstance(module, LoraLayer)}
     with torch.no_grad():
         for name, tensor in inner.state_dict().items():
             if ".lora_" in name or name.startswith("lora_"):
@@ -35,7 +36,7 @@ def merged_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 yield plain, tensor
 
 
-def plain_model(model: nn.Module) -> PreTrainedModel:
+def plain_model(model: Any) -> PreTrainedModel:
     """A model without adapters, ready to be saved; an adapted model is merged for good and must not train on."""
     if hasattr(model, "merge_and_unload"):
         model = model.merge_and_unload()

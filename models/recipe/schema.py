@@ -37,9 +37,9 @@ class RewardModelSection(Section):
     """Fit of the reward model, and what it must reach. `reward_model: null` leaves the step out."""
 
     fit: RewardModelSettings = RewardModelSettings()
-    least_accuracy: float = Field(0.6, ge=0.0, le=1.0)
+    least_accuracy: float = Field(default=0.6, ge=0.0, le=1.0)
     """Held-out pair accuracy below which the flow stops before any reinforcement learning."""
-    held_out: str = Field("test", pattern="^(validation|test)$")
+    held_out: str = Field(default="test", pattern="^(validation|test)$")
     """Split whose pairs judge it."""
 
 
@@ -62,7 +62,10 @@ class EvaluationSettings:
     def sampling(self, max_tokens: int) -> Sampling:
         """How the sampled completions are drawn."""
         return Sampling(
-            max_tokens=self.max_tokens or max_tokens, temperature=self.temperature, top_p=self.top_p, samples=self.samples
+            max_tokens=self.max_tokens or max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            samples=self.samples,
         )
 
 
@@ -113,10 +116,13 @@ class Recipe(Section):
             if by != "total" and by not in labels:
                 raise ValueError(f"select.by: no reward is labelled {by!r}; there are {', '.join(labels)}")
         if getattr(slots.objective, "kl", 0.0) and not slots.reference.needed:
-            raise ValueError(f"objective.kl is {slots.objective.kl}, but there is no reference to hold the policy against")
+            raise ValueError(
+                f"objective.kl is {slots.objective.kl}, but there is no reference to hold the policy against"
+            )
         if self.gate.samples_needed > self.evaluation.samples:
             raise ValueError(
-                f"evaluation.samples is {self.evaluation.samples}, but the gate's metrics need {self.gate.samples_needed}"
+                f"evaluation.samples is {self.evaluation.samples}, but the gate's metrics "
+                f"need {self.gate.samples_needed}"
             )
         return self
 
@@ -132,7 +138,7 @@ def slot_type(slot: Slot) -> Any:
 @lru_cache(maxsize=1)
 def recipe_type() -> type[Recipe]:
     """The recipe's full type: its sections and one field for each slot."""
-    many = Annotated[list[slot_type("select")], BeforeValidator(_as_list)]  # type: ignore[misc]
+    many = Annotated[list[slot_type("select")], BeforeValidator(_as_list)]  # type: ignore[valid-type]
     fields: dict[str, Any] = {
         "rollouts": (slot_type("rollouts"), Field(default_factory=parts("rollouts")["sample"])),
         "rewards": (

@@ -39,7 +39,9 @@ class Codec:
             if not self.tokenizer.chat_template:
                 raise UserError("policy.chat is true but the tokenizer has no chat template")
             turns = [[{"role": "user", "content": text}] for text in texts]
-            texts = [self.tokenizer.apply_chat_template(t, tokenize=False, add_generation_prompt=True) for t in turns]
+            texts = [
+                str(self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)) for turn in turns
+            ]
         return self._ids(texts)
 
     def completions(self, texts: Sequence[str]) -> list[list[int]]:

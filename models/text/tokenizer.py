@@ -15,7 +15,7 @@ from typing import Literal
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE, WordLevel
 from tokenizers.trainers import BpeTrainer
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from models.errors import UserError
 
@@ -72,7 +72,7 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTra
     )
 
 
-def count_tokens(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[int]:
+def count_tokens(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[int]:
     """Tokens of each text, [texts], without special tokens."""
     if not texts:
         return []
