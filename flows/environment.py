@@ -26,6 +26,7 @@ QUIET = {
     # Warnings of libraries that fork or log at length.
     "TOKENIZERS_PARALLELISM": "false",
     "VLLM_LOGGING_LEVEL": "ERROR",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
     # S3 servers other than Amazon's refuse the checksums that boto3 adds by itself.
     "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
     "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",

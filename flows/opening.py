@@ -6,6 +6,7 @@ import fcntl
 import logging
 import os
 import subprocess
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
     checked = load_recipe(recipe, overrides)
     home = state_folder()
     quiet_user_errors()
+    quiet_libraries()
     with only_run(home):
         store.configure(home)
         runs.sweep_dead_runs(checked.name)
@@ -108,6 +110,17 @@ def git_commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "none"
     return f"{commit}-dirty" if changed.strip() else commit
+
+
+def quiet_libraries() -> None:
+    """Keep from the terminal what libraries say to their own developers."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    for chatty in ("torch._library.triton", "great_expectations"):
+        logging.getLogger(chatty).setLevel(logging.ERROR)
 
 
 def quiet_user_errors() -> None:

@@ -90,6 +90,8 @@ def create_gpu_limit() -> None:
     from prefect.exceptions import ObjectAlreadyExists
 
     with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
+        if any(limit.name == GPU_SLOT for limit in client.read_global_concurrency_limits(limit=200)):
+            return  # asking first keeps the server from logging a refused insert at every start
         client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=GPU_SLOT, limit=1))
 
 

@@ -25,7 +25,7 @@ from tasks.fine_tune import fine_tune  # noqa: E402
 from tasks.fit_reward_model import reward_model  # noqa: E402
 from tasks.prepare_data import prepare_data  # noqa: E402
 from tasks.promote import Promotion, policy_name, promote  # noqa: E402
-from tasks.review import write_review  # noqa: E402
+from tasks.review import write_review, write_short_review  # noqa: E402
 from tasks.step import StepResult, content_key, is_complete  # noqa: E402
 from tasks.tracking import registry, runs, tags  # noqa: E402
 from tasks.validate_data import validate_data  # noqa: E402
@@ -95,6 +95,7 @@ def run_steps(opened: Opened, refresh: bool) -> Outcome:
             policy["precision"], seed, recipe.name, recipe=recipe, validated=validated, warmed=warmed,
         )  # fmt: skip
     if recipe.schedule is None:
+        write_short_review(run, outcome.steps, opened.facts | {"data": version.digest}, [validated, warmed, rewarded])
         return outcome
     loop = [
         sections[name] for name in ("rollouts", "rewards", "select", "advantage", "objective", "reference", "schedule")

@@ -42,7 +42,7 @@ def part(slot: Slot, name: str) -> Callable[[Part], Part]:
             raise ValueError(f"two parts are called {name!r} in the slot {slot}")
         cls.__annotations__ = {"name": Literal[name], **cls.__annotations__}  # type: ignore[valid-type]
         setattr(cls, "name", name)  # noqa: B010 - the default of the field that pydantic discriminates by
-        made: Part = dataclass(frozen=True, kw_only=True)(cls)
+        made: Part = dataclass(frozen=True, kw_only=True)(cls)  # type: ignore[assignment]
         _PARTS[slot][name] = made
         return made
 

@@ -75,6 +75,17 @@ def write_review(
     records.describe(parent_run, describe_run(review))
 
 
+def write_short_review(
+    parent_run: str, steps: Sequence[Step], facts: Mapping[str, str], results: Sequence[StepResult | None]
+) -> None:
+    """The description of a flow that ends before reinforcement learning, and its steps' numbers on its own run."""
+    for result in results:
+        if result is not None:
+            records.log_metrics(parent_run, result.metrics)
+    reason = "the recipe ends before reinforcement learning (`schedule: null`)."
+    records.describe(parent_run, describe_run(Review(decision="trained", reason=reason, steps=steps, facts=facts)))
+
+
 def _parent_metrics(found: Mapping[str, list[PromptRecord]], evaluations: Mapping[str, StepResult]) -> dict[str, float]:
     metrics = {f"candidate/{key.split('/', 1)[1]}": value for key, value in evaluations["candidate"].metrics.items()}
     for role in found:

@@ -72,7 +72,8 @@ class VllmEngine:
             stop_token_ids=[self.end],
         )
         torch.manual_seed(seed)
-        outputs = self.engine.generate([TokensPrompt(prompt_token_ids=list(ids)) for ids in prompts], parameters, use_tqdm=False)
+        wanted = [TokensPrompt(prompt_token_ids=list(ids)) for ids in prompts]
+        outputs = self.engine.generate(wanted, parameters, use_tqdm=False)
         return [[_generated(completion) for completion in output.outputs] for output in outputs]
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
@@ -81,7 +82,8 @@ class VllmEngine:
 
         parameters = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
         joined = [[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)]
-        outputs = self.engine.generate([TokensPrompt(prompt_token_ids=ids) for ids in joined], parameters, use_tqdm=False)
+        wanted = [TokensPrompt(prompt_token_ids=ids) for ids in joined]
+        outputs = self.engine.generate(wanted, parameters, use_tqdm=False)
         scores = []
         for prompt, ids, output in zip(prompts, joined, outputs, strict=True):
             table: Any = output.prompt_logprobs

@@ -138,14 +138,18 @@ def slot_type(slot: Slot) -> Any:
 @lru_cache(maxsize=1)
 def recipe_type() -> type[Recipe]:
     """The recipe's full type: its sections and one field for each slot."""
-    many = Annotated[list[slot_type("select")], BeforeValidator(_as_list)]  # type: ignore[valid-type]
+    select: Any = slot_type("select")
+    reward: Any = slot_type("reward")
     fields: dict[str, Any] = {
         "rollouts": (slot_type("rollouts"), Field(default_factory=parts("rollouts")["sample"])),
         "rewards": (
-            Annotated[list[slot_type("reward")], BeforeValidator(_as_list)],
+            Annotated[list[reward], BeforeValidator(_as_list)],
             Field(default_factory=lambda: [parts("reward")["exact_answer"]()]),
         ),
-        "select": (many, Field(default_factory=lambda: [parts("select")["drop_flat"]()])),
+        "select": (
+            Annotated[list[select], BeforeValidator(_as_list)],
+            Field(default_factory=lambda: [parts("select")["drop_flat"]()]),
+        ),
         "advantage": (slot_type("advantage"), Field(default_factory=parts("advantage")["group_relative"])),
         "objective": (slot_type("objective"), Field(default_factory=parts("objective")["grpo"])),
         "reference": (slot_type("reference"), Field(default_factory=parts("reference")["frozen"])),

@@ -31,6 +31,6 @@ class DropFlat:
         values = scored.rewards if self.by == "total" else scored.components[self.by]
         groups = scored.groups
         count = int(groups.max()) + 1 if len(groups) else 0
-        highest = torch.full((count,), -torch.inf, dtype=values.dtype).index_reduce_(0, groups, values, "amax")
-        lowest = torch.full((count,), torch.inf, dtype=values.dtype).index_reduce_(0, groups, values, "amin")
+        highest = torch.full((count,), -torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amax")
+        lowest = torch.full((count,), torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amin")
         return ((highest - lowest)[groups] > self.tolerance).nonzero().squeeze(-1)

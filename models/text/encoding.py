@@ -39,9 +39,10 @@ class Codec:
             if not self.tokenizer.chat_template:
                 raise UserError("policy.chat is true but the tokenizer has no chat template")
             turns = [[{"role": "user", "content": text}] for text in texts]
-            texts = [
-                str(self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)) for turn in turns
+            rendered = [
+                self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True) for turn in turns
             ]
+            texts = [str(text) for text in rendered]
         return self._ids(texts)
 
     def completions(self, texts: Sequence[str]) -> list[list[int]]:
