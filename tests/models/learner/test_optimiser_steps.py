@@ -1,0 +1,52 @@
+"""What must be true of an optimiser step, each test named as the theorem it checks."""
+
+import pytest
+import torch
+from torch import nn
+
+from models.errors import UserError
+from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
+
+
+def test_the_step_size_by_hand():
+    settings = OptimiserSettings(learning_rate=1.0, warmup_steps=4, decay="linear")
+    assert [learning_rate_at(step, 10, settings) for step in (0, 1, 3, 5, 10)] == [
+        pytest.approx(value) for value in (0.25 * 1.0, 0.5 * 0.9, 1.0 * 0.7, 0.5, 0.0)
+    ]
+    cosine = OptimiserSettings(learning_rate=2.0, warmup_steps=1, decay="cosine")
+    assert learning_rate_at(5, 10, cosine) == pytest.approx(1.0)
+    assert learning_rate_at(900, 10, OptimiserSettings(learning_rate=0.3, warmup_steps=0)) == pytest.approx(0.3)
+
+
+def test_a_gradient_of_norm_five_is_scaled_down_to_one():
+    weight = nn.Parameter(torch.zeros(2, dtype=torch.float64))
+    weight.grad = torch.tensor([3.0, 4.0], dtype=torch.float64)
+    settings = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1.0)
+    norm = take_step(torch.optim.SGD([weight]), [weight], 0, 1, settings)
+    assert norm == pytest.approx(5.0)
+    torch.testing.assert_close(weight.detach(), torch.tensor([-0.6, -0.8], dtype=torch.float64), rtol=0, atol=1e-6)
+    assert weight.grad is None
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_a_gradient_that_is_not_finite_moves_nothing_and_is_named(poison):
+    weight = nn.Parameter(torch.ones(2))
+    weight.grad = torch.tensor([0.0, poison])
+    optimiser = torch.optim.AdamW([weight])
+    with pytest.raises(UserError, match=r"update 7: the gradient norm is (nan|inf)"):
+        take_step(optimiser, [weight], 7, 10, OptimiserSettings())
+    assert weight.tolist() == [1.0, 1.0] and weight.grad is None and not optimiser.state
+
+
+def test_matrices_decay_and_vectors_do_not_and_the_frozen_never_move():
+    layers = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3).requires_grad_(False))
+    before = {name: value.detach().clone() for name, value in layers.named_parameters()}
+    settings = OptimiserSettings(learning_rate=0.1, weight_decay=0.5, warmup_steps=0)
+    optimiser = build_optimiser(layers, settings)
+    for parameter in layers.parameters():
+        parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+    take_step(optimiser, layers.parameters(), 0, 1, settings)
+    after = dict(layers.named_parameters())
+    torch.testing.assert_close(after["0.weight"].detach(), before["0.weight"] * 0.95)
+    for name in ("0.bias", "1.weight", "1.bias"):
+        assert torch.equal(after[name], before[name])

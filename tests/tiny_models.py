@@ -1,0 +1,91 @@
+"""Tiny policies and rollouts that the tests of the learning core share."""
+
+import torch
+from torch import nn
+from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
+
+from models.engine.engine import Sampling
+from models.learner.log_probs import Sequences
+from models.loop.rollout import Problem, Rollout, Scored
+from models.text.tokenizer import TokenizerSettings, train_tokenizer
+
+torch.set_num_threads(1)  # models this small only lose by threads, and lose much beside other work
+
+VOCABULARY = 24
+PROMPTS = [[3, 4, 5], [6], [7, 8, 9, 10, 11, 12, 4], [9, 9], [13, 3]]
+COMPLETIONS = [[5, 1], [6, 7, 8, 1], [3], [20, 19, 18, 17, 16, 1], [4, 4, 1]]
+SEQUENCES = Sequences(PROMPTS, COMPLETIONS)
+
+
+def tiny_policy(dtype=torch.float64, seed=0, vocabulary=VOCABULARY, spread=6.0):
+    """A Qwen3 of 2 layers whose next-token distributions are far from uniform; in float64 exact to the last digits."""
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=None,
+    )
+    model = Qwen3ForCausalLM(config).to(dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim >= 2:
+                parameter.mul_(spread)
+    if dtype == torch.float64:
+        _keep_float64_in_norms(model)
+    return model.eval()
+
+
+def _keep_float64_in_norms(model):
+    """transformers' norm rounds to float32 on its way, which would hide what float64 is to show."""
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, Qwen3RMSNorm):
+                norm = nn.RMSNorm(child.weight.shape[0], eps=child.variance_epsilon, dtype=torch.float64)
+                norm.weight.data.copy_(child.weight.data)
+                setattr(module, name, norm)
+
+
+def plain_log_probs(model, sequences, temperature=1.0):
+    """Log-probs of each completion by the definition: one sequence at a time, the whole log-softmax."""
+    rows = []
+    for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
+        logits = model(torch.tensor([[*prompt, *completion]])).logits[0] / temperature
+        whole = torch.log_softmax(logits, dim=-1)
+        at = torch.arange(len(prompt) - 1, len(prompt) + len(completion) - 1)
+        rows.append(whole[at, torch.tensor(completion)])
+    return rows
+
+
+def gradients(model):
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+def word_tokenizer():
+    """24 tokens: <pad>, <end>, <unk>, the numbers 0 to 16, and + = ; ####"""
+    text = " ".join(str(number) for number in range(17)) + " + = ; ####"
+    return train_tokenizer([text], TokenizerSettings(kind="words", vocabulary=64))
+
+
+def scored(rewards, sizes, components=None, sequences=None):
+    """Rewards of completions in groups of the given sizes, one group after the other."""
+    groups = [number for number, size in enumerate(sizes) for _ in range(size)]
+    prompts = sequences.prompts if sequences else [[3]] * len(groups)
+    completions = sequences.completions if sequences else [[1]] * len(groups)
+    rollouts = [
+        Rollout(Problem(f"p{group}", "", tokens=tuple(prompt)), group, tuple(ids), (0.0,) * len(ids), "", True)
+        for group, prompt, ids in zip(groups, prompts, completions, strict=True)
+    ]
+    return Scored(rollouts, torch.as_tensor(rewards), components or {})
+
+
+GREEDY = Sampling(max_tokens=12, temperature=0.0)
