@@ -1,0 +1,80 @@
+"""What must be true of the reward stack, each test named as the theorem it checks."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from tiny_models import scored, word_tokenizer
+
+from models.errors import UserError
+from models.loop.slots import World
+from models.rewards.exact_answer import ExactAnswer
+from models.rewards.learned import LearnedReward
+from models.rewards.stack import score
+from models.text.encoding import Codec
+
+ROLLOUTS = scored([0.0] * 4, [2, 2]).rollouts
+
+
+@dataclass(frozen=True)
+class Given:
+    """A reward of known values."""
+
+    values: tuple[float, ...]
+    label: str
+    weight: float = 1.0
+    needs_reward_model = False
+
+    def __call__(self, world, rollouts):
+        return torch.tensor(self.values)
+
+
+def world(scorer=None):
+    return World(Codec(word_tokenizer()), None, scorer, 0)
+
+
+def test_the_weighted_sum_teaches_and_every_component_is_kept_unweighted():
+    first, second = Given((1.0, 0.0, 1.0, 0.0), "right", 2.0), Given((0.5, 0.25, 0.0, 1.0), "style", -0.5)
+    found = score(world(), [first, second], ROLLOUTS)
+    assert found.rewards.tolist() == [1.75, -0.125, 2.0, -0.5]
+    assert {name: values.tolist() for name, values in found.components.items()} == {
+        "right": [1.0, 0.0, 1.0, 0.0],
+        "style": [0.5, 0.25, 0.0, 1.0],
+    }
+
+
+def test_a_component_of_weight_zero_is_still_kept_for_the_eye():
+    found = score(world(), [Given((1.0,) * 4, "right"), Given((3.0,) * 4, "watched", 0.0)], ROLLOUTS)
+    assert found.components["watched"].tolist() == [3.0] * 4 and found.rewards.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("-inf")])
+def test_a_value_that_is_not_finite_names_reward_and_problem(poison):
+    with pytest.raises(UserError, match="reward judge: not finite for problem p1"):
+        score(world(), [Given((1.0, 1.0, poison, 1.0), "judge")], ROLLOUTS)
+
+
+def test_a_lost_value_is_no_reward():
+    with pytest.raises(UserError, match=r"reward judge: gave \(3,\) values for 4 completions"):
+        score(world(), [Given((1.0, 1.0, 1.0), "judge")], ROLLOUTS)
+
+
+def test_the_verifier_pays_for_the_right_answer_only():
+    texts, answers = ["7 + 5 = 12 ; #### 12", "#### 13", "12", "#### 12 ; #### 13"], ["12"] * 4
+    rollouts = [
+        replace(rollout, text=text, problem=replace(rollout.problem, answer=answer))
+        for rollout, text, answer in zip(ROLLOUTS, texts, answers, strict=True)
+    ]
+    assert ExactAnswer()(world(), rollouts).tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_the_learned_reward_sees_prompt_and_completion_and_is_squashed_to_a_chance():
+    seen = []
+
+    def scorer(sequences):
+        seen.extend(sequences)
+        return torch.tensor([0.0, torch.inf, -torch.inf, 1.0986123])  # log 3
+
+    torch.testing.assert_close(LearnedReward()(world(scorer), ROLLOUTS), torch.tensor([0.5, 1.0, 0.0, 0.75]))
+    assert seen == [[3, 1]] * 4
+    assert LearnedReward(squash="none")(world(lambda rows: torch.tensor([5.0])), ROLLOUTS[:1]).tolist() == [5.0]
