@@ -1,0 +1,144 @@
+"""What must be true of the transformers engine, each test named as the theorem it checks."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from tiny_models import GREEDY, PROMPTS, SEQUENCES, plain_log_probs, tiny_policy, word_tokenizer
+
+from models.engine.engine import EngineSettings, Sampling, open_engine
+from models.engine.transformers_engine import TransformersEngine
+from models.errors import UserError
+from models.policy.folder import save_model_folder
+
+END = 1
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    target = tmp_path_factory.mktemp("engine") / "policy"
+    save_model_folder(tiny_policy(torch.float32), word_tokenizer(), target)
+    return target
+
+
+@pytest.fixture
+def engine(folder):
+    return TransformersEngine(folder, EngineSettings(), end=END)
+
+
+def greedy_by_hand(model, prompt, limit):
+    ids = list(prompt)
+    while len(ids) < len(prompt) + limit and (len(ids) == len(prompt) or ids[-1] != END):
+        ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+    return tuple(ids[len(prompt) :])
+
+
+def test_greedy_is_the_argmax_in_a_batch_of_prompts_of_different_lengths(engine):
+    model = tiny_policy(torch.float32)
+    found = engine.generate(PROMPTS, GREEDY, seed=0)
+    assert [row[0].tokens for row in found] == [greedy_by_hand(model, prompt, 12) for prompt in PROMPTS]
+
+
+def test_scores_are_the_log_probs_by_definition(engine):
+    found = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
+    expected = plain_log_probs(tiny_policy(), SEQUENCES)
+    for row, exact in zip(found, expected, strict=True):
+        torch.testing.assert_close(torch.tensor(row), exact.float(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "shape", [{}, {"temperature": 0.7}, {"top_k": 3}, {"top_p": 0.6}, {"temperature": 1.5, "top_k": 5, "top_p": 0.8}]
+)
+def test_sampled_log_probs_are_those_of_the_distribution_that_was_drawn_from(engine, shape):
+    model = tiny_policy()
+    sampling = Sampling(max_tokens=6, samples=4, **shape)
+    for prompt, group in zip(PROMPTS, engine.generate(PROMPTS, sampling, seed=0), strict=True):
+        for generated in group:
+            for at, (token, value) in enumerate(zip(generated.tokens, generated.log_probs, strict=True)):
+                logits = model(torch.tensor([[*prompt, *generated.tokens[:at]]])).logits[0, -1]
+                expected = processed(logits / sampling.temperature, sampling.top_k, sampling.top_p)[token]
+                assert value == pytest.approx(float(expected.detach()), abs=1e-4)
+
+
+def processed(logits, top_k, top_p):
+    """Top-k, then top-p, by the definition: the likeliest tokens until their share reaches p."""
+    order = logits.argsort(descending=True)[: top_k or None]
+    probability = logits[order].softmax(0)
+    kept = order[(probability.cumsum(0) - probability) < top_p]
+    whole = torch.full_like(logits, -torch.inf)
+    whole[kept] = logits[kept].log_softmax(0)
+    return whole
+
+
+def test_the_share_of_each_token_is_its_probability(engine):
+    (group,) = engine.generate([PROMPTS[0]], Sampling(max_tokens=1, samples=4000, temperature=0.7), seed=3)
+    shares = torch.bincount(torch.tensor([generated.tokens[0] for generated in group]), minlength=24) / 4000
+    expected = (tiny_policy()(torch.tensor([PROMPTS[0]])).logits[0, -1] / 0.7).softmax(0)
+    assert (shares - expected).abs().max() < 0.03  # four standard deviations
+
+
+def test_a_seed_is_a_completion_and_another_seed_another(engine):
+    sampling = Sampling(max_tokens=8, samples=3)
+    first = engine.generate(PROMPTS, sampling, seed=1)
+    torch.rand(7)
+    assert engine.generate(PROMPTS, sampling, seed=1) == first
+    assert engine.generate(PROMPTS, sampling, seed=2) != first
+    assert len({generated.tokens for generated in first[0]}) == 3
+
+
+def test_a_completion_ends_at_its_first_end_token_or_at_the_limit(engine):
+    groups = engine.generate(PROMPTS, Sampling(max_tokens=5, samples=16, temperature=2.0), seed=0)
+    completions = [generated for group in groups for generated in group]
+    assert {generated.finished for generated in completions} == {True, False}
+    for generated in completions:
+        assert generated.finished == (generated.tokens[-1] == END) and END not in generated.tokens[:-1]
+        assert generated.finished or len(generated.tokens) == 5
+        assert len(generated.log_probs) == len(generated.tokens)
+
+
+def test_how_many_run_at_once_changes_nothing_of_the_greedy_answers(folder, engine):
+    narrow = TransformersEngine(folder, EngineSettings(max_sequences=2), end=END)
+    found, expected = narrow.generate(PROMPTS, GREEDY, 0), engine.generate(PROMPTS, GREEDY, 0)
+    assert [row[0].tokens for row in found] == [row[0].tokens for row in expected]
+    assert [len(group) for group in narrow.generate(PROMPTS, Sampling(max_tokens=2, samples=3), 0)] == [3] * 5
+
+
+def test_new_weights_are_copied_and_old_ones_forgotten(engine):
+    other = tiny_policy(torch.float32, seed=1)
+    engine.load(other.state_dict().items())
+    scores = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
+    expected = torch.cat(plain_log_probs(tiny_policy(seed=1), SEQUENCES)).float()
+    torch.testing.assert_close(torch.tensor([value for row in scores for value in row]), expected, rtol=0, atol=1e-5)
+    with torch.no_grad():
+        other.model.embed_tokens.weight.zero_()  # what the learner does next must not reach the engine
+    assert engine.score(SEQUENCES.prompts, SEQUENCES.completions) == scores
+
+
+def test_a_models_own_habits_of_sampling_do_not_count(folder, engine, tmp_path):
+    model = tiny_policy(torch.float32)
+    model.generation_config.repetition_penalty = 5.0
+    model.generation_config.top_k = 1
+    model.generation_config.do_sample = True
+    save_model_folder(model, word_tokenizer(), tmp_path / "policy")
+    habitual = TransformersEngine(tmp_path / "policy", EngineSettings(), end=END)
+    sampling = Sampling(max_tokens=8, samples=3)
+    assert habitual.generate(PROMPTS, sampling, 0) == engine.generate(PROMPTS, sampling, 0)
+
+
+def test_no_prompts_give_no_completions(engine):
+    assert engine.generate([], Sampling(), 0) == [] and engine.score([], []) == []
+
+
+def test_it_is_what_opens_by_name_and_a_folder_without_weights_is_one_clear_line(folder, tmp_path):
+    engine = open_engine(folder, EngineSettings(name="transformers"), longest=64, end=END, seed=0)
+    assert isinstance(engine, TransformersEngine)
+    engine.close()
+    with pytest.raises(UserError, match="no such model folder"):
+        open_engine(tmp_path / "none", EngineSettings(name="transformers"), longest=64, end=END, seed=0)
+
+
+def test_prompts_of_growing_length_do_not_disturb_each_other(engine):
+    prompts = [[3 + at % 9 for at in range(length)] for length in (1, 2, 5, 17, 40)]
+    together = [row[0].tokens for row in engine.generate(prompts, GREEDY, 0)]
+    assert together == [engine.generate([prompt], GREEDY, 0)[0][0].tokens for prompt in prompts]
+    assert all(len(one) < len(other) for one, other in pairwise(prompts))

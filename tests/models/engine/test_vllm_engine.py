@@ -1,0 +1,116 @@
+"""What must be true of vLLM beside the learner, each test named as the theorem it checks. One engine for all."""
+
+import pytest
+import torch
+from tiny_models import GREEDY, PROMPTS, SEQUENCES, plain_log_probs, tiny_policy, word_tokenizer
+
+from models.engine.canary import canary_gap
+from models.engine.engine import EngineSettings, Sampling, has_vllm
+from models.engine.transformers_engine import TransformersEngine
+from models.learner.log_probs import Sequences, completion_log_probs
+from models.policy.build import LoraSettings, with_adapter
+from models.policy.folder import save_model_folder
+from models.policy.weights import merged_weights
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")]
+END = 1
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    target = tmp_path_factory.mktemp("vllm") / "policy"
+    save_model_folder(tiny_policy(torch.float32), word_tokenizer(), target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def running(folder):
+    from models.engine.vllm_engine import VllmEngine
+
+    engine = VllmEngine(folder, EngineSettings(max_sequences=64), longest=64, end=END, seed=0)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def engine(running):
+    running.load(tiny_policy(torch.float32).state_dict().items())
+    return running
+
+
+def test_greedy_completions_are_those_of_transformers(engine, folder):
+    other = TransformersEngine(folder, EngineSettings(), end=END)
+    ours, theirs = engine.generate(PROMPTS, GREEDY, 0), other.generate(PROMPTS, GREEDY, 0)
+    assert [row[0].tokens for row in ours] == [row[0].tokens for row in theirs]
+    for one, two in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(torch.tensor(one[0].log_probs), torch.tensor(two[0].log_probs), rtol=0, atol=1e-5)
+
+
+def test_scores_agree_with_transformers_to_1e_5(engine, folder):
+    other = TransformersEngine(folder, EngineSettings(), end=END)
+    ours = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
+    theirs = other.score(SEQUENCES.prompts, SEQUENCES.completions)
+    for one, two in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(torch.tensor(one), torch.tensor(two), rtol=0, atol=1e-5)
+
+
+def test_greedy_is_the_learners_argmax(engine):
+    model = tiny_policy(torch.float32)
+    for prompt, (generated,) in zip(PROMPTS, engine.generate(PROMPTS, GREEDY, 0), strict=True):
+        logits = model(torch.tensor([[*prompt, *generated.tokens]])).logits[0]
+        assert tuple(logits[len(prompt) - 1 : -1].argmax(-1).tolist()) == generated.tokens
+
+
+def test_a_seed_is_a_completion_and_another_seed_another(engine):
+    sampling = Sampling(max_tokens=8, samples=4)
+    first = engine.generate(PROMPTS, sampling, seed=1)
+    torch.rand(7)
+    assert engine.generate(PROMPTS, sampling, seed=1) == first
+    assert engine.generate(PROMPTS, sampling, seed=2) != first
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_log_probs_of_samples_are_the_learners(engine, temperature):
+    groups = engine.generate(PROMPTS, Sampling(max_tokens=8, samples=4, temperature=temperature), seed=0)
+    flat = [(prompt, generated) for prompt, group in zip(PROMPTS, groups, strict=True) for generated in group]
+    sequences = Sequences([prompt for prompt, _ in flat], [generated.tokens for _, generated in flat])
+    learner, _ = completion_log_probs(tiny_policy(torch.float32), sequences, temperature=temperature)
+    said = torch.tensor([value for _, generated in flat for value in generated.log_probs])
+    torch.testing.assert_close(said, learner.detach(), rtol=0, atol=1e-4)
+
+
+def test_after_a_hand_over_the_engine_runs_the_learners_policy_and_no_other(engine):
+    stale, moved = tiny_policy(torch.float32), tiny_policy(torch.float32, seed=1)
+    assert canary_gap(engine, stale, SEQUENCES, None) < 1e-5
+    assert canary_gap(engine, moved, SEQUENCES, None) > 0.5
+    engine.load(merged_weights(moved))
+    assert canary_gap(engine, moved, SEQUENCES, None) < 1e-5
+    assert canary_gap(engine, stale, SEQUENCES, None) > 0.5
+    exact = torch.cat(plain_log_probs(tiny_policy(seed=1), SEQUENCES)).float()
+    said = torch.tensor([value for row in engine.score(SEQUENCES.prompts, SEQUENCES.completions) for value in row])
+    torch.testing.assert_close(said, exact, rtol=0, atol=1e-4)
+
+
+def test_a_changed_adapter_reaches_the_engine_merged(engine):
+    adapted = with_adapter(tiny_policy(torch.float32), LoraSettings(rank=4), seed=0)
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.5)
+    assert canary_gap(engine, adapted, SEQUENCES, None) > 0.1
+    engine.load(merged_weights(adapted))
+    assert canary_gap(engine, adapted, SEQUENCES, None) < 1e-4
+
+
+def test_top_k_and_top_p_leave_only_the_likeliest(engine):
+    model = tiny_policy(torch.float32)
+    for shape in ({"top_k": 2}, {"top_p": 0.3}):
+        groups = engine.generate(PROMPTS, Sampling(max_tokens=1, samples=32, **shape), seed=0)
+        for prompt, group in zip(PROMPTS, groups, strict=True):
+            probability, order = model(torch.tensor([prompt])).logits[0, -1].softmax(0).sort(descending=True)
+            allowed = 2 if "top_k" in shape else int(((probability.cumsum(0) - probability) < 0.3).sum())
+            assert {generated.tokens[0] for generated in group} <= set(order[:allowed].tolist())
+
+
+def test_no_prompts_give_no_completions(engine):
+    assert engine.generate([], Sampling(), 0) == [] and engine.score([], []) == []
