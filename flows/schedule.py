@@ -84,15 +84,25 @@ def read_deployments(path: Path) -> list[Deployment]:
 
 
 def create_gpu_limit() -> None:
-    """Create the concurrency limit `gpu`, one slot, on the current Prefect server; one that exists stays as it is."""
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
-    from prefect.exceptions import ObjectAlreadyExists
+    """Create the concurrency limit `gpu`, one slot, on the current Prefect server; one that exists stays as it is.
 
-    with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
-        if any(limit.name == GPU_SLOT for limit in client.read_global_concurrency_limits(limit=200)):
-            return  # asking first keeps the server from logging a refused insert at every start
-        client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=GPU_SLOT, limit=1))
+    Except on a temporary server, which only this process uses: it keeps in memory who holds a slot and loses it with
+    a killed run, but the count stays in its database. Nobody else can hold the slot, so it is freed here.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate, GlobalConcurrencyLimitUpdate
+    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+    from prefect.settings import PREFECT_API_URL
+
+    with get_client(sync_client=True) as client:
+        try:  # asked first: the server logs a traceback where one is created that exists
+            client.read_global_concurrency_limit_by_name(GPU_SLOT)
+        except ObjectNotFound:
+            with contextlib.suppress(ObjectAlreadyExists):
+                client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=GPU_SLOT, limit=1))
+        else:
+            if not PREFECT_API_URL.value():
+                client.update_global_concurrency_limit(GPU_SLOT, GlobalConcurrencyLimitUpdate(active_slots=0))
 
 
 def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT) -> None:

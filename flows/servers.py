@@ -198,7 +198,14 @@ def _launch(name: str, port: int, home: Path) -> Server:
     # A client's settings would make the servers talk to another server, or to themselves.
     foreign = ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")
     inherited = {key: value for key, value in os.environ.items() if key not in foreign}
-    environment = {**QUIET, **ENGINE, "PREFECT_HOME": str(home / "prefect"), "PREFECT_SERVER_LOGGING_LEVEL": "WARNING"}
+    environment = {
+        **QUIET,
+        **ENGINE,
+        "PREFECT_HOME": str(home / "prefect"),
+        "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+        # On the disk, so that a slot that a killed run held is given back even where the server was ended meanwhile.
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    }
     with log.open("w") as words:
         child = subprocess.Popen(
             _command(name, port, home),

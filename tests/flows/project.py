@@ -1,0 +1,75 @@
+"""A project of its own for tests of flows: a git and DVC repository with the code, few rows and one tiny recipe.
+
+The code is copied too: the stages of dvc.yaml depend on it, and a step's key has its hash in it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from running import ROOT
+
+TINY = """
+extends: arithmetic
+policy:
+  size: {hidden: 64, layers: 1, heads: 2, key_value_heads: 1, feed_forward: 128, positions: 128}
+warm_start: {steps: 15, batch: 16}
+reward_model: {least_accuracy: 0.0, fit: {epochs: 1, batch_pairs: 16}}
+rollouts: {name: sample, prompts: 4, group_size: 4, max_tokens: 24}
+select: {name: drop_flat, by: total}   # so little trained, it answers nothing right; the reward model still differs
+schedule: {rounds: 4, checkpoint_every: 1, samples_every: 2}
+evaluation: {problems: 12, samples: 16}
+"""
+
+FEW = {
+    "problems": {"train": [20, 60, 60, 60], "validation": [5, 5, 5, 5], "test": [6, 6, 6, 6, 6]},
+    "demonstrations": {"train": 300, "validation": 40},
+    "preferences": {"train": 80, "validation": 20, "test": 40},
+}
+
+
+def make_project(folder: Path) -> Path:
+    """Fill `folder` with a clone's files, few rows and recipes/tiny.yaml; one commit."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ignore = shutil.ignore_patterns("__pycache__")
+    for name in ("flows", "tasks", "models", "recipes", "data/expectations"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+    for name in ("dvc.yaml", "params.yaml", "prefect.yaml", "pyproject.toml", ".gitignore", ".dvcignore"):
+        shutil.copy(ROOT / name, folder / name)
+    (folder / ".dvc").mkdir()
+    for name in ("config", ".gitignore"):
+        shutil.copy(ROOT / ".dvc" / name, folder / ".dvc" / name)
+    for gitignore in ("data/.gitignore", "data/raw/.gitignore", "data/prepared/.gitignore"):
+        if (ROOT / gitignore).is_file():
+            (folder / gitignore).parent.mkdir(exist_ok=True)
+            shutil.copy(ROOT / gitignore, folder / gitignore)
+    params = yaml.safe_load((folder / "params.yaml").read_text())
+    params["arithmetic"] |= FEW
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+    (folder / "recipes" / "tiny.yaml").write_text(TINY)
+    who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+    for command in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "a project"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """The environment of a user's shell: nothing of the test's own Prefect or MLflow in it, plus `extra`."""
+    foreign = ("PREFECT_API", "PREFECT_HOME", "MLFLOW_TRACKING", "MLFLOW_REGISTRY", "REWARDFLOW_HOME")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    return {**kept, "PYTHONUNBUFFERED": "1", **extra}
+
+
+def command(*arguments: str) -> list[str]:
+    """`rewardflow ARGUMENTS`, with the code of the working directory."""
+    return [sys.executable, "-m", "flows.command_line", *arguments]
+
+
+def rewardflow(project: Path, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Run `rewardflow ARGUMENTS` in `project` with the environment variables `extra`."""
+    return subprocess.run(
+        command(*arguments), cwd=project, env=environment(**extra), capture_output=True, text=True, timeout=300
+    )
