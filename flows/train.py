@@ -23,7 +23,7 @@ from tasks.description import Step  # noqa: E402
 from tasks.evaluate import evaluate_policy  # noqa: E402
 from tasks.fine_tune import fine_tune  # noqa: E402
 from tasks.fit_reward_model import reward_model  # noqa: E402
-from tasks.prepare_data import prepare_data  # noqa: E402
+from tasks.prepare_data import log_data, prepare_data  # noqa: E402
 from tasks.promote import Promotion, policy_name, promote  # noqa: E402
 from tasks.review import write_review, write_short_review  # noqa: E402
 from tasks.step import StepResult, content_key, is_complete  # noqa: E402
@@ -67,6 +67,7 @@ def run_steps(opened: Opened, refresh: bool) -> Outcome:
     prepared, version, unchanged = prepare_data(recipe, opened.root, home, run)
     outcome.steps.append(Step("data", time.perf_counter() - started, unchanged, prepared.headline))
     runs.set_tags(run, {tags.DATA_REVISION: version.revision})
+    log_data(run, version, "training")
 
     def step(name: str, task: Any, *inputs: Any, show: str | None = None, **arguments: Any) -> StepResult:
         key = content_key(name, *inputs)
@@ -140,7 +141,9 @@ def run_steps(opened: Opened, refresh: bool) -> Outcome:
     )  # fmt: skip
     promotion = outcome.promotion
     outcome.steps.append(Step("promote", time.perf_counter() - started, promotion.reused, promotion.result.headline))
-    write_review(run, recipe, promotion, evaluations, validated, outcome.steps, opened.facts | {"data": version.digest})
+    write_review(
+        run, recipe, promotion, trained, evaluations, validated, outcome.steps, opened.facts | {"data": version.digest}
+    )
     return outcome
 
 

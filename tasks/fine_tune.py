@@ -72,9 +72,6 @@ def fine_tune(
         records.log_figure(
             run_id, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning")
         )
-        records.log_figure(
-            parent_run, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning")
-        )
         digest = save_model_folder(plain_model(learner.policy), tokenizer, folder / "policy")
         model_id = registry.log_model(run_id, folder / "policy", "policy", "text-generation", step=settings.rounds)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)

@@ -18,7 +18,9 @@ from tasks import plots
 from tasks.description import Review, Sample, Step, describe_run
 from tasks.promote import Promotion, policy_name
 from tasks.step import StepResult
-from tasks.tracking import records
+from tasks.tracking import records, registry
+from tasks.tracking.journal import read_journal
+from tasks.tracking.metrics import MetricLog
 from tasks.validate_data import clean_folder
 
 SHOWN = (
@@ -32,12 +34,15 @@ SHOWN = (
     "reward_score",
 )
 """Metrics of the table of models, those that there are."""
+CURVES = ("reward", "rollouts", "policy")
+"""Groups of the fine-tuning's curves that the flow's own page shows; the rest stand on the step's."""
 
 
 def write_review(
     parent_run: str,
     recipe: Recipe,
     promotion: Promotion,
+    trained: StepResult,
     evaluations: Mapping[str, StepResult],
     validated: StepResult,
     steps: Sequence[Step],
@@ -46,13 +51,22 @@ def write_review(
     """Log figures, tables, comparisons and the description of a flow run.
 
     Args:
+        trained: the fine-tuning, whose curves are shown on the flow's own page too.
         evaluations: role (base, champion, candidate) -> its evaluation.
     """
     found = {role: read_records(Path(result.folder) / "records.parquet") for role, result in evaluations.items()}
     records.log_figure(
         parent_run, "plots/accuracy_by_level.png", plots.accuracy_by_level({r: _by_level(f) for r, f in found.items()})
     )
-    records.log_metrics(parent_run, _parent_metrics(found, evaluations))
+    records.log_metrics(parent_run, _held_out(found))
+    curves = read_journal(Path(trained.folder) / "metrics.jsonl")
+    records.log_figure(
+        parent_run, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning")
+    )
+    with MetricLog(parent_run) as log:
+        for row in curves:
+            log(row.step, {key: value for key, value in row.metrics.items() if key.split("/")[0] in CURVES})
+    registry.log_model_outputs(parent_run, [trained.links["model_id"]])
     problems = {str(row["id"]): row for row in read_rows(clean_folder(validated), "problems", "test")}
     worst = _worst(found["candidate"], problems)
     records.log_table(
@@ -86,17 +100,18 @@ def write_short_review(
     records.describe(parent_run, describe_run(Review(decision="trained", reason=reason, steps=steps, facts=facts)))
 
 
-def _parent_metrics(found: Mapping[str, list[PromptRecord]], evaluations: Mapping[str, StepResult]) -> dict[str, float]:
-    metrics = {f"candidate/{key.split('/', 1)[1]}": value for key, value in evaluations["candidate"].metrics.items()}
-    for role in found:
-        if role == "candidate":
-            continue
-        for name in ("sampled_accuracy", "greedy_accuracy"):
-            difference = paired_bootstrap(prompt_values(found["candidate"], name), prompt_values(found[role], name))
-            metrics[f"difference_to_{role}/{name}"] = difference.estimate
-            metrics[f"difference_to_{role}/{name}_low"] = difference.low
-            metrics[f"difference_to_{role}/{name}_high"] = difference.high
-            metrics[f"{role}/{name}"] = evaluations[role].metrics[f"eval/{name}"]
+def _held_out(found: Mapping[str, list[PromptRecord]]) -> dict[str, float]:
+    """The headline numbers: accuracy of each policy, and the candidate's differences with their intervals."""
+    metrics: dict[str, float] = {}
+    for name in ("sampled_accuracy", "greedy_accuracy"):
+        values = {role: prompt_values(records_of, name) for role, records_of in found.items()}
+        for role, of_role in values.items():
+            metrics[f"held_out/{role}_{name}"] = float(of_role.mean())
+            if role != "candidate":
+                difference = paired_bootstrap(values["candidate"], of_role)
+                metrics[f"held_out/over_{role}_{name}"] = difference.estimate
+                metrics[f"held_out/over_{role}_{name}_low"] = difference.low
+                metrics[f"held_out/over_{role}_{name}_high"] = difference.high
     return metrics
 
 

@@ -26,7 +26,6 @@ from models.errors import UserError
 from models.policy.folder import check_model_folder
 from models.text.tokenizer import TokenizerSettings
 
-
 Model = TypeVar("Model", bound=nn.Module)
 
 

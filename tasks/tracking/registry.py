@@ -106,6 +106,14 @@ def log_model_inputs(run_id: str, model_ids: Iterable[str]) -> None:
     store.patiently(store.client().log_inputs, run_id, models=inputs)
 
 
+def log_model_outputs(run_id: str, model_ids: Iterable[str]) -> None:
+    """Show these LoggedModels on a run that did not make them itself: the flow's run, whose steps did."""
+    from mlflow.entities import LoggedModelOutput
+
+    outputs = [LoggedModelOutput(model_id, 0) for model_id in model_ids]
+    store.patiently(store.client().log_outputs, run_id, outputs)
+
+
 def register(name: str, model_id: str, version_tags: Mapping[str, str] | None = None, description: str = "") -> int:
     """Make a LoggedModel the next version of the registered model `name` (made where it is missing)."""
     from mlflow import MlflowException
