@@ -28,6 +28,7 @@ from tasks.promote import Promotion, policy_name, promote  # noqa: E402
 from tasks.review import write_review, write_short_review  # noqa: E402
 from tasks.step import StepResult, content_key, is_complete  # noqa: E402
 from tasks.tracking import registry, runs, tags  # noqa: E402
+from tasks.upload_reports import upload_reports  # noqa: E402
 from tasks.validate_data import validate_data  # noqa: E402
 from tasks.warm_start import warm_start  # noqa: E402
 
@@ -54,11 +55,14 @@ def train(recipe: str, overrides: list[str] | None = None, refresh: bool = False
         refresh: run every step again, cached or not.
     """
     with open_flow("train", recipe, overrides or []) as opened:
-        return run_steps(opened, refresh)
+        outcome, validated = run_steps(opened, refresh)
+        if opened.recipe.reports is not None:
+            upload_reports(opened.recipe.reports, opened.recipe.name, outcome.run_id, validated)
+        return outcome
 
 
-def run_steps(opened: Opened, refresh: bool) -> Outcome:
-    """The seven steps, one after the other."""
+def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
+    """The seven steps, one after the other. Returns the outcome and the result of the validation."""
     recipe, home, run = opened.recipe, opened.home, opened.run_id
     sections: dict[str, Any] = plain(recipe)
     outcome = Outcome(run, model=policy_name(recipe))
@@ -97,7 +101,7 @@ def run_steps(opened: Opened, refresh: bool) -> Outcome:
         )  # fmt: skip
     if recipe.schedule is None:
         write_short_review(run, outcome.steps, opened.facts | {"data": version.digest}, [validated, warmed, rewarded])
-        return outcome
+        return outcome, validated
     loop = [
         sections[name] for name in ("rollouts", "rewards", "select", "advantage", "objective", "reference", "schedule")
     ]
@@ -144,7 +148,7 @@ def run_steps(opened: Opened, refresh: bool) -> Outcome:
     write_review(
         run, recipe, promotion, trained, evaluations, validated, outcome.steps, opened.facts | {"data": version.digest}
     )
-    return outcome
+    return outcome, validated
 
 
 def call_cached(

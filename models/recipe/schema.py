@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Self, Union
 
@@ -84,13 +84,15 @@ class Recipe(Section):
     validation: ValidationSettings = ValidationSettings()  # type: ignore[call-arg]
     policy: PolicySettings = PolicySettings()
     engine: EngineSettings = EngineSettings()
-    warm_start: SupervisedSettings | None = field(default_factory=SupervisedSettings)
+    warm_start: SupervisedSettings | None = Field(default_factory=SupervisedSettings)
     """Supervised fine-tuning before anything else; null leaves it out (it needs policy.base then)."""
     reward_model: RewardModelSection | None = RewardModelSection()
     evaluation: EvaluationSettings = EvaluationSettings()
     gate: GateSettings = GateSettings()
-    schedule: ScheduleSettings | None = field(default_factory=ScheduleSettings)
+    schedule: ScheduleSettings | None = Field(default_factory=ScheduleSettings)
     """How long the loop runs; null: the flow ends after the reward model."""
+    reports: str | None = Field(default=None, pattern=r"^s3://[^/]+")
+    """S3 address that the validation report and the description are uploaded to; None: nowhere."""
     approval: bool = False
     """Ask a person before a candidate that passed the gate becomes champion."""
 

@@ -1,0 +1,37 @@
+"""Where the recipe names an S3 address: the validation report and the description, for those without MLflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from prefect import get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.tasks import exponential_backoff
+
+from tasks import storage
+from tasks.step import StepResult
+from tasks.tracking import summaries
+from tasks.unexpected import is_unexpected
+
+
+@task(
+    name="upload_reports",
+    cache_policy=NO_CACHE,
+    retries=3,
+    retry_delay_seconds=exponential_backoff(backoff_factor=2),
+    retry_condition_fn=is_unexpected,
+)
+def upload_reports(address: str, experiment: str, run_id: str, validated: StepResult) -> list[str]:
+    """Upload Data Docs and description below `address`/EXPERIMENT/RUN. Returns the addresses of the files.
+
+    Raises:
+        UserError: the bucket cannot be reached or written.
+    """
+    target = f"{address.rstrip('/')}/{experiment}/{run_id}"
+    uploaded = storage.upload_folder(Path(validated.folder) / "data_docs", f"{target}/data_docs")
+    with TemporaryDirectory() as beside:
+        (Path(beside) / "description.md").write_text(summaries.run_summary(experiment, run_id).description)
+        uploaded += storage.upload_folder(Path(beside), target)
+    get_run_logger().info(f"{len(uploaded)} files of the reports lie at {target}")
+    return uploaded
