@@ -21,7 +21,7 @@ help: ## Show what can be made
 install: .venv/.installed ## Install the locked environment into .venv
 
 .venv/.installed: $(LOCK) pyproject.toml
-	@PYTHON='$(PYTHON)' LOCK='$(LOCK)' bash setup/install
+	@PYTHON='$(PYTHON)' LOCK='$(LOCK)' bash .ci/install
 
 run: .venv/.installed ## Main job: data, validation, warm start, reward model, RL, evaluation, promotion
 	@$(BIN)/rewardflow run $(RECIPE) $(OPTIONS)
@@ -35,7 +35,7 @@ lint: .venv/.installed ## Check style (ruff), types (mypy) and the walls between
 	@echo "== import-linter" && $(BIN)/lint-imports --no-logo
 
 browser: ## Get Debian's chromium for the test of the MLflow UI, where that is possible
-	@bash setup/browser
+	@bash .ci/browser
 
 ui: .venv/.installed ## Start the MLflow and Prefect servers and print their addresses
 	@$(BIN)/rewardflow ui $(OPTIONS)

@@ -48,9 +48,9 @@ def run(
 
     Example: `rewardflow run recipes/arithmetic.yaml --set schedule.rounds=20`
     """
-    from models.recipe.load import load_recipe
+    from models.recipe.load import load_recipe, require_files
 
-    load_recipe(recipe, overrides or [])  # a wrong recipe is said before Prefect takes its seconds to start
+    require_files(load_recipe(recipe, overrides or []))  # what is wrong is said before Prefect takes seconds to start
     from flows.outcome import closing_lines
     from flows.train import train
 

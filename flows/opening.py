@@ -15,7 +15,7 @@ from pathlib import Path
 from flows.environment import state_folder
 from flows.schedule import create_gpu_limit
 from models.errors import UserError
-from models.recipe.load import digest, find_recipe, load_recipe, plain
+from models.recipe.load import digest, find_recipe, load_recipe, plain, require_files
 from models.recipe.schema import Recipe
 from tasks.tracking import records, runs, store, tags
 
@@ -40,9 +40,10 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
     """Check the recipe, take the folder for this run alone, open its MLflow run and close it with how it ended.
 
     Raises:
-        UserError: the recipe is wrong, or another run goes on in this folder.
+        UserError: the recipe is wrong, a file that it names is missing, or another run goes on in this folder.
     """
     checked = load_recipe(recipe, overrides)
+    require_files(checked)
     home = state_folder()
     quiet_user_errors()
     quiet_libraries()

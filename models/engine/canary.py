@@ -22,8 +22,11 @@ TOLERANCE = {None: 2e-3, torch.bfloat16: 0.35}
 def canary_gap(engine: Engine, policy: nn.Module, sequences: Sequences, autocast: torch.dtype | None) -> float:
     """Largest difference between the engine's and the learner's log-prob of any token of `sequences`, in nats."""
     engine_says = [value for row in engine.score(sequences.prompts, sequences.completions) for value in row]
+    training = policy.training
+    policy.eval()  # dropout is the learner's alone: the engine runs the whole policy
     with torch.no_grad():
         learner_says, _ = completion_log_probs(policy, sequences, autocast=autocast)
+    policy.train(training)
     return float((torch.tensor(engine_says) - learner_says.float().cpu()).abs().max())
 
 
@@ -42,5 +45,5 @@ def check(gap: float, tolerance: float, round_number: int) -> None:
 
 def fixed_tokens(prompts: Sequence[Sequence[int]], end: int, rows: int = 4) -> Sequences:
     """A few sequences that stay the same through the run: the tokens of the first prompts, after their first token."""
-    chosen = [list(ids) for ids in prompts if len(ids) > 1][:rows]
+    chosen = [list(ids) for ids in prompts if ids][:rows]
     return Sequences([ids[:1] for ids in chosen], [[*ids[1:], end] for ids in chosen])

@@ -39,6 +39,11 @@ class ScheduleSettings:
     """Largest gap between engine and learner in nats a token; None: by precision."""
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
 
+    @property
+    def updates(self) -> int:
+        """Optimiser steps of the whole run, over which the step size decays."""
+        return self.rounds * self.minibatches * self.epochs
+
 
 @dataclass
 class Learner:
@@ -81,7 +86,6 @@ def fit_round(
     several = settings.minibatches * settings.epochs > 1
     old = all_log_probs(learner, sequences, settings.token_budget) if several else None
     watched = Watched()
-    total = settings.rounds * settings.minibatches * settings.epochs
     for _ in range(settings.epochs):
         for rows in minibatches(chosen, settings.minibatches):
             weights = token_weights([len(sequences.completions[i]) for i in rows], settings.normalisation, longest)
@@ -106,7 +110,9 @@ def fit_round(
                 loss.backward()  # type: ignore[no-untyped-call]
                 watched.add({"entropy": entropy.detach()})
                 watched.sums["loss"] = watched.sums.get("loss", 0.0) + float(loss.detach())
-            norm = take_step(learner.optimiser, learner.policy.parameters(), learner.updates, total, settings.optimiser)
+            norm = take_step(
+                learner.optimiser, learner.policy.parameters(), learner.updates, settings.updates, settings.optimiser
+            )
             learner.updates += 1
             watched.steps.append(norm)
     return watched.means()

@@ -97,7 +97,7 @@ def run_loop(
             slots.reference.follow(learner.reference, learner.policy, number)
         metrics |= {
             "engine/canary_gap": gap,
-            "policy/learning_rate": learning_rate_at(number, settings.rounds, settings.optimiser),
+            "policy/learning_rate": learning_rate_at(max(0, learner.updates - 1), settings.updates, settings.optimiser),
         }
         if (number + 1) % settings.samples_every == 0 or number == 0:
             watchers.samples(number + 1, sample_rows(scored))

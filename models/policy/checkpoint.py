@@ -65,8 +65,13 @@ def save_checkpoint(
 
     target = root / f"round_{round_number:06d}"
     root.mkdir(parents=True, exist_ok=True)
+    for half in root.glob(".round_*.part"):  # a killed run's
+        shutil.rmtree(half)
     write_folder(target, write)
-    for old in sorted(root.glob("round_*"))[:-keep]:
+    found = sorted(root.glob("round_*"))
+    here = found.index(target)
+    # What lies ahead was broken, or this training would have gone on from there.
+    for old in found[: max(0, here + 1 - keep)] + found[here + 1 :]:
         shutil.rmtree(old)
     return target
 
@@ -77,7 +82,7 @@ def newest_checkpoint(root: Path) -> Checkpoint | None:
         try:
             state: dict[str, Any] = json.loads((folder / "state.json").read_text())
             broken = [name for name, digest in state["sha256"].items() if _sha256(folder / name) != digest]
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             broken = ["state.json"]
         if not broken:
             return Checkpoint(folder, int(state["round"]))

@@ -76,6 +76,13 @@ def hash_folder(folder: Path) -> str:
     return total.hexdigest()
 
 
+def given_folder(base: str) -> Path | None:
+    """The local folder that the name of a base model means; None where it is a hub id."""
+    if Path(base).exists() or base.startswith((".", "/", "~")):
+        return Path(base).expanduser()
+    return None
+
+
 def check_model_folder(folder: Path) -> None:
     """Make sure that `folder` holds a loadable safetensors checkpoint.
 

@@ -18,7 +18,9 @@ from typing import Any, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from models.datasets.raw import files_of
 from models.errors import UserError
+from models.policy.folder import check_model_folder, given_folder
 from models.recipe.schema import Recipe, recipe_type
 
 FOLDER = Path("recipes")
@@ -57,6 +59,22 @@ def find_recipe(path: str | Path) -> Path:
     near = difflib.get_close_matches(Path(path).stem, known, n=1)
     hint = f"; did you mean {FOLDER / near[0]}.yaml?" if near else ""
     raise UserError(f"{path}: no such recipe{hint}")
+
+
+def require_files(recipe: Recipe) -> None:
+    """Make sure that the files which a recipe names are there, so that a run does not find out after its first steps.
+
+    Raises:
+        UserError: a data file is missing or of an unknown kind, or policy.base is a folder that holds no model.
+    """
+    files_of(recipe.data.path or ())
+    files_of(recipe.data.test_path or (), "data.test_path")
+    folder = given_folder(recipe.policy.base) if recipe.policy.base else None
+    if folder is not None:
+        try:
+            check_model_folder(folder)
+        except UserError as error:
+            raise UserError(f"policy.base: {error}") from None
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:
