@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from models.errors import UserError
-from models.policy.folder import check_model_folder
+from models.policy.folder import check_model_folder, given_folder
 from models.text.tokenizer import TokenizerSettings
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -148,8 +148,8 @@ def open_policy(
         UserError: the folder is not a model folder, the hub id cannot be had, or vocabulary and weights differ.
     """
     name = str(base)
-    if Path(name).exists() or name.startswith((".", "/", "~")):
-        folder = Path(name).expanduser()
+    folder = given_folder(name)
+    if folder is not None:
         check_model_folder(folder)
         name = str(folder)
     tokenizer = open_tokenizer(name, trust_remote_code=trust_remote_code)
