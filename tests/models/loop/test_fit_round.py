@@ -1,0 +1,221 @@
+"""What must be true of one round's fit, each test named as the theorem it checks.
+
+The optimiser is plain gradient descent with step size one, so the weights' difference is the gradient itself.
+"""
+
+import copy
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import pytest
+import torch
+from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
+
+from models.errors import UserError
+from models.learner.optimiser import OptimiserSettings
+from models.loop.fit import Learner, ScheduleSettings, fit_round, minibatches
+from models.loop.rollout import TokenBatch
+from models.objectives.grpo import Grpo
+
+STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
+ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, -0.25], dtype=torch.float64)
+SIZES = [2, 3]
+LONGEST = 8
+
+
+def round_of(sequences=SEQUENCES, sizes=SIZES):
+    """Completions with the log-probs of an engine that is a little off."""
+    chosen = scored([0.0] * len(sequences), sizes, sequences=sequences)
+    exact = plain_log_probs(tiny_policy(), sequences)
+    shifted = [
+        replace(rollout, behaviour_log_probs=tuple((row.detach() + 0.05 * (-1) ** number).tolist()))
+        for number, (rollout, row) in enumerate(zip(chosen.rollouts, exact, strict=True))
+    ]
+    return replace(chosen, rollouts=shifted)
+
+
+def learner_of(dtype=torch.float64, temperature=1.0):
+    policy, reference = tiny_policy(dtype), tiny_policy(dtype, seed=1, spread=2.0).requires_grad_(False)
+    return Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, temperature)
+
+
+def step(chosen=None, advantage=ADVANTAGE, dtype=torch.float64, objective=None, **settings):
+    """The gradient and the metrics of one update."""
+    learner = learner_of(dtype)
+    before = copy.deepcopy(dict(learner.policy.named_parameters()))
+    schedule = ScheduleSettings(optimiser=STEP, rounds=1, **settings)
+    chosen = chosen or round_of()
+    metrics = fit_round(learner, objective or Grpo(kl=0.1), chosen, advantage, schedule, LONGEST)
+    after = dict(learner.policy.named_parameters())
+    return {name: (before[name] - after[name]).detach() for name in after}, metrics
+
+
+@pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
+def test_the_gradient_is_that_of_the_formula_computed_without_any_packing(normalisation):
+    found, metrics = step(normalisation=normalisation)
+    plain, chosen = tiny_policy(), round_of()
+    old = [row.detach() for row in plain_log_probs(plain, SEQUENCES)]
+    reference = plain_log_probs(tiny_policy(seed=1, spread=2.0), SEQUENCES)
+    total = sum(len(completion) for completion in COMPLETIONS)
+    loss = torch.zeros((), dtype=torch.float64)
+    for number, row in enumerate(plain_log_probs(plain, SEQUENCES)):
+        behaviour = torch.tensor(chosen.rollouts[number].behaviour_log_probs, dtype=torch.float64)
+        weight = torch.exp(old[number] - behaviour).clamp(max=2.0)
+        apart = reference[number].detach() - row
+        tokens = -weight * torch.exp(row - old[number]) * ADVANTAGE[number] + 0.1 * (apart.exp() - 1 - apart)
+        per_token = {"token": 1 / total, "completion": 1 / (5 * len(row)), "constant": 1 / (5 * LONGEST)}
+        loss = loss + per_token[normalisation] * tokens.sum()
+    loss.backward()
+    assert metrics["loss"] == pytest.approx(float(loss.detach()), abs=1e-7)
+    for name, parameter in plain.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
+@pytest.mark.parametrize("budget", [1, 20, 33])
+def test_loss_and_gradient_do_not_depend_on_the_token_budget(normalisation, budget):
+    whole, metrics = step(normalisation=normalisation, token_budget=10**6)
+    cut, metrics_of_cut = step(normalisation=normalisation, token_budget=budget)
+    torch.testing.assert_close(cut, whole, rtol=1e-10, atol=1e-10)
+    assert metrics_of_cut == pytest.approx(metrics, abs=1e-10)
+
+
+def test_in_float32_the_token_budget_shows_only_as_rounding():
+    whole, metrics = step(dtype=torch.float32, token_budget=10**6)
+    cut, metrics_of_cut = step(dtype=torch.float32, token_budget=14)
+    for name, value in whole.items():
+        assert (cut[name] - value).abs().max() <= 1e-5 * max(1.0, float(value.abs().max()))
+    assert metrics_of_cut == pytest.approx(metrics, abs=1e-5)
+
+
+@pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
+def test_loss_and_gradient_do_not_depend_on_the_order_of_rows(normalisation):
+    chosen, order = round_of(), torch.tensor([4, 2, 0, 3, 1])
+    straight, metrics = step(chosen, normalisation=normalisation)
+    turned, metrics_of_turned = step(chosen.take(order), ADVANTAGE[order], normalisation=normalisation)
+    torch.testing.assert_close(turned, straight, rtol=1e-9, atol=1e-9)
+    assert metrics_of_turned == pytest.approx(metrics, abs=1e-9)
+
+
+@dataclass
+class Seen:
+    """The log-likelihood of the completions, and a record of what an objective is shown."""
+
+    level: ClassVar[str] = "token"
+    batches: list[tuple[torch.Tensor, TokenBatch]] = field(default_factory=list)
+
+    def __call__(self, log_prob, batch):
+        self.batches.append((log_prob.detach().clone(), batch))
+        return -batch.advantage * log_prob, {}
+
+
+def test_every_update_of_a_round_sees_the_log_probs_from_before_the_round():
+    seen = Seen()
+    small = replace(STEP, learning_rate=0.01)
+    learner = learner_of()
+    schedule = ScheduleSettings(optimiser=small, rounds=1, epochs=3)
+    fit_round(learner, seen, round_of(), ADVANTAGE, schedule, LONGEST)
+    (first, before), (second, after), (third, last) = seen.batches
+    torch.testing.assert_close(before.old, first, rtol=0, atol=1e-12)
+    for batch in (after, last):
+        torch.testing.assert_close(batch.old, before.old, rtol=0, atol=0)
+    assert (second - first).abs().max() > 1e-6 and (third - second).abs().max() > 1e-6
+    assert learner.updates == 3
+
+
+def test_with_minibatches_the_second_still_sees_the_log_probs_from_before_the_first():
+    seen, learner = Seen(), learner_of()
+    exact = torch.cat(plain_log_probs(tiny_policy(), SEQUENCES)).detach()
+    schedule = ScheduleSettings(
+        optimiser=replace(STEP, learning_rate=0.01), rounds=1, minibatches=2, token_budget=10**6
+    )
+    fit_round(learner, seen, round_of(), ADVANTAGE, schedule, LONGEST)
+    (_, first), (now, second) = seen.batches
+    assert sorted(first.old.tolist()) == pytest.approx(sorted(exact[:6].tolist()), abs=1e-9)
+    assert sorted(second.old.tolist()) == pytest.approx(sorted(exact[6:].tolist()), abs=1e-9)
+    assert (now - second.old).abs().max() > 1e-6
+
+
+def test_reference_and_temperature_reach_the_objective():
+    seen, learner = Seen(), learner_of(temperature=0.7)
+    fit_round(learner, seen, round_of(), ADVANTAGE, ScheduleSettings(optimiser=STEP, token_budget=1), LONGEST)
+    log_prob, batch = seen.batches[1]  # one row each, the longest first
+    sequences = SEQUENCES.take([3])  # as long as row 2, which comes before it
+    torch.testing.assert_close(log_prob, plain_log_probs(tiny_policy(), sequences, 0.7)[0].detach())
+    reference = plain_log_probs(tiny_policy(seed=1, spread=2.0), sequences, 0.7)[0].detach()
+    torch.testing.assert_close(batch.reference, reference)
+    assert batch.advantage.tolist() == [float(ADVANTAGE[3])] * len(log_prob)
+
+
+def test_without_a_reference_objectives_see_none():
+    seen, learner = Seen(), learner_of()
+    learner.reference = None
+    fit_round(learner, seen, round_of(), ADVANTAGE, ScheduleSettings(optimiser=STEP), LONGEST)
+    assert seen.batches[0][1].reference is None
+
+
+@dataclass
+class Whole:
+    """Likelihood of whole completions."""
+
+    level: ClassVar[str] = "completion"
+
+    def __call__(self, log_prob, batch):
+        assert log_prob.shape == (batch.completions,)
+        return -log_prob, {}
+
+
+@pytest.mark.parametrize("budget", [1, 10**6])
+def test_a_loss_of_whole_completions_weighs_each_by_the_weights_of_its_tokens(budget):
+    found, metrics = step(objective=Whole(), normalisation="completion", token_budget=budget)
+    plain = tiny_policy()
+    loss = -sum(row.sum() for row in plain_log_probs(plain, SEQUENCES)) / 5
+    loss.backward()
+    assert metrics["loss"] == pytest.approx(float(loss.detach()), abs=1e-10)
+    torch.testing.assert_close(found, {name: value.grad for name, value in plain.named_parameters()})
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_minibatches_hold_every_completion_once_and_keep_groups_whole(count):
+    chosen = scored([0.0] * 14, [2, 3, 1, 5, 3])
+    parts = list(minibatches(chosen, count))
+    assert sorted(row for part in parts for row in part) == list(range(14)) and len(parts) == min(count, 5)
+    groups = chosen.groups.tolist()
+    assert max(Counter(group for part in parts for group in {groups[row] for row in part}).values()) == 1
+    assert all(parts)
+
+
+def test_a_round_of_one_group_is_not_cut_but_learned_whole():
+    learner = learner_of()
+    schedule = ScheduleSettings(optimiser=STEP, minibatches=4)
+    fit_round(learner, Grpo(), round_of(sizes=[5]), ADVANTAGE, schedule, LONGEST)
+    assert learner.updates == 1
+
+
+def test_a_loss_that_is_not_finite_stops_before_any_weight_moves():
+    learner = learner_of()
+    poisoned = ADVANTAGE.clone()
+    poisoned[3] = torch.nan
+    with pytest.raises(UserError, match="update 0: the loss is not finite"):
+        fit_round(learner, Grpo(), round_of(), poisoned, ScheduleSettings(optimiser=STEP), LONGEST)
+    torch.testing.assert_close(dict(learner.policy.named_parameters()), dict(tiny_policy().named_parameters()))
+
+
+def test_what_is_watched_is_a_mean_over_all_tokens():
+    _, metrics = step(token_budget=14)
+    gaps = [0.05] * sum(map(len, COMPLETIONS))
+    assert metrics["engine_gap"] == pytest.approx(sum(gaps) / len(gaps), abs=1e-6)
+    assert metrics["clipped_share"] == 0.0 and metrics["entropy"] > 0 and metrics["gradient_norm"] > 0
+
+
+def test_the_reference_never_moves_while_the_policy_does():
+    learner = learner_of()
+    before = copy.deepcopy(learner.reference.state_dict())
+    fit_round(learner, Grpo(), round_of(), ADVANTAGE, ScheduleSettings(optimiser=STEP, epochs=2), LONGEST)
+    assert all(torch.equal(value, before[name]) for name, value in learner.reference.state_dict().items())
+    moved = [
+        not torch.equal(value, other)
+        for value, other in zip(learner.policy.parameters(), tiny_policy().parameters(), strict=True)
+    ]
+    assert all(moved)

@@ -1,0 +1,295 @@
+"""What must be true of whole runs of the loop, each test named as the theorem it checks.
+
+A tiny real policy, transformers' generate as the engine, real checkpoints on disk.
+"""
+
+import copy
+import shutil
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from tiny_models import tiny_policy, word_tokenizer
+
+from models.advantages.group_relative import GroupRelative
+from models.engine.canary import canary_gap, fixed_tokens
+from models.engine.engine import EngineSettings
+from models.engine.transformers_engine import TransformersEngine
+from models.errors import UserError
+from models.learner.optimiser import OptimiserSettings, build_optimiser
+from models.loop.fit import Learner, ScheduleSettings
+from models.loop.loop import Slots, Watchers, prompts_of_round, run_loop
+from models.loop.rollout import Problem
+from models.loop.slots import World
+from models.objectives.grpo import Grpo
+from models.policy.build import LoraSettings, with_adapter
+from models.policy.folder import save_model_folder
+from models.policy.weights import merged_weights
+from models.references.frozen import Frozen
+from models.selectors.drop_flat import DropFlat
+from models.sources.sample import Sample
+from models.text.encoding import Codec
+
+TOKENIZER = word_tokenizer()
+CODEC = Codec(TOKENIZER)
+END = TOKENIZER.eos_token_id
+TEXTS = ["1 + 2 =", "3 +", "4 + 5 + 6 =", "7", "8 = ;", "9 + 1 ="]
+PROBLEMS = [
+    Problem(f"p{number}", text, "7", 1, tuple(ids))
+    for number, (text, ids) in enumerate(zip(TEXTS, CODEC.prompts(TEXTS), strict=True))
+]
+SCHEDULE = ScheduleSettings(
+    rounds=6,
+    epochs=2,
+    minibatches=2,
+    checkpoint_every=2,
+    samples_every=3,
+    optimiser=OptimiserSettings(learning_rate=3e-3, warmup_steps=3, decay="linear"),
+)
+
+
+@dataclass(frozen=True)
+class Sevens:
+    """Share of a completion's words that are 7."""
+
+    weight: float = 1.0
+    label: str = "sevens"
+    needs_reward_model = False
+
+    def __call__(self, world, rollouts):
+        words = [rollout.text.split() for rollout in rollouts]
+        return torch.tensor([found.count("7") / max(1, len(found)) for found in words])
+
+
+@dataclass(frozen=True)
+class Brief:
+    """One minus the share of the allowed length."""
+
+    weight: float = 0.1
+    label: str = "brief"
+    needs_reward_model = False
+
+    def __call__(self, world, rollouts):
+        return torch.tensor([1.0 - len(rollout.completion) / 5 for rollout in rollouts])
+
+
+SLOTS = Slots(
+    Sample(prompts=4, group_size=4, max_tokens=5),
+    [Sevens(), Brief()],
+    [DropFlat()],
+    GroupRelative(),
+    Grpo(kl=0.01),
+    Frozen(),
+)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("start") / "policy"
+    save_model_folder(tiny_policy(torch.float32, spread=3.0), TOKENIZER, folder)
+    return folder
+
+
+def new_learner(schedule, lora=False):
+    policy = tiny_policy(torch.float32, spread=3.0)
+    if lora:
+        policy = with_adapter(policy, LoraSettings(rank=4), seed=0)
+        return Learner(policy, build_optimiser(policy, schedule.optimiser), None, policy.disable_adapter, None, 1.0)
+    reference = copy.deepcopy(policy).requires_grad_(False)
+    return Learner(policy, build_optimiser(policy, schedule.optimiser), reference, None, None, 1.0)
+
+
+@dataclass
+class Diary:
+    """Everything that the loop told."""
+
+    metrics: dict
+    samples: dict
+    resumed: list
+
+    def watchers(self, killed_in=None):
+        def metrics(number, values):
+            self.metrics[number] = values
+            if number == killed_in:
+                raise KeyboardInterrupt
+
+        return Watchers(metrics, self.samples.__setitem__, self.resumed.append)
+
+
+def run(start, checkpoints, *, schedule=SCHEDULE, slots=SLOTS, lora=False, killed_in=None, engine=TransformersEngine):
+    """One run of the loop in a fresh process's state. Returns the learner and what was told."""
+    torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
+    learner, diary = new_learner(schedule, lora), Diary({}, {}, [])
+    world = World(CODEC, engine(start, EngineSettings(), end=END), None, seed=7)
+    try:
+        run_loop(learner, world, slots, schedule, PROBLEMS, checkpoints, diary.watchers(killed_in))
+    except KeyboardInterrupt:
+        assert killed_in is not None
+    return learner, diary
+
+
+def same_weights(one, other):
+    left, right = one.policy.state_dict(), other.policy.state_dict()
+    return all(torch.equal(left[name], right[name]) for name in left)
+
+
+STEADY = ("reward/total", "policy/loss", "policy/gradient_norm", "policy/kl", "rollouts/length", "policy/learning_rate")
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_killed_run_goes_on_and_ends_with_the_weights_of_one_that_was_never_interrupted(start, tmp_path, lora):
+    whole, told = run(start, tmp_path / "whole", lora=lora)
+    run(start, tmp_path / "killed", lora=lora, killed_in=5)
+    resumed, told_after = run(start, tmp_path / "killed", lora=lora)
+    assert told.resumed == [0] and told_after.resumed == [4] and sorted(told_after.metrics) == [5, 6]
+    assert same_weights(whole, resumed) and whole.updates == resumed.updates
+    for number in (5, 6):
+        assert {key: told.metrics[number].get(key) for key in STEADY} == {
+            key: told_after.metrics[number].get(key) for key in STEADY
+        }
+    assert not same_weights(whole, new_learner(SCHEDULE, lora))
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again_and_ends_the_same(start, tmp_path):
+    whole, _ = run(start, tmp_path / "whole", schedule=replace(SCHEDULE, rounds=3))
+    run(start, tmp_path / "killed", schedule=replace(SCHEDULE, rounds=3), killed_in=1)
+    again, told = run(start, tmp_path / "killed", schedule=replace(SCHEDULE, rounds=3))
+    assert told.resumed == [0] and same_weights(whole, again)
+
+
+@pytest.mark.parametrize("damage", ["truncated tensors", "truncated state", "missing tensors", "empty state"])
+def test_a_broken_checkpoint_is_passed_over_with_a_warning_and_the_run_ends_the_same(start, tmp_path, damage):
+    whole, _ = run(start, tmp_path / "whole")
+    run(start, tmp_path / "killed", killed_in=5)
+    newest = tmp_path / "killed" / "round_000004"
+    policy, state = newest / "policy.safetensors", newest / "state.json"
+    if damage == "truncated tensors":
+        policy.write_bytes(policy.read_bytes()[:-1000])
+    elif damage == "missing tensors":
+        policy.unlink()
+    else:
+        state.write_text(state.read_text()[:20] if damage == "truncated state" else "[]")
+    with pytest.warns(UserWarning, match=r"round_000004: .* is broken; going back to the checkpoint before"):
+        resumed, told = run(start, tmp_path / "killed")
+    assert told.resumed == [2] and same_weights(whole, resumed)
+
+
+def test_the_seed_decides_the_run(start, tmp_path):
+    one, _ = run(start, tmp_path / "a", schedule=replace(SCHEDULE, rounds=2))
+    two, _ = run(start, tmp_path / "b", schedule=replace(SCHEDULE, rounds=2))
+    assert same_weights(one, two)
+
+
+class Deaf(TransformersEngine):
+    """Takes no weights and says nothing."""
+
+    def load(self, weights):
+        list(weights)
+
+
+def test_the_canary_names_the_round_in_which_a_hand_over_did_nothing(start, tmp_path):
+    with pytest.raises(UserError, match=r"^round 1: .* differ by \d+\.\d+ nats a token"):
+        run(start, tmp_path, engine=Deaf)
+
+
+def test_the_canary_stops_before_the_first_round_where_the_engine_began_with_other_weights(start, tmp_path):
+    other = tmp_path / "other"
+    save_model_folder(tiny_policy(torch.float32, seed=9, spread=3.0), TOKENIZER, other)
+    with pytest.raises(UserError, match=r"^round 0: "):
+        run(other, tmp_path / "checkpoints", engine=Deaf)
+
+
+def test_the_canary_sees_no_gap_in_an_adapter_that_learns_with_dropout(start):
+    policy = with_adapter(tiny_policy(torch.float32, spread=3.0), LoraSettings(rank=4, dropout=0.5), seed=0)
+    with torch.no_grad():
+        for name, parameter in policy.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.3)
+    engine = TransformersEngine(start, EngineSettings(), end=END)
+    engine.load(merged_weights(policy))
+    policy.train()
+    assert canary_gap(engine, policy, fixed_tokens([problem.tokens for problem in PROBLEMS], END), None) < 1e-4
+    assert policy.training
+
+
+def test_the_canary_has_tokens_even_where_every_prompt_is_one_token():
+    sequences = fixed_tokens([(5,), (6,)], END)
+    assert len(sequences) == 2 and all(len(completion) for completion in sequences.completions)
+
+
+def test_what_is_rewarded_becomes_frequent(start, tmp_path):
+    schedule = replace(
+        SCHEDULE, rounds=25, epochs=1, minibatches=1, optimiser=OptimiserSettings(learning_rate=5e-3, warmup_steps=1)
+    )
+    slots = replace(SLOTS, source=Sample(prompts=6, group_size=8, max_tokens=5), rewards=[Sevens()])
+    _, told = run(start, tmp_path, schedule=schedule, slots=slots)
+    first, last = told.metrics[1]["reward/sevens"], told.metrics[25]["reward/sevens"]
+    assert first < 0.3 and last > 0.8
+
+
+def test_the_frozen_reference_never_moves(start, tmp_path):
+    learner, _ = run(start, tmp_path)
+    untouched = tiny_policy(torch.float32, spread=3.0).state_dict()
+    assert all(torch.equal(value, untouched[name]) for name, value in learner.reference.state_dict().items())
+
+
+def test_no_component_of_the_reward_gets_lost(start, tmp_path):
+    _, told = run(start, tmp_path)
+    for values in told.metrics.values():
+        assert values["reward/total"] == pytest.approx(values["reward/sevens"] + 0.1 * values["reward/brief"], abs=1e-6)
+    assert sorted(told.samples) == [1, 3, 6]
+    for row in told.samples[3]:
+        assert row["reward"] == pytest.approx(row["sevens"] + 0.1 * row["brief"], abs=2e-4)
+        assert row["prompt"] in TEXTS and row["tokens"] <= 5 and row["expected"] == "7"
+
+
+def test_every_round_tells_of_itself_once_and_in_order(start, tmp_path):
+    _, told = run(start, tmp_path)
+    assert list(told.metrics) == [1, 2, 3, 4, 5, 6] and told.resumed == [0]
+    assert all(values["engine/canary_gap"] < 1e-4 for values in told.metrics.values())
+    assert len({key for values in told.metrics.values() for key in values}) <= 60
+
+
+def test_rounds_without_signal_leave_the_weights_alone_and_go_on(start, tmp_path):
+    flat = replace(SLOTS, rewards=[Brief(weight=0.0)])
+    learner, told = run(start, tmp_path, slots=flat)
+    assert same_weights(learner, new_learner(SCHEDULE)) and learner.updates == 0
+    assert [values["rollouts/taught_share"] for values in told.metrics.values()] == [0.0] * 6
+
+
+def test_only_the_newest_two_checkpoints_stay_and_none_half_written(start, tmp_path):
+    run(start, tmp_path, schedule=replace(SCHEDULE, checkpoint_every=1))
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["round_000004", "round_000005"]
+
+
+def test_what_a_killed_writer_left_is_not_taken_for_a_checkpoint(start, tmp_path):
+    whole, _ = run(start, tmp_path / "whole")
+    run(start, tmp_path / "killed", killed_in=3)
+    half = tmp_path / "killed" / ".round_000004.4194305.part"
+    shutil.copytree(tmp_path / "killed" / "round_000002", half)
+    (half / "state.json").unlink()
+    resumed, told = run(start, tmp_path / "killed")
+    assert told.resumed == [2] and same_weights(whole, resumed)
+    assert not half.exists()
+
+
+def test_the_learning_rate_that_is_told_is_the_one_that_was_used(start, tmp_path):
+    learner, told = run(start, tmp_path)
+    assert told.metrics[6]["policy/learning_rate"] == pytest.approx(learner.optimiser.param_groups[0]["lr"])
+
+
+@pytest.mark.parametrize("count", [1, 4, 6, 7, 20])
+def test_the_prompts_of_the_rounds_visit_every_problem_once_an_epoch(count):
+    rounds = 42
+    visited = [problem.id for number in range(rounds) for problem in prompts_of_round(PROBLEMS, count, number, 3)]
+    epochs = [visited[at : at + 6] for at in range(0, len(visited), 6)]
+    assert all(max(Counter(epoch).values()) == 1 for epoch in epochs)
+    assert len(visited) == rounds * count and len({tuple(epoch) for epoch in epochs}) > 1
+
+
+def test_the_prompts_of_a_round_depend_on_nothing_that_came_before():
+    forwards = {number: prompts_of_round(PROBLEMS, 4, number, 3) for number in range(12)}
+    torch.manual_seed(99)
+    assert {number: prompts_of_round(PROBLEMS, 4, number, 3) for number in reversed(range(12))} == forwards
+    assert prompts_of_round(PROBLEMS, 6, 0, 4) != prompts_of_round(PROBLEMS, 6, 0, 3)
