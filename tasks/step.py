@@ -99,34 +99,44 @@ def run_step(home: Path, step: str, key: str, parent_run: str, work: Callable[[P
         parent_run: MLflow run of the flow.
         work: given the step's folder and its run id.
     """
+    from tasks.tracking import records
+
     folder = step_folder(home, step, key)
     folder.mkdir(parents=True, exist_ok=True)
     run_id = runs.open_step_run(parent_run, step)
     started = time.perf_counter()
     try:
         made = work(folder, run_id)
-    except BaseException:
-        runs.close_run(run_id, "FAILED")
+        result = StepResult(
+            step=step,
+            key=key,
+            folder=str(folder),
+            digest=made.digest,
+            headline=made.headline,
+            metrics=dict(made.metrics),
+            run_id=run_id,
+            seconds=time.perf_counter() - started,
+            links=dict(made.links),
+        )
+        records.log_metrics(run_id, {**made.metrics, "seconds": result.seconds})
+        _write_result(folder, result)
+    except BaseException as error:
+        runs.close_run(run_id, "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
         raise
-    from tasks.tracking import records
-
-    result = StepResult(
-        step=step,
-        key=key,
-        folder=str(folder),
-        digest=made.digest,
-        headline=made.headline,
-        metrics=dict(made.metrics),
-        run_id=run_id,
-        seconds=time.perf_counter() - started,
-        links=dict(made.links),
-    )
-    records.log_metrics(run_id, {**made.metrics, "seconds": result.seconds})
     runs.close_run(run_id)
-    beside = folder / f".result.{os.getpid()}.json"
-    beside.write_text(result.model_dump_json(indent=1))
-    os.replace(beside, folder / "result.json")
     return result
+
+
+def _write_result(folder: Path, result: StepResult) -> None:
+    beside = folder / f".result.{os.getpid()}.json"
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(result.model_dump_json(indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, folder / "result.json")
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -1,0 +1,126 @@
+"""What must be true of a step: its key, when it counts as done, and what a failure leaves."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from models.errors import UserError
+from tasks import step
+from tasks.step import Made, StepResult, content_key, is_complete, run_step, step_folder
+from tasks.tracking import runs, store
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def parent(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An MLflow run of a flow, in a store of its own."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    store.configure(home)
+    return runs.open_flow_run("steps", "a flow")
+
+
+def children(parent: str) -> list[tuple[str, str]]:
+    """Name and status of the runs of the steps."""
+    found = store.client().search_runs(
+        [store.client().get_run(parent).info.experiment_id], f"tags.`{runs.PARENT_TAG}` = '{parent}'"
+    )
+    return [(run.info.run_name, run.info.status) for run in found]
+
+
+def test_equal_inputs_have_one_key_whatever_the_order_of_a_mapping() -> None:
+    assert content_key("a", {"x": 1, "y": [2]}) == content_key("a", {"y": [2], "x": 1})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("b", "digest", {"rounds": 4, "optimiser": {"rate": 0.1}}, 0),
+        ("a", "digesu", {"rounds": 4, "optimiser": {"rate": 0.1}}, 0),
+        ("a", "digest", {"rounds": 5, "optimiser": {"rate": 0.1}}, 0),
+        ("a", "digest", {"rounds": 4, "optimiser": {"rate": 0.2}}, 0),
+        ("a", "digest", {"rounds": 4, "optimiser": {"rate": 0.1}}, 1),
+        ("a", "digest", {"rounds": 4, "optimiser": {"rate": 0.1}}),
+        ("a", "digest", {"rounds": 4, "optimiser": {"rate": 0.1}}, None),
+    ],
+)
+def test_another_step_or_any_other_input_has_another_key(other: tuple[object, ...]) -> None:
+    assert content_key(*other) != content_key("a", "digest", {"rounds": 4, "optimiser": {"rate": 0.1}}, 0)  # type: ignore[arg-type]
+
+
+def test_changed_source_changes_the_key_and_nothing_else_of_the_checkout_does(tmp_path: Path) -> None:
+    for name in ("models", "tasks", "data/expectations"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def key() -> str:
+        code = "from tasks.step import content_key; print(content_key('a', 1))"
+        return subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, text=True)
+
+    keys = [key()]
+    (tmp_path / "README.md").write_text("changed")
+    (tmp_path / "models" / "loop" / "notes.txt").write_text("no code")
+    assert key() == keys[0]
+    for changed in ("models/loop/loop.py", "tasks/evaluate.py", "data/expectations/problems.yaml"):
+        with (tmp_path / changed).open("a") as file:
+            file.write("\n")
+        keys.append(key())
+    assert len(set(keys)) == 4
+
+
+def test_a_step_is_complete_when_its_result_lies_beside_its_outputs(home: Path, parent: str) -> None:
+    assert not is_complete(home, "one", "k" * 64)
+
+    def work(folder: Path, run_id: str) -> Made:
+        (folder / "output").write_text("made")
+        assert not is_complete(home, "one", "k" * 64)
+        return Made("digest", "went well", {"accuracy": 0.5}, {"model_id": "m"})
+
+    result = run_step(home, "one", "k" * 64, parent, work)
+    assert is_complete(home, "one", "k" * 64) and not is_complete(home, "one", "l" * 64)
+    folder = step_folder(home, "one", "k" * 64)
+    assert StepResult.model_validate_json((folder / "result.json").read_text()) == result
+    assert sorted(file.name for file in folder.iterdir()) == ["output", "result.json"]
+    assert children(parent) == [("one", "FINISHED")]
+    assert store.client().get_run(result.run_id).data.metrics["accuracy"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(UserError("wrong"), "FAILED"), (RuntimeError("broken"), "FAILED"), (KeyboardInterrupt(), "KILLED")],
+)
+def test_a_step_that_fails_closes_its_run_and_leaves_no_result_but_its_checkpoints(
+    home: Path, parent: str, error: BaseException, status: str
+) -> None:
+    key = type(error).__name__
+
+    def work(folder: Path, run_id: str) -> Made:
+        (folder / "checkpoints").mkdir()
+        raise error
+
+    with pytest.raises(type(error)):
+        run_step(home, "two", key, parent, work)
+    assert children(parent) == [("two", status)]
+    assert not is_complete(home, "two", key)
+    assert [entry.name for entry in step_folder(home, "two", key).iterdir()] == ["checkpoints"]
+
+
+def test_a_result_that_cannot_be_recorded_is_no_result(home: Path, parent: str) -> None:
+    """More metrics than a run may have: the step's outputs are there, but it does not count as done."""
+    with pytest.raises(UserError, match="at most"):
+        run_step(home, "three", "k", parent, lambda folder, run: Made("d", "h", {f"m{i}": 0.0 for i in range(99)}))
+    assert not is_complete(home, "three", "k")
+    assert children(parent) == [("three", "FAILED")]
+
+
+def test_the_versions_of_packages_that_compute_are_part_of_the_source_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = step.source_hash.__wrapped__()
+    monkeypatch.setattr(step.importlib.metadata, "version", lambda package: "0.0.0")
+    assert step.source_hash.__wrapped__() != before
