@@ -85,11 +85,11 @@ def show(
 
     Example: `rewardflow show latest`
     """
-    from flows.outcome import run_page
+    from flows.outcome import print_run
     from tasks.tracking import store, summaries
 
     store.configure(state_folder())
-    print(run_page(summaries.run_summary(experiment, run), state_folder()))
+    print_run(summaries.run_summary(experiment, run), state_folder())
 
 
 @app.command()

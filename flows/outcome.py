@@ -53,12 +53,19 @@ def run_lines(found: Sequence[RunLine]) -> str:
     return "\n".join(lines)
 
 
-def run_page(summary: RunSummary, home: Path) -> str:
-    """All about one run: description, steps, data, address."""
-    lines = [f"{summary.line.name}  {summary.line.run_id}  {summary.line.status}", "", summary.description.strip(), ""]
-    lines += [
-        f"  {step.name:<16} {step.status:<9} {step.seconds or 0:8.1f} s  {step.run_id[:8]}" for step in summary.steps
-    ]
-    lines += ["", *(f"  data {link.name:<32} {link.digest}  {link.context}" for link in summary.data)]
+def print_run(summary: RunSummary, home: Path) -> None:
+    """All about one run to the terminal: the description as Markdown, steps, data, address."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    console.print(f"[bold]{summary.line.name}[/]  {summary.line.run_id}  {summary.line.status}\n")
+    console.print(Markdown(summary.description))
+    for step in summary.steps:
+        line = f"  {step.name:<16} {step.status:<9} {step.seconds or 0:8.1f} s  run {step.run_id[:8]}"
+        console.print(line, highlight=False)
+    console.print()
+    for link in summary.data:
+        console.print(f"  data {link.name:<36} {link.digest:<38} {link.context}", highlight=False, soft_wrap=True)
     mlflow = running_servers(home).get("mlflow")
-    return "\n".join([*lines, "", f"{mlflow.address if mlflow else 'http://127.0.0.1:5000'}{summary.address}"])
+    console.print(f"\n{mlflow.address if mlflow else 'http://127.0.0.1:5000'}{summary.address}", soft_wrap=True)

@@ -195,7 +195,8 @@ def _raw_line(link: DataLink) -> str:
 def _data_line(link: DataLink) -> str:
     rows = f", {link.rows} rows" if link.rows is not None else ""
     revision = f", DVC revision {link.revision}" if link.revision else ""
-    return f"{link.name} ({link.context})  md5 {link.digest}{rows}{revision}"
+    kind = "md5" if len(link.digest.removesuffix(".dir")) == 32 else "digest"  # DVC's, or our own of cleaned rows
+    return f"{link.name} ({link.context})  {kind} {link.digest}{rows}{revision}"
 
 
 def _name(run: Run | None) -> str:

@@ -1,0 +1,45 @@
+"""The reports of a run reach a real S3 server: the validation's pages and the description, under the run's id."""
+
+import pytest
+from prefect.logging import disable_run_logger
+from s3_loopback import BUCKET, s3_endpoint  # noqa: F401  (a fixture)
+
+from models.errors import UserError
+from tasks.step import StepResult
+from tasks.tracking import records, runs, store
+from tasks.upload_reports import upload_reports
+
+pytestmark = pytest.mark.slow
+
+
+def validated(folder):
+    (folder / "data_docs").mkdir(parents=True)
+    (folder / "data_docs/index.html").write_text("<h1>Data Docs</h1>")
+    return StepResult(
+        step="validate", key="k", folder=str(folder), digest="d", headline="", metrics={}, run_id="", seconds=0.0
+    )
+
+
+def test_docs_and_description_lie_below_experiment_and_run(s3_endpoint, tmp_path, monkeypatch):  # noqa: F811
+    import boto3
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
+    store.configure(tmp_path / "home")
+    run_id = runs.open_flow_run("nightly", "train nightly")
+    records.describe(run_id, "## Promoted\n")
+    with disable_run_logger():
+        uploaded = upload_reports.fn(f"s3://{BUCKET}/reports/", "nightly", run_id, validated(tmp_path / "validate"))
+    runs.close_run(run_id)
+    below = f"reports/nightly/{run_id}"
+    assert sorted(uploaded) == [f"s3://{BUCKET}/{below}/{name}" for name in ("data_docs/index.html", "description.md")]
+    stored = boto3.client("s3", endpoint_url=s3_endpoint).get_object(Bucket=BUCKET, Key=f"{below}/description.md")
+    assert stored["Body"].read() == b"## Promoted\n"
+
+
+def test_a_bucket_that_is_not_there_is_one_line(s3_endpoint, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
+    store.configure(tmp_path / "home")
+    run_id = runs.open_flow_run("nightly", "train nightly")
+    with disable_run_logger(), pytest.raises(UserError, match=r"s3://nowhere.*no such bucket"):
+        upload_reports.fn("s3://nowhere", "nightly", run_id, validated(tmp_path / "validate"))
+    runs.close_run(run_id)
