@@ -40,6 +40,9 @@ ENGINE = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
 
+STARTER = "REWARDFLOW_STARTER"
+"""Process id of the command or flow, inherited by what it starts: whose id and parent differ has lost its starter."""
+
 
 def state_folder() -> Path:
     """Folder of everything a run leaves on this machine: $REWARDFLOW_HOME, or .rewardflow in the working directory."""
@@ -70,6 +73,7 @@ def prepare_environment(make: bool = False) -> Path:
         os.environ.setdefault(name, value)
     if make:
         Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
+    os.environ[STARTER] = str(os.getpid())
     os.environ["REWARDFLOW_HOME"] = str(home)  # absolute, so that child processes agree wherever they run
     if "PREFECT_API_URL" not in os.environ and (home / "servers.json").exists():
         from flows.servers import running_servers

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from flows.environment import state_folder
 from flows.schedule import create_gpu_limit
+from flows.servers import end_orphans
 from models.errors import UserError
 from models.recipe.load import digest, find_recipe, load_recipe, plain, require_files
 from models.recipe.schema import Recipe
@@ -48,6 +49,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
     quiet_user_errors()
     quiet_libraries()
     with only_run(home):
+        end_orphans(home)
         store.configure(home)
         runs.sweep_dead_runs(checked.name)
         create_gpu_limit()

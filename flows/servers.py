@@ -23,7 +23,7 @@ from types import FrameType
 
 import psutil
 
-from flows.environment import ENGINE, QUIET, artifact_folder, tracking_database
+from flows.environment import ENGINE, QUIET, STARTER, artifact_folder, tracking_database
 from models.errors import UserError
 
 HOST = "127.0.0.1"
@@ -141,6 +141,20 @@ def end_servers(home: Path) -> list[str]:
     alive = {name: server for name, server in _recorded(home).items() if server.process()}
     _end(alive, home)
     return list(alive)
+
+
+def end_orphans(home: Path) -> list[int]:
+    """End the temporary Prefect servers of `home` that a killed run left behind. Returns their process ids."""
+    orphans = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            marks = process.environ()
+            temporary = marks.get("PREFECT__SERVER_EPHEMERAL") == "1" and marks.get("PREFECT_HOME") == f"{home}/prefect"
+            if temporary and marks.get(STARTER, str(process.ppid())) != str(process.ppid()):
+                process.terminate()
+                orphans.append(process)
+    psutil.wait_procs(orphans, timeout=END_SECONDS)
+    return [process.pid for process in orphans]
 
 
 def serve(home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT) -> None:
