@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import (
-    AutoModelForCausalLM,
     GenerationConfig,
     LogitsProcessor,
     LogitsProcessorList,
@@ -25,9 +24,9 @@ from transformers import (
 )
 
 from models.engine.engine import EngineSettings, Generated, Sampling
-from models.errors import UserError
 from models.learner.batch import cut_by_tokens
 from models.learner.log_probs import Sequences, completion_log_probs
+from models.policy.build import device, load_causal_model
 from models.policy.folder import check_model_folder
 
 SCORED_TOKENS = 16384
@@ -43,14 +42,8 @@ class TransformersEngine:
 
     def __init__(self, folder: Path, settings: EngineSettings, *, end: int) -> None:
         check_model_folder(folder)
-        cuda = torch.cuda.is_available()
-        try:
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                str(folder), dtype=torch.bfloat16 if cuda else torch.float32, use_safetensors=True
-            )
-        except (OSError, ValueError) as error:
-            raise UserError(f"{folder}: transformers cannot load this model ({str(error).splitlines()[0]})") from error
-        self.model = model.to("cuda" if cuda else "cpu").eval().requires_grad_(False)
+        model: Any = load_causal_model(folder, torch.bfloat16 if torch.cuda.is_available() else torch.float32)
+        self.model = model.to(device()).eval().requires_grad_(False)
         self.model.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end)  # no model's own habits
         self.settings = settings
         self.end = end

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import (
     AutoModelForCausalLM,
@@ -139,6 +140,26 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code: bool = False) -> PreTrainedModel:
+    """A causal language model from a model folder or a hub id, every weight of it read from safetensors.
+
+    Raises:
+        UserError: it cannot be had or is broken, or weights are missing (transformers would make them up).
+    """
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            str(name), dtype=dtype, use_safetensors=True, trust_remote_code=trust_remote_code, output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UserError(f"{name}: the model cannot be loaded ({first_line(error)})") from None
+    model, found = loaded
+    if found["missing_keys"]:
+        missing = sorted(found["missing_keys"])
+        raise UserError(f"{name}: the weights lack {missing[0]} ({len(missing)} missing in all)")
+    assert isinstance(model, PreTrainedModel)
+    return model
+
+
 def open_policy(
     base: str | Path, *, trust_remote_code: bool = False
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -153,12 +174,7 @@ def open_policy(
         check_model_folder(folder)
         name = str(folder)
     tokenizer = open_tokenizer(name, trust_remote_code=trust_remote_code)
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            name, dtype=torch.float32, use_safetensors=True, trust_remote_code=trust_remote_code
-        )
-    except (OSError, ValueError) as error:
-        raise UserError(f"policy.base: {name} cannot be loaded ({first_line(error)})") from None
+    model = load_causal_model(name, torch.float32, trust_remote_code=trust_remote_code)
     embeddings: Any = model.get_input_embeddings()
     rows = int(embeddings.weight.shape[0])
     if len(tokenizer) > rows:

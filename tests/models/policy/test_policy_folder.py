@@ -1,0 +1,217 @@
+"""What must be true of model folders and checkpoints on disk, each test named as the theorem it checks."""
+
+import errno
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_models import tiny_policy, word_tokenizer
+
+from models.errors import UserError
+from models.learner.optimiser import OptimiserSettings, build_optimiser
+from models.policy.build import SizeSettings, new_policy, open_policy
+from models.policy.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
+from models.policy.folder import check_model_folder, hash_folder, load_tokenizer, save_model_folder, write_folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "policy"
+    save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
+    return folder
+
+
+@pytest.fixture
+def folder(whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "policy")
+    return tmp_path / "policy"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_folder_appears_whole_and_replaces_what_was_there(tmp_path):
+    target = tmp_path / "a" / "b"
+    write_folder(target, lambda folder: (folder / "old").write_text("1"))
+    write_folder(target, lambda folder: (folder / "new").write_text("2"))
+    assert [file.name for file in target.iterdir()] == ["new"] and os.listdir(target.parent) == ["b"]
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("no"), KeyboardInterrupt(), OSError(errno.EIO, "bad disk")])
+def test_a_failure_leaves_nothing_and_keeps_what_was_there(tmp_path, failure):
+    target = tmp_path / "policy"
+    write_folder(target, lambda folder: (folder / "old").write_text("1"))
+
+    def write(folder):
+        (folder / "new").write_text("half")
+        raise failure
+
+    with pytest.raises(type(failure)):
+        write_folder(target, write)
+    assert os.listdir(tmp_path) == ["policy"] and (target / "old").read_text() == "1"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_no_space_is_one_line_however_it_is_wrapped(tmp_path, number):
+    def write(folder):
+        try:
+            raise OSError(number, os.strerror(number))
+        except OSError as error:
+            raise RuntimeError("could not serialise") from error
+
+    with pytest.raises(UserError, match=r"policy: no space left to write it \(\d+ MiB free\); nothing half-written"):
+        write_folder(tmp_path / "policy", write)
+    assert os.listdir(tmp_path) == []
+
+
+def test_on_a_full_disk_a_model_is_one_clear_line_and_leaves_nothing(small_disk):
+    with pytest.raises(UserError, match=r"policy: no space left to write it"):
+        save_model_folder(tiny_policy(torch.float32), word_tokenizer(), small_disk / "policy")
+    assert os.listdir(small_disk) == []
+
+
+def test_on_a_full_disk_a_checkpoint_is_one_clear_line_and_the_one_before_stays(small_disk):
+    small, large = torch.nn.Linear(4, 4), tiny_policy(torch.float32)
+    save_checkpoint(small_disk, 1, {"policy": small}, build_optimiser(small, OptimiserSettings()))
+    with pytest.raises(UserError, match="round_000002: no space left"):
+        save_checkpoint(small_disk, 2, {"policy": large}, build_optimiser(large, OptimiserSettings()))
+    assert os.listdir(small_disk) == ["round_000001"] and newest_checkpoint(small_disk).round_number == 1
+
+
+def test_a_saved_policy_loads_with_the_same_weights_and_tokens(folder):
+    model, tokenizer = open_policy(folder)
+    expected = tiny_policy(torch.float32).state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
+    assert tokenizer("7 + 5")["input_ids"] == word_tokenizer()("7 + 5")["input_ids"]
+    assert not list(folder.glob("*.bin")) and list(folder.glob("*.safetensors"))
+
+
+def test_the_same_content_has_the_same_hash_and_any_other_byte_or_name_another(whole, folder):
+    assert hash_folder(folder) == hash_folder(whole)
+    (folder / "config.json").rename(folder / "configuration.json")
+    renamed = hash_folder(folder)
+    with (folder / "configuration.json").open("a") as handle:
+        handle.write(" ")
+    assert len({hash_folder(whole), renamed, hash_folder(folder)}) == 3
+
+
+def one_line(call, pattern):
+    with pytest.raises(UserError, match=pattern) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_model_folder_says_in_one_line_why(folder, tmp_path):
+    one_line(lambda: open_policy(tmp_path / "none"), "none: no such model folder")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    one_line(
+        lambda: open_policy(folder),
+        r"no weights, \*\.safetensors is missing \(only pytorch_model\.bin: convert it to safetensors\)",
+    )
+    (folder / "pytorch_model.bin").unlink()
+    one_line(lambda: check_model_folder(folder), r"no weights, \*\.safetensors is missing$")
+    (folder / "config.json").write_text('{"model_type": ')
+    one_line(lambda: check_model_folder(folder), r"config\.json: not valid JSON")
+    (folder / "config.json").unlink()
+    one_line(lambda: open_policy(folder), r"config\.json is missing; this is no model folder")
+
+
+def test_broken_weights_or_tokenizers_are_one_line_too(folder):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    one_line(lambda: open_policy(folder), f"{re.escape(str(folder))}: the model cannot be loaded")
+    (folder / "tokenizer.json").write_text("{")
+    one_line(lambda: load_tokenizer(folder), "its tokenizer cannot be loaded")
+    one_line(lambda: open_policy(folder), "the tokenizer of .* cannot be loaded")
+
+
+def test_weights_that_are_not_there_are_not_made_up(folder):
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    one_line(
+        lambda: open_policy(folder), r"the weights lack model\.layers\.1\.mlp\.up_proj\.weight \(1 "
+    )
+
+
+def test_weights_of_another_size_are_refused(folder):
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.1.mlp.up_proj.weight"] = torch.zeros(3, 3)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    one_line(lambda: open_policy(folder), "the model cannot be loaded")
+
+
+def test_a_tokenizer_of_more_tokens_than_embeddings_is_refused(tmp_path):
+    save_model_folder(tiny_policy(torch.float32, vocabulary=20), word_tokenizer(), tmp_path / "policy")
+    one_line(lambda: open_policy(tmp_path / "policy"), "has 20 embeddings but its tokenizer has 24 tokens")
+
+
+def test_a_new_policy_is_decided_by_its_seed_and_its_heads_must_fit():
+    size = SizeSettings(hidden=64, layers=1, heads=2, key_value_heads=1, feed_forward=64, positions=32)
+    one, two, other = (new_policy(size, word_tokenizer(), seed).state_dict() for seed in (0, 0, 1))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert not torch.equal(one["lm_head.weight"], other["lm_head.weight"])
+    one_line(
+        lambda: new_policy(SizeSettings(hidden=65), word_tokenizer(), 0), "hidden 65 must be a multiple of heads 4"
+    )
+
+
+def trained(steps):
+    model = tiny_policy(torch.float32)
+    optimiser = build_optimiser(model, OptimiserSettings())
+    for _ in range(steps):
+        model(torch.tensor([[3, 4, 5]])).logits.square().mean().backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    return model, optimiser
+
+
+def test_a_checkpoint_brings_back_weights_and_optimiser_to_the_last_bit(tmp_path):
+    model, optimiser = trained(3)
+    save_checkpoint(tmp_path, 3, {"policy": model}, optimiser)
+    fresh, fresh_optimiser = trained(0)
+    load_checkpoint(newest_checkpoint(tmp_path), {"policy": fresh}, fresh_optimiser)
+    for one, other in ((model, optimiser), (fresh, fresh_optimiser)):
+        one(torch.tensor([[9, 8]])).logits.square().mean().backward()
+        other.step()
+    assert all(torch.equal(value, fresh.state_dict()[name]) for name, value in model.state_dict().items())
+
+
+def test_the_newest_checkpoints_stay_even_where_broken_ones_lie_ahead(tmp_path):
+    model, optimiser = trained(1)
+    for number in (2, 4, 6, 8):
+        save_checkpoint(tmp_path, number, {"policy": model}, optimiser, keep=4)
+    for number in (6, 8):
+        (tmp_path / f"round_{number:06d}" / "policy.safetensors").write_bytes(b"")
+    with pytest.warns(UserWarning, match="is broken"):
+        assert newest_checkpoint(tmp_path).round_number == 4
+    save_checkpoint(tmp_path, 5, {"policy": model}, optimiser, keep=2)
+    assert sorted(os.listdir(tmp_path)) == ["round_000004", "round_000005"]
+    assert newest_checkpoint(tmp_path).round_number == 5
+
+
+def test_where_no_checkpoint_is_whole_there_is_none(tmp_path):
+    assert newest_checkpoint(tmp_path / "none") is None
+    (tmp_path / "round_000001").mkdir()
+    with pytest.warns(UserWarning, match="state.json is broken"):
+        assert newest_checkpoint(tmp_path) is None
+
+
+def test_a_checkpoint_before_the_first_update_is_whole(tmp_path):
+    model, optimiser = trained(0)
+    save_checkpoint(tmp_path, 1, {"policy": model}, optimiser)
+    load_checkpoint(newest_checkpoint(tmp_path), {"policy": model}, optimiser)
+    assert optimiser.state_dict()["state"] == {}
