@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordLevel
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -35,14 +35,17 @@ class TokenizerSettings:
 def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTrainedTokenizerFast:
     """Fit a tokenizer to `texts`; the same texts in any order give the same tokenizer.
 
+    A text that happens to hold the name of a special token never becomes that token: it cannot end a completion.
+
     Raises:
-        UserError: there is no text, or `words` meets more distinct words than the vocabulary holds.
+        UserError: there is no text, or the vocabulary is too small for the words, or for the 256 bytes.
     """
     specials = [PAD, END, UNKNOWN]
+    texts = sorted(texts)
+    if not any(text.strip() for text in texts):
+        raise UserError("policy.tokenizer: no text to train a tokenizer on")
     if settings.kind == "words":
-        counts = Counter(word for text in texts for word in text.split())
-        if not counts:
-            raise UserError("policy.tokenizer: no text to train a tokenizer on")
+        counts = Counter(word for text in texts for word in text.split() if word not in specials)
         if len(counts) + len(specials) > settings.vocabulary:
             raise UserError(
                 f"policy.tokenizer.vocabulary: {settings.vocabulary} is too small for {len(counts)} distinct words; "
@@ -51,8 +54,15 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTra
         words = sorted(counts, key=lambda word: (-counts[word], word))
         vocabulary = {token: index for index, token in enumerate(specials + words)}
         tokenizer = Tokenizer(WordLevel(vocabulary, unk_token=UNKNOWN))
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Replace(name, UNKNOWN) for name in (PAD, END)])
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     else:
+        least = len(specials) + len(pre_tokenizers.ByteLevel.alphabet())
+        if settings.vocabulary < least:
+            raise UserError(
+                f"policy.tokenizer.vocabulary: {settings.vocabulary} is too small for the 256 bytes and the special "
+                f"tokens; it takes {least} or more"
+            )
         tokenizer = Tokenizer(BPE(unk_token=None))
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
@@ -62,13 +72,14 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTra
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
-        tokenizer.train_from_iterator(sorted(texts), trainer)
+        tokenizer.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=END,
         unk_token=UNKNOWN,
         clean_up_tokenization_spaces=False,
+        split_special_tokens=True,
     )
 
 
