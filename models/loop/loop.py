@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -119,13 +120,10 @@ def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed:
     return chosen
 
 
-def _order(size: int, seed: int, epoch: int, cache: dict[tuple[int, int, int], list[int]] = {}) -> list[int]:  # noqa: B006
-    key = (size, seed, epoch)
-    if key not in cache:
-        cache.clear()
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-        cache[key] = torch.randperm(size, generator=generator).tolist()
-    return cache[key]
+@lru_cache(maxsize=2)
+def _order(size: int, seed: int, epoch: int) -> tuple[int, ...]:
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    return tuple(torch.randperm(size, generator=generator).tolist())
 
 
 def resume(learner: Learner, checkpoints: Path) -> int:
