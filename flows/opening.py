@@ -122,8 +122,13 @@ def quiet_libraries() -> None:
     transformers_logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning)
     warnings.filterwarnings("ignore", category=DeprecationWarning)
-    for chatty in ("torch._library.triton", "great_expectations"):
+    for chatty in ("torch._library.triton", "great_expectations", "EventsWorker", "APILogWorker"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
+
+    def no_farewell(record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith("Stopping temporary server")
+
+    logging.getLogger("prefect").addFilter(no_farewell)  # the last line is the run's address, or the error
 
 
 def quiet_user_errors() -> None:

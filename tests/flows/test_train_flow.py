@@ -1,0 +1,371 @@
+"""What must be true of the main flow, run as a user runs it: real data versions, validation, engine, store, server."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from project import command, environment, make_project, rewardflow
+from running import Pair, wait_for
+
+from tasks.tracking import records, registry, store, summaries, tags
+
+pytestmark = pytest.mark.slow
+
+STEPS = [
+    "data", "validate", "warm_start", "reward_model", "fine_tune", "evaluate base", "evaluate candidate", "promote",
+]  # fmt: skip
+SEVEN = ("--set", "seed=7", "--set", "schedule.rounds=12")
+"""The run that is killed: rounds enough to be met between two of them."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One `rewardflow run` that ended well."""
+
+    home: Path
+    out: str
+    err: str
+
+    @property
+    def table(self) -> dict[str, str]:
+        """Step -> "run" or "reused", as the closing table has it."""
+        rows = re.findall(r"^(\w[\w ]*?) +\d+\.\d  (run|reused) ", self.out, flags=re.MULTILINE)
+        return dict(rows)
+
+    @property
+    def run_id(self) -> str:
+        """The MLflow run whose address is printed last."""
+        return re.findall(r"/runs/([0-9a-f]{32})", self.out)[-1]
+
+    def child(self, step: str) -> Any:
+        """The MLflow run of a step, with its inputs."""
+        summary = summaries.run_summary("tiny", self.run_id)
+        (found,) = [line for line in summary.steps if line.name == step]
+        return store.client().get_run(found.run_id)
+
+
+@dataclass(frozen=True)
+class Project:
+    """The project folder and the Prefect server that most of its runs use."""
+
+    folder: Path
+    prefect: str
+
+    @property
+    def home(self) -> Path:
+        return self.folder / ".rewardflow"
+
+    def settings(self, home: Path | None = None, own_server: bool = False) -> dict[str, str]:
+        # One thread: the matrices are tiny, and two runs at once must not wait for each other's threads.
+        server = {} if own_server else {"PREFECT_API_URL": f"{self.prefect}/api"}
+        return {"OMP_NUM_THREADS": "1", "REWARDFLOW_HOME": str(home or self.home), **server}
+
+    def run(self, *overrides: str, own_server: bool = False) -> Ran:
+        ended = rewardflow(self.folder, "run", "tiny", *overrides, **self.settings(own_server=own_server))
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return Ran(self.home, ended.stdout, ended.stderr)
+
+    def start(self, *overrides: str, home: Path, log: Path, own_server: bool = False) -> subprocess.Popen[str]:
+        """A run of its own process group that writes to `log`; whoever starts it ends it."""
+        with log.open("w") as words:
+            return subprocess.Popen(
+                command("run", "tiny", *overrides),
+                cwd=self.folder,
+                env=environment(**self.settings(home, own_server)),
+                stdout=words,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+
+
+def fine_tuned(home: Path, rounds: int = 4) -> dict[str, Any]:
+    """The one fine-tuning result of the state folder with so many rounds."""
+    found = [json.loads(file.read_text()) for file in home.glob("store/fine_tune/*/result.json")]
+    (result,) = [result for result in found if f"in {rounds} rounds" in result["headline"]]
+    return result
+
+
+@pytest.fixture(scope="module")
+def project(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(make_project(tmp_path_factory.mktemp("project") / "clone"), servers.prefect)
+
+
+@pytest.fixture(scope="module")
+def first(project: Project) -> Ran:
+    """The run on a fresh clone."""
+    return project.run()
+
+
+@pytest.fixture(autouse=True)
+def configured(first: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries of the tests go to the store of the project."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    store.configure(first.home)
+
+
+@pytest.fixture(scope="module")
+def locked(project: Project, first: Ran) -> dict[str, str]:
+    """Path -> DVC's md5, as dvc.lock pins them."""
+    stages = yaml.safe_load((project.folder / "dvc.lock").read_text())["stages"]
+    return {out["path"]: out["md5"] for stage in stages.values() for out in stage["outs"]}
+
+
+# ---------------------------------------- the first run
+
+
+def test_every_step_runs_and_the_closing_table_says_so(first: Ran) -> None:
+    assert first.table == dict.fromkeys(STEPS, "run")
+    after = first.out[first.out.index("promote") :]
+    assert re.search(r"^verdict +(kept|refused|promoted): ", after, flags=re.MULTILINE)
+    assert f"/runs/{first.run_id}" in after.splitlines()[-2] + after.splitlines()[-1]
+
+
+def test_the_flow_leaves_a_parent_run_and_a_child_for_every_step(first: Ran) -> None:
+    summary = summaries.run_summary("tiny", first.run_id)
+    assert summary.line.status == "FINISHED"
+    assert [(step.name, step.status) for step in summary.steps] == [(name.split()[0], "FINISHED") for name in STEPS]
+    assert re.search(r"(?i)kept|refused|promoted", summary.description.splitlines()[0])
+    assert {"recipe/tiny.yaml", "plots/training.png", "plots/accuracy_by_level.png"} <= artifacts(first.run_id)
+
+
+def test_the_data_stand_in_the_store_with_the_hashes_that_dvc_pins(first: Ran, locked: dict[str, str]) -> None:
+    for step in ("data", "validate"):
+        links = {link.name: link.digest for link in summaries.data_of(first.child(step))}
+        assert links["arithmetic"] == locked["data/prepared/arithmetic"]
+        assert links["arithmetic/raw"] == locked["data/raw/arithmetic"]
+
+
+def test_the_policy_names_the_version_of_the_reward_model_that_it_was_trained_against(first: Ran) -> None:
+    pinned = first.child("fine_tune").data.tags[tags.REWARD_MODEL_VERSION]
+    name, _, version = pinned.rpartition("/")
+    model_id = registry.version_info(name, int(version)).model_id
+    assert model_id in [entry.model_id for entry in first.child("fine_tune").inputs.model_inputs]
+    (policy,) = registry.versions("tiny-policy")
+    assert policy.tags[tags.REWARD_MODEL_VERSION] == pinned
+
+
+def test_a_reviewer_finds_samples_curves_and_at_most_sixty_keys_a_run(first: Ran) -> None:
+    trained = first.child("fine_tune")
+    assert {"samples/round_00001.json", "samples/round_00004.json", "plots/training.png"} <= artifacts(
+        trained.info.run_id
+    )
+    rows = records.read_table(trained.info.run_id, "samples/round_00004.json")
+    assert len(rows) >= 10 and {"prompt", "completion", "reward", "exact_answer", "reward_model"} <= set(rows[0])
+    history = store.client().get_metric_history(trained.info.run_id, "reward/total")
+    assert [point.step for point in history] == [1, 2, 3, 4]
+    assert "plots/calibration.png" in artifacts(first.child("reward_model").info.run_id)
+    everything = store.client().search_runs([trained.info.experiment_id], max_results=1000)
+    assert max(len(run.data.metrics) for run in everything) <= 60
+
+
+def test_reinforcement_learning_changes_the_weights(first: Ran) -> None:
+    (warm,) = [json.loads(file.read_text()) for file in first.home.glob("store/warm_start/*/result.json")]
+    (policy,) = registry.versions("tiny-policy")
+    assert policy.tags[tags.WEIGHTS_SHA256] == fine_tuned(first.home)["digest"] != warm["digest"]
+
+
+def test_by_its_alias_the_policy_says_the_same_in_transformers_and_in_vllm(first: Ran) -> None:
+    import mlflow
+    import torch
+
+    from models.engine.engine import EngineSettings, Sampling
+    from models.engine.vllm_engine import VllmEngine
+    from models.policy.folder import load_tokenizer
+    from models.text.encoding import Codec
+
+    uri = "models:/tiny-policy@candidate"
+    pipeline = mlflow.transformers.load_model(uri)
+    folder = registry.fetch(uri)
+    codec = Codec(load_tokenizer(folder), chat=False)
+    prompts = codec.prompts(["Start with 7 . Add 5 . Take away 3 .", "Start with 2 . Double it ."])
+    engine = VllmEngine(folder, EngineSettings(), longest=128, end=codec.end, seed=0)
+    try:
+        said = engine.generate(prompts, Sampling(max_tokens=16, temperature=0.0), seed=0)
+    finally:
+        engine.close()
+    for ids, (completion,) in zip(prompts, said, strict=True):
+        given = torch.tensor([ids])
+        written = pipeline.model.generate(
+            given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=16, eos_token_id=codec.end
+        )
+        assert tuple(written[0, len(ids) :].tolist()) == completion.tokens
+
+
+def test_lineage_prints_the_chain_from_the_raw_datas_hash_to_the_alias(
+    project: Project, first: Ran, locked: dict[str, str]
+) -> None:
+    said = tell(project, "lineage", "1")
+    for link in (
+        f"md5 {locked['data/raw/arithmetic']}",
+        locked["data/prepared/arithmetic"],
+        "reward model tiny-reward-model version 1",
+        subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=project.folder, text=True).strip(),
+        f"weights sha256: {fine_tuned(first.home)['digest']}",
+        "better: ",
+        "aliases: candidate",
+    ):
+        assert link in said
+
+
+def test_runs_and_show_tell_of_the_run(project: Project, first: Ran) -> None:
+    assert first.run_id[:8] in tell(project, "runs", "tiny")
+    page = tell(project, "show", "latest", "--experiment", "tiny")
+    assert page.startswith("train tiny  ") and "FINISHED" in page
+    assert re.search(r"(?i)kept|refused|promoted", page)
+
+
+def test_a_rollback_without_a_champion_is_one_line(project: Project, first: Ran) -> None:
+    ended = rewardflow(project.folder, "rollback", **project.settings())
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "error: tiny-policy has no champion: nothing to roll back\n"
+
+
+# ---------------------------------------- the next runs
+
+
+def test_with_nothing_changed_every_step_is_reused_and_nothing_is_trained(project: Project, first: Ran) -> None:
+    before = files(first.home / "store")
+    again = project.run()
+    assert again.table == dict.fromkeys(STEPS, "reused")
+    ignored = ("data", "promote")  # never cached by design: DVC and the registry say that nothing is new
+    assert [name for name in files(first.home / "store") ^ before if name.split("/")[0] not in ignored] == []
+    assert len(registry.versions("tiny-policy")) == 1
+    summary = summaries.run_summary("tiny", again.run_id)
+    assert all(summaries.was_reused(step) for step in summary.steps if step.name not in ignored)
+
+
+def test_other_evaluation_settings_run_the_evaluations_again_and_nothing_else(project: Project, first: Ran) -> None:
+    other = project.run("--set", "evaluation.samples=20")
+    ran = [step for step, how in other.table.items() if how == "run"]
+    assert ran == ["evaluate base", "evaluate candidate"]
+
+
+def test_a_deleted_result_is_made_again_bit_for_bit_and_what_does_not_depend_on_it_is_reused(
+    project: Project, first: Ran
+) -> None:
+    before = fine_tuned(first.home)
+    shutil.rmtree(before["folder"])
+    rebuilt = project.run()
+    assert [step for step, how in rebuilt.table.items() if how == "run"] == ["fine_tune"]
+    after = fine_tuned(first.home)
+    assert after["run_id"] != before["run_id"] and after["digest"] == before["digest"]
+    assert len(registry.versions("tiny-policy")) == 1
+
+
+# ---------------------------------------- when it is killed
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """A run killed between two checkpoints, the run after it, and the same run that nobody disturbed elsewhere."""
+
+    killed: str
+    """MLflow run of the killed flow."""
+    left: list[psutil.Process]
+    """Processes that it had started."""
+    resumed: Ran
+    undisturbed: Path
+    """State folder of the one that was left alone."""
+    refused: subprocess.CompletedProcess[str]
+    """A second run that was started in that folder meanwhile."""
+
+
+@pytest.fixture(scope="module")
+def interrupted(project: Project, first: Ran, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interrupted]:
+    elsewhere, logs = tmp_path_factory.mktemp("elsewhere"), tmp_path_factory.mktemp("logs")
+    store.configure(first.home)
+    left: list[psutil.Process] = []
+    alone = project.start(*SEVEN, home=elsewhere, log=logs / "alone")
+    doomed = project.start(*SEVEN, home=project.home, log=logs / "doomed", own_server=True)
+    try:
+        wait_for("the lock", lambda: (lock := elsewhere / "run.lock").is_file() and lock.read_text(), alone)
+        refused = rewardflow(project.folder, "run", "tiny", *SEVEN, **project.settings(elsewhere))
+
+        def checkpoint() -> list[Path]:
+            return list(project.home.glob("store/fine_tune/*/checkpoints/round_*"))
+
+        wait_for("a checkpoint", checkpoint, doomed)
+        left = psutil.Process(doomed.pid).children(recursive=True)
+        doomed.kill()  # it alone, as the kernel does where memory runs out
+        doomed.wait()
+        assert checkpoint(), (logs / "doomed").read_text()
+        killed = summaries.recent_runs("tiny", 1)[0]
+        assert killed.status == "RUNNING"
+        resumed = project.run(*SEVEN, own_server=True)
+        assert alone.wait(timeout=300) == 0, (logs / "alone").read_text()
+        yield Interrupted(killed.run_id, left, resumed, elsewhere, refused)
+    finally:
+        for process in (alone, doomed):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        for orphan in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                orphan.kill()
+
+
+def test_after_a_kill_the_next_run_goes_on_from_the_checkpoint(interrupted: Interrupted) -> None:
+    assert re.search(r"going on from the checkpoint after round \d+", interrupted.resumed.err)
+    assert "Stopping temporary server" not in interrupted.resumed.err  # nothing comes after the closing lines
+    assert interrupted.resumed.table["warm_start"] == interrupted.resumed.table["reward_model"] == "reused"
+    assert interrupted.resumed.table["fine_tune"] == "run"
+
+
+def test_after_a_kill_the_weights_are_those_of_a_run_that_was_never_interrupted(interrupted: Interrupted) -> None:
+    resumed, undisturbed = (fine_tuned(home, 12) for home in (interrupted.resumed.home, interrupted.undisturbed))
+    assert resumed["digest"] == undisturbed["digest"]
+
+
+def test_the_killed_run_is_swept_and_the_resumed_one_has_the_whole_curve(interrupted: Interrupted) -> None:
+    summary = summaries.run_summary("tiny", interrupted.killed)
+    assert summary.line.status == "KILLED"
+    assert [step.status for step in summary.steps if step.name == "fine_tune"] == ["KILLED"]
+    trained = interrupted.resumed.child("fine_tune").info.run_id
+    steps = [point.step for point in store.client().get_metric_history(trained, "reward/total")]
+    assert steps == list(range(1, 13))
+
+
+def test_what_the_killed_run_had_started_does_not_outlive_the_next(interrupted: Interrupted) -> None:
+    assert interrupted.left  # the temporary Prefect server
+    assert not any(process.is_running() for process in interrupted.left)
+
+
+def test_a_second_run_in_the_same_folder_is_refused_in_one_line_and_disturbs_nobody(interrupted: Interrupted) -> None:
+    refused = interrupted.refused
+    assert refused.returncode == 1 and "Traceback" not in refused.stdout + refused.stderr
+    assert refused.stderr.splitlines()[-1].startswith(f"error: {interrupted.undisturbed}: another run (process ")
+    store.configure(interrupted.undisturbed)
+    (alone,) = summaries.recent_runs("tiny")
+    assert alone.status == "FINISHED"
+
+
+def artifacts(run_id: str, folder: str | None = None) -> set[str]:
+    """Paths of all files that a run logged."""
+    found = set()
+    for entry in store.client().list_artifacts(run_id, folder):
+        found |= artifacts(run_id, entry.path) if entry.is_dir else {entry.path}
+    return found
+
+
+def files(folder: Path) -> set[str]:
+    """Files below a folder, with the time of their last change."""
+    return {f"{file.relative_to(folder)} {file.stat().st_mtime_ns}" for file in folder.rglob("*") if file.is_file()}
+
+
+def tell(project: Project, *arguments: str) -> str:
+    """What a command of `rewardflow` prints."""
+    ended = rewardflow(project.folder, *arguments, **project.settings())
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
