@@ -56,8 +56,10 @@ class DataSettings(BaseModel):
             if self.name not in BUILT_IN:
                 known = ", ".join(BUILT_IN)
                 raise ValueError(f"'{self.name}' is not built in ({known} is): it needs a path and a format")
-            if not self.model_fields_set <= {"name", "path"}:
-                extra = ", ".join(sorted(self.model_fields_set - {"name", "path"}))
+            standing = type(self).model_construct(name=self.name)  # what is written out at its default is no setting
+            changed = [key for key in self.model_fields_set if getattr(self, key) != getattr(standing, key)]
+            if changed:
+                extra = ", ".join(sorted(changed))
                 raise ValueError(f"{extra}: only with a path; params.yaml holds what {self.name} is made of")
         elif self.format is None:
             raise ValueError("a data set with a path needs a format")

@@ -26,6 +26,9 @@ from models.recipe.schema import Recipe, recipe_type
 FOLDER = Path("recipes")
 """Where `rewardflow run NAME` and `extends: NAME` look."""
 
+SLOT_KEYS = ("rollouts", "rewards", "select", "advantage", "objective", "reference")
+"""The keys of a recipe under which parts stand."""
+
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe in `path` with `overrides` such as `schedule.rounds=20` on top.
@@ -39,8 +42,8 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     file = find_recipe(path)
     raw = _read(file)
-    for override in overrides:
-        _set(raw, override)
+    for override in sorted(overrides, key=lambda text: not text.partition("=")[0].endswith(".name")):
+        _set(raw, override)  # the names of parts first: naming another part drops the settings of the one before
     raw.setdefault("name", file.stem)
     try:
         return recipe_type().model_validate(raw)
@@ -132,13 +135,22 @@ def _set(raw: dict[str, Any], override: str) -> None:
         if isinstance(place, list):
             place = place[_index(override, key, place)]
             continue
+        _require_mapping(override, key, place)
         if not isinstance(place.get(key), (dict, list)):
             place[key] = {}
         place = place[key]
     if isinstance(place, list):
         place[_index(override, last, place)] = value
-    else:
-        place[last] = value
+        return
+    _require_mapping(override, last, place)
+    if last == "name" and above and above[0] in SLOT_KEYS and place.get("name") != value:
+        place.clear()  # another part, as under `extends`: the settings of the one before are not its own
+    place[last] = value
+
+
+def _require_mapping(override: str, key: str, place: Any) -> None:
+    if not isinstance(place, dict):
+        raise UserError(f"override {override!r}: {key!r} is no key: there is no mapping but {place!r}")
 
 
 def _index(override: str, key: str, items: list[Any]) -> int:
@@ -155,7 +167,7 @@ def explain(error: ValidationError, schema: Any) -> str:
     path = ".".join(where)
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         near = difflib.get_close_matches(names[-1], known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(sorted(known))}"
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(sorted(known)) or 'none'}"
         return f"{path}: unknown key; {hint}"
     if first["type"] in ("union_tag_invalid", "union_tag_not_found", "literal_error"):
         expected = str(first.get("ctx", {}).get("expected_tags") or first.get("ctx", {}).get("expected", ""))
@@ -188,7 +200,7 @@ def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list
             current = [tags[step]]
             continue
         where.append(str(step))
-        known = [name for name in fields if name != "name"] or known
+        known = [name for name in fields if name != "name"]
         items = [get_args(option)[0] for option in _options(current) if get_origin(option) is list]
         current = items if isinstance(step, int) else [fields.get(step)]
     return where, known

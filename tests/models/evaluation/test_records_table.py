@@ -1,0 +1,91 @@
+"""What must be true of evaluations on disk and of measuring, each test named as the theorem it checks."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_models import tiny_policy, word_tokenizer
+
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.transformers_engine import TransformersEngine
+from models.evaluation.evaluate import evaluate
+from models.evaluation.records import Completion, PromptRecord
+from models.evaluation.table import read_records, write_records
+from models.loop.rollout import Problem
+from models.policy.folder import save_model_folder
+from models.rewards.exact_answer import is_right
+from models.text.encoding import Codec
+
+RECORDS = [
+    PromptRecord(
+        "b", 3, (Completion("naïve\n", 4, True, True, 0.5), Completion("", 1, False, False, -2.0)),
+        Completion("#### 1", 2, True, True, 1.25),
+    ),
+    PromptRecord("a", 0, (Completion("x", 1, False, True, 0.0),), Completion("y", 9, False, False, 7.0)),
+    PromptRecord("c", 1, (), Completion("only greedy", 2, False, True, 0.0)),
+]  # fmt: skip
+
+
+def test_what_was_written_is_read_again_in_the_same_order(tmp_path):
+    write_records(RECORDS, tmp_path / "records.parquet")
+    assert read_records(tmp_path / "records.parquet") == RECORDS
+
+
+def test_scores_that_are_not_there_stay_absent(tmp_path):
+    bare = [replace(RECORDS[2], greedy=Completion("only greedy", 2, False, True))]
+    write_records(bare, tmp_path / "records.parquet")
+    (found,) = read_records(tmp_path / "records.parquet")
+    assert math.isnan(found.greedy.reward_score) and replace(found.greedy, reward_score=0.0) == RECORDS[2].greedy
+
+
+def test_no_records_are_a_table_of_no_rows(tmp_path):
+    write_records([], tmp_path / "records.parquet")
+    assert read_records(tmp_path / "records.parquet") == []
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evaluated") / "policy"
+    save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
+    codec = Codec(word_tokenizer())
+    texts = ["1 + 2 =", "3 +", "4 + 5 + 6 ="]
+    problems = [
+        Problem(f"p{number}", text, "3", number, tuple(ids))
+        for number, (text, ids) in enumerate(zip(texts, codec.prompts(texts), strict=True))
+    ]
+    engine = TransformersEngine(folder, EngineSettings(), end=codec.end)
+
+    def score(sequences):
+        return torch.tensor([float(len(sequence)) for sequence in sequences])
+
+    def run(seed, score=score, order=(0, 1, 2)):
+        return evaluate(engine, codec, [problems[i] for i in order], Sampling(max_tokens=6, samples=4), seed, score)
+
+    return run, problems
+
+
+def test_each_prompt_has_its_own_completions_verified_and_scored(measured):
+    run, problems = measured
+    for record, problem in zip(run(0), problems, strict=True):
+        assert (record.id, record.level, len(record.samples)) == (problem.id, problem.level, 4)
+        for completion in (record.greedy, *record.samples):
+            assert completion.reward_score == len(problem.tokens) + completion.tokens
+            assert completion.correct == is_right(completion.text, "3")
+            assert completion.finished or completion.tokens == 6
+
+
+def test_the_seed_decides_the_samples_and_not_the_greedy_answer(measured):
+    run, _ = measured
+    assert run(1) == run(1) and run(1) != run(2)
+    assert [record.greedy for record in run(1)] == [record.greedy for record in run(2)]
+
+
+def test_without_a_reward_model_scores_are_absent(measured):
+    run, _ = measured
+    assert all(math.isnan(record.greedy.reward_score) for record in run(0, score=None))
+
+
+def test_the_greedy_answer_does_not_depend_on_the_other_prompts(measured):
+    run, _ = measured
+    assert [record.greedy for record in reversed(run(0))] == [record.greedy for record in run(0, order=(2, 1, 0))]

@@ -1,0 +1,223 @@
+"""What must be true of reading recipes, each test named as the theorem it checks."""
+
+from pathlib import Path
+
+import pytest
+
+from models.errors import UserError
+from models.recipe import load
+from models.recipe.load import digest, find_recipe, load_recipe, plain
+
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """A function that writes a recipe and gives its path."""
+
+    def write(text, name="mine"):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(text)
+        return file
+
+    return write
+
+
+def refused(file, pattern, overrides=()):
+    """The one line with which a recipe is refused; it names the file or the override."""
+    with pytest.raises(UserError, match=pattern) as caught:
+        load_recipe(file, overrides)
+    assert "\n" not in str(caught.value)
+    assert str(file) in str(caught.value) or "override" in str(caught.value)
+
+
+@pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_recipe_of_the_house_loads_and_is_named_after_its_file(file):
+    assert load_recipe(file).name == file.stem
+
+
+def test_an_empty_recipe_is_all_defaults(recipe):
+    found = load_recipe(recipe(""))
+    assert found.name == "mine" and found.objective.name == "grpo" and found.rewards[0].name == "exact_answer"
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("shedule: {rounds: 3}", r"shedule: unknown key; did you mean schedule\?"),
+        ("schedule: {round: 3}", r"schedule\.round: unknown key; did you mean rounds\?"),
+        (
+            "schedule: {optimiser: {learning_rat: 3}}",
+            r"schedule\.optimiser\.learning_rat: .* did you mean learning_rate\?",
+        ),
+        ("rewards: [{name: exact_answer, wieght: 2}]", r"rewards\.0\.wieght: unknown key; did you mean weight\?"),
+        ("objective: {name: grpo, clip_lo: 0.1}", r"objective\.clip_lo: unknown key; did you mean clip_low\?"),
+        ("policy: {lora: {rnk: 2}}", r"policy\.lora\.rnk: unknown key; did you mean rank\?"),
+        ("select: {name: all, tolerance: 2}", r"select\.0\.tolerance: unknown key; known here: none"),
+        ("policy: {zzz: 2}", r"policy\.zzz: unknown key; known here: .*tokenizer"),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_nearest_known_one(recipe, text, pattern):
+    refused(recipe(text), pattern)
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        (
+            "rewards: [{name: exact_anser}]",
+            r"rewards\.0\.name: 'exact_anser' is not known; did you mean exact_answer\?",
+        ),
+        ("select: {name: drop_flt}", r"select\.0\.name: 'drop_flt' is not known; did you mean drop_flat\?"),
+        ("reference: {name: frozn}", r"reference\.name: 'frozn' is not known; did you mean frozen\?"),
+        ("objective: {name: gripo}", r"objective\.name: 'gripo' is not known; did you mean grpo\?"),
+        ("advantage: {name: zzz}", r"advantage\.name: 'zzz' is not known; there is .*group_relative"),
+        ("engine: {name: vlm}", r"engine\.name: 'vlm' is not known; did you mean vllm\?"),
+    ],
+)
+def test_an_unknown_part_is_named_with_the_nearest_known_one(recipe, text, pattern):
+    refused(recipe(text), pattern)
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("rollouts: {group_size: 1}", r"rollouts\.group_size is 1, but advantage group_relative compares .* 2 or more"),
+        ("reference: {name: none}", r"objective\.kl is 0\.01, but there is no reference"),
+        ("warm_start: null", r"warm_start: null needs policy\.base"),
+        ("reward_model: null\nrewards: [{name: reward_model}]", r"reward_model is used but the recipe fits none"),
+        ("rewards: [{name: exact_answer}, {name: exact_answer}]", r"two components are labelled 'exact_answer'"),
+        ("select: {name: drop_flat, by: judge}", r"select\.by: no reward is labelled 'judge'; there are exact_answer"),
+    ],
+)
+def test_an_impossible_combination_is_one_line(recipe, text, pattern):
+    refused(recipe(text), pattern)
+
+
+def test_combinations_of_the_loop_do_not_matter_where_there_is_no_loop(recipe):
+    assert load_recipe(recipe("schedule: null\nrollouts: {group_size: 1}")).schedule is None
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("a: [1, 2", "not valid YAML"),
+        ("a: !!python/object/apply:os.system ['true']", "not valid YAML"),
+        ("- 1\n- 2", "a recipe is a mapping of keys to values, this is a list"),
+        ("just words", "a recipe is a mapping of keys to values, this is a str"),
+        ("schedule: {rounds: many}", r"schedule\.rounds: .*integer"),
+        ("rollouts: 7", r"rollouts: "),
+        ("name: Has Spaces", r"name: "),
+    ],
+)
+def test_what_is_no_recipe_is_one_line(recipe, text, pattern):
+    refused(recipe(text), pattern)
+
+
+def test_a_file_that_is_not_text_is_one_line(tmp_path):
+    (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00name")
+    refused(tmp_path / "mine.yaml", "not valid YAML")
+
+
+def test_what_extends_says_only_what_differs(recipe):
+    recipe("seed: 5\nschedule: {rounds: 7, minibatches: 2}\nobjective: {name: grpo, kl: 0.5}", "base")
+    found = load_recipe(recipe("extends: base\nschedule: {rounds: 9}"))
+    assert (found.name, found.seed, found.schedule.rounds, found.schedule.minibatches) == ("mine", 5, 9, 2)
+    assert found.objective.kl == 0.5
+
+
+def test_extending_goes_through_several_files_and_the_last_word_wins(recipe):
+    recipe("seed: 1\nschedule: {rounds: 1, epochs: 3}", "one")
+    recipe("extends: one\nschedule: {rounds: 2}", "two")
+    found = load_recipe(recipe("extends: two\nseed: 3"))
+    assert (found.seed, found.schedule.rounds, found.schedule.epochs) == (3, 2, 3)
+
+
+def test_a_part_of_another_name_replaces_the_part_whole_and_a_list_the_list(recipe):
+    recipe("select: {name: drop_flat, tolerance: 0.5}\nrewards: [{name: exact_answer}, {name: reward_model}]", "base")
+    found = load_recipe(recipe("extends: base\nselect: {name: all}\nrewards: [{name: exact_answer, weight: 3}]"))
+    assert [part.name for part in found.select] == ["all"] and [part.weight for part in found.rewards] == [3.0]
+
+
+def test_null_takes_a_section_of_the_base_away(recipe):
+    recipe("reward_model: {least_accuracy: 0.9}", "base")
+    assert load_recipe(recipe("extends: base\nreward_model: null")).reward_model is None
+
+
+def test_a_recipe_that_extends_itself_or_nothing_is_one_line(recipe):
+    recipe("extends: mine", "other")
+    refused_in = recipe("extends: other")
+    with pytest.raises(UserError, match="extends itself"):
+        load_recipe(refused_in)
+    with pytest.raises(UserError, match="nowhere: no such recipe"):
+        load_recipe(recipe("extends: nowhere"))
+
+
+def test_overrides_reach_into_sections_parts_and_lists(recipe):
+    file = recipe("rewards: [{name: exact_answer}, {name: reward_model, weight: 0.2}]")
+    found = load_recipe(
+        file,
+        [
+            "schedule.rounds=3",
+            "rewards.1.weight=0.7",
+            "schedule.optimiser.learning_rate=1e-5",
+            "data={name: arithmetic}",
+        ],
+    )
+    assert found.schedule.rounds == 3 and found.rewards[1].weight == 0.7 and found.rewards[0].weight == 1.0
+    assert found.schedule.optimiser.learning_rate == 1e-5
+    assert load_recipe(file, ["rewards.0={name: exact_answer, label: right}"]).rewards[0].label == "right"
+    assert load_recipe(file, ["reward_model=null", "rewards=[{name: exact_answer}]"]).reward_model is None
+
+
+@pytest.mark.parametrize(
+    ("override", "pattern"),
+    [
+        ("schedule.rounds", "write it as key.path=value"),
+        ("=3", "write it as key.path=value"),
+        ("rewards.5.weight=1", "'5' is not one of the 1 entries of the list"),
+        ("rewards.first.weight=1", "'first' is not one of the 1 entries of the list"),
+        ("rewards.0.tags.0.x=1", "rewards.0.tags"),
+        ("gate.safety_patterns.0.x=1", "'x' is no key: there is no mapping"),
+        ("gate.safety_patterns.0.x.y=1", "'x' is no key: there is no mapping"),
+        ("schedule.rounds=[1", "is not valid YAML"),
+        ("schedule.rouns=3", r"did you mean rounds\?"),
+    ],
+)
+def test_an_override_that_reaches_nothing_is_one_line(recipe, override, pattern):
+    file = recipe("rewards: [{name: exact_answer}]\ngate: {safety_patterns: [bad]}")
+    refused(file, pattern, [override])
+
+
+def test_naming_another_part_on_the_command_line_leaves_the_settings_of_the_old_one_behind(recipe):
+    file = recipe("select: {name: drop_flat, tolerance: 0.5}\nobjective: {name: grpo, kl: 0.0}")
+    assert load_recipe(file, ["select.name=all", "reference.name=none"]).select[0].name == "all"
+    assert load_recipe(file, ["objective.name=grpo"]).objective.kl == 0.0
+    back = load_recipe(file, ["select.tolerance=0.25", "select.name=drop_flat"])
+    assert back.select[0].tolerance == 0.25
+    listed = recipe("rewards: [{name: reward_model, squash: none}]", "listed")
+    turned = load_recipe(listed, ["rewards.0.weight=2", "rewards.0.name=exact_answer"])
+    assert (turned.rewards[0].name, turned.rewards[0].weight) == ("exact_answer", 2.0)
+
+
+def test_a_name_is_looked_for_among_the_recipes_and_a_near_one_is_offered(monkeypatch, tmp_path):
+    monkeypatch.setattr(load, "FOLDER", tmp_path)
+    (tmp_path / "arithmetic.yaml").write_text("")
+    assert find_recipe("arithmetic") == find_recipe("arithmetic.yaml") == tmp_path / "arithmetic.yaml"
+    with pytest.raises(UserError, match=r"arithmetik: no such recipe; did you mean .*arithmetic\.yaml\?"):
+        find_recipe("arithmetik")
+
+
+def test_written_out_and_read_again_a_recipe_is_the_same(recipe, tmp_path):
+    import yaml
+
+    found = load_recipe(RECIPES / "arithmetic.yaml", ["seed=4"])
+    again = load_recipe(recipe(yaml.safe_dump(plain(found)), "arithmetic"))
+    assert again == found and digest(plain(again)) == digest(plain(found))
+    assert digest(plain(load_recipe(RECIPES / "arithmetic.yaml", ["seed=5"]))) != digest(plain(found))
+
+
+def test_a_recipe_never_changes():
+    found = load_recipe(RECIPES / "arithmetic.yaml")
+    with pytest.raises(Exception, match="frozen"):
+        found.seed = 3
