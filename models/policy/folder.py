@@ -25,19 +25,26 @@ def write_folder(target: Path, write: Callable[[Path], None]) -> None:
     beside.mkdir(parents=True)
     try:
         write(beside)
-        for file in sorted(beside.rglob("*")):
-            if file.is_file():
-                with file.open("rb") as handle:
-                    os.fsync(handle.fileno())
+        for written in (*sorted(beside.rglob("*")), beside):
+            _sync(written)
         if target.exists():
             shutil.rmtree(target)
         os.replace(beside, target)
+        _sync(target.parent)  # the new name, too, is safe from a power cut
     except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
         if out_of_space(error):
             free = shutil.disk_usage(target.parent).free // 2**20
             raise UserError(f"{target}: no space left to write it ({free} MiB free); nothing half-written") from error
         raise
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def out_of_space(error: BaseException) -> bool:
