@@ -45,7 +45,7 @@ def run_lines(found: Sequence[RunLine]) -> str:
     lines = [f"{'run':<10} {'started':<17} {'seconds':>8}  {'status':<9} name"]
     for run in found:
         seconds = f"{run.seconds:.0f}" if run.seconds is not None else "-"
-        accuracy = run.metrics.get("held_out/candidate_sampled_accuracy")
+        accuracy = run.metrics.get("verdict/candidate_sampled_accuracy")
         shown = f"  sampled accuracy {accuracy:.1%}" if accuracy is not None else ""
         lines.append(
             f"{run.run_id[:8]:<10} {run.started:%Y-%m-%d %H:%M}  {seconds:>8}  {run.status:<9} {run.name}{shown}"

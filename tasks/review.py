@@ -106,12 +106,12 @@ def _held_out(found: Mapping[str, list[PromptRecord]]) -> dict[str, float]:
     for name in ("sampled_accuracy", "greedy_accuracy"):
         values = {role: prompt_values(records_of, name) for role, records_of in found.items()}
         for role, of_role in values.items():
-            metrics[f"held_out/{role}_{name}"] = float(of_role.mean())
+            metrics[f"verdict/{role}_{name}"] = float(of_role.mean())
             if role != "candidate":
                 difference = paired_bootstrap(values["candidate"], of_role)
-                metrics[f"held_out/over_{role}_{name}"] = difference.estimate
-                metrics[f"held_out/over_{role}_{name}_low"] = difference.low
-                metrics[f"held_out/over_{role}_{name}_high"] = difference.high
+                metrics[f"verdict/over_{role}_{name}"] = difference.estimate
+                metrics[f"verdict/over_{role}_{name}_low"] = difference.low
+                metrics[f"verdict/over_{role}_{name}_high"] = difference.high
     return metrics
 
 

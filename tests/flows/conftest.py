@@ -1,8 +1,10 @@
-"""What the tests of flows share: one pair of real servers for the whole session."""
+"""What the tests of flows share: one pair of real servers and one project for the whole session."""
 
 from collections.abc import Iterator
 
 import pytest
+import yaml
+from project import Project, Ran, make_project
 from running import Pair, end, start_pair
 
 
@@ -12,3 +14,21 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     pair = start_pair(tmp_path_factory.mktemp("home"))
     yield pair
     end(pair.process)
+
+
+@pytest.fixture(scope="session")
+def project(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(make_project(tmp_path_factory.mktemp("project") / "clone"), servers.prefect)
+
+
+@pytest.fixture(scope="session")
+def first(project: Project) -> Ran:
+    """The run on a fresh clone."""
+    return project.run()
+
+
+@pytest.fixture(scope="session")
+def locked(project: Project, first: Ran) -> dict[str, str]:
+    """Path -> DVC's md5, as dvc.lock pins them."""
+    stages = yaml.safe_load((project.folder / "dvc.lock").read_text())["stages"]
+    return {out["path"]: out["md5"] for stage in stages.values() for out in stage["outs"]}

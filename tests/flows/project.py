@@ -4,13 +4,18 @@ The code is copied too: the stages of dvc.yaml depend on it, and a step's key ha
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 from running import ROOT
+
+from tasks.tracking import store, summaries
 
 TINY = """
 extends: arithmetic
@@ -73,3 +78,64 @@ def rewardflow(project: Path, *arguments: str, **extra: str) -> subprocess.Compl
     return subprocess.run(
         command(*arguments), cwd=project, env=environment(**extra), capture_output=True, text=True, timeout=300
     )
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One `rewardflow run` that ended well."""
+
+    home: Path
+    out: str
+    err: str
+
+    @property
+    def table(self) -> dict[str, str]:
+        """Step -> "run" or "reused", as the closing table has it."""
+        rows = re.findall(r"^(\w[\w ]*?) +\d+\.\d  (run|reused) ", self.out, flags=re.MULTILINE)
+        return dict(rows)
+
+    @property
+    def run_id(self) -> str:
+        """The MLflow run whose address is printed last."""
+        return re.findall(r"/runs/([0-9a-f]{32})", self.out)[-1]
+
+    def child(self, step: str) -> Any:
+        """The MLflow run of a step, with its inputs."""
+        summary = summaries.run_summary("tiny", self.run_id)
+        (found,) = [line for line in summary.steps if line.name == step]
+        return store.client().get_run(found.run_id)
+
+
+@dataclass(frozen=True)
+class Project:
+    """The project folder and the Prefect server that most of its runs use."""
+
+    folder: Path
+    prefect: str
+
+    @property
+    def home(self) -> Path:
+        return self.folder / ".rewardflow"
+
+    def settings(self, home: Path | None = None, own_server: bool = False) -> dict[str, str]:
+        # One thread: the matrices are tiny, and two runs at once must not wait for each other's threads.
+        server = {} if own_server else {"PREFECT_API_URL": f"{self.prefect}/api"}
+        return {"OMP_NUM_THREADS": "1", "REWARDFLOW_HOME": str(home or self.home), **server}
+
+    def run(self, *overrides: str, own_server: bool = False) -> Ran:
+        ended = rewardflow(self.folder, "run", "tiny", *overrides, **self.settings(own_server=own_server))
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return Ran(self.home, ended.stdout, ended.stderr)
+
+    def start(self, *overrides: str, home: Path, log: Path, own_server: bool = False) -> subprocess.Popen[str]:
+        """A run of its own process group that writes to `log`; whoever starts it ends it."""
+        with log.open("w") as words:
+            return subprocess.Popen(
+                command("run", "tiny", *overrides),
+                cwd=self.folder,
+                env=environment(**self.settings(home, own_server)),
+                stdout=words,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )

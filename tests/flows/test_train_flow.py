@@ -14,9 +14,8 @@ from typing import Any
 
 import psutil
 import pytest
-import yaml
-from project import command, environment, make_project, rewardflow
-from running import Pair, wait_for
+from project import Project, Ran, rewardflow
+from running import wait_for
 
 from tasks.tracking import records, registry, store, summaries, tags
 
@@ -29,67 +28,6 @@ SEVEN = ("--set", "seed=7", "--set", "schedule.rounds=12")
 """The run that is killed: rounds enough to be met between two of them."""
 
 
-@dataclass(frozen=True)
-class Ran:
-    """One `rewardflow run` that ended well."""
-
-    home: Path
-    out: str
-    err: str
-
-    @property
-    def table(self) -> dict[str, str]:
-        """Step -> "run" or "reused", as the closing table has it."""
-        rows = re.findall(r"^(\w[\w ]*?) +\d+\.\d  (run|reused) ", self.out, flags=re.MULTILINE)
-        return dict(rows)
-
-    @property
-    def run_id(self) -> str:
-        """The MLflow run whose address is printed last."""
-        return re.findall(r"/runs/([0-9a-f]{32})", self.out)[-1]
-
-    def child(self, step: str) -> Any:
-        """The MLflow run of a step, with its inputs."""
-        summary = summaries.run_summary("tiny", self.run_id)
-        (found,) = [line for line in summary.steps if line.name == step]
-        return store.client().get_run(found.run_id)
-
-
-@dataclass(frozen=True)
-class Project:
-    """The project folder and the Prefect server that most of its runs use."""
-
-    folder: Path
-    prefect: str
-
-    @property
-    def home(self) -> Path:
-        return self.folder / ".rewardflow"
-
-    def settings(self, home: Path | None = None, own_server: bool = False) -> dict[str, str]:
-        # One thread: the matrices are tiny, and two runs at once must not wait for each other's threads.
-        server = {} if own_server else {"PREFECT_API_URL": f"{self.prefect}/api"}
-        return {"OMP_NUM_THREADS": "1", "REWARDFLOW_HOME": str(home or self.home), **server}
-
-    def run(self, *overrides: str, own_server: bool = False) -> Ran:
-        ended = rewardflow(self.folder, "run", "tiny", *overrides, **self.settings(own_server=own_server))
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        return Ran(self.home, ended.stdout, ended.stderr)
-
-    def start(self, *overrides: str, home: Path, log: Path, own_server: bool = False) -> subprocess.Popen[str]:
-        """A run of its own process group that writes to `log`; whoever starts it ends it."""
-        with log.open("w") as words:
-            return subprocess.Popen(
-                command("run", "tiny", *overrides),
-                cwd=self.folder,
-                env=environment(**self.settings(home, own_server)),
-                stdout=words,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-
-
 def fine_tuned(home: Path, rounds: int = 4) -> dict[str, Any]:
     """The one fine-tuning result of the state folder with so many rounds."""
     found = [json.loads(file.read_text()) for file in home.glob("store/fine_tune/*/result.json")]
@@ -97,29 +35,11 @@ def fine_tuned(home: Path, rounds: int = 4) -> dict[str, Any]:
     return result
 
 
-@pytest.fixture(scope="module")
-def project(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    return Project(make_project(tmp_path_factory.mktemp("project") / "clone"), servers.prefect)
-
-
-@pytest.fixture(scope="module")
-def first(project: Project) -> Ran:
-    """The run on a fresh clone."""
-    return project.run()
-
-
 @pytest.fixture(autouse=True)
 def configured(first: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries of the tests go to the store of the project."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     store.configure(first.home)
-
-
-@pytest.fixture(scope="module")
-def locked(project: Project, first: Ran) -> dict[str, str]:
-    """Path -> DVC's md5, as dvc.lock pins them."""
-    stages = yaml.safe_load((project.folder / "dvc.lock").read_text())["stages"]
-    return {out["path"]: out["md5"] for stage in stages.values() for out in stage["outs"]}
 
 
 # ---------------------------------------- the first run
