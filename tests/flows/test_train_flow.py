@@ -205,7 +205,9 @@ class Interrupted:
 @pytest.fixture(scope="module")
 def interrupted(project: Project, first: Ran, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interrupted]:
     elsewhere, logs = tmp_path_factory.mktemp("elsewhere"), tmp_path_factory.mktemp("logs")
-    store.configure(first.home)
+    with pytest.MonkeyPatch.context() as patch:  # the store of an earlier test is no wish of the user's
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        store.configure(first.home)
     left: list[psutil.Process] = []
     alone = project.start(*SEVEN, home=elsewhere, log=logs / "alone")
     doomed = project.start(*SEVEN, home=project.home, log=logs / "doomed", own_server=True)
