@@ -135,7 +135,8 @@ def test_rows_that_fail_validation_stop_the_flow_with_column_count_and_three_ids
     assert ended.returncode == 1
     line = ended.stderr.splitlines()[-1]
     assert re.match(
-        r"error: demonstrations_(\w+)\.parquet: column 'completion': .* in \d+ rows, such as (\1-d\d{6}, ){2}\1-d\d{6}\b",
+        r"error: demonstrations_(\w+)\.parquet: column 'completion': .* in \d+ rows, "
+        r"such as (\1-d\d{6}, ){2}\1-d\d{6}\b",
         line,
     )
     assert "Traceback" not in ended.stdout + ended.stderr
