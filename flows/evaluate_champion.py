@@ -33,8 +33,8 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None) -> dict[s
     """
     with open_flow("evaluate champion", recipe, overrides or []) as opened:
         name = policy_name(opened.recipe)
-        store_of = registry.champion(name)
-        if store_of is None:
+        champion = registry.champion(name)
+        if champion is None:
             raise UserError(f"{name} has no champion yet; `rewardflow run {recipe}` trains one")
         home, run = opened.home, opened.run_id
         sections = plain(opened.recipe)
@@ -44,11 +44,11 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None) -> dict[s
         measured, _, _ = call_cached(
             evaluate_policy, content_key("evaluate", run), home, run, True,
             recipe=opened.recipe, role="champion", folder_of_policy=registry.fetch(f"models:/{name}@champion"),
-            model_id=store_of.model_id, validated=validated, rewarded=None,
+            model_id=champion.model_id, validated=validated, rewarded=None,
         )  # fmt: skip
-        before = store_of.tags.get(tags.HELDOUT_ACCURACY, "unknown")
+        before = champion.tags.get(tags.HELDOUT_ACCURACY, "unknown")
         records.log_metrics(run, measured.metrics)
         records.describe(
-            run, f"## Champion, version {store_of.version}\n\nNow {measured.headline}; when it was judged: {before}.\n"
+            run, f"## Champion, version {champion.version}\n\nNow {measured.headline}; when it was judged: {before}.\n"
         )
         return measured.metrics
