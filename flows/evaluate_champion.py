@@ -9,15 +9,13 @@ prepare_environment(make=True)
 from prefect import flow  # noqa: E402
 
 from flows.opening import open_flow  # noqa: E402
-from flows.train import call_cached  # noqa: E402
+from flows.steps import call_cached, call_validation  # noqa: E402
 from models.errors import UserError  # noqa: E402
-from models.recipe.load import plain  # noqa: E402
 from tasks.evaluate import evaluate_policy  # noqa: E402
 from tasks.prepare_data import prepare_data  # noqa: E402
 from tasks.promote import policy_name  # noqa: E402
 from tasks.step import content_key  # noqa: E402
 from tasks.tracking import records, registry, tags  # noqa: E402
-from tasks.validate_data import validate_data  # noqa: E402
 
 
 @flow(name="evaluate champion", flow_run_name="evaluate champion {recipe}")
@@ -37,15 +35,13 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None) -> dict[s
         if champion is None:
             raise UserError(f"{name} has no champion yet; `rewardflow run {recipe}` trains one")
         home, run = opened.home, opened.run_id
-        sections = plain(opened.recipe)
         _, version, _ = prepare_data(opened.recipe, opened.root, home, run)
-        key = content_key("validate", version.digest, sections["validation"], sections["policy"])
-        validated, _, _ = call_cached(validate_data, key, home, run, False, recipe=opened.recipe, version=version)
-        measured, _, _ = call_cached(
+        validated = call_validation(opened, version).result
+        measured = call_cached(
             evaluate_policy, content_key("evaluate", run), home, run, True,
             recipe=opened.recipe, role="champion", folder_of_policy=registry.fetch(f"models:/{name}@champion"),
             model_id=champion.model_id, validated=validated, rewarded=None,
-        )  # fmt: skip
+        ).result  # fmt: skip
         before = champion.tags.get(tags.HELDOUT_ACCURACY, "unknown")
         records.log_metrics(run, measured.metrics)
         records.describe(

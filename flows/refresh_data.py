@@ -9,13 +9,10 @@ prepare_environment(make=True)
 from prefect import flow  # noqa: E402
 
 from flows.opening import open_flow  # noqa: E402
-from flows.train import call_cached  # noqa: E402
-from models.recipe.load import plain  # noqa: E402
+from flows.steps import call_validation  # noqa: E402
 from tasks import versions  # noqa: E402
 from tasks.prepare_data import prepare_data  # noqa: E402
-from tasks.step import content_key  # noqa: E402
 from tasks.tracking import records  # noqa: E402
-from tasks.validate_data import validate_data  # noqa: E402
 
 
 @flow(name="refresh data", flow_run_name="refresh data {recipe}")
@@ -28,11 +25,7 @@ def refresh_data(recipe: str, overrides: list[str] | None = None) -> str:
     """
     with open_flow("refresh data", recipe, overrides or []) as opened:
         prepared, version, unchanged = prepare_data(opened.recipe, opened.root, opened.home, opened.run_id)
-        sections = plain(opened.recipe)
-        key = content_key("validate", version.digest, sections["validation"], sections["policy"])
-        validated, _, _ = call_cached(
-            validate_data, key, opened.home, opened.run_id, False, recipe=opened.recipe, version=version
-        )
+        validated = call_validation(opened, version).result
         versions.push(opened.root, version.name)
         state = "unchanged" if unchanged else "made anew"
         records.describe(

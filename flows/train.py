@@ -10,7 +10,6 @@ from flows.environment import prepare_environment
 prepare_environment(make=True)  # Prefect, MLflow and vLLM read their settings when they are imported
 
 import time  # noqa: E402
-from collections.abc import Callable  # noqa: E402
 from dataclasses import dataclass, field  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
@@ -18,6 +17,7 @@ from typing import Any  # noqa: E402
 from prefect import flow  # noqa: E402
 
 from flows.opening import Opened, open_flow  # noqa: E402
+from flows.steps import Called, call_cached, call_validation  # noqa: E402
 from models.recipe.load import plain  # noqa: E402
 from tasks.description import Step  # noqa: E402
 from tasks.evaluate import evaluate_policy  # noqa: E402
@@ -26,10 +26,9 @@ from tasks.fit_reward_model import reward_model  # noqa: E402
 from tasks.prepare_data import log_data, prepare_data  # noqa: E402
 from tasks.promote import Promotion, policy_name, promote  # noqa: E402
 from tasks.review import write_review, write_short_review  # noqa: E402
-from tasks.step import StepResult, content_key, is_complete  # noqa: E402
+from tasks.step import StepResult, content_key  # noqa: E402
 from tasks.tracking import registry, runs, tags  # noqa: E402
 from tasks.upload_reports import upload_reports  # noqa: E402
-from tasks.validate_data import validate_data  # noqa: E402
 from tasks.warm_start import warm_start  # noqa: E402
 
 
@@ -74,15 +73,14 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
     log_data(run, version, "training")
 
     def step(name: str, task: Any, *inputs: Any, show: str | None = None, **arguments: Any) -> StepResult:
-        key = content_key(name, *inputs)
-        result, reused, seconds = call_cached(task, key, home, run, refresh, **arguments)
-        outcome.steps.append(Step(show or name, seconds, reused, result.headline))
-        return result
+        return noted(show or name, call_cached(task, content_key(name, *inputs), home, run, refresh, **arguments))
+
+    def noted(show: str, called: Called) -> StepResult:
+        outcome.steps.append(Step(show, called.seconds, called.reused, called.result.headline))
+        return called.result
 
     policy, engine, seed = sections["policy"], sections["engine"], recipe.seed
-    validated = step(
-        "validate", validate_data, version.digest, sections["validation"], policy, recipe=recipe, version=version
-    )
+    validated = noted("validate", call_validation(opened, version, refresh))
     warmed = step(
         "warm_start",
         warm_start,
@@ -149,22 +147,3 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
         run, recipe, promotion, trained, evaluations, validated, outcome.steps, opened.facts | {"data": version.digest}
     )
     return outcome, validated
-
-
-def call_cached(
-    task: Any, key: str, home: Path, parent_run: str, refresh: bool, **arguments: Any
-) -> tuple[StepResult, bool, float]:
-    """Call a cached task. Returns its result, whether an earlier one was taken, and the seconds that it took.
-
-    A cached result whose outputs were deleted is not taken: the step runs again.
-    """
-    fresh = refresh or not is_complete(home, task.name, key)
-    started = time.perf_counter()
-    call: Callable[..., Any] = task.with_options(refresh_cache=True) if fresh else task
-    state = call(key=key, home=home, parent_run=parent_run, return_state=True, **arguments)
-    result: StepResult = state.result()
-    reused = state.name == "Cached"
-    if reused:
-        again = runs.open_step_run(parent_run, task.name, {tags.REUSED: result.run_id})
-        runs.close_run(again)
-    return result, reused, time.perf_counter() - started

@@ -5,23 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from prefect import get_run_logger, task
-from prefect.tasks import exponential_backoff
 
 from models.datasets.schema import read_manifest
 from models.recipe.schema import Recipe
 from tasks import versions
 from tasks.step import Made, StepResult, content_key, run_step
 from tasks.tracking import records, runs, tags
-from tasks.unexpected import is_unexpected
+from tasks.unexpected import tried_again
 
 
 @task(
     name="data",
     task_run_name="data {recipe.data.name}",
     persist_result=False,
-    retries=3,
-    retry_delay_seconds=exponential_backoff(backoff_factor=2),
-    retry_condition_fn=is_unexpected,
+    **tried_again,
 )
 def prepare_data(
     recipe: Recipe, root: Path, home: Path, parent_run: str

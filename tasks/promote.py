@@ -7,7 +7,6 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
-from prefect.tasks import exponential_backoff
 
 from models.evaluation.gate import Verdict, judge
 from models.evaluation.table import read_records
@@ -15,7 +14,7 @@ from models.recipe.schema import Recipe
 from tasks.description import Decision
 from tasks.step import Made, StepResult, run_step
 from tasks.tracking import aliases, registry, runs, tags
-from tasks.unexpected import is_unexpected
+from tasks.unexpected import tried_again
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,7 @@ class Promotion:
     name="promote",
     task_run_name="promote {recipe.name}",
     cache_policy=NO_CACHE,
-    retries=3,
-    retry_delay_seconds=exponential_backoff(backoff_factor=2),
-    retry_condition_fn=is_unexpected,
+    **tried_again,
 )
 def promote(
     key: str,

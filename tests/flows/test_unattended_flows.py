@@ -45,6 +45,8 @@ def test_the_nightly_evaluation_measures_the_champion_as_the_training_did(projec
     assert ended.returncode == 0, ended.stdout + ended.stderr
     newest = summaries.recent_runs("tiny", 1)[0]
     assert (newest.name, newest.status) == ("evaluate champion tiny", "FINISHED")
+    (validated,) = [step for step in summaries.run_summary("tiny", newest.run_id).steps if step.name == "validate"]
+    assert summaries.was_reused(validated)  # its key is the one of the training
     champion = registry.champion("tiny-policy")
     assert champion is not None
     judged = store.client().get_run(champion.tags["rewardflow.evaluation_run"]).data.metrics

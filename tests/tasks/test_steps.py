@@ -9,8 +9,8 @@ import pytest
 
 from models.errors import UserError
 from tasks import step
-from tasks.step import Made, StepResult, content_key, is_complete, run_step, step_folder
-from tasks.tracking import runs, store
+from tasks.step import Made, StepResult, content_key, is_complete, record_reuse, run_step, step_folder
+from tasks.tracking import runs, store, tags
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -90,6 +90,18 @@ def test_a_step_is_complete_when_its_result_lies_beside_its_outputs(home: Path, 
     assert sorted(file.name for file in folder.iterdir()) == ["output", "result.json"]
     assert children(parent) == [("one", "FINISHED")]
     assert store.client().get_run(result.run_id).data.metrics["accuracy"] == 0.5
+
+
+def test_a_reused_step_shows_the_numbers_of_the_run_that_it_comes_from(home: Path, parent: str) -> None:
+    result = run_step(home, "four", "k", parent, lambda folder, run: Made("d", "h", {"eval/accuracy": 0.25}))
+    later = runs.open_flow_run("steps", "a later flow")
+    record_reuse(later, result)
+    assert children(later) == [("four", "FINISHED")]
+    (child,) = store.client().search_runs(
+        [store.client().get_run(later).info.experiment_id], f"tags.`{runs.PARENT_TAG}` = '{later}'"
+    )
+    assert child.data.metrics == {"eval/accuracy": 0.25}
+    assert child.data.tags[tags.REUSED] == result.run_id != child.info.run_id
 
 
 @pytest.mark.parametrize(
