@@ -58,6 +58,8 @@ class _Findings:
 
     failures: list[Failure]
     warnings: list[str]
+    stops: list[str]
+    """Critical checks of the file as a whole that do not hold: no row can be set aside for them."""
 
 
 def validate(
@@ -79,11 +81,12 @@ def validate(
         suites: folder with a suite for each kind.
 
     Raises:
-        UserError: a file is unreadable, empty or lacks a column; or more rows of one failed than
+        UserError: files are unreadable, empty or lack a column; or more rows of some failed than
             `settings.quarantine_share` lets pass (the report and the quarantine are then there, `clean/` is not).
+            The one line names every such file.
     """
     files = _files(folder)
-    frames = {name: _rows(folder / name, kind, split) for name, (kind, split) in files.items()}
+    frames = _frames(folder, files)
     read = {kind: read_suite(suites, kind) for kind in {kind for kind, _ in files.values()}}
     for leftover in (out / "clean", out / "data_docs"):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -93,6 +96,7 @@ def validate(
     neighbours = neighbours_of(((files[name][1], frame) for name, frame in frames.items()), settings.ngram)
     failures: list[Failure] = []
     warnings: list[str] = []
+    stops: list[str] = []
     expectations = 0
     with _report(out / "data_docs") as context:
         for name, frame in frames.items():
@@ -104,6 +108,7 @@ def validate(
             found = _checked(context, folder.name, name, whole, checks, settings)
             failures += found.failures
             warnings += found.warnings
+            stops += found.stops
 
     failures.sort()
     quarantined = quarantined_rows(failures, frames)
@@ -112,10 +117,12 @@ def validate(
         quarantined.to_dict("records"),
         pa.schema([(name, pa.string()) for name in quarantined]),
     )
-    stop = why_stop(failures, frames, settings.quarantine_share)
-    if stop is not None:
+    if (too_many := why_stop(failures, frames, settings.quarantine_share)) is not None:
+        stops.append(too_many)
+    if stops:
         raise UserError(
-            f"{stop}; all are in {out / 'quarantine.parquet'}, the report is {out / 'data_docs' / 'index.html'}"
+            f"{'; and '.join(stops)}; failing rows are in {out / 'quarantine.parquet'}, "
+            f"the report is {out / 'data_docs' / 'index.html'}"
         )
     sound = {name: sound_rows(frame, name, failures) for name, frame in frames.items()}
     _write_clean(folder, {name: (files[name][0], frame) for name, frame in sound.items()}, out / "clean")
@@ -141,6 +148,20 @@ def _files(folder: Path) -> dict[str, tuple[Kind, Split]]:
             f"{folder}: no prepared data: files are named KIND_SPLIT.parquet, such as problems_train.parquet"
         )
     return files
+
+
+def _frames(folder: Path, files: dict[str, tuple[Kind, Split]]) -> dict[str, pd.DataFrame]:
+    """The rows of every file, or one error that names every file without readable rows."""
+    frames: dict[str, pd.DataFrame] = {}
+    faults: list[str] = []
+    for name, (kind, split) in files.items():
+        try:
+            frames[name] = _rows(folder / name, kind, split)
+        except UserError as error:
+            faults.append(str(error))
+    if faults:
+        raise UserError("; and ".join(faults))
+    return frames
 
 
 def _rows(path: Path, kind: Kind, split: Split) -> pd.DataFrame:
@@ -241,6 +262,7 @@ def _checked(
     )
     failures: set[Failure] = set()
     warnings: list[str] = []
+    stops: list[str] = []
     for result in next(iter(outcome.run_results.values())).results:
         if result.success:
             continue
@@ -256,8 +278,8 @@ def _checked(
             failures |= {Failure(file, row, check.column, check.reason) for row in rows}
         else:
             observed = _short(result.result.get("observed_value"))
-            raise UserError(f"{file}: column '{check.column}': {check.reason} (observed {observed})")
-    return _Findings(sorted(failures), warnings)
+            stops.append(f"{file}: column '{check.column}': {check.reason} (observed {observed})")
+    return _Findings(sorted(failures), warnings, stops)
 
 
 def _expectation(check: Check, number: int) -> Any:

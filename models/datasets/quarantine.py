@@ -67,7 +67,7 @@ def counts_by_reason(failures: Iterable[Failure]) -> dict[str, int]:
 
 
 def why_stop(failures: Sequence[Failure], frames: Mapping[str, pd.DataFrame], share: float) -> str | None:
-    """One line that names the file, the column, the count and three rows, where a file has too many failing rows.
+    """One line about every file that has too many failing rows: its column, the count and three rows.
 
     Args:
         failures: what failed.
@@ -76,23 +76,29 @@ def why_stop(failures: Sequence[Failure], frames: Mapping[str, pd.DataFrame], sh
             the decimal number that was written.
 
     Returns:
-        None where every file is within the share. Otherwise the file worst hit speaks, by its most frequent failure.
+        None where every file is within the share. Otherwise the files, the worst hit first, each by its most frequent
+        failure.
     """
-    failed = {file: len({failure.row for failure in failures if failure.file == file}) for file in frames}
-    over = [file for file, count in failed.items() if count > Fraction(repr(share)) * len(frames[file])]
-    if not over:
-        return None
-    file = max(over, key=lambda name: failed[name] / len(frames[name]))
-    rows = [failure for failure in failures if failure.file == file]
-    (column, reason), count = Counter((failure.column, failure.reason) for failure in rows).most_common(1)[0]
-    examples = [failure.row for failure in rows if (failure.column, failure.reason) == (column, reason)][:3]
-    names = ", ".join(row_name(frames[file], row) for row in examples)
-    others = f" ({len(over) - 1} more files are over it)" if len(over) > 1 else ""
-    size = len(frames[file])
-    return (
-        f"{file}: column '{column}': {reason} in {count} rows, such as {names}; {failed[file]} of {size} rows fail a "
-        f"check, quarantine_share {share:g} lets {int(Fraction(repr(share)) * size)} pass{others}"
-    )
+    exact = Fraction(repr(share))
+    by_file = {file: [failure for failure in failures if failure.file == file] for file in frames}
+    failed = {file: len({failure.row for failure in found}) for file, found in by_file.items()}
+    over = [file for file, count in failed.items() if count > exact * len(frames[file])]
+    over.sort(key=lambda file: failed[file] / len(frames[file]), reverse=True)
+    sentences = []
+    for file in over:
+        (column, reason), count = Counter((failure.column, failure.reason) for failure in by_file[file]).most_common(1)[
+            0
+        ]
+        examples = [failure.row for failure in by_file[file] if (failure.column, failure.reason) == (column, reason)][
+            :3
+        ]
+        names = ", ".join(row_name(frames[file], row) for row in examples)
+        size = len(frames[file])
+        sentences.append(
+            f"{file}: column '{column}': {reason} in {count} rows, such as {names}; {failed[file]} of {size} rows fail "
+            f"a check, quarantine_share {share:g} lets {int(exact * size)} pass"
+        )
+    return "; and ".join(sentences) or None
 
 
 def row_name(frame: pd.DataFrame, position: int) -> str:

@@ -81,12 +81,14 @@ def newest_checkpoint(root: Path) -> Checkpoint | None:
     for folder in sorted(root.glob("round_*"), reverse=True):
         try:
             state: dict[str, Any] = json.loads((folder / "state.json").read_text())
-            broken = [name for name, digest in state["sha256"].items() if _sha256(folder / name) != digest]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            broken = ["state.json"]
-        if not broken:
-            return Checkpoint(folder, int(state["round"]))
-        warnings.warn(f"{folder}: {', '.join(broken)} is broken; going back to the checkpoint before", stacklevel=2)
+            number, hashes = int(state["round"]), dict(state["sha256"])
+        except (OSError, ValueError, KeyError, TypeError):
+            faults = ["state.json is broken"]
+        else:
+            faults = [fault for name, digest in hashes.items() if (fault := _fault(folder / name, digest))]
+        if not faults:
+            return Checkpoint(folder, number)
+        warnings.warn(f"{folder}: {', '.join(faults)}; going back to the checkpoint before", stacklevel=2)
     return None
 
 
@@ -110,6 +112,16 @@ def _trainable(module: nn.Module) -> dict[str, Tensor]:
     named = dict(module.named_parameters())
     learning: dict[str, Tensor] = {name: value for name, value in named.items() if value.requires_grad}
     return learning or dict(named)
+
+
+def _fault(file: Path, digest: str) -> str:
+    """What is wrong with a file that should have the hash `digest`; "" where nothing is."""
+    try:
+        return "" if _sha256(file) == digest else f"{file.name} is broken"
+    except FileNotFoundError:
+        return f"{file.name} is missing"
+    except OSError as error:
+        return f"{file.name} cannot be read ({error.strerror})"
 
 
 def _sha256(file: Path) -> str:

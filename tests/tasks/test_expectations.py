@@ -286,6 +286,41 @@ def test_a_missing_column_an_empty_split_a_broken_file_and_no_files_are_one_line
     assert not (tmp_path / "out").exists()
 
 
+def test_every_file_that_stops_the_flow_is_named_in_one_line_the_worst_first(tmp_path):
+    folder = write(
+        tmp_path / "data",
+        problems_train=[problem("1"), problem("2"), problem("mute", answer="")],
+        demonstrations_train=[demonstration("silent", completion=""), demonstration("gone", completion="")],
+        preferences_train=[preference("6")],
+    )
+    small = pq.read_table(folder / "preferences_train.parquet")
+    at = small.schema.get_field_index("level")
+    pq.write_table(small.set_column(at, "level", pa.array([1], pa.int8())), folder / "preferences_train.parquet")
+    with pytest.raises(UserError) as error:
+        run(folder, tmp_path / "out")
+    message = str(error.value)
+    named = [
+        "preferences_train.parquet: column 'level': the level is not a whole number",
+        "demonstrations_train.parquet: column 'completion': the completion is blank in 2 rows, such as silent, gone; "
+        "2 of 2 rows fail a check",
+        "problems_train.parquet: column 'answer': the verifier cannot parse the answer in 1 rows, such as mute; "
+        "1 of 3 rows fail a check",
+    ]
+    places = [message.index(sentence) for sentence in named]
+    assert places == sorted(places) and places[0] == 0 and "\n" not in message
+    assert len(pd.read_parquet(tmp_path / "out" / "quarantine.parquet")) == 3
+    assert not (tmp_path / "out" / "clean").exists()
+
+
+def test_every_file_without_readable_rows_is_named(tmp_path):
+    folder = write(tmp_path / "data", problems_train=[problem("1")], problems_test=[], preferences_train=[])
+    (folder / "preferences_train.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(UserError) as error:
+        run(folder, tmp_path / "out")
+    assert "problems_test.parquet: the test split of problems is empty; and " in str(error.value)
+    assert "preferences_train.parquet: not a readable Parquet file" in str(error.value)
+
+
 def test_data_of_which_nothing_is_left_is_refused_even_where_every_row_may_fail(tmp_path):
     folder = write(tmp_path / "data", problems_train=[problem("1", prompt=" ")])
     with pytest.raises(UserError, match=r"problems_train\.parquet: no row passed its checks"):

@@ -142,9 +142,7 @@ def test_weights_that_are_not_there_are_not_made_up(folder):
     tensors = load_file(folder / "model.safetensors")
     del tensors["model.layers.1.mlp.up_proj.weight"]
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    one_line(
-        lambda: open_policy(folder), r"the weights lack model\.layers\.1\.mlp\.up_proj\.weight \(1 "
-    )
+    one_line(lambda: open_policy(folder), r"the weights lack model\.layers\.1\.mlp\.up_proj\.weight \(1 ")
 
 
 def test_weights_of_another_size_are_refused(folder):
@@ -201,6 +199,26 @@ def test_the_newest_checkpoints_stay_even_where_broken_ones_lie_ahead(tmp_path):
     save_checkpoint(tmp_path, 5, {"policy": model}, optimiser, keep=2)
     assert sorted(os.listdir(tmp_path)) == ["round_000004", "round_000005"]
     assert newest_checkpoint(tmp_path).round_number == 5
+
+
+def test_a_file_that_a_checkpoint_lacks_is_named_and_the_one_before_is_taken(tmp_path):
+    model, optimiser = trained(1)
+    for number in (1, 2):
+        save_checkpoint(tmp_path, number, {"policy": model}, optimiser)
+    (tmp_path / "round_000002" / "optimiser.safetensors").unlink()
+    (tmp_path / "round_000002" / "policy.safetensors").write_bytes(b"")
+    said = "round_000002: optimiser.safetensors is missing, policy.safetensors is broken; going back"
+    with pytest.warns(UserWarning, match=re.escape(said)):
+        assert newest_checkpoint(tmp_path).round_number == 1
+
+
+@pytest.mark.parametrize("state", ["", "[]", "{}", '{"round": "x", "sha256": {}}', '{"round": 1, "sha256": 7}'])
+def test_a_state_that_is_none_is_passed_over(tmp_path, state):
+    model, optimiser = trained(0)
+    save_checkpoint(tmp_path, 1, {"policy": model}, optimiser)
+    (tmp_path / "round_000001" / "state.json").write_text(state)
+    with pytest.warns(UserWarning, match="state.json is broken"):
+        assert newest_checkpoint(tmp_path) is None
 
 
 def test_where_no_checkpoint_is_whole_there_is_none(tmp_path):
