@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +38,14 @@ class ScheduleSettings:
     """Rounds between two sample tables."""
     canary_tolerance: float | None = None
     """Largest gap between engine and learner in nats a token; None: by precision."""
+    staleness: Literal[0, 1] = 0
+    """In a recipe `async`. 1: a round's completions are sampled while the learner fits the round before."""
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
+
+    __pydantic_config__ = {  # noqa: RUF012 - read by the recipe's validation, no field; `async` is a word of Python's
+        "extra": "forbid",
+        "alias_generator": lambda name: {"staleness": "async"}.get(name, name),
+    }
 
     @property
     def updates(self) -> int:

@@ -7,13 +7,13 @@
     policy    = fit(objective, advantage)    one or more optimiser steps
     reference = reference.follow(policy)     frozen, moving, reset
 
+With `schedule.async: 1` the source runs one round ahead of the fit (models.loop.ahead).
 It is exactly resumable: every random choice of a round is drawn from the seed and the round's number, so a run
 that goes on from a checkpoint ends with the weights of a run that was never interrupted.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,13 +23,19 @@ import torch
 from torch import nn
 
 from models.engine.canary import TOLERANCE, canary_gap, check, fixed_tokens
+from models.learner.log_probs import Sequences
 from models.learner.optimiser import learning_rate_at
+from models.loop.ahead import Ahead, require_no_dropout
 from models.loop.fit import Learner, ScheduleSettings, fit_round
-from models.loop.rollout import Problem, Scored
+from models.loop.meter import Meter
+from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.slots import Advantage, Objective, Reference, Reward, Select, Source, World
 from models.policy.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
 from models.policy.weights import merged_weights
 from models.rewards.stack import score
+
+CANARY_TOKENS = 64
+"""Tokens of a prompt that the canary looks at: enough to tell policies apart, few enough to cost nothing."""
 
 
 @dataclass(frozen=True)
@@ -66,49 +72,72 @@ def run_loop(
     """Train `learner.policy` in place for `settings.rounds` rounds, going on from the newest checkpoint.
 
     Raises:
-        UserError: a canary past its tolerance, a loss or reward that is not finite, a full disk.
+        UserError: a canary past its tolerance, a loss or reward that is not finite, a full disk, dropout under `async`.
     """
-    canary_tokens = fixed_tokens([problem.tokens for problem in problems], world.codec.end)
-    tolerance = settings.canary_tolerance or TOLERANCE[learner.autocast]
+    if settings.staleness:
+        require_no_dropout(learner.policy)
+    canary = fixed_tokens([problem.tokens[:CANARY_TOKENS] for problem in problems], world.codec.end)
+
+    def make(number: int) -> list[Rollout]:
+        return slots.source(world, prompts_of_round(problems, slots.source.prompts, number, world.seed), number)
+
     start = resume(learner, checkpoints)
     watchers.resumed(start)
+    hand_over(learner, world, settings, canary, start)
+    meter = Meter(learner, settings)
+    with Ahead(make, meter.device) as ahead:
+        for number in range(start, settings.rounds):
+            done = number + 1
+            to_keep = done % settings.checkpoint_every == 0 and done < settings.rounds
+            torch.manual_seed(world.seed * 1_000_003 + number)
+            rollouts, staleness = ahead.take(number)
+            if not staleness:
+                meter.generated(rollouts)
+            scored = score(world, slots.rewards, rollouts)
+            chosen = scored
+            for select in slots.select:
+                chosen = chosen.take(select(chosen))
+            meter.lap("score")
+            if settings.staleness and not to_keep and done < settings.rounds:
+                ahead.begin(number + 1)
+            metrics = rollout_metrics(scored, chosen)
+            if len(chosen.rollouts):
+                advantage = slots.advantage(chosen)
+                longest = slots.source.sampling.max_tokens
+                fitted = fit_round(learner, slots.objective, chosen, advantage, settings, longest)
+                metrics |= {f"policy/{name}": value for name, value in fitted.items()}
+            meter.lap("learn")
+            if settings.staleness:
+                metrics["rollouts/staleness"] = staleness
+                if (made := ahead.wait()) is not None:
+                    meter.generated(*made)
+            metrics["engine/canary_gap"] = hand_over(learner, world, settings, canary, done)
+            if learner.reference is not None:
+                slots.reference.follow(learner.reference, learner.policy, number)
+            meter.lap("hand_over")
+            metrics["policy/learning_rate"] = learning_rate_at(
+                max(0, learner.updates - 1), settings.updates, settings.optimiser
+            )
+            if done % settings.samples_every == 0 or done == 1:
+                watchers.samples(done, sample_rows(scored))
+            meter.lap("log")
+            if to_keep:
+                save_checkpoint(checkpoints, done, _moving(learner), learner.optimiser)
+            meter.lap("checkpoint")
+            watchers.metrics(done, metrics | meter.end_round(scored, chosen))
+            meter.lap("log")
+
+
+def hand_over(learner: Learner, world: World, settings: ScheduleSettings, canary: Sequences, done: int) -> float:
+    """Give the learner's weights to the engine and see that it runs them. Returns the gap of the canary, in nats.
+
+    Raises:
+        UserError: after `done` rounds the engine does not run the learner's policy.
+    """
     world.engine.load(merged_weights(learner.policy))
-    check(canary_gap(world.engine, learner.policy, canary_tokens, learner.autocast), tolerance, start)
-    for number in range(start, settings.rounds):
-        clock = Clock()
-        torch.manual_seed(world.seed * 1_000_003 + number)
-        rollouts = slots.source(world, prompts_of_round(problems, slots.source.prompts, number, world.seed), number)
-        clock.lap("generate")
-        scored = score(world, slots.rewards, rollouts)
-        chosen = scored
-        for select in slots.select:
-            chosen = chosen.take(select(chosen))
-        clock.lap("score")
-        metrics = rollout_metrics(scored, chosen)
-        if len(chosen.rollouts):
-            advantage = slots.advantage(chosen)
-            fitted = fit_round(learner, slots.objective, chosen, advantage, settings, slots.source.sampling.max_tokens)
-            metrics |= {f"policy/{name}": value for name, value in fitted.items()}
-        clock.lap("learn")
-        world.engine.load(merged_weights(learner.policy))
-        gap = canary_gap(world.engine, learner.policy, canary_tokens, learner.autocast)
-        check(gap, tolerance, number + 1)
-        clock.lap("hand_over")
-        if learner.reference is not None:
-            slots.reference.follow(learner.reference, learner.policy, number)
-        metrics |= {
-            "engine/canary_gap": gap,
-            "policy/learning_rate": learning_rate_at(max(0, learner.updates - 1), settings.updates, settings.optimiser),
-        }
-        if (number + 1) % settings.samples_every == 0 or number == 0:
-            watchers.samples(number + 1, sample_rows(scored))
-        if (number + 1) % settings.checkpoint_every == 0 and number + 1 < settings.rounds:
-            save_checkpoint(checkpoints, number + 1, _moving(learner), learner.optimiser)
-        clock.lap("keep")
-        tokens = sum(len(rollout.completion) for rollout in rollouts)
-        watchers.metrics(
-            number + 1, metrics | clock.seconds | {"speed/completion_tokens_per_second": tokens / clock.total}
-        )
+    gap = canary_gap(world.engine, learner.policy, canary, learner.autocast)
+    check(gap, settings.canary_tolerance or TOLERANCE[learner.autocast], done)
+    return gap
 
 
 def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed: int) -> list[Problem]:
@@ -175,22 +204,3 @@ def sample_rows(scored: Scored, rows: int = 24) -> list[dict[str, object]]:
         }
         for i in range(0, len(scored.rollouts), step)
     ][:rows]
-
-
-class Clock:
-    """Seconds of each stretch of a round."""
-
-    def __init__(self) -> None:
-        self.started = self.last = time.perf_counter()
-        self.seconds: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        """End the stretch `name` here."""
-        now = time.perf_counter()
-        self.seconds[f"seconds/{name}"] = now - self.last
-        self.last = now
-
-    @property
-    def total(self) -> float:
-        """Seconds since the clock was made."""
-        return time.perf_counter() - self.started

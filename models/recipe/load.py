@@ -82,7 +82,7 @@ def require_files(recipe: Recipe) -> None:
 
 def plain(recipe: Recipe) -> dict[str, Any]:
     """The recipe as it would stand in JSON, every default written out."""
-    data: dict[str, Any] = TypeAdapter(recipe_type()).dump_python(recipe, mode="json")  # type: ignore[arg-type]
+    data: dict[str, Any] = TypeAdapter(recipe_type()).dump_python(recipe, mode="json", by_alias=True)  # type: ignore[arg-type]
     return data
 
 
@@ -193,7 +193,9 @@ def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list
             if isinstance(option, type) and issubclass(option, BaseModel):
                 fields |= {name: info.annotation for name, info in option.model_fields.items()}
             elif dataclasses.is_dataclass(option):
-                fields |= {item.name: typing.get_type_hints(option)[item.name] for item in dataclasses.fields(option)}
+                key = getattr(option, "__pydantic_config__", {}).get("alias_generator", str)
+                hints = typing.get_type_hints(option)
+                fields |= {key(item.name): hints[item.name] for item in dataclasses.fields(option)}
                 tags[str(getattr(option, "name", ""))] = option
                 tags[option.__name__] = option  # type: ignore[union-attr]
         if isinstance(step, str) and step not in fields and step in tags:

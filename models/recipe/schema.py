@@ -103,6 +103,11 @@ class Recipe(Section):
         if self.schedule is None:
             return self
         slots: Any = self
+        if self.schedule.staleness and self.policy.lora is not None and self.policy.lora.dropout:
+            raise ValueError(
+                f"schedule.async is 1 and policy.lora.dropout is {self.policy.lora.dropout}: engine and learner would "
+                "draw from one random generator at the same time, and no run could be repeated; set one of them to 0"
+            )
         if slots.advantage.needs_group and slots.rollouts.group_size < 2:
             raise ValueError(
                 f"rollouts.group_size is {slots.rollouts.group_size}, but advantage {slots.advantage.name} compares "

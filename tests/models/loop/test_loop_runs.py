@@ -170,7 +170,7 @@ def test_a_broken_checkpoint_is_passed_over_with_a_warning_and_the_run_ends_the_
         policy.unlink()
     else:
         state.write_text(state.read_text()[:20] if damage == "truncated state" else "[]")
-    with pytest.warns(UserWarning, match=r"round_000004: .* is broken; going back to the checkpoint before"):
+    with pytest.warns(UserWarning, match=r"round_000004: .* is (broken|missing); going back to the checkpoint before"):
         resumed, told = run(start, tmp_path / "killed")
     assert told.resumed == [2] and same_weights(whole, resumed)
 

@@ -1,0 +1,83 @@
+"""Rollouts, made when they are wanted or one round ahead: the engine generates while the learner fits.
+
+With one step of staleness the completions of round n + 1 are sampled from the policy as it was before round n's fit;
+the objective corrects by the weight pi_old / mu, where mu is what the engine said when it sampled. The round after a
+checkpoint is never made ahead, in undisturbed runs either: so a run that goes on from the checkpoint, which has only
+the fresh weights, does what the other one did.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+
+import torch
+from torch import nn
+
+from models.errors import UserError
+from models.loop.rollout import Rollout
+
+
+class Ahead:
+    """Makes the rollouts of a round by `make(number)`; use it in a `with` statement, which waits for the last ones."""
+
+    def __init__(self, make: Callable[[int], list[Rollout]], device: torch.device) -> None:
+        self._make = make
+        self._device = device
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="generate")
+        self._begun: tuple[int, Future[tuple[list[Rollout], float]]] | None = None
+
+    def take(self, number: int) -> tuple[list[Rollout], int]:
+        """The rollouts of round `number`, made now or ahead, and how many rounds ahead that was."""
+        if self._begun is None:
+            return self._make(number), 0
+        (ahead, future), self._begun = self._begun, None
+        assert ahead == number
+        return future.result()[0], 1
+
+    def begin(self, number: int) -> None:
+        """Make the rollouts of round `number` from now on, behind the caller's back. Nothing may load weights or draw
+        from torch's global generator until `wait`: the engine draws from it."""
+        learning = torch.cuda.current_stream(self._device) if self._device.type == "cuda" else None
+        self._begun = number, self._pool.submit(self._work, number, learning)
+
+    def wait(self) -> tuple[list[Rollout], float] | None:
+        """Wait for what was begun. Returns it and the seconds that making it took; None where nothing was."""
+        return self._begun[1].result() if self._begun is not None else None
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(wait=True)  # the engine must not be closed while it generates
+
+    def _work(self, number: int, learning: torch.cuda.Stream | None) -> tuple[list[Rollout], float]:
+        started = time.perf_counter()
+        if learning is None:
+            return self._make(number), time.perf_counter() - started
+        own = torch.cuda.Stream(self._device)  # on the learner's stream the two would take turns
+        own.wait_stream(learning)  # the weights were loaded there
+        with torch.cuda.stream(own):
+            made = self._make(number)
+        own.synchronize()
+        return made, time.perf_counter() - started
+
+
+def require_no_dropout(policy: nn.Module) -> None:
+    """Learner and engine share torch's global generator; drawn from at once, no run could be repeated.
+
+    Raises:
+        UserError: the policy has dropout, so its learner draws.
+    """
+    for name, module in policy.named_modules():
+        drawing = module.p if isinstance(module, nn.Dropout) else getattr(module, "attention_dropout", 0.0)
+        if isinstance(drawing, float) and drawing > 0:
+            raise UserError(
+                f"schedule.async: 1 needs a policy without dropout, and {name or 'the policy'} has {drawing}: engine "
+                "and learner would draw from one random generator at the same time; set policy.lora.dropout to 0 "
+                "(or the base model's own), or schedule.async to 0"
+            )

@@ -1,0 +1,73 @@
+"""Where the time of a round goes, and how fast each stretch of it was.
+
+    seconds/generate   the engine generating; with one step of staleness partly behind `learn`
+    seconds/score      rewards and selection
+    seconds/learn      advantage, forward, backward, optimiser
+    seconds/hand_over  weights to the engine, the canary that checks them, the reference
+    seconds/log        telling what was seen (the telling of a round's numbers counts in the next round)
+    seconds/checkpoint writing the state to disk
+    seconds/hidden     generation that cost no time, because the learner worked meanwhile
+    seconds/round      all of it: the stretches together less what was hidden
+
+Tokens a second: `speed/generate` of completions sampled, `speed/score` of completions scored, `speed/learn` of prompts
+(once each) and completions in every pass, `speed/hand_over`, `speed/log` and `speed/round` of the round's completions.
+`speed/learn_gflops` is the arithmetic that the updates need (models.loop.flops), a second, in 10^9 operations;
+`speed/peak_share` its share of the fastest matrix product that this machine was seen to make (models.loop.peak).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import torch
+
+STAGES = ("generate", "score", "learn", "hand_over", "log", "checkpoint")
+"""Stretches of a round, in their order."""
+
+
+class Clock:
+    """Seconds of each stretch, round after round. `device`: on a GPU a stretch ends when its kernels have."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._began = self._last = time.perf_counter()
+        self._seconds = dict.fromkeys(STAGES, 0.0)
+        self._hidden = 0.0
+
+    def lap(self, stage: str) -> None:
+        """End the stretch `stage` here; one that comes twice in a round adds up."""
+        self._seconds[stage] += self._since_last()
+
+    def waited(self, worked: float) -> None:
+        """A stretch of waiting for generation ends here, which `worked` so many seconds in its own thread."""
+        waiting = self._since_last()
+        self._seconds["generate"] += worked
+        self._hidden += worked - waiting
+
+    def end_round(self, tokens: Mapping[str, int], flops: float, peak: float) -> dict[str, float]:
+        """The round's numbers; the next round begins here.
+
+        Args:
+            tokens: that each stage worked on, by stage and `round`; a stage that worked on none has no speed.
+            flops: operations that the updates needed.
+            peak: operations a second of the machine.
+        """
+        now = time.perf_counter()
+        seconds = {**self._seconds, "round": now - self._began}
+        speeds = {f"speed/{name}": count / seconds[name] for name, count in tokens.items() if count and seconds[name]}
+        if flops and seconds["learn"]:
+            achieved = flops / seconds["learn"]
+            speeds |= {"speed/learn_gflops": achieved / 1e9, "speed/peak_share": achieved / peak}
+        told = {f"seconds/{name}": value for name, value in seconds.items()} | {"seconds/hidden": self._hidden} | speeds
+        self._began = self._last = now
+        self._seconds = dict.fromkeys(STAGES, 0.0)
+        self._hidden = 0.0
+        return told
+
+    def _since_last(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
+        now = time.perf_counter()
+        passed, self._last = now - self._last, now
+        return passed
