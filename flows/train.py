@@ -26,6 +26,7 @@ from tasks.fit_reward_model import reward_model  # noqa: E402
 from tasks.prepare_data import log_data, prepare_data  # noqa: E402
 from tasks.promote import Promotion, policy_name, promote  # noqa: E402
 from tasks.review import write_review, write_short_review  # noqa: E402
+from tasks.shared_engine import shared_engine  # noqa: E402
 from tasks.step import StepResult, content_key  # noqa: E402
 from tasks.tracking import registry, runs, tags  # noqa: E402
 from tasks.upload_reports import upload_reports  # noqa: E402
@@ -126,16 +127,19 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
             validated=validated, rewarded=rewarded,
         )  # fmt: skip
 
-    evaluations = {
-        "base": evaluated("base", Path(warmed.folder) / "policy", warmed.digest, warmed.links["model_id"]),
-        "candidate": evaluated("candidate", Path(trained.folder) / "policy", trained.digest, trained.links["model_id"]),
-    }
-    champion = registry.champion(outcome.model)
-    if champion is not None and champion.tags.get(tags.WEIGHTS_SHA256) != trained.digest:
-        folder = registry.fetch(f"models:/{outcome.model}@{registry.CHAMPION}")
-        evaluations["champion"] = evaluated(
-            "champion", folder, champion.tags.get(tags.WEIGHTS_SHA256, ""), champion.model_id
-        )
+    with shared_engine():
+        evaluations = {
+            "base": evaluated("base", Path(warmed.folder) / "policy", warmed.digest, warmed.links["model_id"]),
+            "candidate": evaluated(
+                "candidate", Path(trained.folder) / "policy", trained.digest, trained.links["model_id"]
+            ),
+        }
+        champion = registry.champion(outcome.model)
+        if champion is not None and champion.tags.get(tags.WEIGHTS_SHA256) != trained.digest:
+            folder = registry.fetch(f"models:/{outcome.model}@{registry.CHAMPION}")
+            evaluations["champion"] = evaluated(
+                "champion", folder, champion.tags.get(tags.WEIGHTS_SHA256, ""), champion.model_id
+            )
     started = time.perf_counter()
     outcome.promotion = promote(
         content_key("promote", run), recipe, trained, rewarded, evaluations["base"], evaluations["candidate"],

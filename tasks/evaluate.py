@@ -8,7 +8,7 @@ from typing import Any
 from prefect import get_run_logger, task
 
 from models.evaluation.bootstrap import bootstrap_mean
-from models.evaluation.evaluate import evaluate
+from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.metrics import prompt_values
 from models.evaluation.report import summarise
 from models.evaluation.table import write_records
@@ -16,8 +16,10 @@ from models.policy.folder import check_model_folder, hash_folder, load_tokenizer
 from models.recipe.schema import Recipe
 from models.text.encoding import Codec
 from tasks.caching import cached_by_key
-from tasks.fine_tune import engine_for, read_problems, reward_scorer
-from tasks.step import Made, StepResult, gpu_slot, run_step
+from tasks.fine_tune import longest_sequence, read_problems, reward_scorer
+from tasks.progress import stages
+from tasks.shared_engine import engine_place, lent_engine
+from tasks.step import Made, StepResult, run_step
 from tasks.tracking import records, registry
 from tasks.validate_data import clean_folder
 
@@ -53,12 +55,15 @@ def evaluate_policy(
             run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "evaluation", len(problems)
         )
         registry.log_model_inputs(run_id, [model_id, *([rewarded.links["model_id"]] if rewarded else [])])
-        engine = engine_for(folder_of_policy, recipe, codec)
-        try:
-            sampling = settings.sampling(slots.rollouts.max_tokens)
-            found = evaluate(engine, codec, problems, sampling, settings.seed, reward_scorer(rewarded, recipe))
-        finally:
-            engine.close()
+        sampling = settings.sampling(slots.rollouts.max_tokens)
+        longest = longest_sequence(recipe)
+        with stages(f"evaluate {role}", ("engine", *STAGES)) as begin:
+            begin("engine")
+            with lent_engine(
+                folder_of_policy, recipe.engine, longest=longest, end=codec.end, seed=recipe.seed
+            ) as engine:
+                scorer = reward_scorer(rewarded, recipe)
+                found = evaluate(engine, codec, problems, sampling, settings.seed, scorer, begin)
         write_records(found, folder / "records.parquet")
         records.log_artifact(run_id, folder / "records.parquet", "evaluation")
         metrics = summarise(found, ks=settings.ks, safety_patterns=recipe.gate.safety_patterns)
@@ -71,5 +76,5 @@ def evaluate_policy(
         get_run_logger().info(f"evaluation of the {role}: {headline}")
         return Made(hash_folder(folder), headline, metrics, {"model_id": model_id})
 
-    with gpu_slot():
+    with engine_place():
         return run_step(home, "evaluate", key, parent_run, work)

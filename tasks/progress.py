@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 Advance = Callable[[int, dict[str, float]], None]
 
@@ -13,9 +14,7 @@ Advance = Callable[[int, dict[str, float]], None]
 @contextmanager
 def progress(title: str, total: int, shown: tuple[str, ...], every_seconds: float = 20.0) -> Iterator[Advance]:
     """A bar of `total` steps. It yields a function of the steps done and the metrics, of which `shown` are shown."""
-    from tqdm import tqdm
-
-    bar = tqdm(total=total, desc=title, disable=not sys.stderr.isatty(), leave=False, dynamic_ncols=True)
+    bar = _bar(title, total)
     last = time.monotonic()
 
     def advance(done: int, metrics: dict[str, float]) -> None:
@@ -33,3 +32,25 @@ def progress(title: str, total: int, shown: tuple[str, ...], every_seconds: floa
         yield advance
     finally:
         bar.close()
+
+
+@contextmanager
+def stages(title: str, names: Sequence[str]) -> Iterator[Callable[[str], None]]:
+    """A bar of named stages, for work that says nothing in between. It yields what is called as each begins."""
+    bar = _bar(title, len(names))
+
+    def begin(name: str) -> None:
+        bar.set_postfix_str(name, refresh=False)
+        bar.update(names.index(name) - bar.n)
+        bar.refresh()
+
+    try:
+        yield begin
+    finally:
+        bar.close()
+
+
+def _bar(title: str, total: int) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(total=total, desc=title, disable=not sys.stderr.isatty(), leave=False, dynamic_ncols=True)

@@ -14,9 +14,18 @@ from models.text.encoding import Codec
 
 ScoreAll = Callable[[Sequence[Sequence[int]]], Tensor]
 
+STAGES = ("samples", "greedy", "scores")
+"""What is done one after the other. The samples, most of the work, are one call: engines like all of it at once."""
+
 
 def evaluate(
-    engine: Engine, codec: Codec, problems: Sequence[Problem], sampling: Sampling, seed: int, score: ScoreAll | None
+    engine: Engine,
+    codec: Codec,
+    problems: Sequence[Problem],
+    sampling: Sampling,
+    seed: int,
+    score: ScoreAll | None,
+    begin: Callable[[str], None] = lambda stage: None,
 ) -> list[PromptRecord]:
     """What a policy answers to each problem, [problems].
 
@@ -27,15 +36,19 @@ def evaluate(
         sampling: of the sampled completions; `samples` of each problem. The greedy one has the same limit of tokens.
         seed: of the sampled completions.
         score: reward model's scores of whole sequences, [rows]; None leaves them NaN.
+        begin: called with each of STAGES as it begins.
     """
     prompts = [problem.tokens for problem in problems]
+    begin("samples")
     sampled = engine.generate(prompts, sampling, seed)
+    begin("greedy")
     greedy = engine.generate(prompts, Sampling(max_tokens=sampling.max_tokens, temperature=0.0), seed)
     flat = [
         (problem, generated)
         for problem, first, rest in zip(problems, greedy, sampled, strict=True)
         for generated in [*first, *rest]
     ]
+    begin("scores")
     completions = iter(_completions(codec, flat, score))
     return [
         PromptRecord(

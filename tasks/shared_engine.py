@@ -1,0 +1,100 @@
+"""One engine for the evaluations of a flow: it starts once and takes the weights of one policy after the other.
+
+Starting vLLM takes longer than a small evaluation. Within `shared_engine()` an engine stays open for the next step
+that asks for the same one, and the place on the GPU is held as long, for the memory is; outside, each step has its
+own. Whatever goes wrong closes it. A process has at most one of these engines open.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import torch
+
+from models.engine.engine import Engine, EngineSettings, open_engine
+from models.policy.build import load_causal_model, on_device
+from tasks.step import gpu_slot
+
+
+class _Shared:
+    """What is open between two steps."""
+
+    def __init__(self) -> None:
+        self.place = ExitStack()
+        self.placed = False
+        self.engine: Engine | None = None
+        self.key = ""
+
+    def take_place(self) -> None:
+        if not self.placed:
+            self.place.enter_context(gpu_slot())
+            self.placed = True
+
+    def close_engine(self) -> None:
+        engine, self.engine, self.key = self.engine, None, ""
+        if engine is not None:
+            engine.close()
+
+
+_shared: _Shared | None = None
+
+
+@contextmanager
+def shared_engine() -> Iterator[None]:
+    """Steps inside share one engine; it is closed, and the place on the GPU given back, at the end."""
+    global _shared
+    if _shared is not None:
+        raise RuntimeError("an engine is shared already")
+    _shared = _Shared()
+    try:
+        yield
+    finally:
+        ending, _shared = _shared, None
+        with ending.place:  # given back last, when the memory is free
+            ending.close_engine()
+
+
+@contextmanager
+def engine_place() -> Iterator[None]:
+    """The place on the GPU for a step that asks for a `lent_engine`."""
+    if _shared is None:
+        with gpu_slot():
+            yield
+    else:
+        _shared.take_place()
+        yield
+
+
+@contextmanager
+def lent_engine(folder: Path, settings: EngineSettings, *, longest: int, end: int, seed: int) -> Iterator[Engine]:
+    """An engine on the weights of `folder`; arguments and errors are those of `open_engine`.
+
+    The shared one is given where it was opened with equal arguments on a model of the same configuration. It says
+    the same as a new one, to the last bit.
+    """
+    shared = _shared or _Shared()
+    key = _key(folder, settings, longest, end, seed)
+    try:
+        if shared.engine is not None and shared.key == key:
+            # float32 holds every dtype of a checkpoint; the engine rounds as it does when it reads the files itself.
+            shared.engine.load(on_device(load_causal_model(folder, torch.float32)).state_dict().items())
+        else:
+            shared.close_engine()
+            shared.engine = open_engine(folder, settings, longest=longest, end=end, seed=seed)
+            shared.key = key
+        yield shared.engine
+    except BaseException:
+        shared.close_engine()
+        raise
+    if shared is not _shared:
+        shared.close_engine()
+
+
+def _key(folder: Path, settings: EngineSettings, longest: int, end: int, seed: int) -> str:
+    """All that an engine reads when it starts, but the weights."""
+    read = [(folder / name) for name in ("config.json", "generation_config.json")]
+    texts = [file.read_text() if file.is_file() else None for file in read]
+    return json.dumps([texts, repr(settings), longest, end, seed])

@@ -1,0 +1,61 @@
+"""What must be true of an evaluation as a whole, on a tiny policy."""
+
+import math
+
+import pytest
+import torch
+from tiny_models import tiny_policy, word_tokenizer
+
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.transformers_engine import TransformersEngine
+from models.evaluation.evaluate import STAGES, evaluate
+from models.loop.rollout import Problem
+from models.policy.folder import save_model_folder
+from models.text.encoding import Codec
+
+TEXTS = ["7 + 5", "3", "1 + 1 + 1 ="]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evaluate") / "policy"
+    save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
+    running = TransformersEngine(folder, EngineSettings(max_sequences=4), end=1)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def problems():
+    codec = Codec(word_tokenizer())
+    prompts = codec.prompts(TEXTS)
+    return [Problem(f"p{i}", TEXTS[i], "12", 1, tuple(ids)) for i, ids in enumerate(prompts)]
+
+
+def test_each_stage_is_told_once_as_it_begins(engine, problems):
+    told = []
+    evaluate(engine, Codec(word_tokenizer()), problems, Sampling(max_tokens=6, samples=2), 0, None, told.append)
+    assert tuple(told) == STAGES
+
+
+def test_every_problem_has_its_greedy_and_its_samples_and_the_scores_of_its_own_sequences(engine, problems):
+    codec, sampling = Codec(word_tokenizer()), Sampling(max_tokens=6, samples=3)
+    seen = []
+
+    def score(sequences):
+        seen.extend(tuple(ids) for ids in sequences)
+        return torch.tensor([float(sum(ids)) for ids in sequences])
+
+    found = evaluate(engine, codec, problems, sampling, 5, score)
+    prompts = [problem.tokens for problem in problems]
+    sampled = engine.generate(prompts, sampling, 5)
+    greedy = engine.generate(prompts, Sampling(max_tokens=6, temperature=0.0), 5)
+    assert [record.id for record in found] == ["p0", "p1", "p2"]
+    for record, problem, first, rest in zip(found, problems, greedy, sampled, strict=True):
+        for completion, made in zip([record.greedy, *record.samples], [*first, *rest], strict=True):
+            assert completion.tokens == len(made.tokens)
+            assert completion.reward_score == sum(problem.tokens) + sum(made.tokens)
+    assert len(seen) == 3 * 4
+    plain = evaluate(engine, codec, problems, sampling, 5, None)
+    assert all(math.isnan(record.greedy.reward_score) for record in plain)
+    assert [record.greedy.text for record in plain] == [record.greedy.text for record in found]

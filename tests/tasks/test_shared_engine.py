@@ -1,0 +1,158 @@
+"""What must be true of an engine that several steps share: it says what a new one says, and it never stays open."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import PROMPTS, tiny_policy, word_tokenizer
+
+from models.engine.engine import EngineSettings, Sampling, has_vllm, open_engine
+from models.errors import UserError
+from models.policy.folder import save_model_folder
+from tasks.shared_engine import engine_place, lent_engine, shared_engine
+
+END = 1
+PLAIN = EngineSettings(name="transformers")
+LIMITS = {"longest": 64, "end": END, "seed": 0}
+SAMPLES = Sampling(max_tokens=12, samples=6)
+GREEDY = Sampling(max_tokens=12, temperature=0.0)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("base") / "policy"
+    save_model_folder(tiny_policy(torch.float32), word_tokenizer(), target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def candidate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Other weights of the same architecture."""
+    target = tmp_path_factory.mktemp("candidate") / "policy"
+    save_model_folder(tiny_policy(torch.float32, seed=1), word_tokenizer(), target)
+    return target
+
+
+def is_closed(engine: object) -> bool:
+    return not hasattr(engine, "model")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        PLAIN,
+        pytest.param(
+            EngineSettings(name="vllm", max_sequences=8),
+            marks=[pytest.mark.slow, pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")],
+        ),
+    ],
+    ids=lambda settings: settings.name,
+)
+def test_the_shared_engine_says_what_a_new_one_says_to_the_last_bit(
+    base: Path, candidate: Path, settings: EngineSettings
+) -> None:
+    said = {}
+    with shared_engine():
+        for name, folder in (("base", base), ("candidate", candidate), ("base again", base)):
+            with lent_engine(folder, settings, **LIMITS) as engine:
+                said[name] = [engine.generate(PROMPTS, sampling, 5) for sampling in (SAMPLES, GREEDY)]
+    fresh = open_engine(candidate, settings, **LIMITS)
+    try:
+        alone = [fresh.generate(PROMPTS, sampling, 5) for sampling in (SAMPLES, GREEDY)]
+    finally:
+        fresh.close()
+    assert said["candidate"] == alone
+    assert said["base"] == said["base again"] != said["candidate"]
+
+
+def test_one_engine_serves_all_steps_and_is_closed_at_the_end(base: Path, candidate: Path) -> None:
+    with shared_engine():
+        with lent_engine(base, PLAIN, **LIMITS) as one:
+            pass
+        with lent_engine(candidate, PLAIN, **LIMITS) as two:
+            assert two is one
+    assert is_closed(one)
+
+
+def test_where_nothing_is_shared_each_step_has_its_own_and_closes_it(base: Path) -> None:
+    with lent_engine(base, PLAIN, **LIMITS) as one:
+        assert not is_closed(one)
+    assert is_closed(one)
+    with lent_engine(base, PLAIN, **LIMITS) as two:
+        assert two is not one
+
+
+def test_another_configuration_or_setting_closes_the_engine_before_the_next_is_opened(
+    base: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(base, tmp_path / "other")
+    config = tmp_path / "other" / "generation_config.json"
+    config.write_text(config.read_text().replace('"eos_token_id": 1', '"eos_token_id": 7'))
+    others = [
+        (tmp_path / "other", PLAIN, LIMITS),
+        (base, EngineSettings(name="transformers", max_sequences=3), LIMITS),
+        (base, PLAIN, LIMITS | {"longest": 63}),
+        (base, PLAIN, LIMITS | {"end": 2}),
+        (base, PLAIN, LIMITS | {"seed": 1}),
+    ]
+    with shared_engine():
+        for folder, settings, limits in others:
+            with lent_engine(base, PLAIN, **LIMITS) as one:
+                pass
+            with lent_engine(folder, settings, **limits) as two:
+                assert two is not one and is_closed(one)
+
+
+def test_an_error_in_a_step_closes_the_engine_and_the_next_step_has_a_new_one(base: Path) -> None:
+    with shared_engine():
+        with pytest.raises(KeyboardInterrupt), lent_engine(base, PLAIN, **LIMITS) as one:
+            raise KeyboardInterrupt
+        assert is_closed(one)
+        with lent_engine(base, PLAIN, **LIMITS) as two:
+            assert two is not one
+    with pytest.raises(RuntimeError), shared_engine():
+        with lent_engine(base, PLAIN, **LIMITS) as three:
+            pass
+        raise RuntimeError("a step that needs no engine fails")
+    assert is_closed(three)
+
+
+def test_broken_weights_are_one_line_and_the_engine_that_half_has_them_is_closed(base: Path, tmp_path: Path) -> None:
+    shutil.copytree(base, tmp_path / "broken")
+    weights = tmp_path / "broken" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with shared_engine():
+        with lent_engine(base, PLAIN, **LIMITS) as one:
+            pass
+        with (
+            pytest.raises(UserError, match="the model cannot be loaded"),
+            lent_engine(tmp_path / "broken", PLAIN, **LIMITS),
+        ):
+            pass
+        assert is_closed(one)
+
+
+@pytest.mark.slow
+def test_the_place_on_the_gpu_is_held_as_long_as_the_engine_may_be_open(base: Path) -> None:
+    from prefect.client.orchestration import get_client
+    from prefect.testing.utilities import prefect_test_harness
+
+    from flows.schedule import create_gpu_limit
+
+    def held() -> int:
+        with get_client(sync_client=True) as client:
+            return client.read_global_concurrency_limit_by_name("gpu").active_slots
+
+    with prefect_test_harness(server_startup_timeout=120):
+        create_gpu_limit()
+        with engine_place(), lent_engine(base, PLAIN, **LIMITS):
+            assert held() == 1
+        assert held() == 0
+        with shared_engine():
+            assert held() == 0  # nobody asked for an engine yet
+            for _ in range(2):
+                with engine_place(), lent_engine(base, PLAIN, **LIMITS):
+                    assert held() == 1
+                assert held() == 1  # the engine's memory is still taken
+        assert held() == 0
