@@ -6,7 +6,7 @@
     seconds/hand_over  weights to the engine, the canary that checks them, the reference
     seconds/log        telling what was seen (the telling of a round's numbers counts in the next round)
     seconds/checkpoint writing the state to disk
-    seconds/hidden     generation that cost no time, because the learner worked meanwhile
+    seconds/hidden     with one step of staleness: generation that cost no time, as the learner worked meanwhile
     seconds/round      all of it: the stretches together less what was hidden
 
 Tokens a second: `speed/generate` of completions sampled, `speed/score` of completions scored, `speed/learn` of prompts
@@ -33,7 +33,7 @@ class Clock:
         self._device = device
         self._began = self._last = time.perf_counter()
         self._seconds = dict.fromkeys(STAGES, 0.0)
-        self._hidden = 0.0
+        self._hidden: float | None = None
 
     def lap(self, stage: str) -> None:
         """End the stretch `stage` here; one that comes twice in a round adds up."""
@@ -43,7 +43,7 @@ class Clock:
         """A stretch of waiting for generation ends here, which `worked` so many seconds in its own thread."""
         waiting = self._since_last()
         self._seconds["generate"] += worked
-        self._hidden += worked - waiting
+        self._hidden = (self._hidden or 0.0) + worked - waiting
 
     def end_round(self, tokens: Mapping[str, int], flops: float, peak: float) -> dict[str, float]:
         """The round's numbers; the next round begins here.
@@ -59,10 +59,12 @@ class Clock:
         if flops and seconds["learn"]:
             achieved = flops / seconds["learn"]
             speeds |= {"speed/learn_gflops": achieved / 1e9, "speed/peak_share": achieved / peak}
-        told = {f"seconds/{name}": value for name, value in seconds.items()} | {"seconds/hidden": self._hidden} | speeds
+        if self._hidden is not None:
+            seconds["hidden"] = self._hidden
+        told = {f"seconds/{name}": value for name, value in seconds.items()} | speeds
         self._began = self._last = now
         self._seconds = dict.fromkeys(STAGES, 0.0)
-        self._hidden = 0.0
+        self._hidden = None
         return told
 
     def _since_last(self) -> float:

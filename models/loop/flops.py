@@ -71,7 +71,14 @@ def shapes_of(model: nn.Module) -> Shapes:
             else:
                 frozen += parameter.numel()
     projection = max(head.parameters(), key=lambda parameter: parameter.numel())
-    return Shapes(learning, frozen, projection.numel(), projection.requires_grad, _attention(inner.config), adapters)
+    return Shapes(
+        learning,
+        frozen,
+        projection.numel(),
+        projection.requires_grad,
+        _attention(inner.config.get_text_config()),
+        adapters,
+    )
 
 
 def update_flops(shapes: Shapes, groups: Sequence[Group]) -> float:

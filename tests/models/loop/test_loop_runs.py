@@ -1,137 +1,42 @@
-"""What must be true of whole runs of the loop, each test named as the theorem it checks.
+"""What must be true of whole runs of the loop, each test named as the theorem it checks."""
 
-A tiny real policy, transformers' generate as the engine, real checkpoints on disk.
-"""
-
-import copy
 import shutil
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
-from tiny_models import tiny_policy, word_tokenizer
+from tiny_loops import (
+    END,
+    PROBLEMS,
+    SCHEDULE,
+    SLOTS,
+    TEXTS,
+    TOKENIZER,
+    Brief,
+    Sevens,
+    new_learner,
+    run,
+    same_weights,
+    save_start,
+)
+from tiny_models import tiny_policy
 
-from models.advantages.group_relative import GroupRelative
 from models.engine.canary import canary_gap, fixed_tokens
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
-from models.learner.optimiser import OptimiserSettings, build_optimiser
-from models.loop.fit import Learner, ScheduleSettings
-from models.loop.loop import Slots, Watchers, prompts_of_round, run_loop
-from models.loop.rollout import Problem
-from models.loop.slots import World
-from models.objectives.grpo import Grpo
+from models.learner.optimiser import OptimiserSettings
+from models.loop.loop import prompts_of_round
 from models.policy.build import LoraSettings, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights
-from models.references.frozen import Frozen
-from models.selectors.drop_flat import DropFlat
 from models.sources.sample import Sample
-from models.text.encoding import Codec
-
-TOKENIZER = word_tokenizer()
-CODEC = Codec(TOKENIZER)
-END = TOKENIZER.eos_token_id
-TEXTS = ["1 + 2 =", "3 +", "4 + 5 + 6 =", "7", "8 = ;", "9 + 1 ="]
-PROBLEMS = [
-    Problem(f"p{number}", text, "7", 1, tuple(ids))
-    for number, (text, ids) in enumerate(zip(TEXTS, CODEC.prompts(TEXTS), strict=True))
-]
-SCHEDULE = ScheduleSettings(
-    rounds=6,
-    epochs=2,
-    minibatches=2,
-    checkpoint_every=2,
-    samples_every=3,
-    optimiser=OptimiserSettings(learning_rate=3e-3, warmup_steps=3, decay="linear"),
-)
-
-
-@dataclass(frozen=True)
-class Sevens:
-    """Share of a completion's words that are 7."""
-
-    weight: float = 1.0
-    label: str = "sevens"
-    needs_reward_model = False
-
-    def __call__(self, world, rollouts):
-        words = [rollout.text.split() for rollout in rollouts]
-        return torch.tensor([found.count("7") / max(1, len(found)) for found in words])
-
-
-@dataclass(frozen=True)
-class Brief:
-    """One minus the share of the allowed length."""
-
-    weight: float = 0.1
-    label: str = "brief"
-    needs_reward_model = False
-
-    def __call__(self, world, rollouts):
-        return torch.tensor([1.0 - len(rollout.completion) / 5 for rollout in rollouts])
-
-
-SLOTS = Slots(
-    Sample(prompts=4, group_size=4, max_tokens=5),
-    [Sevens(), Brief()],
-    [DropFlat()],
-    GroupRelative(),
-    Grpo(kl=0.01),
-    Frozen(),
-)
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("start") / "policy"
-    save_model_folder(tiny_policy(torch.float32, spread=3.0), TOKENIZER, folder)
-    return folder
-
-
-def new_learner(schedule, lora=False):
-    policy = tiny_policy(torch.float32, spread=3.0)
-    if lora:
-        policy = with_adapter(policy, LoraSettings(rank=4), seed=0)
-        return Learner(policy, build_optimiser(policy, schedule.optimiser), None, policy.disable_adapter, None, 1.0)
-    reference = copy.deepcopy(policy).requires_grad_(False)
-    return Learner(policy, build_optimiser(policy, schedule.optimiser), reference, None, None, 1.0)
-
-
-@dataclass
-class Diary:
-    """Everything that the loop told."""
-
-    metrics: dict
-    samples: dict
-    resumed: list
-
-    def watchers(self, killed_in=None):
-        def metrics(number, values):
-            self.metrics[number] = values
-            if number == killed_in:
-                raise KeyboardInterrupt
-
-        return Watchers(metrics, self.samples.__setitem__, self.resumed.append)
-
-
-def run(start, checkpoints, *, schedule=SCHEDULE, slots=SLOTS, lora=False, killed_in=None, engine=TransformersEngine):
-    """One run of the loop in a fresh process's state. Returns the learner and what was told."""
-    torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
-    learner, diary = new_learner(schedule, lora), Diary({}, {}, [])
-    world = World(CODEC, engine(start, EngineSettings(), end=END), None, seed=7)
-    try:
-        run_loop(learner, world, slots, schedule, PROBLEMS, checkpoints, diary.watchers(killed_in))
-    except KeyboardInterrupt:
-        assert killed_in is not None
-    return learner, diary
-
-
-def same_weights(one, other):
-    left, right = one.policy.state_dict(), other.policy.state_dict()
-    return all(torch.equal(left[name], right[name]) for name in left)
+    return save_start(tmp_path_factory.mktemp("start") / "policy")
 
 
 STEADY = ("reward/total", "policy/loss", "policy/gradient_norm", "policy/kl", "rollouts/length", "policy/learning_rate")

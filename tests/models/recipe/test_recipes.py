@@ -217,6 +217,20 @@ def test_written_out_and_read_again_a_recipe_is_the_same(recipe, tmp_path):
     assert digest(plain(load_recipe(RECIPES / "arithmetic.yaml", ["seed=5"]))) != digest(plain(found))
 
 
+def test_async_is_spelt_as_python_cannot(recipe, tmp_path):
+    import yaml
+
+    file = recipe("schedule: {async: 1}")
+    found = load_recipe(file)
+    assert found.schedule.staleness == 1 and load_recipe(file, ["schedule.async=0"]).schedule.staleness == 0
+    assert load_recipe(recipe("seed: 1", "plain")).schedule.staleness == 0
+    assert plain(found)["schedule"]["async"] == 1
+    assert load_recipe(recipe(yaml.safe_dump(plain(found)), "again")).schedule == found.schedule
+    refused(file, r"schedule\.async: '2' is not known; there is 0, 1", ["schedule.async=2"])
+    refused(file, r"schedule\.asinc: unknown key; did you mean async\?", ["schedule.asinc=1"])
+    refused(file, r"schedule\.async is 1 and policy\.lora\.dropout is 0\.1", ["policy.lora={dropout: 0.1}"])
+
+
 def test_a_recipe_never_changes():
     found = load_recipe(RECIPES / "arithmetic.yaml")
     with pytest.raises(Exception, match="frozen"):

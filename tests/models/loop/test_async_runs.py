@@ -1,0 +1,178 @@
+"""One step of staleness: the engine generates the next round's completions while the learner fits this one's."""
+
+import hashlib
+from dataclasses import replace
+from threading import Event
+
+import pytest
+import torch
+from tiny_loops import END, SCHEDULE, new_learner, run, same_weights, save_start
+from torch import nn
+
+from models.engine.engine import EngineSettings
+from models.engine.transformers_engine import TransformersEngine
+from models.errors import UserError
+from models.learner.optimiser import OptimiserSettings
+from models.loop.ahead import Ahead, require_no_dropout
+from models.policy.build import LoraSettings, with_adapter
+
+AHEAD = replace(SCHEDULE, staleness=1)
+STILL = OptimiserSettings(learning_rate=0.0)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    return save_start(tmp_path_factory.mktemp("start") / "policy")
+
+
+def without_times(metrics):
+    return {
+        number: {key: value for key, value in values.items() if key.split("/")[0] not in ("seconds", "speed", "memory")}
+        for number, values in metrics.items()
+    }
+
+
+class Observed(TransformersEngine):
+    """Keeps the hash of its weights whenever they are loaded, and before and after it generates."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        Observed.loaded, Observed.before, Observed.after = [], [], []
+
+    def load(self, weights):
+        super().load(weights)
+        Observed.loaded.append(self.hash())
+
+    def generate(self, prompts, sampling, seed):
+        Observed.before.append(self.hash())
+        made = super().generate(prompts, sampling, seed)
+        Observed.after.append(self.hash())
+        return made
+
+    def hash(self):
+        total = hashlib.sha256()
+        for tensor in self.model.state_dict().values():
+            total.update(tensor.numpy().tobytes())
+        return total.hexdigest()
+
+
+def test_every_round_is_one_step_stale_but_the_first_and_those_after_checkpoints(start, tmp_path):
+    _, told = run(start, tmp_path, schedule=AHEAD)
+    assert [values["rollouts/staleness"] for values in told.metrics.values()] == [0, 1, 0, 1, 0, 1]
+    _, told = run(start, tmp_path / "none", schedule=replace(AHEAD, checkpoint_every=100))
+    assert [values["rollouts/staleness"] for values in told.metrics.values()] == [0, 1, 1, 1, 1, 1]
+
+
+def test_the_engine_holds_the_weights_of_the_round_before_all_the_while_that_it_generates(start, tmp_path):
+    run(start, tmp_path, schedule=replace(AHEAD, checkpoint_every=100), engine=Observed)
+    policies = Observed.loaded  # after 0, 1, ... rounds
+    assert len(set(policies)) == 7
+    assert Observed.before == Observed.after == [policies[0], *policies[:5]]
+
+
+def test_without_staleness_every_round_is_sampled_from_the_weights_that_it_fits(start, tmp_path):
+    _, told = run(start, tmp_path, engine=Observed)
+    assert Observed.before == Observed.after == Observed.loaded[:6] and len(set(Observed.loaded)) == 7
+    assert all("rollouts/staleness" not in values for values in told.metrics.values())
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_killed_run_that_generates_ahead_ends_with_the_weights_of_one_never_interrupted(start, tmp_path, lora):
+    whole, told = run(start, tmp_path / "whole", schedule=AHEAD, lora=lora)
+    run(start, tmp_path / "killed", schedule=AHEAD, lora=lora, killed_in=5)
+    resumed, told_after = run(start, tmp_path / "killed", schedule=AHEAD, lora=lora)
+    assert told_after.resumed == [4] and same_weights(whole, resumed)
+    assert without_times(told_after.metrics) == {n: without_times(told.metrics)[n] for n in (5, 6)}
+    assert not same_weights(whole, run(start, tmp_path / "in step", lora=lora)[0])
+
+
+def test_at_learning_rate_zero_staleness_changes_nothing(start, tmp_path):
+    in_step, told = run(start, tmp_path / "a", schedule=replace(SCHEDULE, optimiser=STILL))
+    ahead, told_ahead = run(start, tmp_path / "b", schedule=replace(AHEAD, optimiser=STILL))
+    assert same_weights(in_step, ahead)
+    shown = without_times(told_ahead.metrics)
+    assert [values.pop("rollouts/staleness") for values in shown.values()] == [0, 1, 0, 1, 0, 1]
+    assert shown == without_times(told.metrics)
+
+
+def test_what_is_stale_is_weighed_by_how_much_likelier_it_has_become(start, tmp_path):
+    eager = OptimiserSettings(learning_rate=1e-2, warmup_steps=1)
+    schedule = replace(AHEAD, epochs=1, minibatches=1, checkpoint_every=3, optimiser=eager)
+    _, told = run(start, tmp_path, schedule=schedule)
+    gaps = {values["rollouts/staleness"]: [] for values in told.metrics.values()}
+    for values in told.metrics.values():
+        gaps[values["rollouts/staleness"]].append(values["policy/engine_gap"])
+        if not values["rollouts/staleness"]:
+            assert values["policy/importance_weight"] == pytest.approx(1.0, abs=1e-4)
+    assert max(gaps[0]) < 1e-4 and min(gaps[1]) > 1e-2
+
+
+def test_generation_hides_behind_learning_and_the_stretches_still_make_the_round(start, tmp_path):
+    _, told = run(start, tmp_path, schedule=replace(AHEAD, checkpoint_every=100))
+    for number, values in told.metrics.items():
+        stretches = sum(
+            value for key, value in values.items() if key.startswith("seconds/") and key[8:] not in ("round", "hidden")
+        )
+        assert values["seconds/round"] == pytest.approx(stretches - values.get("seconds/hidden", 0.0), abs=5e-3)
+        assert ("seconds/hidden" in values) == (number < 6)
+    assert "speed/generate" not in told.metrics[6]  # all that it learned from was made in the round before
+
+
+def test_leaving_waits_for_what_is_being_generated():
+    going_on, may_end, ended = Event(), Event(), Event()
+
+    def make(number):
+        going_on.set()
+        may_end.wait(10)
+        ended.set()
+        return []
+
+    with pytest.raises(KeyboardInterrupt), Ahead(make, torch.device("cpu")) as ahead:
+        ahead.begin(1)
+        going_on.wait(10)
+        may_end.set()
+        raise KeyboardInterrupt
+    assert ended.is_set()
+
+
+class Dying(TransformersEngine):
+    """Dies in the third round's generation."""
+
+    def generate(self, prompts, sampling, seed):
+        if seed == 7 * 1_000_003 + 2:
+            raise RuntimeError("the engine died")
+        return super().generate(prompts, sampling, seed)
+
+
+def test_an_engine_that_dies_behind_the_learners_back_ends_the_run_with_its_own_words(start, tmp_path):
+    with pytest.raises(RuntimeError, match="the engine died"):
+        run(start, tmp_path, schedule=replace(AHEAD, checkpoint_every=100), engine=Dying)
+
+
+def test_dropout_is_refused_because_both_would_draw_from_one_generator(start):
+    policy = new_learner(SCHEDULE).policy
+    require_no_dropout(policy)
+    require_no_dropout(with_adapter(new_learner(SCHEDULE).policy, LoraSettings(rank=4), seed=0))
+    dropping = with_adapter(policy, LoraSettings(rank=4, dropout=0.1), seed=0)
+    with pytest.raises(UserError, match=r"schedule\.async: 1 needs a policy without dropout, and .* has 0\.1"):
+        require_no_dropout(dropping)
+    with pytest.raises(UserError, match=r"has 0\.5"):
+        require_no_dropout(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
+
+
+@pytest.mark.slow
+def test_vllm_too_generates_ahead_and_a_killed_run_ends_the_same(start, tmp_path):
+    pytest.importorskip("vllm")
+    from models.engine.vllm_engine import VllmEngine
+
+    one_engine = VllmEngine(start, EngineSettings(), longest=64, end=END, seed=7)
+
+    def engine(folder, settings, *, end):
+        return one_engine
+
+    whole, told = run(start, tmp_path / "whole", schedule=AHEAD, engine=engine)
+    assert [values["rollouts/staleness"] for values in told.metrics.values()] == [0, 1, 0, 1, 0, 1]
+    run(start, tmp_path / "killed", schedule=AHEAD, engine=engine, killed_in=5)
+    resumed, told_after = run(start, tmp_path / "killed", schedule=AHEAD, engine=engine)
+    one_engine.close()
+    assert told_after.resumed == [4] and same_weights(whole, resumed)
