@@ -16,10 +16,11 @@ from models.reward_model.calibration import PairReport, pair_report
 from models.reward_model.fit import Pair, fit_reward_model, score_pairs
 from models.reward_model.model import reward_model_from_policy
 from models.text.encoding import Codec
+from models.text.token_cache import CachedCodec
 from tasks import plots
 from tasks.caching import cached_by_key
 from tasks.progress import progress
-from tasks.step import Made, StepResult, gpu_slot, run_step
+from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
 from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.metrics import MetricLog
 from tasks.validate_data import clean_folder
@@ -42,7 +43,7 @@ def reward_model(
         records.log_dataset(run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "reward model")
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
         tokenizer = load_tokenizer(start)
-        codec = Codec(tokenizer, recipe.policy.chat)
+        codec = CachedCodec(tokenizer, recipe.policy.chat, folder=token_folder(home))
         model = reward_model_from_policy(start, seed=recipe.seed)
         model.config.pad_token_id = codec.pad
         on_device(model)

@@ -61,6 +61,11 @@ def step_folder(home: Path, step: str, key: str) -> Path:
     return home / "store" / step / key[:24]
 
 
+def token_folder(home: Path) -> Path:
+    """Folder of encoded texts (models.text.token_cache), which the steps share; it may be deleted at any time."""
+    return home / "store" / "tokens"
+
+
 def is_complete(home: Path, step: str, key: str) -> bool:
     """Whether the outputs of an earlier run of the step are still there."""
     return (step_folder(home, step, key) / "result.json").is_file()

@@ -16,10 +16,11 @@ from models.policy.folder import save_model_folder
 from models.policy.weights import plain_model
 from models.recipe.schema import Recipe
 from models.text.encoding import Codec
+from models.text.token_cache import CachedCodec
 from models.text.tokenizer import train_tokenizer
 from tasks.caching import cached_by_key
 from tasks.progress import progress
-from tasks.step import Made, StepResult, gpu_slot, run_step
+from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
 from tasks.tracking import records, registry
 from tasks.tracking.metrics import MetricLog
 from tasks.validate_data import clean_folder, training_texts
@@ -41,7 +42,7 @@ def warm_start(key: str, recipe: Recipe, validated: StepResult, home: Path, pare
         )
         model, tokenizer = begin(recipe.policy, data, recipe.seed)
         parameters = sum(parameter.numel() for parameter in model.parameters())
-        codec = Codec(tokenizer, recipe.policy.chat)
+        codec = CachedCodec(tokenizer, recipe.policy.chat, folder=token_folder(home))
         metrics: dict[str, float] = {"parameters": float(parameters), "vocabulary": float(len(tokenizer))}
         headline = f"{parameters / 1e6:.2f}M parameters, as given"
         if recipe.warm_start is not None:
