@@ -1,0 +1,1 @@
+"""Speed and memory beside TRL, measured side by side. `python -m benchmarks --help`."""

@@ -1,0 +1,93 @@
+"""`python -m benchmarks`: runs the benchmarks, each in a process of its own, prints a table and writes JSON."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.rows import Row, read, table, write
+from benchmarks.settings import Settings, has_trl
+
+BENCHMARKS = {
+    "grpo_32": "benchmarks.grpo_step",
+    "grpo_256": "benchmarks.grpo_step",
+    "grpo_900": "benchmarks.grpo_step",
+    "dpo": "benchmarks.preferences",
+    "reward_model": "benchmarks.preferences",
+    "supervised": "benchmarks.supervised",
+    "memory": "benchmarks.memory",
+    "flops": "benchmarks.flops",
+    "evaluation": "benchmarks.evaluation",
+    "overhead": "benchmarks.overhead",
+}
+"""Name and module; the module's `measure(settings, name)` gives the rows."""
+
+RESULTS = Path(__file__).parent / "results"
+QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
+}
+
+
+def main() -> int:
+    """Run what is asked for. Returns 1 where a benchmark could not be run; a line not reached is no failure."""
+    options = parser().parse_args()
+    settings = Settings(options.repeats, options.quick)
+    out = options.out or (RESULTS / "quick" if options.quick else RESULTS)
+    if options.here:
+        run_here(options.here, settings, out)
+        return 0
+    names = options.only or list(BENCHMARKS)
+    if not has_trl():
+        print("TRL is not installed (extra `bench`): there will be no peer to compare with.", file=sys.stderr)
+    rows: list[Row] = []
+    failed = []
+    for name in names:
+        began = time.perf_counter()
+        print(f"== {name}", file=sys.stderr, flush=True)
+        command = [sys.executable, "-m", "benchmarks", "--here", name, "--out", str(out), "--repeats", str(options.repeats)]
+        done = subprocess.run([*command, *(["--quick"] if options.quick else [])], env={**QUIET, **os.environ})
+        if done.returncode:
+            failed.append(name)
+            continue
+        found = read(out / f"{name}.json")
+        rows += found
+        print(f"{table(found)}\n   {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    print(table(rows) if rows else "nothing was measured")
+    if failed:
+        print(f"could not be run: {', '.join(failed)}", file=sys.stderr)
+    return int(bool(failed))
+
+
+def run_here(name: str, settings: Settings, out: Path) -> None:
+    """One benchmark in this process."""
+    from benchmarks.machine import describe
+
+    machine = describe()
+    rows = importlib.import_module(BENCHMARKS[name]).measure(settings, name)
+    write(out / f"{name}.json", name, machine, rows, {"repeats": settings.samples, "quick": settings.quick})
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    made.add_argument("--only", action="append", choices=list(BENCHMARKS), metavar="NAME",
+                      help=f"one of {', '.join(BENCHMARKS)}; may be given several times")  # fmt: skip
+    made.add_argument("--repeats", type=int, default=5, help="samples of each side (default 5, the median is told)")
+    made.add_argument("--quick", action="store_true", help="tiny shapes, one repeat: only shows that everything runs")
+    made.add_argument("--out", type=Path, help="folder of the JSON files (default benchmarks/results)")
+    made.add_argument("--here", choices=list(BENCHMARKS), help=argparse.SUPPRESS)
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

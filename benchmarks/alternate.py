@@ -1,0 +1,191 @@
+"""A B A B: two training runs that take turns, a step at a time, each side in a process of its own.
+
+A training run is a function that calls `beat()` after each of its steps; here it is a whole `run_loop` of this
+project or a whole `Trainer.train()` of TRL, as a user would call it. It runs in a thread that stands still inside
+`beat()` until it is told to go on, so that only one side ever computes; and in a process of its own, so that neither
+side meets what the other has set up (vLLM opens a process group, which a Trainer would take for its own). A step's seconds are those
+from the release to the next beat; everything before the first release and the warm-up steps are not counted.
+Before each turn the garbage is collected, and a short rest lets the other side's idle worker threads go to sleep.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+Beat = Callable[[], None]
+REST = 0.25
+"""Seconds between two turns: OpenMP's worker threads spin for up to 0.2 s after their last work."""
+
+
+class Stopped(BaseException):
+    """Ends a run from within; not an Exception, so that no trainer swallows it."""
+
+
+class Stepper:
+    """A training run that goes on step by step."""
+
+    def __init__(self, run: Callable[[Beat], Any]) -> None:
+        self._run = run
+        self._go = threading.Semaphore(0)
+        self._beats: queue.Queue[float | BaseException] = queue.Queue()
+        self._stopping = False
+        self._released = 0.0
+        self._threads = torch.get_num_threads()
+        self._thread = threading.Thread(target=self._whole, daemon=True)
+        self._thread.start()
+
+    def advance(self, steps: int) -> list[float]:
+        """Go on for `steps` steps. Returns the seconds of each.
+
+        Raises:
+            BaseException: whatever the run raised; RuntimeError where it ended too early.
+        """
+        seconds = []
+        for _ in range(steps):
+            self._go.release()
+            beat = self._beats.get()
+            if isinstance(beat, BaseException):
+                raise beat
+            seconds.append(beat)
+        return seconds
+
+    def stop(self) -> None:
+        """End the run and wait for its thread."""
+        self._stopping = True
+        self._go.release()
+        self._thread.join(timeout=60)
+        gc.collect()
+
+    def _wait(self) -> None:
+        self._go.acquire()
+        if self._stopping:
+            raise Stopped
+        self._released = time.perf_counter()
+
+    def _beat(self) -> None:
+        self._beats.put(time.perf_counter() - self._released)
+        self._wait()
+
+    def _whole(self) -> None:
+        torch.set_num_threads(self._threads)  # a new thread has OpenMP's own default otherwise
+        try:
+            self._wait()
+            self._run(self._beat)
+            self._beats.put(RuntimeError("the run ended before the benchmark did"))
+        except Stopped:
+            pass
+        except BaseException as error:
+            self._beats.put(error)
+
+
+Made = tuple[Stepper, dict[str, Any]]
+"""A training run and what is worth telling of it, which may grow while it runs."""
+
+
+class Apart:
+    """A stepper in a process of its own, made there by `make` (picklable: a module's function or a partial of one)."""
+
+    def __init__(self, make: Callable[[], Made]) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._pipe, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_serve, args=(theirs, make))
+        self._process.start()
+        theirs.close()
+
+    def advance(self, steps: int) -> list[float]:
+        """As `Stepper.advance`.
+
+        Raises:
+            RuntimeError: the run failed, with its own traceback as text.
+        """
+        self._pipe.send(steps)
+        return list(self._answer())
+
+    def stop(self) -> dict[str, Any]:
+        """End the run. Returns what its maker had to tell."""
+        self._pipe.send(None)
+        told: dict[str, Any] = self._answer()
+        self._process.join(timeout=60)
+        return told
+
+    def _answer(self) -> Any:
+        try:
+            kind, value = self._pipe.recv()
+        except EOFError:
+            raise RuntimeError("a side's process ended without a word") from None
+        if kind == "error":
+            raise RuntimeError(value)
+        return value
+
+
+def _serve(pipe: Connection, make: Callable[[], Made]) -> None:
+    """Life of a side's process: an order in, an answer out, until it is told to stop or nobody asks any more."""
+    try:
+        stepper, told = make()
+        while (steps := pipe.recv()) is not None:
+            gc.collect()
+            pipe.send(("seconds", stepper.advance(steps)))
+        stepper.stop()
+        pipe.send(("told", told))
+    except EOFError:
+        pass
+    except BaseException:
+        pipe.send(("error", traceback.format_exc()))
+
+
+def alternate(sides: Mapping[str, Stepper | Apart], *, warm: int, repeats: int, steps: int = 1) -> dict[str, list[float]]:
+    """Seconds a step of each side, `repeats` samples each, taken in turns.
+
+    Args:
+        warm: steps that every side takes first, uncounted.
+        steps: steps of one turn; a sample is their mean.
+    """
+    for stepper in sides.values():
+        stepper.advance(warm)
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(repeats):
+        for name, stepper in sides.items():
+            time.sleep(REST)
+            seconds[name].append(sum(stepper.advance(steps)) / steps)
+    return seconds
+
+
+def fastest(candidates: Mapping[str, Callable[[Beat], Any]], *, tries: int = 1) -> Made:
+    """Run every candidate for one warm-up step and `tries` more; keep the fastest, still running, and end the others.
+
+    Returns:
+        The fastest, and what it is called with the best seconds a step of each (none where there is only one).
+
+    Raises:
+        RuntimeError: none of them runs.
+    """
+    tried: dict[str, float | str] = {}
+    best: tuple[float, str, Stepper] | None = None
+    for name, run in candidates.items():
+        stepper = Stepper(run)
+        try:
+            stepper.advance(1)
+            seconds = min(stepper.advance(tries)) if len(candidates) > 1 else 0.0
+        except Exception as error:
+            tried[name] = f"does not run: {error!r}"[:300]
+            continue
+        tried[name] = seconds
+        if best is None or seconds < best[0]:
+            if best is not None:
+                best[2].stop()
+            best = (seconds, name, stepper)
+        else:
+            stepper.stop()
+    if best is None:
+        raise RuntimeError(f"no way to run this side works: {tried}")
+    return best[2], {"setting": best[1], "tried_seconds": tried}

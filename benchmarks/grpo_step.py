@@ -1,0 +1,180 @@
+"""A whole GRPO step, generate + score + learn (+ hand over): this project's `run_loop` against TRL's GRPOTrainer.
+
+Both start from one model folder and see the same prompts; every completion has exactly the given length (the model
+never draws its end token); one update a step on all completions, loss over tokens, advantage over the group, no
+KL term, one cheap reward; AdamW. Ours is the loop as the pipeline runs it, its check of the engine after
+every hand-over included. TRL generates with transformers (its vLLM mode does not run on a CPU).
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from benchmarks import trl_side
+from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
+from benchmarks.learners import learner_of, schedule
+from benchmarks.materials import learner_precision, llama, save, texts, token_lists, word_tokenizer
+from benchmarks.rows import Row, compare
+from benchmarks.settings import Settings, has_trl
+from models.advantages.group_relative import GroupRelative
+from models.engine.engine import EngineSettings, open_engine
+from models.loop.loop import Slots, Watchers, run_loop
+from models.loop.rollout import Problem, Rollout
+from models.loop.slots import World
+from models.objectives.grpo import Grpo
+from models.policy.build import open_policy
+from models.references.frozen import NoReference
+from models.selectors.everything import Everything
+from models.sources.sample import Sample
+from models.text.encoding import Codec
+
+SHORT: dict[str, str] = {}
+"""Why a shape falls short of what it should reach, where it does."""
+
+DISTINCT = 64
+"""Different prompts that are gone through."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One step."""
+
+    prompt: int
+    completion: int
+    group: int
+    prompts: int
+    at_least: float
+
+
+SHAPES = {
+    "grpo_32": Shape(prompt=32, completion=64, group=8, prompts=8, at_least=3.0),
+    "grpo_256": Shape(prompt=256, completion=64, group=16, prompts=4, at_least=10.0),
+    "grpo_900": Shape(prompt=900, completion=64, group=16, prompts=2, at_least=25.0),
+}
+
+
+@dataclass(frozen=True)
+class EvenShare:
+    """Share of even token ids: costs nothing and spreads in every group."""
+
+    weight: float = 1.0
+    label: str = "even_share"
+    needs_reward_model: ClassVar[bool] = False
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        return torch.tensor([even_share(rollout.completion) for rollout in rollouts])
+
+
+def even_share(ids: Sequence[int]) -> float:
+    """Of token ids, between 0 and 1."""
+    return sum(token % 2 == 0 for token in ids) / len(ids)
+
+
+def measure(settings: Settings, name: str) -> list[Row]:
+    """One row for the shape called `name`."""
+    shape = SHAPES[name]
+    if settings.quick:
+        shape = Shape(shape.prompt // 8, 8, 4, 2, shape.at_least)
+    prompts = token_lists(DISTINCT, shape.prompt, seed=1)
+    with tempfile.TemporaryDirectory() as place:
+        folder = save(llama(), word_tokenizer(), Path(place) / "model")
+        sides = {"ours": Apart(partial(our_stepper, folder, prompts, shape))}
+        if has_trl():
+            sides["peer"] = Apart(partial(their_stepper, folder, prompts, shape, settings.quick))
+        seconds = alternate(sides, warm=settings.warm, repeats=settings.samples)
+        told = {side: stepper.stop() for side, stepper in sides.items()}
+    timed = told["ours"]["rounds"][-settings.samples :]
+    split = {
+        part: statistics.median(step[part] for step in timed) for part in timed[0] if part.startswith("seconds/")
+    }
+    return [
+        compare(
+            f"GRPO step, prompt {shape.prompt}, completion {shape.completion}, group {shape.group} x {shape.prompts}",
+            seconds["ours"],
+            seconds.get("peer"),
+            "s",
+            shape.at_least,
+            smaller_is_better=True,
+            short=SHORT.get(name, "") if has_trl() else "TRL is not installed",
+            against="TRL GRPOTrainer",
+            details={"split": split, "autocast": told["ours"]["autocast"], "peer": told.get("peer", {})},
+        )
+    ]
+
+
+def our_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape) -> Made:
+    """Made in our side's own process."""
+    told: dict[str, Any] = {"rounds": [], "autocast": str(learner_precision())}
+    return Stepper(our_side(folder, folder.parent, prompts, shape, told["rounds"])), told
+
+
+def their_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, quick: bool) -> Made:
+    """Made in TRL's own process: the fastest of its settings."""
+    batch = shape.group * shape.prompts
+    return fastest(trl_side.candidates(batch, lambda given: their_side(folder, prompts, shape, given), quick=quick))
+
+
+def our_side(
+    folder: Path, place: Path, prompts: Sequence[Sequence[int]], shape: Shape, splits: list[dict[str, float]]
+) -> Callable[[Beat], None]:
+    """The pipeline's loop, with the engine and the optimiser that its task would open."""
+
+    def run(beat: Beat) -> None:
+        def told(round_number: int, metrics: dict[str, float]) -> None:
+            splits.append(metrics)
+            beat()
+
+        policy, tokenizer = open_policy(folder)
+        codec = Codec(tokenizer)
+        problems = [
+            Problem(str(number), text, tokens=tuple(ids))
+            for number, (ids, text) in enumerate(zip(prompts, texts(tokenizer, prompts), strict=True))
+        ]
+        learner = learner_of(policy, learner_precision())
+        engine = open_engine(
+            folder, EngineSettings(), longest=shape.prompt + shape.completion, end=codec.end, seed=0
+        )
+        source: Any = Sample(prompts=shape.prompts, group_size=shape.group, max_tokens=shape.completion)
+        slots = Slots(source, [EvenShare()], [Everything()], GroupRelative(), Grpo(kl=0.0), NoReference())
+        try:
+            world = World(codec, engine, None, 0)
+            run_loop(learner, world, slots, schedule(), problems, place / "checkpoints", Watchers(metrics=told))
+        finally:
+            engine.close()
+
+    return run
+
+
+def their_side(
+    folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, arguments: dict[str, Any]
+) -> Callable[[Beat], None]:
+    """TRL's trainer with its defaults."""
+
+    def reward(prompts: Any, completions: Any, completion_ids: list[list[int]], **_: Any) -> list[float]:
+        assert all(len(ids) == shape.completion for ids in completion_ids), "a completion ended early"
+        return [even_share(ids) for ids in completion_ids]
+
+    def run(beat: Beat) -> None:
+        from datasets import Dataset
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from trl import GRPOConfig, GRPOTrainer
+
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        config = GRPOConfig(num_generations=shape.group, max_completion_length=shape.completion, **arguments)
+        rows = Dataset.from_dict({"prompt": texts(tokenizer, prompts)})
+        trainer = GRPOTrainer(
+            model=model, reward_funcs=reward, args=config, train_dataset=rows, processing_class=tokenizer
+        )
+        trl_side.train(trainer, beat)
+
+    return run

@@ -1,0 +1,66 @@
+"""A learner of the pipeline's and batches made up for it, for measures of the update alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from models.learner.fused_log_probs import Distribution
+from models.learner.optimiser import OptimiserSettings, build_optimiser
+from models.loop.fit import Learner, ScheduleSettings, fit_round
+from models.loop.rollout import Problem, Rollout, Scored
+from models.objectives.grpo import Grpo
+
+OPTIMISER = OptimiserSettings(learning_rate=1e-5, warmup_steps=0)
+
+
+def learner_of(policy: PreTrainedModel, autocast: torch.dtype | None) -> Learner:
+    """The policy with its optimiser, no reference."""
+    policy.train()
+    return Learner(
+        policy=policy,
+        optimiser=build_optimiser(policy, OPTIMISER),
+        reference=None,
+        adapter_off=None,
+        autocast=autocast,
+        distribution=Distribution(),
+    )
+
+
+def schedule(**settings: Any) -> ScheduleSettings:
+    """An endless schedule that keeps nothing on disk."""
+    return ScheduleSettings(
+        rounds=100_000, checkpoint_every=1_000_000, samples_every=1_000_000, optimiser=OPTIMISER, **settings
+    )
+
+
+def scored_of(
+    prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[Sequence[int]]], vocabulary: int
+) -> Scored:
+    """Completions, [prompts][G], as if an engine of a nearly uniform policy had sampled and a reward had judged them."""
+    draw = random.Random(0)
+    likely = -float(torch.tensor(vocabulary).log())
+    rollouts = [
+        Rollout(
+            problem=Problem(str(number), "", tokens=tuple(prompt)),
+            group=number,
+            completion=tuple(ids),
+            behaviour_log_probs=(likely,) * len(ids),
+            text="",
+            finished=False,
+        )
+        for number, (prompt, group) in enumerate(zip(prompts, completions, strict=True))
+        for ids in group
+    ]
+    return Scored(rollouts, torch.tensor([draw.random() for _ in rollouts]))
+
+
+def grpo_update(learner: Learner, scored: Scored, settings: ScheduleSettings) -> dict[str, float]:
+    """One optimiser step of GRPO without a KL term, as the loop takes it."""
+    advantage = scored.rewards - scored.rewards.mean()
+    longest = max(len(rollout.completion) for rollout in scored.rollouts)
+    return fit_round(learner, Grpo(kl=0.0), scored, advantage, settings, longest)

@@ -1,0 +1,158 @@
+"""Peak memory of one GRPO update at a large vocabulary: 151,936 tokens, 16 completions of 512.
+
+A process of its own for each side. The first update is a warm-up (it makes the optimiser's state); the second is
+measured: the most the process ever held during it, and how much that is above what it held just before, with model
+and optimiser loaded. The ratio is of the second number; both are told. The model is small (width 64, two layers), so
+that TRL fits into an ordinary machine's memory: what is compared is what the vocabulary costs. TRL runs with its
+defaults of 8 rows at a time, so two micro-batches an update, and bf16; gradient checkpointing off. Ours is the update
+alone with the loop's default budget; TRL's is its whole step, whose generation holds far less than its update.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from benchmarks import trl_side
+from benchmarks.alternate import Apart, Beat, Made, Stepper
+from benchmarks.learners import grpo_update, learner_of, schedule, scored_of
+from benchmarks.materials import learner_precision, llama, save, texts, token_lists, word_tokenizer
+from benchmarks.rows import Row, compare
+from benchmarks.settings import Settings, has_trl
+from models.policy.build import open_policy
+
+AT_LEAST = 4.0
+SHORT = ""
+"""Why the line falls short, where it does."""
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One update."""
+
+    vocabulary: int = 151_936
+    prompt: int = 32
+    completion: int = 512
+    group: int = 16
+
+
+class Peak:
+    """The most memory that this process holds while a `with` block runs, sampled every few milliseconds, in bytes."""
+
+    def __enter__(self) -> Peak:
+        self._process = psutil.Process()
+        self.before = self.most = self._held()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.most = max(self.most, self._held())
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.002):
+            self.most = max(self.most, self._held())
+
+    def _held(self) -> int:
+        return int(self._process.memory_info().rss)
+
+
+def measure(settings: Settings, name: str) -> list[Row]:
+    """One row; one side after the other, never both in memory."""
+    shape = Shape(vocabulary=8192, completion=32, group=4) if settings.quick else Shape()
+    told: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as place:
+        model = llama(hidden=64, layers=2, heads=2, vocabulary=shape.vocabulary)
+        folder = save(model, word_tokenizer(shape.vocabulary), Path(place) / "model")
+        del model
+        for side, make in (("ours", our_stepper), ("peer", their_stepper)):
+            if side == "peer" and not has_trl():
+                continue
+            apart = Apart(partial(make, folder, shape))
+            apart.advance(2)
+            told[side] = apart.stop()
+    above = {side: [facts["most"] - facts["before"]] for side, facts in told.items()}
+    return [
+        compare(
+            f"peak memory of a GRPO update above model and optimiser, vocabulary {shape.vocabulary:,}, "
+            f"{shape.group * shape.completion:,} completion tokens",
+            above["ours"],
+            above.get("peer"),
+            "GiB",
+            AT_LEAST,
+            smaller_is_better=True,
+            short=SHORT if has_trl() else "TRL is not installed",
+            against="TRL GRPOTrainer",
+            wanted="1/4 of it",
+            details={side: {**facts, "absolute_peak_gib": facts["most"]} for side, facts in told.items()},
+        )
+    ]
+
+
+def our_stepper(folder: Path, shape: Shape) -> Made:
+    """Two updates of ours, the second watched."""
+    told: dict[str, Any] = {"autocast": str(learner_precision())}
+
+    def run(beat: Beat) -> None:
+        policy, _ = open_policy(folder)
+        learner = learner_of(policy, learner_precision())
+        prompts = token_lists(1, shape.prompt, seed=1)
+        completions = token_lists(shape.group, shape.completion, seed=2, vocabulary=shape.vocabulary)
+        scored = scored_of(prompts, [completions], shape.vocabulary)
+        grpo_update(learner, scored, schedule())
+        beat()
+        with Peak() as peak:
+            grpo_update(learner, scored, schedule())
+        told.update(before=peak.before / GIB, most=peak.most / GIB)
+        beat()
+
+    return Stepper(run), told
+
+
+def their_stepper(folder: Path, shape: Shape) -> Made:
+    """Two steps of TRL's, the second watched."""
+    told: dict[str, Any] = {}
+
+    def reward(prompts: Any, completions: Any, completion_ids: list[list[int]], **_: Any) -> list[float]:
+        assert all(len(ids) == shape.completion for ids in completion_ids), "a completion ended early"
+        return [sum(token % 2 for token in ids) / len(ids) for ids in completion_ids]
+
+    def run(beat: Beat) -> None:
+        from datasets import Dataset
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from trl import GRPOConfig, GRPOTrainer
+
+        arguments = trl_side.arguments(shape.group, bf16=True, micro_batch=trl_side.ROWS_BY_DEFAULT)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        config = GRPOConfig(num_generations=shape.group, max_completion_length=shape.completion, **arguments)
+        rows = Dataset.from_dict({"prompt": texts(tokenizer, token_lists(8, shape.prompt, seed=1))})
+        trainer = GRPOTrainer(
+            model=model, reward_funcs=reward, args=config, train_dataset=rows, processing_class=tokenizer
+        )
+        watched: list[Peak] = []
+
+        def after() -> None:
+            if watched:
+                watched[0].__exit__()
+                told.update(before=watched[0].before / GIB, most=watched[0].most / GIB)
+            beat()
+            time.sleep(0.1)
+            watched.append(Peak().__enter__())
+
+        trl_side.train(trainer, after)
+
+    return Stepper(run), told

@@ -1,0 +1,103 @@
+"""What the flow costs: wall time of the fine-tuning of the main recipe, 100 rounds, less its compute, over its compute.
+
+The whole flow is run by its command, in a copy of the project with a state folder of its own. The wall time is that of
+the fine-tuning as the flow's own table has it: Prefect's task, MLflow's run, opening models and engine, every round,
+logging, checkpoints, saving and registering the policy. Its compute are the rounds' stretches generate, score, learn
+and hand over. One run: the table of rounds is its own hundred samples.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.rows import Row, compare
+from benchmarks.settings import Settings
+from tasks.tracking.journal import read_journal
+
+AT_MOST = 0.05
+SHORT = ""
+"""Why the line falls short, where it does."""
+
+ROOT = Path(__file__).resolve().parents[1]
+COMPUTE = ("generate", "score", "learn", "hand_over")
+
+
+def measure(settings: Settings, name: str) -> list[Row]:
+    """One row; `ours` and `peer` are seconds that are no compute, and seconds that are."""
+    rounds = 4 if settings.quick else 100
+    overrides = [
+        f"schedule.rounds={rounds}",
+        f"warm_start.steps={20 if settings.quick else 300}",
+        f"evaluation.problems={12 if settings.quick else 60}",
+        "reward_model.least_accuracy=0.0",
+    ]
+    with tempfile.TemporaryDirectory() as place:
+        project = copy_of_the_project(Path(place) / "project")
+        home = Path(place) / "home"
+        command = [sys.executable, "-m", "flows.command_line", "run", "recipes/arithmetic.yaml"]
+        command += [part for override in overrides for part in ("--set", override)]
+        foreign = ("PREFECT_", "MLFLOW_", "REWARDFLOW_")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
+        done = subprocess.run(
+            command, cwd=project, env={**kept, "REWARDFLOW_HOME": str(home)}, capture_output=True, text=True
+        )
+        took = re.search(r"^fine_tune\s+([\d.]+)", done.stdout, flags=re.MULTILINE)
+        if took is None:
+            raise RuntimeError(f"the flow did not get through:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
+        (journal,) = home.glob("store/fine_tune/*/metrics.jsonl")
+        rows = [row.metrics for row in read_journal(journal) if "seconds/learn" in row.metrics]
+    split: dict[str, float] = {}
+    for metrics in rows:
+        for key, value in metrics.items():
+            if key.startswith("seconds/"):
+                split[key] = split.get(key, 0.0) + value
+    wall = float(took[1])
+    compute = sum(split.get(f"seconds/{part}", 0.0) for part in COMPUTE)
+    return [
+        compare(
+            f"flow overhead of {len(rows)} rounds of the main recipe: time that is no compute, against the compute",
+            [wall - compute],
+            [compute],
+            "s",
+            1 / AT_MOST,
+            smaller_is_better=True,
+            short=SHORT,
+            against="the compute",
+            wanted="at most 5 %",
+            details={
+                "overhead_share": (wall - compute) / compute,
+                "wall_seconds": wall,
+                "seconds_by_part": split,
+                "before_first_and_after_last_round": wall - sum(v for k, v in split.items() if k != "seconds/round"),
+                "steps": _steps(done.stdout),
+            },
+        )
+    ]
+
+
+def copy_of_the_project(folder: Path) -> Path:
+    """The tracked and new files of the checkout in a repository of their own, so that nothing of the user's changes."""
+    folder.mkdir(parents=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for line in listed.stdout.splitlines():
+        if (ROOT / line).is_file():
+            (folder / line).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / line, folder / line)
+    who = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
+    for command in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "the project"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder
+
+
+def _steps(out: str) -> list[str]:
+    """The flow's table of steps."""
+    return re.findall(r"^\w[\w ]*?\s+[\d.]+\s+(?:run|cached|reused).*$", out, flags=re.MULTILINE)

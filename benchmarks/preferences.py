@@ -1,0 +1,190 @@
+"""Learning from preference pairs: DPO against TRL's DPOTrainer, the reward model against its RewardTrainer.
+
+Pairs of one prompt and two answers of fixed length, the same on both sides, one optimiser step a batch. The log-probs
+of DPO's reference are known beforehand on both sides (TRL: precompute_ref_log_probs, ours: the cache), and finding
+them is counted on neither. TRL's padding_free is off in this version whatever is asked; nothing is padded here anyway,
+for all pairs are equally long.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import trl_side
+from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
+from benchmarks.learners import OPTIMISER, learner_of, schedule
+from benchmarks.materials import learner_precision, llama, save, texts, token_lists, word_tokenizer
+from benchmarks.rows import Row, compare
+from benchmarks.settings import Settings, has_trl
+from models.learner.packing import Sequences
+from models.loop.fit import all_log_probs, fit_round
+from models.loop.rollout import Problem, Rollout, Scored
+from models.objectives.dpo import Dpo
+from models.policy.build import open_policy
+from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model
+from models.reward_model.model import reward_model_from_policy
+
+AT_LEAST = {"dpo": 3.0, "reward_model": 2.0}
+SHORT: dict[str, str] = {}
+"""Why a line falls short of what it should reach, where it does."""
+
+STEPS = 2
+"""Steps of one turn."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One step."""
+
+    prompt: int = 256
+    answer: int = 64
+    """The end token included."""
+    batch: int = 16
+    """Pairs."""
+    distinct: int = 128
+
+
+def measure(settings: Settings, name: str) -> list[Row]:
+    """The row for DPO or for the reward model."""
+    shape = Shape(prompt=16, answer=8, batch=4, distinct=16) if settings.quick else Shape()
+    with tempfile.TemporaryDirectory() as place:
+        folder = save(llama(), word_tokenizer(), Path(place) / "model")
+        sides = {"ours": Apart(partial(our_stepper, name, folder, shape))}
+        if has_trl():
+            sides["peer"] = Apart(partial(their_stepper, name, folder, shape, settings.quick))
+        seconds = alternate(sides, warm=settings.warm, repeats=settings.samples, steps=STEPS)
+        told = {side: stepper.stop() for side, stepper in sides.items()}
+    rates = {side: [shape.batch / taken for taken in values] for side, values in seconds.items()}
+    what, against = {"dpo": ("DPO", "TRL DPOTrainer"), "reward_model": ("reward model", "TRL RewardTrainer")}[name]
+    return [
+        compare(
+            f"{what}, prompt {shape.prompt}, answers {shape.answer}, batch {shape.batch}",
+            rates["ours"],
+            rates.get("peer"),
+            "pairs/s",
+            AT_LEAST[name],
+            short=SHORT.get(name, "") if has_trl() else "TRL is not installed",
+            against=against,
+            details=told,
+        )
+    ]
+
+
+def pairs_of(shape: Shape) -> list[Pair]:
+    """Random pairs; every answer ends with the end token."""
+    prompts = token_lists(shape.distinct, shape.prompt, seed=1)
+    chosen, rejected = (token_lists(shape.distinct, shape.answer - 1, seed=seed) for seed in (2, 3))
+    return [Pair(p, [*c, 1], [*r, 1]) for p, c, r in zip(prompts, chosen, rejected, strict=True)]
+
+
+def our_stepper(name: str, folder: Path, shape: Shape) -> Made:
+    """Made in our side's own process."""
+    run = {"dpo": our_dpo, "reward_model": our_reward_model}[name]
+    return Stepper(partial(run, folder, shape)), {"autocast": str(learner_precision())}
+
+
+def our_reward_model(folder: Path, shape: Shape, beat: Beat) -> None:
+    """The fit that the pipeline's task calls, telling after every update."""
+    settings = RewardModelSettings(
+        steps=100_000,
+        batch_pairs=shape.batch,
+        report_every=1,
+        optimiser=OPTIMISER,
+    )
+    model = reward_model_from_policy(folder, seed=0)
+    fit_reward_model(
+        model, pairs_of(shape), settings, seed=0, autocast=learner_precision(), report=lambda step, metrics: beat()
+    )
+
+
+def our_dpo(folder: Path, shape: Shape, beat: Beat) -> None:
+    """The loop's fit of the DPO objective; the reference's log-probs travel with the pairs, as from the cache."""
+    policy, _ = open_policy(folder)
+    learner = learner_of(policy, learner_precision())
+    pairs = pairs_of(shape)
+    sequences = Sequences(
+        [pair.prompt for pair in pairs for _ in range(2)], [ids for pair in pairs for ids in (pair.chosen, pair.rejected)]
+    )
+    settings = schedule()
+    known = all_log_probs(learner, sequences, settings.token_budget)
+    rollouts = [
+        Rollout(
+            problem=Problem(str(number // 2), "", tokens=tuple(sequences.prompts[number])),
+            group=number // 2,
+            completion=tuple(sequences.completions[number]),
+            behaviour_log_probs=tuple(row.tolist()),
+            text="",
+            finished=True,
+            reference_log_probs=tuple(row.tolist()),
+        )
+        for number, row in enumerate(known)
+    ]
+    worth = torch.tensor([1.0, 0.0] * len(pairs))
+    every = Scored(rollouts, worth)
+    while True:
+        for start in range(0, len(rollouts), 2 * shape.batch):
+            chosen = every.take(torch.arange(start, start + 2 * shape.batch))
+            fit_round(learner, Dpo(), chosen, chosen.rewards, settings, shape.answer)
+            beat()
+
+
+def their_stepper(name: str, folder: Path, shape: Shape, quick: bool) -> Made:
+    """Made in TRL's own process: the fastest of its settings."""
+    run = {"dpo": their_dpo, "reward_model": their_reward_model}[name]
+
+    def with_arguments(given: dict[str, Any]) -> Callable[[Beat], Any]:
+        return partial(run, folder, shape, given)
+
+    return fastest(trl_side.candidates(shape.batch, with_arguments, quick=quick))
+
+
+def their_reward_model(folder: Path, shape: Shape, arguments: dict[str, Any], beat: Beat) -> None:
+    """TRL's trainer on the same token ids."""
+    from datasets import Dataset
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from trl import RewardConfig, RewardTrainer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1, dtype=torch.float32)
+    both = [pair.sequences for pair in pairs_of(shape)]
+    rows = Dataset.from_dict({"chosen_ids": [c for c, _ in both], "rejected_ids": [r for _, r in both]})
+    trainer = RewardTrainer(
+        model=model, args=RewardConfig(**arguments), train_dataset=rows, processing_class=tokenizer
+    )
+    assert len(trainer.train_dataset) == shape.distinct, "TRL dropped pairs"
+    trl_side.train(trainer, beat)
+
+
+def their_dpo(folder: Path, shape: Shape, arguments: dict[str, Any], beat: Beat) -> None:
+    """TRL's trainer with the reference's log-probs computed before the first step."""
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import DPOConfig, DPOTrainer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    pairs = pairs_of(shape)
+
+    def answers(ids: Sequence[Sequence[int]]) -> list[str]:
+        return [" " + text for text in texts(tokenizer, [row[:-1] for row in ids])]  # TRL adds the end token
+
+    rows = Dataset.from_dict(
+        {
+            "prompt": texts(tokenizer, [pair.prompt for pair in pairs]),
+            "chosen": answers([pair.chosen for pair in pairs]),
+            "rejected": answers([pair.rejected for pair in pairs]),
+        }
+    )
+    config = DPOConfig(precompute_ref_log_probs=True, **arguments)
+    trainer = DPOTrainer(model=model, args=config, train_dataset=rows, processing_class=tokenizer)
+    row = trainer.train_dataset[0]
+    seen = (len(row["prompt_ids"]), len(row["chosen_ids"]), len(row["rejected_ids"]))
+    assert abs(seen[0] - shape.prompt) + abs(seen[1] - shape.answer) <= 1, f"TRL sees other lengths: {seen}"
+    trl_side.train(trainer, beat)

@@ -1,0 +1,175 @@
+"""Supervised fine-tuning on mixed lengths, tokens a second: `fit_supervised` against TRL's SFTTrainer with its packing.
+
+Sequences of 16 to 512 tokens, all of whose tokens but the first carry loss on both sides. One update takes about
+8,192 tokens: ours the sequences that make them up, TRL's 16 packed rows of 512 (its default strategy `bfd`, and
+`wrapped`; the faster is measured). Rates are of real tokens, counted exactly on both sides; the tokenised data set and
+TRL's packing of it are made beforehand and not timed.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import trl_side
+from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
+from benchmarks.learners import OPTIMISER
+from benchmarks.materials import learner_precision, llama, save, token_lists, word_tokenizer
+from benchmarks.rows import Row, compare
+from benchmarks.settings import Settings, has_trl
+from models.learner.packing import Sequences
+from models.learner.supervised import SupervisedSettings, fit_supervised
+from models.policy.build import open_policy
+
+AT_LEAST = 1.5
+SHORT = ""
+"""Why the line falls short, where it does."""
+
+STEPS = 4
+"""Steps of one turn, over which the mixed lengths even out."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One step."""
+
+    shortest: int = 16
+    longest: int = 512
+    rows: int = 16
+    """Packed rows of `longest` tokens that TRL learns from in one update."""
+    distinct: int = 4096
+
+    @property
+    def batch(self) -> int:
+        """Sequences that hold as many tokens on average."""
+        return round(self.rows * self.longest / ((self.shortest + self.longest) / 2))
+
+
+def measure(settings: Settings, name: str) -> list[Row]:
+    """One row."""
+    shape = Shape(shortest=4, longest=32, rows=4, distinct=64) if settings.quick else Shape()
+    with tempfile.TemporaryDirectory() as place:
+        folder = save(llama(), word_tokenizer(), Path(place) / "model")
+        sides = {"ours": Apart(partial(our_stepper, folder, shape))}
+        if has_trl():
+            sides["peer"] = Apart(partial(their_stepper, folder, shape, settings.quick))
+        seconds = alternate(sides, warm=settings.warm, repeats=settings.samples, steps=STEPS)
+        told = {side: stepper.stop() for side, stepper in sides.items()}
+    rates = {side: rates_of(values, told[side].pop("tokens")) for side, values in seconds.items()}
+    return [
+        compare(
+            f"supervised, lengths {shape.shortest} to {shape.longest}, {shape.rows * shape.longest} tokens an update",
+            rates["ours"],
+            rates.get("peer"),
+            "tokens/s",
+            AT_LEAST,
+            short=SHORT if has_trl() else "TRL is not installed",
+            against="TRL SFTTrainer, packing",
+            details=told,
+        )
+    ]
+
+
+def rates_of(seconds: list[float], tokens: list[int]) -> list[float]:
+    """Tokens a second of each turn; the last turns' steps are the last that were counted."""
+    timed = tokens[-len(seconds) * STEPS :]
+    turns = [sum(timed[at : at + STEPS]) for at in range(0, len(timed), STEPS)]
+    return [turn / (taken * STEPS) for turn, taken in zip(turns, seconds, strict=True)]
+
+
+def sequences_of(shape: Shape) -> list[list[int]]:
+    """Random sequences, lengths uniform from shortest to longest."""
+    draw = random.Random(4)
+    lengths = [draw.randint(shape.shortest, shape.longest) for _ in range(shape.distinct)]
+    longest = token_lists(shape.distinct, shape.longest, seed=5)
+    return [ids[:length] for ids, length in zip(longest, lengths, strict=True)]
+
+
+def our_stepper(folder: Path, shape: Shape) -> Made:
+    """Made in our side's own process."""
+    told: dict[str, Any] = {"tokens": [], "autocast": str(learner_precision())}
+
+    class Counted(Sequences):
+        """Counts the tokens of every batch that is taken."""
+
+        def take(self, indices: Any) -> Sequences:
+            batch = super().take(indices)
+            told["tokens"].append(sum(batch.lengths))
+            return Sequences(batch.prompts, batch.completions)
+
+    def run(beat: Beat) -> None:
+        ids = sequences_of(shape)
+        policy, _ = open_policy(folder)
+        settings = SupervisedSettings(
+            steps=100_000,
+            batch=shape.batch,
+            report_every=1,
+            optimiser=OPTIMISER,
+        )
+        fit_supervised(
+            policy,
+            Counted([row[:1] for row in ids], [row[1:] for row in ids]),
+            settings,
+            seed=0,
+            autocast=learner_precision(),
+            report=lambda step, metrics: beat(),
+        )
+
+    return Stepper(run), told
+
+
+def their_stepper(folder: Path, shape: Shape, quick: bool) -> Made:
+    """Made in TRL's own process: the fastest of its settings."""
+
+    def ways(strategy: str) -> dict[str, Callable[[Beat], Any]]:
+        def with_arguments(given: dict[str, Any]) -> Callable[[Beat], Any]:
+            return partial(their_side, folder, shape, strategy, given, [])
+
+        made = trl_side.candidates(shape.rows, with_arguments, quick=quick)
+        # One row at a time, too: with `bfd` TRL joins a micro-batch's rows into one, whose attention grows with them.
+        one = {f"{'bf16' if bf16 else 'float32'}, 1 row at a time": with_arguments(
+            trl_side.arguments(shape.rows, bf16=bf16, micro_batch=1)) for bf16 in (True, False)}  # fmt: skip
+        made |= {} if quick else one
+        return {f"packing {strategy}, {way}": run for way, run in made.items()}
+
+    runs: dict[str, Any] = ways("bfd") | ({} if quick else ways("wrapped"))
+    stepper, told = fastest(runs)
+    return stepper, {**told, "tokens": runs[told["setting"]].args[-1]}
+
+
+def their_side(
+    folder: Path, shape: Shape, strategy: str, arguments: dict[str, Any], counts: list[int], beat: Beat
+) -> None:
+    """TRL's trainer with packing; `counts` takes the real tokens of every update."""
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import SFTConfig, SFTTrainer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    config = SFTConfig(packing=True, packing_strategy=strategy, max_length=shape.longest, **arguments)
+    rows = Dataset.from_dict({"input_ids": sequences_of(shape)})
+    trainer = SFTTrainer(model=model, args=config, train_dataset=rows, processing_class=tokenizer)
+    collate = trainer.data_collator
+    waiting: list[int] = []
+
+    def counted(examples: list[dict[str, Any]]) -> Any:
+        waiting.append(sum(len(example["input_ids"]) for example in examples))
+        return collate(examples)
+
+    trainer.data_collator = counted
+    micro_batches = arguments["gradient_accumulation_steps"]
+
+    def after() -> None:
+        counts.append(sum(waiting[:micro_batches]))  # the loader reads one update ahead
+        del waiting[:micro_batches]
+        beat()
+
+    trl_side.train(trainer, after)
