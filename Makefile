@@ -2,11 +2,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run test check lint browser ui schedule clean
+.PHONY: help install run test check lint browser ui schedule bench clean
 
 PYTHON ?= python3.11
 RECIPE ?= recipes/arithmetic.yaml
-# More for the command behind run, ui and schedule, as in: make ui OPTIONS="--mlflow-port 5001"
+# More for the command behind run, ui, schedule and bench, as in: make ui OPTIONS="--mlflow-port 5001"
 OPTIONS ?=
 # CUDA=1 or CUDA=0 decides by hand; otherwise a working nvidia-smi does.
 CUDA ?= $(shell nvidia-smi >/dev/null 2>&1 && echo 1 || echo 0)
@@ -16,7 +16,7 @@ BIN := .venv/bin
 help: ## Show what can be made
 	@echo "Rewardflow. Usage: make TARGET"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Options: RECIPE=path (run), OPTIONS=... (run, ui, schedule), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
+	@echo "Options: RECIPE=path (run), OPTIONS=... (run, ui, schedule, bench), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
 
 install: .venv/.installed ## Install the locked environment into .venv
 
@@ -42,6 +42,12 @@ ui: .venv/.installed ## Start the MLflow and Prefect servers and print their add
 
 schedule: .venv/.installed ## Serve the deployments of prefect.yaml on their schedules
 	@$(BIN)/rewardflow schedule $(OPTIONS)
+
+# With --no-deps, as the lock: what else TRL asks for is there.
+bench: .venv/.installed ## Measure speed and memory beside TRL (about 15 minutes); OPTIONS="--only grpo_32" for one
+	@$(BIN)/python -c 'import trl' 2>/dev/null || $(BIN)/python -m pip install --quiet --no-deps \
+		'trl>=1.16,<1.17' 'datasets>=5.2,<6' 'multiprocess>=0.70,<0.71' 'xxhash>=4,<5'
+	@$(BIN)/python -m benchmarks $(OPTIONS)
 
 clean: ## Remove the environment and the caches of tools; runs, models and data stay
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist *.egg-info

@@ -55,7 +55,17 @@ def main() -> int:
     for name in names:
         began = time.perf_counter()
         print(f"== {name}", file=sys.stderr, flush=True)
-        command = [sys.executable, "-m", "benchmarks", "--here", name, "--out", str(out), "--repeats", str(options.repeats)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks",
+            "--here",
+            name,
+            "--out",
+            str(out),
+            "--repeats",
+            str(options.repeats),
+        ]
         done = subprocess.run([*command, *(["--quick"] if options.quick else [])], env={**QUIET, **os.environ})
         if done.returncode:
             failed.append(name)

@@ -1,6 +1,6 @@
-"""Evaluation by vLLM: tokens a second of the pipeline's `evaluate`, against a bare `vllm.LLM.generate` of the same prompts.
+"""Evaluation by vLLM: tokens a second of the pipeline's `evaluate`, against a bare `vllm.LLM.generate`.
 
-128 prompts of 32 tokens, 16 sampled completions of 64 tokens each and one greedy one, all of full length. Ours is what
+The same prompts on both sides: 128 of 32 tokens, 16 sampled completions of 64 tokens each and one greedy one, all of full length. Ours is what
 the task does with an open engine: generate, turn into text, verify, gather. The bare engine does the two calls and
 nothing else, without log-probs. Both in processes of their own, on the same weights. The bare engine is vLLM with its
 own defaults (compiled) or uncompiled, in float32 or bf16, whichever is fastest; starting an engine is not timed.
@@ -77,9 +77,7 @@ def our_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape) ->
 
     def run(beat: Beat) -> None:
         codec = Codec(load_tokenizer(folder))
-        engine = open_engine(
-            folder, EngineSettings(), longest=shape.prompt + shape.completion, end=codec.end, seed=0
-        )
+        engine = open_engine(folder, EngineSettings(), longest=shape.prompt + shape.completion, end=codec.end, seed=0)
         problems = [
             Problem(str(number), text, answer="18", tokens=tuple(ids))
             for number, (ids, text) in enumerate(zip(prompts, texts(codec.tokenizer, prompts), strict=True))
@@ -96,7 +94,9 @@ def our_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape) ->
 def their_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, quick: bool) -> Made:
     """Made in the bare engine's own process. Only one engine fits into a process, so each try of it is apart too."""
     ways: dict[str, Callable[[Beat], Any]] = {
-        f"{dtype}, {'eager' if eager else 'compiled'}": partial(in_turn, partial(bare, folder, prompts, shape, dtype, eager))
+        f"{dtype}, {'eager' if eager else 'compiled'}": partial(
+            in_turn, partial(bare, folder, prompts, shape, dtype, eager)
+        )
         for eager in ((True,) if quick else (False, True))
         for dtype in (("bfloat16",) if quick else ("bfloat16", "float32"))
     }

@@ -1,7 +1,7 @@
 """The learner's FLOP/s in bf16 at width 512 and 8 layers, against the measured peak of a bf16 matrix product here.
 
 An update of GRPO as the loop takes it: 4 prompts of 256 tokens, 8 completions of 128 each, vocabulary 2,048. Counted is
-the work that must be done (`models.loop.flops`): 6 operations an entry of every matrix for each of the P + G * C tokens,
+the work that must be done (`models.loop.flops`): 6 operations an entry of every matrix for each of P + G * C tokens,
 the output projection for completion tokens only, attention 12 * width for every key that a query sees; nothing that is
 computed twice. The peak is the fastest square product, measured in turns with the updates on the same cores.
 """
@@ -26,7 +26,9 @@ SHORT = ""
 
 def measure(settings: Settings, name: str) -> list[Row]:
     """One row."""
-    hidden, layers, prompts, prompt, group, completion = (64, 2, 2, 16, 2, 8) if settings.quick else (512, 8, 4, 256, 8, 128)
+    hidden, layers, prompts, prompt, group, completion = (
+        (64, 2, 2, 16, 2, 8) if settings.quick else (512, 8, 4, 256, 8, 128)
+    )
     learner = learner_of(llama(hidden=hidden, layers=layers, heads=hidden // 64), torch.bfloat16)
     completions = token_lists(prompts * group, completion, seed=2)
     scored = scored_of(

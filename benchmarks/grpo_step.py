@@ -93,9 +93,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
         seconds = alternate(sides, warm=settings.warm, repeats=settings.samples)
         told = {side: stepper.stop() for side, stepper in sides.items()}
     timed = told["ours"]["rounds"][-settings.samples :]
-    split = {
-        part: statistics.median(step[part] for step in timed) for part in timed[0] if part.startswith("seconds/")
-    }
+    split = {part: statistics.median(step[part] for step in timed) for part in timed[0] if part.startswith("seconds/")}
     return [
         compare(
             f"GRPO step, prompt {shape.prompt}, completion {shape.completion}, group {shape.group} x {shape.prompts}",
@@ -140,9 +138,7 @@ def our_side(
             for number, (ids, text) in enumerate(zip(prompts, texts(tokenizer, prompts), strict=True))
         ]
         learner = learner_of(policy, learner_precision())
-        engine = open_engine(
-            folder, EngineSettings(), longest=shape.prompt + shape.completion, end=codec.end, seed=0
-        )
+        engine = open_engine(folder, EngineSettings(), longest=shape.prompt + shape.completion, end=codec.end, seed=0)
         source: Any = Sample(prompts=shape.prompts, group_size=shape.group, max_tokens=shape.completion)
         slots = Slots(source, [EvenShare()], [Everything()], GroupRelative(), Grpo(kl=0.0), NoReference())
         try:

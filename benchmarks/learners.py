@@ -41,7 +41,7 @@ def schedule(**settings: Any) -> ScheduleSettings:
 def scored_of(
     prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[Sequence[int]]], vocabulary: int
 ) -> Scored:
-    """Completions, [prompts][G], as if an engine of a nearly uniform policy had sampled and a reward had judged them."""
+    """Completions, [prompts][G], as if an engine had sampled them from a nearly uniform policy."""
     draw = random.Random(0)
     likely = -float(torch.tensor(vocabulary).log())
     rollouts = [

@@ -9,7 +9,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 
 from models.loop.peak import matmul_peak
@@ -22,11 +21,11 @@ def describe(measure: bool = True) -> dict[str, Any]:
     """The machine as plain data; `measure` adds the measured peaks, which takes about two seconds."""
     model, flags = _processor()
     facts: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "cpu": model,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "flags": [flag for flag in FLAGS if flag in flags],
-        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "load_before": round(os.getloadavg()[0], 2),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
@@ -40,7 +39,8 @@ def describe(measure: bool = True) -> dict[str, Any]:
     if measure:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         facts["peak_gflops"] = {
-            name: round(matmul_peak(device, dtype) / 1e9, 1) for name, dtype in (("float32", torch.float32), ("bf16", torch.bfloat16))
+            name: round(matmul_peak(device, dtype) / 1e9, 1)
+            for name, dtype in (("float32", torch.float32), ("bf16", torch.bfloat16))
         }
     return facts
 

@@ -110,7 +110,8 @@ def our_dpo(folder: Path, shape: Shape, beat: Beat) -> None:
     learner = learner_of(policy, learner_precision())
     pairs = pairs_of(shape)
     sequences = Sequences(
-        [pair.prompt for pair in pairs for _ in range(2)], [ids for pair in pairs for ids in (pair.chosen, pair.rejected)]
+        [pair.prompt for pair in pairs for _ in range(2)],
+        [ids for pair in pairs for ids in (pair.chosen, pair.rejected)],
     )
     settings = schedule()
     known = all_log_probs(learner, sequences, settings.token_budget)
@@ -155,9 +156,7 @@ def their_reward_model(folder: Path, shape: Shape, arguments: dict[str, Any], be
     model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1, dtype=torch.float32)
     both = [pair.sequences for pair in pairs_of(shape)]
     rows = Dataset.from_dict({"chosen_ids": [c for c, _ in both], "rejected_ids": [r for _, r in both]})
-    trainer = RewardTrainer(
-        model=model, args=RewardConfig(**arguments), train_dataset=rows, processing_class=tokenizer
-    )
+    trainer = RewardTrainer(model=model, args=RewardConfig(**arguments), train_dataset=rows, processing_class=tokenizer)
     assert len(trainer.train_dataset) == shape.distinct, "TRL dropped pairs"
     trl_side.train(trainer, beat)
 

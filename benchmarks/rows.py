@@ -64,7 +64,7 @@ def compare(
     ratio = None
     if theirs is not None:
         above, below = (theirs, mine) if smaller_is_better else (mine, theirs)
-        ratio = above / below if below else math.inf
+        ratio = above / below if below else None
     met = ratio is not None and (at_least is None or ratio >= at_least)
     samples = {"ours": list(ours), **({"peer": list(peer)} if peer else {})}
     reason = "" if met else (short or ("not measured: no peer" if ratio is None else "below the mark"))

@@ -1,0 +1,141 @@
+"""The benchmarks' own parts: rows, tables, the machine, turns. No test looks at a clock."""
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import BENCHMARKS, RESULTS
+from benchmarks.alternate import Stepper, alternate, fastest
+from benchmarks.machine import describe
+from benchmarks.rows import compare, read, table, write
+
+ROOT = Path(__file__).resolve().parents[2]
+COLUMNS = {"measure", "ours", "peer", "unit", "ratio", "at_least", "met"}
+
+
+def test_the_ratio_says_how_many_times_better_whatever_the_unit() -> None:
+    assert compare("rate", [30.0, 10.0, 20.0], [5.0, 1.0, 9.0], "tokens/s", 4.0).ratio == 4.0
+    assert compare("time", [0.5], [2.0], "s", 4.0, smaller_is_better=True).ratio == 4.0
+
+
+@pytest.mark.parametrize(("peer", "met"), [([5.0], True), ([5.1], False), (None, False)])
+def test_a_row_is_met_where_the_ratio_is_reached_and_says_why_where_not(peer: list[float] | None, met: bool) -> None:
+    row = compare("rate", [20.0], peer, "x", 4.0, short="it is slow")
+    assert row.met is met
+    assert bool(row.reason) is not met
+
+
+def test_a_written_row_reads_back_and_has_every_column(tmp_path: Path) -> None:
+    rows = [compare("a", [2.0, 3.0], [1.0], "x", 1.5), compare("b", [2.0], None, "x", 1.5, short="no peer")]
+    write(tmp_path / "deep" / "name.json", "name", {"cpu": "any"}, rows, {"repeats": 1})
+    content = json.loads((tmp_path / "deep" / "name.json").read_text())
+    assert all(set(row) >= COLUMNS for row in content["rows"])
+    assert content["machine"] == {"cpu": "any"}
+    assert read(tmp_path / "deep" / "name.json") == rows
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["name.json"]
+
+
+def test_the_table_has_a_line_for_every_row_and_the_reasons() -> None:
+    text = table([compare("fast", [4.0], [1.0], "x", 3.0), compare("slow", [1.0], [1.0], "x", 3.0, short="honest")])
+    assert len(text.splitlines()) == 2 + 2 + 1
+    assert "slow: honest" in text
+
+
+def test_the_machine_is_described() -> None:
+    facts = describe(measure=False)
+    assert {"cpu", "cores", "flags", "memory_gib", "threads", "versions", "date"} <= set(facts)
+    assert facts["versions"]["torch"]
+    json.dumps(facts)
+
+
+def test_two_sides_take_turns_and_never_run_at_once() -> None:
+    order: list[str] = []
+
+    def side(name: str):
+        def run(beat) -> None:
+            while True:
+                order.append(name)
+                beat()
+
+        return run
+
+    sides = {"a": Stepper(side("a")), "b": Stepper(side("b"))}
+    seconds = alternate(sides, warm=1, repeats=2, steps=2)
+    for stepper in sides.values():
+        stepper.stop()
+    assert "".join(order) == "ab" + "aabb" * 2
+    assert {name: len(values) for name, values in seconds.items()} == {"a": 2, "b": 2}
+
+
+def test_a_run_that_fails_or_ends_early_is_told() -> None:
+    def fails(beat) -> None:
+        beat()
+        raise ValueError("broken")
+
+    stepper = Stepper(fails)
+    stepper.advance(1)
+    with pytest.raises(ValueError, match="broken"):
+        stepper.advance(1)
+    with pytest.raises(RuntimeError, match="ended before"):
+        Stepper(lambda beat: None).advance(1)
+
+
+def test_of_several_ways_the_fastest_that_runs_is_kept() -> None:
+    never = threading.Event()
+
+    def slow(beat) -> None:
+        while not never.wait(0.2):
+            beat()
+
+    def quick(beat) -> None:
+        while True:
+            beat()
+
+    def broken(beat) -> None:
+        raise ValueError("no")
+
+    stepper, told = fastest({"slow": slow, "broken": broken, "quick": quick})
+    stepper.stop()
+    assert told["setting"] == "quick"
+    assert "does not run" in told["tried_seconds"]["broken"]
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.name)
+def test_every_result_in_the_repository_is_whole(path: Path) -> None:
+    content = json.loads(path.read_text())
+    assert content["machine"]["cpu"] and not content["settings"].get("quick") and not content["settings"].get("tiny")
+    for row in content["rows"]:
+        assert set(row) >= COLUMNS
+        if row["at_least"] is not None and row["ratio"] is not None:
+            assert row["met"] == (row["ratio"] >= row["at_least"])
+        assert row["met"] or row["reason"]
+
+
+def test_the_guide_names_every_benchmark() -> None:
+    guide = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert [name for name in BENCHMARKS if name not in guide] == []
+
+
+def test_the_gpu_benchmark_imports_nothing_above_the_models() -> None:
+    code = (
+        "import sys, benchmarks.gpu\n"
+        "names = ('prefect', 'mlflow', 'dvc', 'great_expectations', 'vllm', 'tasks', 'flows', 'trl')\n"
+        "print([name for name in names if name in sys.modules])"
+    )
+    asked = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert asked.stdout.split("\n")[-2] == "[]"
+
+
+@pytest.mark.slow
+def test_the_gpu_benchmark_goes_through_on_a_cpu(tmp_path: Path) -> None:
+    out = tmp_path / "gpu.json"
+    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--repeats", "1", "--out", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = read(out)
+    assert len(rows) == 6
+    assert all(row.ours > 0 for row in rows if "memory" not in row.measure)
