@@ -1,9 +1,10 @@
 """Evaluation by vLLM: tokens a second of the pipeline's `evaluate`, against a bare `vllm.LLM.generate`.
 
-The same prompts on both sides: 128 of 32 tokens, 16 sampled completions of 64 tokens each and one greedy one, all of full length. Ours is what
-the task does with an open engine: generate, turn into text, verify, gather. The bare engine does the two calls and
-nothing else, without log-probs. Both in processes of their own, on the same weights. The bare engine is vLLM with its
-own defaults (compiled) or uncompiled, in float32 or bf16, whichever is fastest; starting an engine is not timed.
+The same prompts on both sides, 128 of 32 tokens: 16 sampled completions of 64 tokens each and one greedy one, all of
+full length. Ours is what the task does with an open engine: generate, turn into text, verify, gather. The bare engine
+does the two calls and nothing else, without log-probs. Both in processes of their own, on the same weights. The bare
+engine is vLLM with its own defaults (compiled) or uncompiled, in float32 or bf16, whichever is fastest; starting an
+engine is not timed.
 """
 
 from __future__ import annotations
