@@ -10,11 +10,13 @@ from flows.servers import running_servers
 
 if TYPE_CHECKING:
     from flows.train import Outcome
+    from tasks.timing import TimeLine
     from tasks.tracking.summaries import RunLine, RunSummary
 
 
 def closing_lines(outcome: Outcome, home: Path) -> str:
     """The table of steps, then the champion's address and where to look."""
+    from tasks import timing
     from tasks.tracking import registry
     from tasks.tracking.summaries import page_of_run
 
@@ -24,6 +26,8 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
         for step in outcome.steps
     ]
     lines.append("")
+    if time_went := timing.recorded(outcome.run_id):
+        lines += [time_table(time_went), ""]
     if outcome.promotion is not None:
         promotion = outcome.promotion
         lines.append(f"verdict    {promotion.decision}: {promotion.reason}")
@@ -36,6 +40,18 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
     if mlflow is None:
         lines.append("           (`make ui` starts the servers; `rewardflow show latest` prints the run here)")
     return "\n".join(["", *lines])
+
+
+def time_table(lines: Sequence[TimeLine]) -> str:
+    """The table of where the time went, one line a stage."""
+    from tasks.timing import remark
+
+    shown = [f"{'time of fine_tune':<20} {'seconds':>8}  {'share':>7} {'tokens/s':>9}"]
+    for line in lines:
+        tokens = "" if line.tokens_per_second is None else f"{line.tokens_per_second:,.0f}"
+        share = "" if line.share is None else f"{line.share:.1%}"
+        shown.append(f"  {line.stage:<18} {line.seconds:>8.1f}  {share:>7} {tokens:>9}  {remark(line)}".rstrip())
+    return "\n".join(shown)
 
 
 def run_lines(found: Sequence[RunLine]) -> str:

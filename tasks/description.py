@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from tasks.timing import TimeLine, remark
+
 Decision = Literal["promoted", "kept", "refused", "waiting", "trained"]
 
 _HEADLINES: Mapping[Decision, str] = {
@@ -93,6 +95,8 @@ class Review:
     worst: Sequence[Sample] = ()
     """Three are shown."""
     steps: Sequence[Step] = ()
+    time: Sequence[TimeLine] = ()
+    """Where the time of the fine-tuning went."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Recipe, commit, data revision and the like, shown on one line each."""
 
@@ -105,6 +109,7 @@ def describe_run(review: Review) -> str:
         section("Models", model_table(review.models)),
         section("Three worst samples", "\n\n".join(sample(entry) for entry in list(review.worst)[:3])),
         section("Steps", step_table(review.steps)),
+        section("Where the time went", time_table(review.time)),
         section(
             "Where it comes from", "\n".join(f"- {cell(key)}: {code(value)}" for key, value in review.facts.items())
         ),
@@ -156,6 +161,21 @@ def step_table(steps: Sequence[Step]) -> str:
     if rows:
         rows.append(("**together**", f"**{sum(step.seconds for step in steps):.1f}**", "", ""))
     return table(("step", "seconds", "reused or run", "key number"), rows)
+
+
+def time_table(lines: Sequence[TimeLine]) -> str:
+    """One row a stage of the rounds, their sum, and what lies outside them."""
+    rows = [
+        (
+            cell(line.stage),
+            f"{line.seconds:.1f}",
+            "" if line.share is None else f"{line.share:.1%}",
+            "" if line.tokens_per_second is None else f"{line.tokens_per_second:,.0f}",
+            cell(remark(line)),
+        )
+        for line in lines
+    ]
+    return table(("stage", "seconds", "share", "tokens a second", ""), rows)
 
 
 def sample(entry: Sample) -> str:

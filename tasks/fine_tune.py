@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from prefect import get_run_logger, task
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -27,12 +27,13 @@ from models.policy.weights import plain_model
 from models.recipe.schema import Recipe
 from models.reward_model.model import load_reward_model, score_all
 from models.text.encoding import Codec
-from tasks import plots
+from tasks import plots, timing
 from tasks.caching import cached_by_key
+from tasks.description import cell, section, time_table
 from tasks.progress import progress
 from tasks.step import Made, StepResult, gpu_slot, run_step
 from tasks.tracking import records, registry, runs, tags
-from tasks.tracking.journal import read_journal
+from tasks.tracking.journal import Row, read_journal
 from tasks.tracking.metrics import MetricLog
 from tasks.validate_data import clean_folder
 
@@ -55,6 +56,7 @@ def fine_tune(
     assert settings is not None
 
     def work(folder: Path, run_id: str) -> Made:
+        began = time.perf_counter()
         start = Path(warmed.folder) / "policy"
         log_inputs(run_id, recipe, validated, warmed, rewarded)
         policy, tokenizer = open_policy(start)
@@ -65,7 +67,7 @@ def fine_tune(
         try:
             world = World(codec, engine, reward_scorer(rewarded, recipe), recipe.seed)
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
-                last = _train(learner, world, recipe, settings, problems, folder, run_id, log)
+                last, in_rounds = _train(learner, world, recipe, settings, problems, folder, run_id, log)
         finally:
             engine.close()
         curves = read_journal(folder / "metrics.jsonl")
@@ -75,12 +77,13 @@ def fine_tune(
         digest = save_model_folder(plain_model(learner.policy), tokenizer, folder / "policy")
         model_id = registry.log_model(run_id, folder / "policy", "policy", "text-generation", step=settings.rounds)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        times = log_times(run_id, recipe, curves, time.perf_counter() - began - in_rounds)
         tail = [row.metrics["reward/total"] for row in curves if "reward/total" in row.metrics]
         headline = f"reward {_mean(tail[:5]):.3f} to {_mean(tail[-5:]):.3f} in {settings.rounds} rounds"
         return Made(
             digest,
             headline,
-            {f"last/{k}": v for k, v in last.items() if k.startswith("reward/")},
+            {f"last/{k}": v for k, v in last.items() if k.startswith("reward/")} | times,
             {"model_id": model_id},
         )
 
@@ -98,6 +101,21 @@ def log_inputs(
     registry.log_model_inputs(run_id, [warmed.links["model_id"], *([rewarded.links["model_id"]] if rewarded else [])])
     if rewarded is not None:
         runs.set_tags(run_id, {tags.REWARD_MODEL_VERSION: rewarded.links["version"]})
+
+
+def log_times(run_id: str, recipe: Recipe, curves: Sequence[Row], outside: float) -> dict[str, float]:
+    """Record where the time went, as a table, a figure and the run's description. Returns its main numbers.
+
+    Args:
+        curves: the journal of all rounds, those before an interruption too.
+        outside: seconds of this process that no round took.
+    """
+    lines = timing.time_lines(curves, outside)
+    records.log_table(run_id, timing.TABLE, timing.table_rows(lines))
+    records.log_figure(run_id, "plots/time.png", plots.time_by_round(curves))
+    told = section("Where the time went", time_table(lines))
+    records.describe(run_id, f"## {cell(recipe.name)}: fine-tuning\n\n{told}\n")
+    return timing.time_metrics(lines)
 
 
 def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: int | None = None) -> list[Problem]:
@@ -185,14 +203,18 @@ def _train(
     folder: Path,
     run_id: str,
     log: MetricLog,
-) -> dict[str, float]:
+) -> tuple[dict[str, float], float]:
+    """Run the loop. Returns the last value of each metric, and the seconds of the rounds that were run."""
     slots: Any = recipe
     last: dict[str, float] = {}
+    in_rounds = 0.0
     logger = get_run_logger()
     with progress("fine-tune", settings.rounds, ("reward/total", "rollouts/length")) as advance:
 
         def metrics(round_number: int, values: dict[str, float]) -> None:
+            nonlocal in_rounds
             last.update(values)
+            in_rounds += values["seconds/round"]
             advance(round_number, values)
             log(round_number, values)
 
@@ -214,9 +236,7 @@ def _train(
             folder / "checkpoints",
             Watchers(metrics, samples, resumed),
         )
-    if torch.cuda.is_available():
-        last["memory/peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
-    return last
+    return last, in_rounds
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from models.loop.clock import STAGES
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -177,6 +179,39 @@ def divergence(steps: Sequence[int], reward_model_score: Sequence[float], truth:
     lines = [*axis.get_lines(), *other.get_lines()]
     named = [line for line in lines if not str(line.get_label()).startswith("_")]
     axis.legend(named, [str(line.get_label()) for line in named], loc="lower right")
+    return figure
+
+
+@_styled
+def time_by_round(rows: Sequence[Row], most: int = 60) -> Figure:
+    """Seconds of every round, one stretch on top of the other, from the rows of a metric journal.
+
+    Args:
+        most: bars; with more rounds a bar is the mean of several.
+    """
+    rounds = sorted((row for row in rows if "seconds/round" in row.metrics), key=lambda row: row.step)
+    figure, (axis,) = _figure(1, 1, width=8.0, height=4.0)
+    each = max(1, -(-len(rounds) // most))
+    bars = [rounds[at : at + each] for at in range(0, len(rounds), each)]
+    places = [sum(row.step for row in bar) / len(bar) for bar in bars]
+
+    def mean(key: str) -> list[float]:
+        return [sum(row.metrics.get(key, 0.0) for row in bar) / len(bar) for bar in bars]
+
+    below = [0.0] * len(bars)
+    for colour, stage in zip(COLOURS, STAGES, strict=True):
+        seconds = mean(f"seconds/{stage}")
+        axis.bar(places, seconds, 0.85 * each, bottom=below, color=colour, label=stage.replace("_", " "))
+        below = [low + high for low, high in zip(below, seconds, strict=True)]
+    if any("seconds/hidden" in row.metrics for row in rounds):  # stretches ran beside each other
+        axis.plot(places, mean("seconds/round"), "_", color=INK, ms=9, mew=1.6, label="time that passed")
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.set_xlabel("round" if each == 1 else f"round (means of {each})")
+    axis.set_ylabel("seconds")
+    axis.grid(axis="x", visible=False)
+    axis.set_title("Where the time of a round goes")
+    axis.legend(loc="upper right", ncols=4)
+    axis.margins(y=0.25)
     return figure
 
 

@@ -5,6 +5,7 @@ import io
 import pytest
 
 from models.evaluation.bootstrap import Interval
+from models.loop.clock import STAGES
 from models.reward_model.calibration import ReliabilityBin
 from tasks import plots
 from tasks.tracking.journal import Row
@@ -69,3 +70,21 @@ def test_divergence_has_an_axis_of_its_own_for_each_unit():
     assert list(truth.get_lines()[0].get_ydata()) == [0.3, 0.2, 0.1]
     assert list(score.get_lines()[0].get_ydata()) == [5.0, 6.0, 7.0]
     drawn(figure)
+
+
+@pytest.mark.parametrize("rounds", [1, 7, 150])
+def test_the_stretches_of_a_round_stand_on_each_other_and_reach_its_length(rounds: int):
+    stretches = {f"seconds/{stage}": share for stage, share in zip(STAGES, (4, 1, 3, 1, 0.5, 0.5), strict=True)}
+    rows = [Row(step, 0, {**stretches, "seconds/round": 10.0}) for step in range(1, rounds + 1)]
+    (axis,) = plots.time_by_round(rows).axes
+    tops = [bar.get_y() + bar.get_height() for bar in axis.patches]
+    assert max(tops) == pytest.approx(10.0)
+    assert len(axis.patches) == 6 * min(rounds, 50) and len(axis.get_lines()) == 0
+    drawn(plots.time_by_round(rows))
+
+
+def test_where_stretches_ran_beside_each_other_the_time_that_passed_is_drawn_too():
+    rows = [Row(1, 0, {"seconds/generate": 4.0, "seconds/learn": 5.0, "seconds/hidden": 3.0, "seconds/round": 6.0})]
+    (axis,) = plots.time_by_round(rows).axes
+    assert list(axis.get_lines()[0].get_ydata()) == [6.0]
+    drawn(plots.time_by_round([]))

@@ -1,0 +1,141 @@
+"""Where the time of a fine-tuning went: the rounds of its journal added up, as one small table.
+
+stage        seconds  share  tokens/s
+generate       210.4  39.1%     9,120
+learn          270.0  50.2%    21,300      40 of 330 GFLOP/s, 12.1 % of the machine's peak
+together       538.0 100.0%     3,570      peak memory 3.1 GiB
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from models.loop.clock import STAGES
+from tasks.tracking import records, runs, store, tags
+
+if TYPE_CHECKING:
+    from tasks.tracking.journal import Row
+
+TABLE = "time.json"
+"""Artifact of a fine-tuning's run that holds its table."""
+HIDDEN = "hidden behind learn"
+TOGETHER = "all rounds"
+
+
+@dataclass(frozen=True)
+class TimeLine:
+    """One line of the table."""
+
+    stage: str
+    seconds: float
+    share: float | None
+    """Of all rounds together; None of what lies outside them."""
+    tokens_per_second: float | None = None
+    """None where the stage has no tokens of its own."""
+    gflops: float | None = None
+    """10^9 operations a second that the updates needed; only of `learn`."""
+    peak_share: float | None = None
+    """Their share of the machine's fastest matrix product; only of `learn`."""
+    peak_gib: float | None = None
+    """Most memory held, in GiB; only of the whole."""
+
+
+def time_lines(rows: Sequence[Row], outside: float | None = None) -> list[TimeLine]:
+    """The table of a journal's rounds; empty where they have no times.
+
+    Args:
+        rows: of the journal of a fine-tuning.
+        outside: seconds before the first and after the last round: engine and models opened, weights saved.
+    """
+    rounds = [row.metrics for row in rows if "seconds/round" in row.metrics]
+    whole = _sum(rounds, "seconds/round")
+    if not whole:
+        return []
+    lines = []
+    for stage in STAGES:
+        seconds = _sum(rounds, f"seconds/{stage}")
+        gflops, share = (_mean(rounds, key, "seconds/learn") for key in ("speed/learn_gflops", "speed/peak_share"))
+        speed = _mean(rounds, f"speed/{stage}", f"seconds/{stage}")
+        learning = stage == "learn"
+        lines.append(
+            TimeLine(
+                stage.replace("_", " "),
+                seconds,
+                seconds / whole,
+                speed,
+                gflops if learning else None,
+                share if learning else None,
+            )
+        )
+    hidden = _sum(rounds, "seconds/hidden")
+    if any("seconds/hidden" in metrics for metrics in rounds):
+        lines.append(TimeLine(HIDDEN, -hidden, -hidden / whole))
+    held = max((metrics.get("memory/peak_gib", 0.0) for metrics in rounds), default=0.0)
+    lines.append(
+        TimeLine(TOGETHER, whole, 1.0, _mean(rounds, "speed/round", "seconds/round"), peak_gib=held if held else None)
+    )
+    if outside is not None:
+        lines.append(TimeLine("start and end", outside, None))
+    return lines
+
+
+def time_metrics(lines: Sequence[TimeLine]) -> dict[str, float]:
+    """The table's main numbers as metrics of the run, which a run that reuses the step has too."""
+    found: dict[str, float] = {}
+    for line in lines:
+        if line.stage == TOGETHER:
+            found |= {"time/rounds": line.seconds, "time/tokens_per_second": line.tokens_per_second or 0.0}
+            found |= {"time/peak_gib": line.peak_gib or 0.0}
+        if line.peak_share and line.gflops:
+            found |= {"time/peak_share": line.peak_share, "time/machine_gflops": line.gflops / line.peak_share}
+    return found
+
+
+def recorded(run_id: str) -> list[TimeLine]:
+    """The table that the fine-tuning of a flow run logged, or the one whose result it took; empty where none did."""
+    flow = store.patiently(store.client().get_run, run_id)
+    steps = store.patiently(
+        store.client().search_runs,
+        [flow.info.experiment_id],
+        f"tags.`{runs.PARENT_TAG}` = '{run_id}' AND tags.`{tags.STEP}` = 'fine_tune'",
+        order_by=["attributes.start_time DESC"],
+    )
+    if not steps:
+        return []
+    tagged = steps[0].data.tags
+    return from_rows(records.read_table(tagged.get(tags.REUSED, steps[0].info.run_id), TABLE))
+
+
+def table_rows(lines: Sequence[TimeLine]) -> list[dict[str, Any]]:
+    """The table as plain rows, for an artifact."""
+    return [asdict(line) for line in lines]
+
+
+def from_rows(rows: Sequence[Mapping[str, Any]]) -> list[TimeLine]:
+    """The table from the rows of an artifact."""
+    return [TimeLine(**row) for row in rows]
+
+
+def remark(line: TimeLine) -> str:
+    """What there is to say of a line beside its numbers."""
+    if line.peak_gib is not None:
+        return f"peak memory {line.peak_gib:.2f} GiB"
+    if line.gflops is not None and line.peak_share:
+        return (
+            f"{line.gflops:,.0f} of {line.gflops / line.peak_share:,.0f} GFLOP/s, "
+            f"{line.peak_share:.1%} of the machine's peak"
+        )
+    return ""
+
+
+def _sum(rounds: Sequence[Mapping[str, float]], key: str) -> float:
+    return sum(metrics.get(key, 0.0) for metrics in rounds)
+
+
+def _mean(rounds: Sequence[Mapping[str, float]], key: str, seconds: str) -> float | None:
+    """Mean of a speed over the time of the rounds that have it; None where none does."""
+    having = [metrics for metrics in rounds if key in metrics]
+    time = _sum(having, seconds)
+    return sum(metrics[key] * metrics[seconds] for metrics in having) / time if time else None
