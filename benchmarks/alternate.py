@@ -1,10 +1,10 @@
 """A B A B: two training runs that take turns, a step at a time, each side in a process of its own.
 
-A training run is a function that calls `beat()` after each of its steps; here it is a whole `run_loop` of this
-project or a whole `Trainer.train()` of TRL, as a user would call it. It runs in a thread that stands still inside
-`beat()` until it is told to go on, so that only one side ever computes; and in a process of its own, so that neither
-side meets what the other has set up (vLLM opens a process group, which a Trainer would take for its own). A step's
-seconds are those from the release to the next beat; all before the first release and the warm-up steps are not counted. Before
+A training run is a function that calls `beat()` after each of its steps; here it is a whole `run_loop` of this project
+or a whole `Trainer.train()` of TRL, as a user would call it. It runs in a thread that stands still inside `beat()`
+until it is told to go on, so that only one side ever computes; and in a process of its own, so that neither side meets
+what the other has set up (vLLM opens a process group, which a Trainer would take for its own). A step's seconds are
+those from the release to the next beat; all before the first release and the warm-up steps are not counted. Before
 each turn the garbage is collected, and a short rest lets the other side's idle worker threads go to sleep.
 """
 
