@@ -16,7 +16,9 @@ from transformers import PreTrainedModel
 from models.datasets.schema import available, read_rows
 from models.engine.engine import Engine, open_engine
 from models.errors import UserError
+from models.learner.fused_log_probs import Distribution
 from models.learner.optimiser import build_optimiser
+from models.learner.packing import Sequences
 from models.loop.fit import Learner, ScheduleSettings
 from models.loop.loop import Slots, Watchers, run_loop
 from models.loop.rollout import Problem
@@ -165,14 +167,15 @@ def build_learner(policy: PreTrainedModel, recipe: Recipe, settings: ScheduleSet
     elif slots.reference.needed:
         reference = copy.deepcopy(policy).requires_grad_(False)
     policy.train()
-    temperature = slots.rollouts.temperature or 1.0
+    drawn = slots.rollouts.sampling
+    distribution = Distribution(temperature=drawn.temperature or 1.0, top_p=drawn.top_p, top_k=drawn.top_k)
     return Learner(
         policy,
         build_optimiser(policy, settings.optimiser),
         reference,
         adapter_off,
         autocast_dtype(recipe.policy),
-        temperature,
+        distribution,
     )
 
 
@@ -188,7 +191,7 @@ def reward_scorer(rewarded: StepResult | None, recipe: Recipe) -> Any:
     model = on_device(load_reward_model(Path(rewarded.folder) / "reward_model"))
     autocast = autocast_dtype(recipe.policy)
 
-    def score(sequences: Sequence[Sequence[int]]) -> Tensor:
+    def score(sequences: Sequences) -> Tensor:
         return score_all(model, sequences, autocast=autocast)
 
     return score

@@ -81,7 +81,9 @@ def read_pairs(data: Path, codec: Codec, split: str, longest: int) -> tuple[list
             strict=True,
         )
     ]
-    fitting = [i for i, pair in enumerate(pairs) if max(map(len, pair.sequences)) <= longest]
+    fitting = [
+        i for i, pair in enumerate(pairs) if len(pair.prompt) + max(len(pair.chosen), len(pair.rejected)) <= longest
+    ]
     return [pairs[i] for i in fitting], [str(rows[i]["flaw"]) for i in fitting]
 
 

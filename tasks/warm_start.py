@@ -9,7 +9,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.datasets.schema import available, read_rows
 from models.errors import UserError
-from models.learner.log_probs import Sequences
+from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised, negative_log_likelihood
 from models.policy.build import PolicySettings, autocast_dtype, new_policy, open_policy, with_adapter
 from models.policy.folder import save_model_folder

@@ -12,6 +12,7 @@ from tiny_models import tiny_policy, word_tokenizer
 from models.advantages.group_relative import GroupRelative
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
+from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.fit import Learner, ScheduleSettings
 from models.loop.loop import Slots, Watchers, run_loop
@@ -88,9 +89,11 @@ def new_learner(schedule, lora=False):
     policy = tiny_policy(torch.float32, spread=3.0)
     if lora:
         policy = with_adapter(policy, LoraSettings(rank=4), seed=0)
-        return Learner(policy, build_optimiser(policy, schedule.optimiser), None, policy.disable_adapter, None, 1.0)
+        return Learner(
+            policy, build_optimiser(policy, schedule.optimiser), None, policy.disable_adapter, None, AS_IT_IS
+        )
     reference = copy.deepcopy(policy).requires_grad_(False)
-    return Learner(policy, build_optimiser(policy, schedule.optimiser), reference, None, None, 1.0)
+    return Learner(policy, build_optimiser(policy, schedule.optimiser), reference, None, None, AS_IT_IS)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from models.engine.engine import Sampling
-from models.learner.log_probs import Sequences
+from models.learner.packing import Sequences
 from models.loop.rollout import Problem, Rollout, Scored
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 

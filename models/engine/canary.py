@@ -13,7 +13,8 @@ from torch import nn
 
 from models.engine.engine import Engine
 from models.errors import UserError
-from models.learner.log_probs import Sequences, completion_log_probs
+from models.learner.log_probs import completion_log_probs
+from models.learner.packing import Sequences
 
 TOLERANCE = {None: 2e-3, torch.bfloat16: 0.35}
 """Largest gap that is still rounding, in nats a token, by the precision of the learner."""

@@ -8,11 +8,12 @@ from torch import Tensor
 
 from models.engine.engine import Engine, Generated, Sampling
 from models.evaluation.records import Completion, PromptRecord
+from models.learner.packing import Sequences
 from models.loop.rollout import Problem
 from models.rewards.exact_answer import is_right
 from models.text.encoding import Codec
 
-ScoreAll = Callable[[Sequence[Sequence[int]]], Tensor]
+ScoreAll = Callable[[Sequences], Tensor]
 
 STAGES = ("samples", "greedy", "scores")
 """What is done one after the other. The samples, most of the work, are one call: engines like all of it at once."""
@@ -35,7 +36,7 @@ def evaluate(
         problems: with encoded prompts; the same for every policy that is compared.
         sampling: of the sampled completions; `samples` of each problem. The greedy one has the same limit of tokens.
         seed: of the sampled completions.
-        score: reward model's scores of whole sequences, [rows]; None leaves them NaN.
+        score: reward model's scores of prompts with their completions, [completions]; None leaves them NaN.
         begin: called with each of STAGES as it begins.
     """
     prompts = [problem.tokens for problem in problems]
@@ -63,7 +64,8 @@ def evaluate(
 
 def _completions(codec: Codec, flat: Sequence[tuple[Problem, Generated]], score: ScoreAll | None) -> list[Completion]:
     texts = codec.text([generated.tokens for _, generated in flat])
-    scores = score([[*p.tokens, *g.tokens] for p, g in flat]).tolist() if score else [float("nan")] * len(flat)
+    sequences = Sequences([problem.tokens for problem, _ in flat], [generated.tokens for _, generated in flat])
+    scores = score(sequences).tolist() if score else [float("nan")] * len(flat)
     return [
         Completion(text, len(generated.tokens), is_right(text, problem.answer), generated.finished, value)
         for (problem, generated), text, value in zip(flat, texts, scores, strict=True)

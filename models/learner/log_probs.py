@@ -1,121 +1,170 @@
-"""Log-probabilities of completion tokens, without ever holding tokens x vocabulary for a whole batch.
+"""Log-probabilities of completion tokens: packed rows, shared prompts and the fused projection put together.
 
-The backbone runs over the sequences; only the hidden states that predict completion tokens go through the
-output projection, in chunks that are recomputed in the backward pass.
+The backbone reads one packed row; only the hidden states that predict completion tokens go through the output
+projection, block by block. `use_packed_attention` makes a model ready for it and proves, on a few tokens, that its
+packed log-probs are those of its own plain forward pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from models.learner.batch import pad_right
+from models.errors import UserError
+from models.learner.fused_log_probs import AS_IT_IS, Distribution, Head, fused_log_probs
+from models.learner.packed_attention import NAME, read_packed
+from models.learner.packing import Sequences, packed_row
 
-CHUNK_ELEMENTS = 2**24
-"""Largest tokens x vocabulary that one chunk of the projection holds, in numbers."""
-
-
-@dataclass(frozen=True)
-class Sequences:
-    """Prompts and their completions as token ids, [completions] lists each; no completion is empty."""
-
-    prompts: Sequence[Sequence[int]]
-    completions: Sequence[Sequence[int]]
-
-    def __len__(self) -> int:
-        return len(self.prompts)
-
-    @property
-    def lengths(self) -> list[int]:
-        """Tokens of prompt and completion together, [completions]."""
-        return [
-            len(prompt) + len(completion) for prompt, completion in zip(self.prompts, self.completions, strict=True)
-        ]
-
-    def take(self, indices: Sequence[int]) -> Sequences:
-        """The sequences at `indices`, in that order."""
-        return Sequences([self.prompts[i] for i in indices], [self.completions[i] for i in indices])
+PROBE = Sequences([(1, 2, 3), (1, 2, 3), (4, 5)], [(6, 7, 8, 9), (5, 4), (3, 2, 1)])
+"""Two completions of one prompt and one of another: enough to show a layout that is not kept."""
+PROBE_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.1}
+"""Largest gap that is still rounding, as a share of the spread of what is compared."""
 
 
-def backbone_and_head(model: nn.Module) -> tuple[nn.Module, nn.Module]:
-    """The part of a causal model that makes hidden states, and its output projection (adapters included)."""
+def plain_inner(model: nn.Module) -> PreTrainedModel:
+    """The transformers model itself, whether or not adapters are wrapped around it."""
     adapted: Any = model
     inner: PreTrainedModel = adapted.get_base_model() if hasattr(model, "get_base_model") else adapted
-    backbone: nn.Module = inner.base_model
-    head: nn.Module = inner.get_output_embeddings()
-    return backbone, head
+    return inner
+
+
+def hidden_width(model: nn.Module) -> int:
+    """Width of the hidden states."""
+    embeddings: Any = plain_inner(model).get_input_embeddings()
+    return int(embeddings.weight.shape[1])
 
 
 def completion_log_probs(
-    model: nn.Module, sequences: Sequences, *, temperature: float = 1.0, autocast: torch.dtype | None = None
+    model: nn.Module,
+    sequences: Sequences,
+    *,
+    distribution: Distribution = AS_IT_IS,
+    autocast: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Log-prob of every completion token given what stands before it, and the entropy of its distribution.
 
     Args:
         model: a causal language model; gradient flows where it is enabled.
-        sequences: prompts and completions, [completions].
-        temperature: logits are divided by it, as the engine does when it samples.
-        autocast: dtype of the matrix products, None for float32. The log-softmax is float32 always.
+        sequences: prompts and completions, [completions]; they are read as one row, equal prompts once.
+        distribution: temperature, top-p and top-k that the completions were drawn with.
+        autocast: dtype of the matrix products, None for that of the weights. Sums are float32 at least.
 
     Returns:
-        Log-probs and entropies, [tokens] each, in nats, completion after completion; the entropy without gradient.
+        Log-probs and entropies, [tokens] each, in nats, completion after completion.
+
+    Raises:
+        UserError: the model cannot read packed rows.
+        ValueError: a prompt or a completion is empty.
     """
-    backbone, head = backbone_and_head(model)
+    if not all(map(len, sequences.prompts)):
+        raise ValueError("a prompt is empty: nothing predicts the first token of its completion")
+    use_packed_attention(model)
     place = next(model.parameters()).device
-    joined = [
-        [*prompt, *completion] for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True)
-    ]
-    batch = pad_right(joined, pad_id=0, device=place)
-    rows = [row for row, completion in enumerate(sequences.completions) for _ in completion]
-    columns = [
-        len(prompt) - 1 + offset
-        for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True)
-        for offset in range(len(completion))
-    ]
-    targets = torch.tensor([token for completion in sequences.completions for token in completion], device=place)
-    with torch.autocast(place.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None):
-        hidden = backbone(input_ids=batch.ids, attention_mask=None, use_cache=False).last_hidden_state
-        predicting = hidden[torch.tensor(rows, device=place), torch.tensor(columns, device=place)]
-        return chunked_log_probs(predicting, head, targets, temperature)
+    row = packed_row(sequences, place)
+    hidden = row_states(model, row.ids, row.positions, row.layout, autocast)
+    return fused_log_probs(
+        hidden.index_select(0, row.predicting), output_head(model), row.targets, distribution, compute=autocast
+    )
 
 
-def chunked_log_probs(
-    hidden: Tensor, head: nn.Module, targets: Tensor, temperature: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """Log-prob of `targets` and entropy, chunk by chunk over tokens.
+def row_states(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any, autocast: torch.dtype | None) -> Tensor:
+    """Hidden states of one packed row before any head, [tokens, hidden]."""
+    backbone: Any = plain_inner(model).base_model
+    with torch.autocast(ids.device.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+        return read_packed(backbone, ids, positions, layout)
 
-    Args:
-        hidden: states that predict the targets, [tokens, hidden].
-        head: the output projection, hidden -> vocabulary.
-        targets: token ids, [tokens].
-        temperature: divides the logits.
 
-    Returns:
-        Log-probs (with gradient) and entropies (without), [tokens] each, float32 or the dtype of `hidden` if wider.
+def output_head(model: nn.Module) -> Head:
+    """The output projection as numbers; low-rank adapters on it are added, and gradient flows to them."""
+    inner = plain_inner(model)
+    layer: Any = inner.get_output_embeddings()
+    base = getattr(layer, "base_layer", layer)
+    weight: Tensor = base.weight
+    for name in getattr(layer, "active_adapters", ()) if not getattr(layer, "disable_adapters", False) else ():
+        weight = weight + layer.scaling[name] * (layer.lora_B[name].weight @ layer.lora_A[name].weight)
+    config = inner.config.get_text_config()
+    return Head(
+        weight,
+        getattr(base, "bias", None),
+        softcap=getattr(config, "final_logit_softcapping", None),
+        scale=getattr(config, "logit_scale", None) or 1.0 / (getattr(config, "logits_scaling", None) or 1.0),
+    )
+
+
+def use_packed_attention(model: nn.Module) -> None:
+    """Let `model` read packed rows, once; afterwards ordinary forward passes still work.
+
+    Raises:
+        UserError: its attention cannot take the layout, or something in it mixes tokens in another way.
     """
-    vocabulary = int(next(head.parameters()).shape[0])
-    size = max(1, CHUNK_ELEMENTS // vocabulary)
-    if hidden.shape[0] <= size:
-        return _log_probs(hidden, targets, head, temperature)
-    log_probs, entropies = [], []
-    for states, wanted in zip(hidden.split(size), targets.split(size), strict=True):
-        log_prob, entropy = checkpoint(_log_probs, states, wanted, head, temperature, use_reentrant=False)
-        log_probs.append(log_prob)
-        entropies.append(entropy)
-    return torch.cat(log_probs), torch.cat(entropies)
+    inner = plain_inner(model)
+    if inner.config.get_text_config()._attn_implementation == NAME:
+        return
+    name = type(inner).__name__
+    before = inner.config.get_text_config()._attn_implementation
+    refused = UserError(
+        f"{name} cannot read packed rows: its attention does not go through transformers' attention interface"
+    )
+    if not inner._can_set_attn_implementation():
+        raise refused
+    inner.set_attn_implementation(NAME)
+    try:
+        gap = packing_gap(inner)
+    except Exception as error:  # a model's own code meets a row that it was not written for
+        inner.set_attn_implementation(before)
+        raise refused from error
+    if not gap <= PROBE_TOLERANCE[_probe_dtype(inner)]:
+        inner.set_attn_implementation(before)
+        raise UserError(
+            f"{name} cannot read packed rows: they give other values than a plain forward pass (by {gap:.3f} of their "
+            "spread), so something in it mixes tokens or bends logits in a way that the packed learner does not know"
+        )
 
 
-def _log_probs(hidden: Tensor, targets: Tensor, head: nn.Module, temperature: float) -> tuple[Tensor, Tensor]:
-    logits = head(hidden)
-    wide = torch.promote_types(logits.dtype, torch.float32)
-    log_softmax = functional.log_softmax(logits.to(wide) / temperature, dim=-1)
-    with torch.no_grad():
-        entropy = -(log_softmax.exp() * log_softmax).sum(-1)
-    return log_softmax.gather(-1, targets[:, None]).squeeze(-1), entropy
+@torch.no_grad()
+def packing_gap(model: PreTrainedModel) -> float:
+    """Largest difference between what packed rows and plain forward passes give for a few tokens, over its spread.
+
+    Log-probs are compared, or hidden states where the model has no output projection. The model is left as it was.
+    """
+    training = model.training
+    model.eval()
+    place = next(model.parameters()).device
+    embeddings: Any = model.get_input_embeddings()
+    rows = int(embeddings.weight.shape[0])
+    probe = Sequences(
+        [[token % rows for token in prompt] for prompt in PROBE.prompts],
+        [[token % rows for token in completion] for completion in PROBE.completions],
+    )
+    dtype = _probe_dtype(model)
+    autocast = dtype if next(model.parameters()).dtype != dtype else None
+    row = packed_row(probe, place)
+    hidden = row_states(model, row.ids, row.positions, row.layout, autocast).index_select(0, row.predicting)
+    headless = model.get_output_embeddings() is None
+    packed = hidden if headless else fused_log_probs(hidden, output_head(model), row.targets, compute=autocast)[0]
+    reader: Any = model.base_model if headless else model
+    plain = []
+    with torch.autocast(place.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+        for prompt, completion in zip(probe.prompts, probe.completions, strict=True):
+            ids = torch.tensor([[*prompt, *completion]], device=place)
+            output = reader(input_ids=ids, use_cache=False)
+            values: Tensor = (output.last_hidden_state if headless else output.logits)[0, len(prompt) - 1 : -1]
+            if not headless:
+                wide = torch.promote_types(values.dtype, torch.float32)
+                log_softmax = torch.log_softmax(values.to(wide), dim=-1)
+                values = log_softmax.gather(1, ids[0, len(prompt) :, None]).squeeze(1)
+            plain.append(values)
+    model.train(training)
+    expected = torch.cat(plain).double()
+    if not torch.isfinite(expected).all():
+        return 0.0  # broken weights say nothing about the layout; the loss will say that they are broken
+    return float((packed.double() - expected).abs().max() / expected.std().clamp(min=1e-6))
+
+
+def _probe_dtype(model: PreTrainedModel) -> torch.dtype:
+    """The dtype to compare in: that of the learner's fastest route on the device, which is the one to be proved."""
+    own: torch.dtype = next(model.parameters()).dtype
+    return torch.bfloat16 if own == torch.float32 and next(model.parameters()).device.type == "cuda" else own

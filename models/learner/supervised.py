@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from models.errors import UserError
-from models.learner.batch import cut_by_tokens
-from models.learner.log_probs import Sequences, completion_log_probs
+from models.learner.log_probs import completion_log_probs, hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
+from models.learner.packing import Sequences, pack
 from models.learner.reduce import token_weights
 
 Report = Callable[[int, dict[str, float]], None]
@@ -28,7 +28,7 @@ class SupervisedSettings:
     batch: int = 128
     """Demonstrations of one update."""
     token_budget: int = 16384
-    """Padded tokens of one forward pass; does not change the result, only memory."""
+    """Tokens of one packed row; bounds memory and does not change the result."""
     report_every: int = 10
     optimiser: OptimiserSettings = field(
         default_factory=lambda: OptimiserSettings(
@@ -85,7 +85,7 @@ def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: 
     """Add the gradient of the mean negative log-likelihood per completion token. Returns the loss in nats."""
     weights = token_weights([len(completion) for completion in batch.completions], "token", longest=1)
     total = 0.0
-    for cut in cut_by_tokens(batch.lengths, token_budget):
+    for cut in pack(batch, token_budget, width=hidden_width(model), setting="warm_start.token_budget"):
         log_prob, _ = completion_log_probs(model, batch.take(cut), autocast=autocast)
         weight = torch.cat([weights[index] for index in cut]).to(log_prob)
         loss = -(weight * log_prob).sum()
@@ -104,7 +104,7 @@ def negative_log_likelihood(
 ) -> float:
     """Mean negative log-likelihood per completion token of held-out sequences, in nats."""
     total, tokens = 0.0, 0
-    for cut in cut_by_tokens(sequences.lengths, token_budget):
+    for cut in pack(sequences, token_budget, width=hidden_width(model), setting="warm_start.token_budget"):
         log_prob, _ = completion_log_probs(model, sequences.take(cut), autocast=autocast)
         total -= float(log_prob.double().sum())
         tokens += log_prob.numel()

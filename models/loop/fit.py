@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from models.errors import UserError
-from models.learner.batch import cut_by_tokens
-from models.learner.log_probs import Sequences, completion_log_probs
+from models.learner.fused_log_probs import Distribution
+from models.learner.log_probs import completion_log_probs, hidden_width
 from models.learner.optimiser import OptimiserSettings, take_step
+from models.learner.packing import Sequences, pack
 from models.learner.reduce import Normalisation, token_weights
-from models.loop.rollout import Scored, TokenBatch
+from models.loop.rollout import Rollout, Scored, TokenBatch
 from models.loop.slots import Objective
 
 
@@ -31,7 +32,7 @@ class ScheduleSettings:
     normalisation: Normalisation = "token"
     """Which mean the loss is: over tokens, over completions, or by a constant."""
     token_budget: int = 16384
-    """Padded tokens of one forward pass; does not change the result, only memory."""
+    """Tokens of one packed row; bounds memory and does not change the result."""
     checkpoint_every: int = 20
     """Rounds between two checkpoints."""
     samples_every: int = 20
@@ -64,8 +65,8 @@ class Learner:
     adapter_off: Callable[[], object] | None
     """For LoRA: context in which the policy is its own reference."""
     autocast: torch.dtype | None
-    temperature: float
-    """At which the completions were sampled; log-probs mean the same distribution."""
+    distribution: Distribution
+    """Temperature, top-p and top-k of the completions; log-probs mean the same distribution."""
     updates: int = 0
     """Optimiser steps taken so far."""
 
@@ -90,27 +91,34 @@ def fit_round(
         UserError: the loss or a gradient is not finite; the weights have not moved since the last step.
     """
     sequences = Sequences([r.problem.tokens for r in chosen.rollouts], [r.completion for r in chosen.rollouts])
-    behaviour = [torch.tensor(rollout.behaviour_log_probs) for rollout in chosen.rollouts]
     several = settings.minibatches * settings.epochs > 1
     old = all_log_probs(learner, sequences, settings.token_budget) if several else None
+    groups = chosen.groups.tolist()
     watched = Watched()
     for _ in range(settings.epochs):
         for rows in minibatches(chosen, settings.minibatches):
-            weights = token_weights([len(sequences.completions[i]) for i in rows], settings.normalisation, longest)
-            for cut in cut_by_tokens(sequences.take(rows).lengths, settings.token_budget):
+            weights = token_weights(
+                [len(sequences.completions[i]) for i in rows],
+                settings.normalisation if objective.level != "pair" else "completion",
+                longest,
+            )
+            weight_of = dict(zip(rows, weights, strict=True))
+            cuts = pack(
+                sequences.take(rows),
+                settings.token_budget,
+                width=hidden_width(learner.policy),
+                together=[groups[i] for i in rows] if objective.level == "pair" else None,
+                setting="schedule.token_budget",
+            )
+            for cut in cuts:
                 indices = [rows[i] for i in cut]
-                part = sequences.take(indices)
-                log_prob, entropy = _log_probs(learner, part)
-                batch = TokenBatch(
-                    advantage=_spread(advantage[indices], part).to(log_prob),
-                    behaviour=torch.cat([behaviour[i] for i in indices]).to(log_prob),
-                    old=torch.cat([old[i] for i in indices]) if old is not None else log_prob.detach(),
-                    reference=reference_log_probs(learner, part),
-                    completion=torch.repeat_interleave(
-                        torch.arange(len(indices)), torch.tensor([len(c) for c in part.completions])
-                    ).to(log_prob.device),
-                )
-                loss = _reduced(objective, log_prob, batch, [weights[i] for i in cut], watched)
+                log_prob, entropy = _log_probs(learner, sequences.take(indices))
+                batch = _token_batch(learner, chosen.take(torch.tensor(indices)), advantage[indices], log_prob)
+                if old is not None:
+                    batch = replace(batch, old=torch.cat([old[i] for i in indices]))
+                if objective.level == "pair":
+                    batch = replace(batch, pairs=pairs_of(chosen, indices).to(log_prob.device))
+                loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], watched)
                 if not torch.isfinite(loss):
                     raise UserError(
                         f"update {learner.updates}: the loss is not finite; lower schedule.optimiser.learning_rate"
@@ -124,6 +132,42 @@ def fit_round(
             learner.updates += 1
             watched.steps.append(norm)
     return watched.means()
+
+
+def _token_batch(learner: Learner, chosen: Scored, advantage: Tensor, log_prob: Tensor) -> TokenBatch:
+    """What the objective sees of `chosen` beside `log_prob`, all on its device."""
+    place = log_prob.device
+    lengths = chosen.lengths
+    behaviour = [value for rollout in chosen.rollouts for value in rollout.behaviour_log_probs]
+    return TokenBatch(
+        advantage=torch.repeat_interleave(advantage, lengths).to(log_prob),
+        behaviour=torch.tensor(behaviour, dtype=log_prob.dtype, device=place),
+        old=log_prob.detach(),
+        reference=reference_log_probs(learner, chosen.rollouts, place),
+        completion=torch.repeat_interleave(torch.arange(len(lengths)), lengths).to(place),
+    )
+
+
+def pairs_of(chosen: Scored, indices: Sequence[int]) -> Tensor:
+    """Places in `indices` of the better and the worse completion of each group, [pairs, 2], int64.
+
+    Raises:
+        UserError: a group does not hold exactly two completions of different worth.
+    """
+    groups = chosen.groups
+    members: dict[int, list[int]] = {}
+    for place, index in enumerate(indices):
+        members.setdefault(int(groups[index]), []).append(place)
+    pairs = []
+    for held in members.values():
+        worth = [float(chosen.rewards[indices[place]]) for place in held]
+        if len(held) != 2 or worth[0] == worth[1]:
+            raise UserError(
+                f"problem {chosen.rollouts[indices[held[0]]].problem.id}: an objective over pairs needs two completions "
+                f"of different reward for each prompt, there are {len(held)} with rewards {worth}; select them first"
+            )
+        pairs.append(held if worth[0] > worth[1] else held[::-1])
+    return torch.tensor(pairs, dtype=torch.long)
 
 
 @dataclass
@@ -151,7 +195,11 @@ class Watched:
 def _reduced(
     objective: Objective, log_prob: Tensor, batch: TokenBatch, weights: list[Tensor], watched: Watched
 ) -> Tensor:
-    if objective.level == "completion":
+    if objective.level == "pair":
+        losses, watch = objective(batch.by_pair(log_prob), batch)
+        assert batch.pairs is not None
+        weight = torch.stack([row.sum() for row in weights]).to(losses)[batch.pairs].sum(-1)
+    elif objective.level == "completion":
         losses, watch = objective(batch.sum_by_completion(log_prob), batch)
         weight = torch.stack([row.sum() for row in weights]).to(losses)
     else:
@@ -162,12 +210,7 @@ def _reduced(
 
 
 def _log_probs(learner: Learner, sequences: Sequences) -> tuple[Tensor, Tensor]:
-    return completion_log_probs(learner.policy, sequences, temperature=learner.temperature, autocast=learner.autocast)
-
-
-def _spread(values: Tensor, sequences: Sequences) -> Tensor:
-    """[completions] -> [tokens]: every token of a completion gets its value."""
-    return torch.repeat_interleave(values, torch.tensor([len(completion) for completion in sequences.completions]))
+    return completion_log_probs(learner.policy, sequences, distribution=learner.distribution, autocast=learner.autocast)
 
 
 def minibatches(chosen: Scored, count: int) -> Iterator[list[int]]:
@@ -182,7 +225,7 @@ def minibatches(chosen: Scored, count: int) -> Iterator[list[int]]:
 def all_log_probs(learner: Learner, sequences: Sequences, token_budget: int) -> list[Tensor]:
     """Log-probs of every completion under the policy as it stands, [completions] tensors of [tokens of it]."""
     found: dict[int, Tensor] = {}
-    for cut in cut_by_tokens(sequences.lengths, token_budget):
+    for cut in pack(sequences, token_budget, width=hidden_width(learner.policy), setting="schedule.token_budget"):
         log_prob, _ = _log_probs(learner, sequences.take(cut))
         rows = log_prob.split([len(sequences.completions[i]) for i in cut])
         found.update(zip(cut, rows, strict=True))
@@ -190,11 +233,17 @@ def all_log_probs(learner: Learner, sequences: Sequences, token_budget: int) -> 
 
 
 @torch.no_grad()
-def reference_log_probs(learner: Learner, sequences: Sequences) -> Tensor | None:
-    """Log-probs of the same tokens under the reference, [tokens], nats; None where the recipe has none."""
+def reference_log_probs(learner: Learner, rollouts: Sequence[Rollout], place: torch.device) -> Tensor | None:
+    """Log-probs of the same tokens under the reference, [tokens], nats; None where the recipe has none.
+
+    Rollouts that carry them (offline methods, see `models.learner.reference_cache`) are not read again.
+    """
+    if all(rollout.reference_log_probs is not None for rollout in rollouts):
+        return torch.tensor([value for r in rollouts for value in r.reference_log_probs or ()], device=place)
+    sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     if learner.reference is not None:
         return completion_log_probs(
-            learner.reference, sequences, temperature=learner.temperature, autocast=learner.autocast
+            learner.reference, sequences, distribution=learner.distribution, autocast=learner.autocast
         )[0]
     if learner.adapter_off is not None:
         with _entered(learner.adapter_off):

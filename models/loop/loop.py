@@ -23,8 +23,8 @@ import torch
 from torch import nn
 
 from models.engine.canary import TOLERANCE, canary_gap, check, fixed_tokens
-from models.learner.log_probs import Sequences
 from models.learner.optimiser import learning_rate_at
+from models.learner.packing import Sequences
 from models.loop.ahead import Ahead, require_no_dropout
 from models.loop.fit import Learner, ScheduleSettings, fit_round
 from models.loop.meter import Meter

@@ -35,6 +35,8 @@ class Rollout:
     text: str
     finished: bool
     """Whether the completion ended by itself and was not cut."""
+    reference_log_probs: tuple[float, ...] | None = None
+    """Log-prob of each token under a reference that stays as it is, where it is known already, [tokens], in nats."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class TokenBatch:
     """Log-probs under the reference, [tokens], nats; None where the recipe has none."""
     completion: Tensor
     """Which completion of this batch a token belongs to, [tokens], from 0."""
+    pairs: Tensor | None = None
+    """Better and worse completion of each pair, [pairs, 2]; None unless the objective is one over pairs."""
 
     @property
     def completions(self) -> int:
@@ -103,3 +107,8 @@ class TokenBatch:
         return torch.zeros(self.completions, dtype=values.dtype, device=values.device).index_add(
             0, self.completion, values
         )
+
+    def by_pair(self, values: Tensor) -> Tensor:
+        """Sums of token values over the better and the worse completion, [tokens] -> [pairs, 2]; gradient flows."""
+        assert self.pairs is not None, "only objectives over pairs see pairs"
+        return self.sum_by_completion(values)[self.pairs]

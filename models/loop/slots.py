@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, Protocol
 from torch import Tensor, nn
 
 from models.engine.engine import Engine, Sampling
+from models.learner.packing import Sequences
 from models.loop.rollout import Problem, Rollout, Scored, TokenBatch
 from models.text.encoding import Codec
 
@@ -19,8 +20,8 @@ class World:
 
     codec: Codec
     engine: Engine
-    score_with_reward_model: Callable[[Sequence[Sequence[int]]], Tensor] | None
-    """Scores of whole token sequences, [rows] lists -> [rows]; None where no reward model was fitted."""
+    score_with_reward_model: Callable[[Sequences], Tensor] | None
+    """Scores of prompts with their completions, [completions]; None where no reward model was fitted."""
     seed: int
 
 
@@ -73,11 +74,14 @@ class Advantage(Protocol):
 class Objective(Protocol):
     """What the policy minimises."""
 
-    level: ClassVar[Literal["token", "completion"]]
-    """Whether the loss has one entry a token or one a completion."""
+    level: ClassVar[Literal["token", "completion", "pair"]]
+    """Whether the loss has one entry a token, one a completion, or one a pair of completions of the same prompt."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each unit before any reduction, and what is worth watching, one value a token, no gradient."""
+        """Loss of each unit before any reduction, and what is worth watching, one value a unit, no gradient.
+
+        `log_prob` is [tokens], [completions] (sums over their tokens) or [pairs, 2] (better, worse), by the level.
+        """
         ...
 
 

@@ -126,6 +126,8 @@ class Recipe(Section):
             raise ValueError(
                 f"objective.kl is {slots.objective.kl}, but there is no reference to hold the policy against"
             )
+        if getattr(slots.objective, "needs_reference", False) and not slots.reference.needed:
+            raise ValueError(f"objective {slots.objective.name} needs a reference, but the recipe has none")
         if self.gate.samples_needed > self.evaluation.samples:
             raise ValueError(
                 f"evaluation.samples is {self.evaluation.samples}, but the gate's metrics "

@@ -19,8 +19,9 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from models.errors import UserError
-from models.learner.batch import cut_by_tokens
+from models.learner.log_probs import hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
+from models.learner.packing import Sequences, pack
 from models.learner.supervised import shuffled_batches
 from models.reward_model.model import checked_lengths, score, score_all
 
@@ -36,10 +37,13 @@ class Pair:
     """The better completion, with its end token where the policy writes one."""
     rejected: Sequence[int]
 
-    @property
-    def sequences(self) -> tuple[list[int], list[int]]:
-        """Prompt + chosen and prompt + rejected."""
-        return [*self.prompt, *self.chosen], [*self.prompt, *self.rejected]
+
+def both_answers(pairs: Sequence[Pair]) -> Sequences:
+    """The chosen and the rejected completion of each pair, side by side, [2 * pairs]."""
+    return Sequences(
+        [pair.prompt for pair in pairs for _ in range(2)],
+        [answer for pair in pairs for answer in (pair.chosen, pair.rejected)],
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +57,7 @@ class RewardModelSettings:
     batch_pairs: int = 64
     """Pairs of one update."""
     token_budget: int = 16384
-    """Padded tokens of one forward pass; does not change the result, only memory."""
+    """Tokens of one packed row; bounds memory and does not change the result."""
     margin: float = 0.0
     """By how much a chosen score should exceed a rejected one before the loss counts it as even."""
     centring: float = 0.0
@@ -88,12 +92,18 @@ def accumulate(
     Raises:
         UserError: the loss is not finite.
     """
-    both = [pair.sequences for pair in pairs]
+    both = both_answers(pairs)
     total = {"loss": 0.0, "accuracy": 0.0, "margin": 0.0, "score": 0.0}
-    # The two sequences of a pair stand in one forward pass: a pair takes twice its longer one.
-    for cut in cut_by_tokens([2 * max(map(len, pair)) for pair in both], settings.token_budget):
-        rows = [both[index][0] for index in cut] + [both[index][1] for index in cut]
-        chosen, rejected = score(model, rows, autocast=autocast).chunk(2)
+    cuts = pack(
+        both,
+        settings.token_budget,
+        width=hidden_width(model),
+        together=[index // 2 for index in range(len(both))],
+        setting="reward_model.fit.token_budget",
+    )
+    for cut in cuts:
+        # The two answers of a pair share a label, so the cut holds both, the chosen one first.
+        chosen, rejected = score(model, both.take(cut), autocast=autocast).view(-1, 2).unbind(1)
         loss = bradley_terry_loss(chosen, rejected, settings.margin, settings.centring).sum() / len(pairs)
         if not torch.isfinite(loss):
             raise UserError(
@@ -131,7 +141,7 @@ def fit_reward_model(
     """
     if not pairs:
         raise UserError("reward_model: there are no preference pairs to learn from")
-    checked_lengths(model, [sequence for pair in pairs for sequence in pair.sequences])
+    checked_lengths(model, both_answers(pairs))
     total = settings.updates(len(pairs))
     optimiser = build_optimiser(model, settings.optimiser)
     batches = shuffled_batches(len(pairs), min(settings.batch_pairs, len(pairs)), seed)
@@ -152,6 +162,5 @@ def score_pairs(
     model: PreTrainedModel, pairs: Sequence[Pair], *, token_budget: int = 16384, autocast: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor]:
     """Scores of the chosen and of the rejected completions, both [pairs], float32 on the CPU, without gradient."""
-    both = [pair.sequences for pair in pairs]
-    scores = score_all(model, [c for c, _ in both] + [r for _, r in both], token_budget=token_budget, autocast=autocast)
-    return scores[: len(pairs)], scores[len(pairs) :]
+    scores = score_all(model, both_answers(pairs), token_budget=token_budget, autocast=autocast).view(-1, 2)
+    return scores[:, 0], scores[:, 1]

@@ -1,9 +1,8 @@
 """A reward model: the policy's architecture with one linear score in place of the vocabulary.
 
-The score of a sequence is read at its last real token, found by length and by nothing else. What stands in
-the padding, on which side it lies, and whether the sequence ends with an end token (which may be the padding token
-too) cannot move it. The class's own forward is not used: it looks for the last token that is not the padding id,
-and reads the wrong place where the two ids are one.
+The score of a sequence is read at its last token, found by length and by nothing else: there is no padding, and an
+end token that is also the padding token cannot move it. The class's own forward is not used: it looks for the last
+token that is not the padding id, and reads the wrong place where the two ids are one.
 
 On disk it is an ordinary Hugging Face folder of a sequence classifier with one label.
 """
@@ -11,8 +10,6 @@ On disk it is an ordinary Hugging Face folder of a sequence classifier with one 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import cast
 
@@ -23,7 +20,8 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 from transformers.utils import logging as transformers_logging
 
 from models.errors import UserError
-from models.learner.batch import cut_by_tokens, pad_right
+from models.learner.log_probs import hidden_width, row_states, use_packed_attention
+from models.learner.packing import Sequences, pack, packed_row
 from models.policy.folder import check_model_folder
 
 
@@ -59,31 +57,17 @@ def load_reward_model(folder: Path) -> PreTrainedModel:
     return _load(folder)
 
 
-def score(model: PreTrainedModel, sequences: Sequence[Sequence[int]], *, autocast: torch.dtype | None = None) -> Tensor:
-    """Score of each sequence, [sequences], float32 (float64 of a float64 model); gradient flows through it.
+def score(model: PreTrainedModel, sequences: Sequences, *, autocast: torch.dtype | None = None) -> Tensor:
+    """Score of each prompt with its completion, [completions], float32 (float64 of a float64 model); gradient flows.
 
     Args:
         model: a reward model.
-        sequences: token ids of prompt and completion together, [sequences] lists, none empty.
+        sequences: prompts and completions, [completions]; they are read as one row, equal prompts once.
         autocast: precision of the body's matrix products; the head is always computed in the weights' own.
     """
-    padded = pad_right(sequences, pad_id=0, device=model.device)
-    return score_padded(model, padded.ids, padded.mask, autocast=autocast)
-
-
-def score_padded(model: PreTrainedModel, ids: Tensor, mask: Tensor, *, autocast: torch.dtype | None = None) -> Tensor:
-    """Score at the last real token of each row, [rows], padding on either side.
-
-    Args:
-        ids: token ids, [rows, width], int64.
-        mask: one on real tokens, which are contiguous, [rows, width], int64.
-    """
-    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-    last = mask.shape[1] - 1 - mask.flip(1).argmax(dim=1)
-    body = getattr(model, model.base_model_prefix)
-    with torch.autocast(model.device.type, dtype=autocast) if autocast is not None else nullcontext():
-        hidden = body(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False).last_hidden_state
-    read = hidden[torch.arange(len(ids), device=ids.device), last]
+    use_packed_attention(model)
+    row = packed_row(sequences, model.device)
+    read = row_states(model, row.ids, row.positions, row.layout, autocast).index_select(0, row.last)
     head = _head(model)
     return functional.linear(read.to(head.dtype), head).squeeze(-1)
 
@@ -91,25 +75,25 @@ def score_padded(model: PreTrainedModel, ids: Tensor, mask: Tensor, *, autocast:
 @torch.no_grad()
 def score_all(
     model: PreTrainedModel,
-    sequences: Sequence[Sequence[int]],
+    sequences: Sequences,
     *,
     token_budget: int = 16384,
     autocast: torch.dtype | None = None,
 ) -> Tensor:
-    """Score of each of many sequences in their order, [sequences], float32 on the CPU, without gradient.
+    """Score of each of many completions in their order, [completions], float32 on the CPU, without gradient.
 
     Args:
-        token_budget: padded tokens of one forward pass; memory only, not the result.
+        token_budget: tokens of one packed row, or of the longest sequence if that is more; memory only.
 
     Raises:
-        UserError: a sequence is empty or longer than the model allows, or a score is not finite.
+        UserError: a completion is empty or a sequence longer than the model allows, or a score is not finite.
     """
     lengths = checked_lengths(model, sequences)
     training = model.training
     model.train(False)
     scores = torch.empty(len(sequences))
-    for cut in cut_by_tokens(lengths, token_budget):
-        scores[cut] = score(model, [sequences[index] for index in cut], autocast=autocast).float().cpu()
+    for cut in pack(sequences, max([token_budget, *lengths]), width=hidden_width(model)):
+        scores[cut] = score(model, sequences.take(cut), autocast=autocast).float().cpu()
     model.train(training)
     if not torch.isfinite(scores).all():
         raise UserError(
@@ -118,17 +102,17 @@ def score_all(
     return scores
 
 
-def checked_lengths(model: PreTrainedModel, sequences: Sequence[Sequence[int]]) -> list[int]:
-    """Tokens of each sequence, [sequences].
+def checked_lengths(model: PreTrainedModel, sequences: Sequences) -> list[int]:
+    """Tokens of each prompt with its completion, [completions].
 
     Raises:
-        UserError: one is empty or longer than the positions that the model knows.
+        UserError: a completion is empty or a sequence longer than the positions that the model knows.
     """
     longest = int(getattr(model.config, "max_position_embeddings", 0) or 0)
-    lengths = [len(sequence) for sequence in sequences]
+    lengths = sequences.lengths
     for index, length in enumerate(lengths):
-        if length == 0:
-            raise UserError(f"reward model: sequence {index} is empty")
+        if not len(sequences.completions[index]):
+            raise UserError(f"reward model: sequence {index} has no completion")
         if longest and length > longest:
             raise UserError(f"reward model: sequence {index} has {length} tokens, the model takes {longest}")
     return lengths

@@ -43,8 +43,9 @@ def test_every_problem_has_its_greedy_and_its_samples_and_the_scores_of_its_own_
     seen = []
 
     def score(sequences):
-        seen.extend(tuple(ids) for ids in sequences)
-        return torch.tensor([float(sum(ids)) for ids in sequences])
+        rows = [(*prompt, *ids) for prompt, ids in zip(sequences.prompts, sequences.completions, strict=True)]
+        seen.extend(rows)
+        return torch.tensor([float(sum(ids)) for ids in rows])
 
     found = evaluate(engine, codec, problems, sampling, 5, score)
     prompts = [problem.tokens for problem in problems]

@@ -57,7 +57,7 @@ def measured(tmp_path_factory):
     engine = TransformersEngine(folder, EngineSettings(), end=codec.end)
 
     def score(sequences):
-        return torch.tensor([float(len(sequence)) for sequence in sequences])
+        return torch.tensor([float(length) for length in sequences.lengths])
 
     def run(seed, score=score, order=(0, 1, 2)):
         return evaluate(engine, codec, [problems[i] for i in order], Sampling(max_tokens=6, samples=4), seed, score)

@@ -10,10 +10,13 @@ from typing import ClassVar
 
 import pytest
 import torch
-from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
+from tiny_models import COMPLETIONS, PROMPTS, SEQUENCES, plain_log_probs, scored, tiny_policy
 
 from models.errors import UserError
+from models.learner.fused_log_probs import Distribution
 from models.learner.optimiser import OptimiserSettings
+from models.learner.packing import Sequences
+from models.learner.reduce import token_weights
 from models.loop.fit import Learner, ScheduleSettings, fit_round, minibatches
 from models.loop.rollout import TokenBatch
 from models.objectives.grpo import Grpo
@@ -37,7 +40,9 @@ def round_of(sequences=SEQUENCES, sizes=SIZES):
 
 def learner_of(dtype=torch.float64, temperature=1.0):
     policy, reference = tiny_policy(dtype), tiny_policy(dtype, seed=1, spread=2.0).requires_grad_(False)
-    return Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, temperature)
+    return Learner(
+        policy, torch.optim.SGD(policy.parameters()), reference, None, None, Distribution(temperature=temperature)
+    )
 
 
 def step(chosen=None, advantage=ADVANTAGE, dtype=torch.float64, objective=None, **settings):
@@ -73,12 +78,34 @@ def test_the_gradient_is_that_of_the_formula_computed_without_any_packing(normal
 
 
 @pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
-@pytest.mark.parametrize("budget", [1, 20, 33])
+@pytest.mark.parametrize("budget", [8, 20, 33])
 def test_loss_and_gradient_do_not_depend_on_the_token_budget(normalisation, budget):
     whole, metrics = step(normalisation=normalisation, token_budget=10**6)
     cut, metrics_of_cut = step(normalisation=normalisation, token_budget=budget)
     torch.testing.assert_close(cut, whole, rtol=1e-10, atol=1e-10)
     assert metrics_of_cut == pytest.approx(metrics, abs=1e-10)
+
+
+@pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
+@pytest.mark.parametrize("budget", [13, 20, 10**6])
+def test_prompts_that_are_shared_change_neither_loss_nor_gradient(normalisation, budget):
+    groups = Sequences([PROMPTS[0]] * 3 + [PROMPTS[2]] * 2, COMPLETIONS)
+    chosen = round_of(groups, [3, 2])
+    found, metrics = step(chosen, normalisation=normalisation, token_budget=budget)
+    plain = tiny_policy()
+    old = [row.detach() for row in plain_log_probs(plain, groups)]
+    reference = plain_log_probs(tiny_policy(seed=1, spread=2.0), groups)
+    weights = token_weights([len(completion) for completion in COMPLETIONS], normalisation, LONGEST)
+    loss = torch.zeros((), dtype=torch.float64)
+    for number, row in enumerate(plain_log_probs(plain, groups)):
+        behaviour = torch.tensor(chosen.rollouts[number].behaviour_log_probs, dtype=torch.float64)
+        apart = reference[number].detach() - row
+        pull = -torch.exp(old[number] - behaviour).clamp(max=2.0) * torch.exp(row - old[number]) * ADVANTAGE[number]
+        loss = loss + (weights[number] * (pull + 0.1 * (apart.exp() - 1 - apart))).sum()
+    loss.backward()
+    assert metrics["loss"] == pytest.approx(float(loss.detach()), abs=1e-7)
+    for name, parameter in plain.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-6, atol=1e-7)
 
 
 def test_in_float32_the_token_budget_shows_only_as_rounding():
@@ -139,7 +166,7 @@ def test_with_minibatches_the_second_still_sees_the_log_probs_from_before_the_fi
 
 def test_reference_and_temperature_reach_the_objective():
     seen, learner = Seen(), learner_of(temperature=0.7)
-    fit_round(learner, seen, round_of(), ADVANTAGE, ScheduleSettings(optimiser=STEP, token_budget=1), LONGEST)
+    fit_round(learner, seen, round_of(), ADVANTAGE, ScheduleSettings(optimiser=STEP, token_budget=8), LONGEST)
     log_prob, batch = seen.batches[1]  # one row each, the longest first
     sequences = SEQUENCES.take([3])  # as long as row 2, which comes before it
     torch.testing.assert_close(log_prob, plain_log_probs(tiny_policy(), sequences, 0.7)[0].detach())
@@ -166,7 +193,7 @@ class Whole:
         return -log_prob, {}
 
 
-@pytest.mark.parametrize("budget", [1, 10**6])
+@pytest.mark.parametrize("budget", [8, 10**6])
 def test_a_loss_of_whole_completions_weighs_each_by_the_weights_of_its_tokens(budget):
     found, metrics = step(objective=Whole(), normalisation="completion", token_budget=budget)
     plain = tiny_policy()
@@ -219,3 +246,48 @@ def test_the_reference_never_moves_while_the_policy_does():
         for value, other in zip(learner.policy.parameters(), tiny_policy().parameters(), strict=True)
     ]
     assert all(moved)
+
+
+class Margin:
+    """The better completion's log-likelihood over the worse one's."""
+
+    level: ClassVar[str] = "pair"
+
+    def __call__(self, log_prob, batch):
+        assert log_prob.shape == (len(batch.pairs), 2)
+        return -(log_prob[:, 0] - log_prob[:, 1]), {"margin": log_prob.detach()[:, 0]}
+
+
+PAIRS = Sequences([PROMPTS[0]] * 2 + [PROMPTS[2]] * 2, COMPLETIONS[:4])
+
+
+@pytest.mark.parametrize("budget", [14, 10**6])
+def test_a_loss_of_pairs_is_the_mean_over_pairs_of_better_against_worse(budget):
+    chosen = replace(round_of(PAIRS, [2, 2]), rewards=torch.tensor([0.0, 1.0, 3.0, 2.0]))
+    found, metrics = step(chosen, ADVANTAGE[:4], objective=Margin(), token_budget=budget)
+    plain = tiny_policy()
+    rows = [row.sum() for row in plain_log_probs(plain, PAIRS)]
+    loss = -((rows[1] - rows[0]) + (rows[2] - rows[3])) / 2
+    loss.backward()
+    assert metrics["loss"] == pytest.approx(float(loss.detach()), abs=1e-10)
+    torch.testing.assert_close(found, {name: value.grad for name, value in plain.named_parameters()})
+
+
+@pytest.mark.parametrize(("sizes", "rewards"), [([2, 2], [1.0, 1.0, 2.0, 3.0]), ([3, 1], [1.0, 2.0, 3.0, 4.0])])
+def test_pairs_that_do_not_prefer_are_refused_by_the_name_of_their_problem(sizes, rewards):
+    chosen = replace(round_of(PAIRS, sizes), rewards=torch.tensor(rewards))
+    with pytest.raises(UserError, match="problem p0: an objective over pairs needs two completions"):
+        step(chosen, ADVANTAGE[:4], objective=Margin())
+
+
+def test_reference_log_probs_that_rollouts_carry_are_used_as_they_are():
+    seen, learner = Seen(), learner_of()
+    learner.reference = None
+    carried = [
+        replace(r, reference_log_probs=tuple(-0.5 - i for i in range(len(r.completion)))) for r in round_of().rollouts
+    ]
+    fit_round(
+        learner, seen, replace(round_of(), rollouts=carried), ADVANTAGE, ScheduleSettings(optimiser=STEP), LONGEST
+    )
+    ((_, batch),) = seen.batches
+    assert sorted(batch.reference.tolist()) == sorted(v for r in carried for v in r.reference_log_probs)

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, plain_log_probs, tiny_policy, word_tokenizer
+from tiny_models import SEQUENCES, plain_log_probs, scored, tiny_policy, word_tokenizer
 
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
+from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.fit import Learner, reference_log_probs
@@ -36,8 +37,10 @@ def test_a_new_adapter_changes_nothing():
 
 def test_with_the_adapter_off_the_policy_is_its_own_reference_exactly():
     policy = adapted_policy()
-    learner = Learner(policy, build_optimiser(policy, OptimiserSettings()), None, policy.disable_adapter, None, 1.0)
-    reference = reference_log_probs(learner, SEQUENCES)
+    optimiser = build_optimiser(policy, OptimiserSettings())
+    learner = Learner(policy, optimiser, None, policy.disable_adapter, None, AS_IT_IS)
+    rollouts = scored([0.0] * len(SEQUENCES), [2, 3], sequences=SEQUENCES).rollouts
+    reference = reference_log_probs(learner, rollouts, torch.device("cpu"))
     assert torch.equal(reference, log_probs(tiny_policy(torch.float32)))
     assert (log_probs(policy) - reference).abs().max() > 0.1  # and it is on again
 

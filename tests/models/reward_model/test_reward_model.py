@@ -1,13 +1,20 @@
-"""What must be true of the score: it is read at the last real token, and nowhere else."""
+"""What must be true of the score: it is read at the last token, and nowhere else."""
 
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, Qwen3Config, Qwen3ForCausalLM
 
 from models.errors import UserError
-from models.reward_model.model import load_reward_model, reward_model_from_policy, score, score_all, score_padded
+from models.learner.packing import Sequences
+from models.reward_model.model import load_reward_model, reward_model_from_policy, score, score_all
 
-SEQUENCES = [[5, 6, 7, 1], [9], [3, 3, 8, 4, 2, 1], [8, 1], [4, 5, 6, 7, 8, 9, 10, 11]]
+WHOLE = [[5, 6, 7, 1], [5, 6, 9], [3, 3, 8, 4, 2, 1], [5, 6, 8, 1], [4, 5, 6, 7, 8, 9, 10, 11]]
+SEQUENCES = Sequences([ids[:2] for ids in WHOLE], [ids[2:] for ids in WHOLE])
+"""Three of them share a prompt."""
+
+
+def without_prompts(*rows):
+    return Sequences([[] for _ in rows], rows)
 
 
 @pytest.fixture(scope="module")
@@ -36,39 +43,23 @@ def model(policy_folder):
     return reward_model_from_policy(policy_folder, seed=3, head_std=1.0)
 
 
-def alone(model, sequences=SEQUENCES):
+def alone(model, sequences=WHOLE):
     """The definition: each sequence by itself, no padding, the head on the last hidden state."""
     hidden = [model.model(input_ids=torch.tensor([ids])).last_hidden_state[0, -1] for ids in sequences]
     return torch.stack([model.score(state)[0] for state in hidden]).detach()
 
 
-def padded(width, side, pad_id):
-    ids = torch.full((len(SEQUENCES), width), pad_id)
-    mask = torch.zeros_like(ids)
-    for row, sequence in enumerate(SEQUENCES):
-        where = slice(0, len(sequence)) if side == "right" else slice(width - len(sequence), width)
-        ids[row, where], mask[row, where] = torch.tensor(sequence), 1
-    return ids, mask
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("width", [8, 9, 30])
-@pytest.mark.parametrize("pad_id", [0, 1, 7])
-def test_the_score_does_not_depend_on_padding(model, side, width, pad_id):
-    got = score_padded(model, *padded(width, side, pad_id)).detach()
-    torch.testing.assert_close(got, alone(model), atol=1e-6, rtol=1e-6)
-
-
 def test_the_score_does_not_depend_on_the_rest_of_the_batch_or_on_the_cut(model):
     expected = alone(model)
     torch.testing.assert_close(score(model, SEQUENCES).detach(), expected, atol=1e-6, rtol=1e-6)
-    torch.testing.assert_close(score(model, SEQUENCES[::-1]).detach().flip(0), expected, atol=1e-6, rtol=1e-6)
+    turned = score(model, SEQUENCES.take([4, 3, 2, 1, 0])).detach().flip(0)
+    torch.testing.assert_close(turned, expected, atol=1e-6, rtol=1e-6)
     for budget in (1, 9, 1000):
         torch.testing.assert_close(score_all(model, SEQUENCES, token_budget=budget), expected, atol=1e-6, rtol=1e-6)
 
 
 def test_the_end_token_is_scored_though_it_is_the_padding_token(model):
-    with_end, without = score(model, [[5, 6, 7, 1], [5, 6, 7]]).detach()
+    with_end, without = score(model, without_prompts([5, 6, 7, 1], [5, 6, 7])).detach()
     assert abs(with_end - without) > 1e-3  # the end token was seen
     torch.testing.assert_close(torch.stack([with_end, without]), alone(model, [[5, 6, 7, 1], [5, 6, 7]]))
     # The class's own reading cannot tell the two apart: the trap that the score avoids.
@@ -96,7 +87,7 @@ def test_a_saved_reward_model_scores_the_same_and_is_an_ordinary_classifier(mode
     ordinary = AutoModelForSequenceClassification.from_pretrained(tmp_path / "rm")
     assert ordinary.config.num_labels == 1
     logit = ordinary(input_ids=torch.tensor([[4, 5, 6, 7]])).logits[0, 0].detach()
-    torch.testing.assert_close(logit, score_all(model, [[4, 5, 6, 7]])[0], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(logit, score_all(model, without_prompts([4, 5, 6, 7]))[0], atol=1e-6, rtol=1e-6)
 
 
 def test_what_is_no_reward_model_is_refused_in_one_line(policy_folder, model, tmp_path):
@@ -104,14 +95,14 @@ def test_what_is_no_reward_model_is_refused_in_one_line(policy_folder, model, tm
         load_reward_model(policy_folder)
     with pytest.raises(UserError, match="no such model folder"):
         reward_model_from_policy(tmp_path / "nowhere", seed=0)
-    with pytest.raises(UserError, match="sequence 1 is empty"):
-        score_all(model, [[1], []])
+    with pytest.raises(UserError, match="sequence 1 has no completion"):
+        score_all(model, Sequences([[], [4]], [[1], []]))
     with pytest.raises(UserError, match="sequence 0 has 65 tokens, the model takes 64"):
-        score_all(model, [[2] * 65])
+        score_all(model, without_prompts([2] * 65))
     with torch.no_grad():
         model.score.weight.fill_(float("nan"))
     with pytest.raises(UserError, match="sequence 0 is not finite"):
-        score_all(model, [[2]])
+        score_all(model, without_prompts([2]))
 
 
 def test_autocast_changes_the_precision_of_the_body_only(model):

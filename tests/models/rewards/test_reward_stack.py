@@ -72,9 +72,9 @@ def test_the_learned_reward_sees_prompt_and_completion_and_is_squashed_to_a_chan
     seen = []
 
     def scorer(sequences):
-        seen.extend(sequences)
+        seen.extend(zip(sequences.prompts, sequences.completions, strict=True))
         return torch.tensor([0.0, torch.inf, -torch.inf, 1.0986123])  # log 3
 
     torch.testing.assert_close(LearnedReward()(world(scorer), ROLLOUTS), torch.tensor([0.5, 1.0, 0.0, 0.75]))
-    assert seen == [[3, 1]] * 4
+    assert seen == [((3,), (1,))] * 4
     assert LearnedReward(squash="none")(world(lambda rows: torch.tensor([5.0])), ROLLOUTS[:1]).tolist() == [5.0]

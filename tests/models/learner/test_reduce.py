@@ -1,33 +1,9 @@
-"""What must be true of padding, cutting and weighting, each test named as the theorem it checks."""
-
-import random
+"""What must be true of the weights of a loss, each test named as the theorem it checks."""
 
 import pytest
 import torch
 
-from models.learner.batch import cut_by_tokens, pad_right
 from models.learner.reduce import token_weights
-
-
-def test_padding_by_hand():
-    batch = pad_right([[5, 6, 7], [8]], pad_id=0)
-    assert batch.ids.tolist() == [[5, 6, 7], [8, 0, 0]]
-    assert batch.mask.tolist() == [[1, 1, 1], [1, 0, 0]]
-    assert batch.lengths.tolist() == [3, 1]
-
-
-@pytest.mark.parametrize("budget", [1, 7, 30, 1000])
-def test_a_cut_holds_every_row_once_and_stays_within_the_budget(budget):
-    chance = random.Random(budget)
-    lengths = [chance.randint(1, 12) for _ in range(40)]
-    cuts = cut_by_tokens(lengths, budget)
-    assert sorted(row for cut in cuts for row in cut) == list(range(40))
-    for cut in cuts:
-        assert len(cut) == 1 or len(cut) * max(lengths[row] for row in cut) <= budget
-
-
-def test_no_rows_give_no_cuts():
-    assert cut_by_tokens([], 100) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,119 @@
+"""Which token of a packed row may look at which: causal spans, and prompts that several spans continue.
+
+prompt | completion 1 | completion 2 | another sequence
+span 0   span 1         span 2         span 3             each causal in itself
+prefix: the tokens of span 1 and 2 also see all of span 0
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+BUCKET = 16
+"""Spans whose lengths round up to the same multiple share one kernel call."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Tokens of a row that follow one another in the same sequence."""
+
+    start: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """A prompt that stands once, and the stretch of the row whose tokens all continue it."""
+
+    start: int
+    end: int
+    first: int
+    """Where the completions begin."""
+    stop: int
+    """Where they end."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Spans of nearly one length, as a rectangle of places in the row."""
+
+    places: Tensor
+    """[spans, longest]; where a span is shorter its last token is repeated, which no earlier token sees."""
+    real: Tensor | None
+    """Which entries are tokens, [spans * longest], bool; None where all are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The layout of one packed row; told apart by identity, so that what is derived from it can be kept with it."""
+
+    spans: tuple[Span, ...]
+    prefixes: tuple[Prefix, ...]
+    tokens: int
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence, its prompt included."""
+        return max(int(end) for end in self.ends)
+
+    @property
+    def ends(self) -> list[int]:
+        """Tokens of each span's sequence up to the span's end, its prompt included, [spans]."""
+        return [prefix + span.length for span, (_, prefix) in zip(self.spans, self.prompts, strict=True)]
+
+    @property
+    def prompts(self) -> list[tuple[int, int]]:
+        """Start and length of the prompt that each span continues, [spans]; length 0 for a span on its own."""
+        return [
+            next(((p.start, p.end - p.start) for p in self.prefixes if p.first <= span.start < p.stop), (0, 0))
+            for span in self.spans
+        ]
+
+
+@lru_cache(maxsize=8)
+def buckets(layout: Layout, device: torch.device) -> tuple[Bucket, ...]:
+    """The spans by length, for kernels that want rectangles; longest first."""
+    found: dict[int, list[Span]] = defaultdict(list)
+    for span in layout.spans:
+        found[-(-span.length // BUCKET)].append(span)
+    return tuple(_bucket(found[size], device) for size in sorted(found, reverse=True))
+
+
+def _bucket(spans: Sequence[Span], device: torch.device) -> Bucket:
+    starts = torch.tensor([span.start for span in spans])[:, None]
+    lengths = torch.tensor([span.length for span in spans])[:, None]
+    offsets = torch.arange(int(lengths.max()))[None, :]
+    places = (starts + torch.minimum(offsets, lengths - 1)).to(device)
+    real = (offsets < lengths).flatten()
+    return Bucket(places, None if bool(real.all()) else real.to(device))
+
+
+@lru_cache(maxsize=8)
+def allowed(layout: Layout, device: torch.device, window: int | None) -> Tensor:
+    """Whether token i may look at token j, [tokens, tokens], bool: the layout written out.
+
+    Args:
+        window: a token sees this many tokens at most, itself included; None for all before it.
+    """
+    span = torch.empty(layout.tokens, dtype=torch.long)
+    continued = torch.full((layout.tokens,), -1, dtype=torch.long)
+    position = torch.empty(layout.tokens, dtype=torch.long)
+    numbers = {s.start: number for number, s in enumerate(layout.spans)}
+    for number, (s, (prompt, before)) in enumerate(zip(layout.spans, layout.prompts, strict=True)):
+        inside = slice(s.start, s.start + s.length)
+        span[inside] = number
+        position[inside] = torch.arange(before, before + s.length)
+        if before:
+            continued[inside] = numbers[prompt]
+    seen = (span[:, None] == span[None, :]) | (continued[:, None] == span[None, :])
+    distance = position[:, None] - position[None, :]
+    seen &= distance >= 0
+    if window is not None:
+        seen &= distance < window
+    return seen.to(device)

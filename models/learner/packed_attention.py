@@ -1,0 +1,135 @@
+"""Attention over packed rows with shared prompts, behind transformers' own attention interface.
+
+A model that is told to use the implementation `NAME` hands its queries, keys and values to `packed_attention`; no
+model code is changed. Called without a layout (generation, a plain forward pass) it is transformers' sdpa. With one,
+the fastest of three routes that can take it is used; all three compute the same sums:
+
+    two-part     CPU: every span attends causally to itself, completions to their prompt, the two parts are merged by
+                 their log-sum-exp. No mask, no repeated prompt.
+    varlen       CUDA, half precision: one flash-attention call over spans of different lengths.
+    dense        anything else (a soft cap on the scores, a window shorter than a row, float32 on CUDA): sdpa with the
+                 layout written out as a mask.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from models.errors import UserError
+from models.learner.layout import Layout, allowed
+from models.learner.two_part_attention import two_part_attention
+from models.learner.varlen_attention import has_varlen, varlen_attention
+
+NAME = "rewardflow_packed"
+
+
+def packed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    packed: Layout | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """What a transformers attention module calls.
+
+    Args:
+        query: [1, heads, tokens, head size].
+        key, value: [1, key heads, tokens, head size].
+        packed: the row's layout; None for an ordinary batch, which `attention_mask` describes.
+        scaling: of the scores before the softmax; None for 1 / sqrt(head size).
+        sliding_window: tokens that a token sees at most; None for all.
+        softcap: scores are bent to c * tanh(score / c).
+
+    Returns:
+        [1, tokens, heads, head size], and None for the weights that nobody asked for.
+
+    Raises:
+        UserError: the model drops attention weights at random, which packed rows do not do.
+    """
+    if packed is None:
+        if softcap is not None:
+            others["softcap"] = softcap
+            return _capped(query, key, value, _bias(attention_mask, query, key), scaling, softcap), None
+        out: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
+        )
+        return out
+    if dropout > 0.0:
+        raise UserError("the model's attention_dropout is not zero: set attention_dropout to 0 in its config.json")
+    if torch.is_autocast_enabled(query.device.type):
+        # As sdpa does under autocast; positions are turned in float32, values are not.
+        half = torch.get_autocast_dtype(query.device.type)
+        query, key, value = query.to(half), key.to(half), value.to(half)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    window = sliding_window if sliding_window is not None and sliding_window < packed.longest else None
+    if softcap is not None:
+        seen = allowed(packed, query.device, window)
+        bias = torch.zeros_like(seen, dtype=torch.float32).masked_fill(~seen, float("-inf"))
+        return _capped(query, key, value, bias, scale, softcap), None
+    if query.device.type == "cpu" and window is None and value.shape[-1] == query.shape[-1]:
+        return two_part_attention(query, key, value, packed, scale), None
+    if query.device.type == "cuda" and query.dtype in (torch.bfloat16, torch.float16) and has_varlen():
+        return varlen_attention(query, key, value, packed, scale, window), None
+    groups = query.shape[1] // key.shape[1]
+    dense = functional.scaled_dot_product_attention(
+        query,
+        key.repeat_interleave(groups, dim=1),
+        value.repeat_interleave(groups, dim=1),
+        attn_mask=allowed(packed, query.device, window),
+        scale=scale,
+    )
+    return dense.transpose(1, 2).contiguous(), None
+
+
+def _bias(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor:
+    """An additive mask, broadcastable to [rows, heads, queries, keys]; causal where none is given."""
+    if mask is None:
+        mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+        mask = mask.tril(diagonal=key.shape[2] - query.shape[2])
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=torch.float32).masked_fill(~mask, torch.finfo(torch.float32).min)
+
+
+def _capped(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scaling: float | None, softcap: float) -> Tensor:
+    """Attention whose scores are bent by a soft cap (Gemma 2), written out: no fused kernel bends them."""
+    groups = query.shape[1] // key.shape[1]
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scores = query @ key.repeat_interleave(groups, dim=1).transpose(2, 3) * scale
+    scores = softcap * torch.tanh(scores / softcap) + bias
+    wide = torch.promote_types(scores.dtype, torch.float32)
+    weights = torch.softmax(scores, dim=-1, dtype=wide).to(query.dtype)
+    return (weights @ value.repeat_interleave(groups, dim=1)).transpose(1, 2).contiguous()
+
+
+AttentionInterface.register(NAME, packed_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)
+
+
+def read_packed(backbone: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout) -> Tensor:
+    """Hidden states of a packed row, [tokens, hidden].
+
+    Args:
+        backbone: a decoder without its output projection, which `use_packed_attention` has been called on.
+        ids, positions: [tokens].
+    """
+    # A mask of four dimensions is passed through unread: without one, transformers would build tokens x tokens.
+    unread = torch.empty(1, 1, 1, 1, device=ids.device)
+    output = backbone(
+        input_ids=ids[None], position_ids=positions[None], attention_mask=unread, use_cache=False, packed=layout
+    )
+    hidden: Tensor = output.last_hidden_state
+    return hidden[0]

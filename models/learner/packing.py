@@ -1,0 +1,202 @@
+"""Ragged sequences become packed rows: no padding, and a prompt stands once for all the completions it has.
+
+A row of one prompt and its completions is laid out `prompt, completion 1, ..., completion G`: P + sum of C tokens
+instead of the G * P + sum of C of separate rows. Several prompts follow one another in the same row. Which token may
+look at which is the layout's; the loss of a batch depends neither on the rows nor on their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.errors import UserError
+from models.learner.layout import Layout, Prefix, Span
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Prompts and their completions as token ids, [completions] lists each; no completion is empty."""
+
+    prompts: Sequence[Sequence[int]]
+    completions: Sequence[Sequence[int]]
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of prompt and completion together, [completions]."""
+        return [
+            len(prompt) + len(completion) for prompt, completion in zip(self.prompts, self.completions, strict=True)
+        ]
+
+    def take(self, indices: Sequence[int]) -> Sequences:
+        """The sequences at `indices`, in that order."""
+        return Sequences([self.prompts[i] for i in indices], [self.completions[i] for i in indices])
+
+
+@dataclass(frozen=True)
+class PackedRow:
+    """One row of tokens, as the model reads it."""
+
+    ids: Tensor
+    """Token ids, [tokens], int64."""
+    positions: Tensor
+    """Place of each token in its own sequence, from 0, [tokens], int64."""
+    layout: Layout
+    predicting: Tensor
+    """Place in the row of the token that predicts each completion token, completion after completion, [targets].
+
+    Nothing predicts the first token of a completion whose prompt is empty: its entry means nothing.
+    """
+    targets: Tensor
+    """The completion tokens, in the same order, [targets], int64."""
+    last: Tensor
+    """Place in the row of each completion's last token, [completions]."""
+
+
+def packed_row(sequences: Sequences, device: torch.device | str = "cpu") -> PackedRow:
+    """Lay `sequences` out in one row on `device`; equal prompts stand once.
+
+    Raises:
+        ValueError: a completion is empty.
+    """
+    ids: list[int] = []
+    positions: list[int] = []
+    spans: list[Span] = []
+    prefixes: list[Prefix] = []
+    starts = [0] * len(sequences)
+    prompt_ends = [0] * len(sequences)
+
+    def lay(tokens: Sequence[int], first_position: int) -> int:
+        start = len(ids)
+        ids.extend(tokens)
+        positions.extend(range(first_position, first_position + len(tokens)))
+        return start
+
+    for members in by_prompt(sequences):
+        prompt = sequences.prompts[members[0]]
+        if any(not len(sequences.completions[i]) for i in members):
+            raise ValueError("a completion is empty")
+        start = lay(prompt, 0)
+        end = len(ids)
+        for member in members:
+            starts[member] = lay(sequences.completions[member], len(prompt))
+            prompt_ends[member] = max(end - 1, 0)
+        if len(members) == 1:
+            spans.append(Span(start, len(ids) - start))
+            continue
+        spans.append(Span(start, len(prompt)))
+        spans.extend(Span(starts[member], len(sequences.completions[member])) for member in members)
+        prefixes.append(Prefix(start, end, end, len(ids)))
+    lengths = torch.tensor([len(completion) for completion in sequences.completions])
+    begins = torch.tensor(starts)
+    # The token before a completion's first is its prompt's last, which need not stand beside it in the row.
+    places = torch.repeat_interleave(begins - (lengths.cumsum(0) - lengths), lengths) + torch.arange(int(lengths.sum()))
+    predicting = places - 1
+    predicting[lengths.cumsum(0) - lengths] = torch.tensor(prompt_ends)
+    row = torch.tensor(ids)
+    return PackedRow(
+        ids=row.to(device),
+        positions=torch.tensor(positions).to(device),
+        layout=Layout(tuple(spans), tuple(prefixes), len(ids)),
+        predicting=predicting.to(device),
+        targets=row[places].to(device),
+        last=(begins + lengths - 1).to(device),
+    )
+
+
+def by_prompt(sequences: Sequences) -> list[list[int]]:
+    """Indices of the completions of each different prompt, prompts in order of appearance."""
+    members: dict[tuple[int, ...], list[int]] = {}
+    for index, prompt in enumerate(sequences.prompts):
+        members.setdefault(tuple(prompt) or (-1 - index,), []).append(index)  # an empty prompt has nothing to share
+    return list(members.values())
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Completions of one prompt that go into the same row."""
+
+    members: tuple[int, ...]
+    tokens: int
+    """Tokens that they take, the prompt counted once."""
+    pairs: int
+    """Pairs of tokens that attend to one another."""
+
+    def cost(self, width: int) -> float:
+        """Work of the bundle in tokens: beside a layer's 24 width^2 a token, a pair of tokens costs 4 width."""
+        return self.tokens + self.pairs / (6.0 * width)
+
+
+def pack(
+    sequences: Sequences,
+    budget: int,
+    *,
+    width: int,
+    together: Sequence[Hashable] | None = None,
+    setting: str = "token_budget",
+) -> list[list[int]]:
+    """Cut indices `0..len(sequences)` into rows of at most `budget` tokens, completions of one prompt side by side.
+
+    First-fit-decreasing: bundles (a prompt with its completions) by falling cost, each into the first row with room.
+    A bundle larger than the budget is split and its prompt repeated. The cut is deterministic.
+
+    Args:
+        sequences: what is to be packed.
+        budget: most tokens of a row; bounds memory and does not change the result.
+        width: hidden width of the model, which weighs attention against the rest.
+        together: a label of each completion, [completions]; those with the same prompt and label are never parted.
+        setting: what the budget is called in the recipe, for the error.
+
+    Raises:
+        UserError: the budget is smaller than one row must be.
+    """
+    bundles = [
+        bundle for members in by_prompt(sequences) for bundle in _bundles(sequences, members, budget, together, setting)
+    ]
+    bundles.sort(key=lambda bundle: (-bundle.cost(width), bundle.members))
+    rows = _first_fit([bundle.tokens for bundle in bundles], budget)
+    return [[index for position in row for index in bundles[position].members] for row in rows]
+
+
+def _bundles(
+    sequences: Sequences, members: list[int], budget: int, together: Sequence[Hashable] | None, setting: str
+) -> Iterable[Bundle]:
+    prompt = len(sequences.prompts[members[0]])
+    units: dict[Hashable, list[int]] = {}
+    for member in members:
+        units.setdefault(member if together is None else together[member], []).append(member)
+    sizes = [sum(len(sequences.completions[i]) for i in unit) for unit in units.values()]
+    if prompt + max(sizes) > budget:
+        held = list(units.values())[sizes.index(max(sizes))]
+        what = "a completion" if len(held) == 1 else f"the {len(held)} completions that belong together"
+        raise UserError(
+            f"{setting} is {budget}, smaller than one row: a prompt of {prompt} tokens and {what} of {max(sizes)}; "
+            f"make it at least {prompt + max(sizes)}"
+        )
+    listed = list(units.values())
+    for part in _first_fit(sizes, budget - prompt):
+        chosen = [index for position in part for index in listed[position]]
+        lengths = [len(sequences.completions[index]) for index in chosen]
+        pairs = prompt * (prompt + 1) // 2 + sum(length * (2 * prompt + length + 1) // 2 for length in lengths)
+        yield Bundle(tuple(chosen), prompt + sum(lengths), pairs)
+
+
+def _first_fit(sizes: Sequence[int], capacity: int) -> list[list[int]]:
+    """Positions of `sizes` in bins of `capacity`, each in the first that has room."""
+    bins: list[list[int]] = []
+    room: list[int] = []
+    for position, size in enumerate(sizes):
+        place = next((index for index, left in enumerate(room) if left >= size), None)
+        if place is None:
+            bins.append([])
+            room.append(capacity)
+            place = len(bins) - 1
+        bins[place].append(position)
+        room[place] -= size
+    return bins

@@ -1,0 +1,112 @@
+"""Log-probs under a reference that never moves, computed once and kept on disk under hashes of what they come from.
+
+An offline method reads the same completions again and again against the same reference. The file's name is a hash of
+the reference's weights, the distribution, the precision and the tokens, so that nothing stale can be read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from models.learner.fused_log_probs import AS_IT_IS, Distribution
+from models.learner.log_probs import completion_log_probs, hidden_width
+from models.learner.packing import Sequences, pack
+
+_LOG = logging.getLogger("rewardflow.learner")
+
+
+@torch.no_grad()
+def cached_reference_log_probs(
+    folder: Path,
+    reference: nn.Module,
+    sequences: Sequences,
+    *,
+    distribution: Distribution = AS_IT_IS,
+    autocast: torch.dtype | None = None,
+    token_budget: int = 16384,
+) -> list[Tensor]:
+    """Log-probs of every completion under `reference`, [completions] tensors of [tokens of it], nats, on the CPU.
+
+    Args:
+        folder: where such files are kept; made where it is missing. A broken file is made again.
+        reference: a causal language model, which is neither moved nor put into another mode.
+        sequences: all prompts and completions of the data set.
+        distribution: which distribution over tokens is meant.
+        autocast: precision of the matrix products.
+        token_budget: tokens of one packed row; memory only.
+
+    Raises:
+        UserError: the budget is smaller than one row.
+    """
+    key = hashlib.sha256(repr((distribution, str(autocast), weights_hash(reference), tokens_hash(sequences))).encode())
+    file = folder / f"{key.hexdigest()[:32]}.safetensors"
+    lengths = [len(completion) for completion in sequences.completions]
+    kept = _read(file, sum(lengths))
+    if kept is None:
+        kept = torch.cat(_computed(reference, sequences, distribution, autocast, token_budget) or [torch.empty(0)])
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = file.with_suffix(f".{os.getpid()}.part")
+        save_file({"log_probs": kept}, str(beside))
+        os.replace(beside, file)
+    return list(kept.split(lengths))
+
+
+def _computed(
+    reference: nn.Module,
+    sequences: Sequences,
+    distribution: Distribution,
+    autocast: torch.dtype | None,
+    token_budget: int,
+) -> list[Tensor]:
+    training = reference.training
+    reference.eval()
+    found: dict[int, Tensor] = {}
+    for cut in pack(sequences, token_budget, width=hidden_width(reference)):
+        part = sequences.take(cut)
+        log_prob, _ = completion_log_probs(reference, part, distribution=distribution, autocast=autocast)
+        found.update(zip(cut, log_prob.cpu().split([len(c) for c in part.completions]), strict=True))
+    reference.train(training)
+    return [found[index] for index in range(len(sequences))]
+
+
+def _read(file: Path, tokens: int) -> Tensor | None:
+    if not file.is_file():
+        return None
+    try:
+        kept = load_file(str(file))["log_probs"]
+    except (OSError, SafetensorError, KeyError) as error:
+        _LOG.warning("%s is broken (%s); the reference's log-probs are computed again", file, error)
+        return None
+    return kept if kept.numel() == tokens else None
+
+
+def weights_hash(model: nn.Module) -> str:
+    """Hash of a model's weights, names and shapes."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        total.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        total.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()
+
+
+def tokens_hash(sequences: Sequences) -> str:
+    """Hash of prompts and completions, where one ends and the next begins included."""
+    total = hashlib.sha256()
+    for rows in (sequences.prompts, sequences.completions):
+        total.update(_bytes([len(row) for row in rows]))
+        for row in rows:
+            total.update(_bytes(row))
+    return total.hexdigest()
+
+
+def _bytes(values: Sequence[int]) -> bytes:
+    return torch.tensor(list(values), dtype=torch.int64).numpy().tobytes()

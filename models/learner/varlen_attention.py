@@ -1,0 +1,80 @@
+"""Attention over a packed row on CUDA: one flash-attention call over spans of different lengths.
+
+The queries of a completion are its own tokens, its keys the prompt's and its own; a causal mask aligned to the last
+key is then exactly the layout. Keys and values of a shared prompt are gathered once for each completion - memory
+traffic, not arithmetic - and their gradients are summed by the gather's own backward.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.learner.layout import Layout
+
+_varlen_attn: Any
+try:
+    from torch.nn.attention.varlen import varlen_attn as _varlen_attn
+except ImportError:  # torch before 2.10
+    _varlen_attn = None
+
+
+def has_varlen() -> bool:
+    """Whether this torch has flash attention over spans, with causal masks by window."""
+    return _varlen_attn is not None and "window_size" in inspect.signature(_varlen_attn).parameters
+
+
+def varlen_attention(
+    query: Tensor, key: Tensor, value: Tensor, layout: Layout, scale: float, window: int | None
+) -> Tensor:
+    """Attention of a packed row, [1, heads, tokens, size] -> [1, tokens, heads, size]; gradient flows.
+
+    Args:
+        query: [1, heads, tokens, size], bfloat16 or float16.
+        key, value: [1, key heads, tokens, size].
+        window: a token sees this many tokens at most, itself included; None for all before it.
+    """
+    assert _varlen_attn is not None
+    gathered, query_ends, key_ends, longest_query, longest_key = _bounds(layout, query.device)
+    options: dict[str, Any] = {}
+    keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)
+    if query.shape[1] != key.shape[1]:
+        if "enable_gqa" in inspect.signature(_varlen_attn).parameters:
+            options["enable_gqa"] = True
+        else:
+            groups = query.shape[1] // key.shape[1]
+            keys, values = keys.repeat_interleave(groups, dim=1), values.repeat_interleave(groups, dim=1)
+    out: Tensor = _varlen_attn(
+        query[0].transpose(0, 1).contiguous(),
+        keys.index_select(0, gathered),
+        values.index_select(0, gathered),
+        query_ends,
+        key_ends,
+        longest_query,
+        longest_key,
+        scale=scale,
+        window_size=(-1 if window is None else window - 1, 0),
+        **options,
+    )
+    return out[None]
+
+
+@lru_cache(maxsize=8)
+def _bounds(layout: Layout, device: torch.device) -> tuple[Tensor, Tensor, Tensor, int, int]:
+    """Places of all spans' keys in the row, where each span's queries and keys end, and the longest of each."""
+    places, queries, keys = [], [0], [0]
+    for span, (start, before) in zip(layout.spans, layout.prompts, strict=True):
+        places += [torch.arange(start, start + before), torch.arange(span.start, span.start + span.length)]
+        queries.append(queries[-1] + span.length)
+        keys.append(keys[-1] + before + span.length)
+    return (
+        torch.cat(places).to(device),
+        torch.tensor(queries, dtype=torch.int32, device=device),
+        torch.tensor(keys, dtype=torch.int32, device=device),
+        max(span.length for span in layout.spans),
+        layout.longest,
+    )

@@ -1,0 +1,44 @@
+"""Direct preference optimisation (Rafailov et al. 2023, arXiv 2305.18290; paper 84).
+
+    loss = -log sigmoid(margin),   margin = beta * [log pi/ref (better) - log pi/ref (worse)]
+
+The reward model that the policy itself implies, r = beta log pi/ref, is fitted to the preference of each pair.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from torch import Tensor
+from torch.nn import functional
+
+from models.loop.rollout import TokenBatch
+from models.parts import part
+
+
+@part("objective", "dpo")
+class Dpo:
+    """One loss a pair; needs a reference."""
+
+    level: ClassVar[Literal["pair"]] = "pair"
+    needs_reference: ClassVar[bool] = True
+    beta: float = 0.1
+    """How strongly the reference holds: the KL penalty of the reward maximisation that this solves."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each pair, [pairs], nats.
+
+        Args:
+            log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
+            batch: the reference's log-probs, [tokens].
+        """
+        assert batch.reference is not None, "the recipe check makes sure that there is a reference"
+        implied = self.beta * (log_prob - batch.by_pair(batch.reference))
+        margin = implied[:, 0] - implied[:, 1]
+        watch = {
+            "pair_accuracy": (margin > 0).to(margin),
+            "pair_margin": margin,
+            "implied_better": implied[:, 0],
+            "implied_worse": implied[:, 1],
+        }
+        return -functional.logsigmoid(margin), {name: value.detach() for name, value in watch.items()}

@@ -1,0 +1,242 @@
+"""Packed rows with shared prompts equal plain forward passes: loss and every gradient, for each architecture."""
+
+import pytest
+import torch
+from tiny_models import gradients
+from torch import nn
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    CohereConfig,
+    CohereForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GemmaConfig,
+    GemmaForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GraniteConfig,
+    GraniteForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from models.errors import UserError
+from models.learner.fused_log_probs import Distribution
+from models.learner.log_probs import completion_log_probs, use_packed_attention
+from models.learner.packing import Sequences
+from models.policy.build import LoraSettings, with_adapter
+
+SIZE = {
+    "vocab_size": 61,
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+    "max_position_embeddings": 128,
+    "head_dim": 16,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+MODELS = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZE)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZE)),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZE)),
+    "mistral, window 5": lambda: MistralForCausalLM(MistralConfig(**SIZE, sliding_window=5)),
+    "gemma": lambda: GemmaForCausalLM(GemmaConfig(**SIZE)),
+    "gemma2, window 6": lambda: Gemma2ForCausalLM(Gemma2Config(**SIZE, query_pre_attn_scalar=16, sliding_window=6)),
+    "gemma3, window 6": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**SIZE, query_pre_attn_scalar=16, sliding_window=6)),
+    "phi3": lambda: Phi3ForCausalLM(Phi3Config(**SIZE)),
+    "olmo2": lambda: Olmo2ForCausalLM(Olmo2Config(**SIZE)),
+    "cohere": lambda: CohereForCausalLM(CohereConfig(**SIZE, logit_scale=0.25)),
+    "granite": lambda: GraniteForCausalLM(GraniteConfig(**SIZE, logits_scaling=8.0)),
+    "gpt2": lambda: GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=61,
+            n_embd=64,
+            n_layer=2,
+            n_head=4,
+            n_positions=128,
+            attn_pdrop=0.0,
+            bos_token_id=1,
+            eos_token_id=2,
+        )
+    ),
+}
+ROUGH = {"gemma2, window 6"}
+"""Its own attention rounds the softmax to float32, whatever the weights are."""
+
+
+def drawn(lengths):
+    chance = torch.Generator().manual_seed(1)
+    return [torch.randint(3, 61, (length,), generator=chance).tolist() for length in lengths]
+
+
+PROMPTS = drawn([7, 11, 3])
+COMPLETIONS = drawn([5, 8, 21, 1, 4, 6])
+SHARED = Sequences([PROMPTS[i] for i in (0, 1, 0, 0, 2, 1)], COMPLETIONS)
+
+
+def built(name, dtype):
+    torch.manual_seed(0)
+    model = MODELS[name]().to(dtype).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(3.0)  # distributions far from uniform, so that a wrong token shows
+    return model
+
+
+def plain(model, sequences, temperature):
+    """By the definition: one sequence at a time through the model's own forward, the whole log-softmax."""
+    log_probs, entropies = [], []
+    for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
+        ids = torch.tensor([[*prompt, *completion]])
+        logits = model(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1]
+        whole = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature, dim=-1)
+        log_probs.append(whole.gather(1, ids[0, len(prompt) :, None]).squeeze(1))
+        entropies.append(-(whole.exp() * whole).sum(1))
+    return torch.cat(log_probs), torch.cat(entropies)
+
+
+def loss_and_gradients(model, values):
+    """A loss that every token takes part in with another weight, by its log-prob and by its entropy."""
+    log_prob, entropy = values
+    weight = torch.linspace(-1.0, 2.0, log_prob.numel(), dtype=torch.float64)
+    model.zero_grad()
+    loss = (weight * log_prob.double() + weight.flip(0) * entropy.double()).sum() / log_prob.numel()
+    loss.backward()
+    return loss.detach(), gradients(model)
+
+
+def largest_gap(found, expected):
+    """Largest difference of any gradient, relative to the largest entry of the same gradient."""
+    return max(
+        float((found[name] - expected[name]).abs().max() / expected[name].abs().max().clamp(min=1e-12))
+        for name in expected
+    )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_shared_and_packed_equals_plain_in_float64(name):
+    model = built(name, torch.float64)
+    expected, its_gradients = loss_and_gradients(model, plain(model, SHARED, 0.7))
+    found, own = loss_and_gradients(
+        model, completion_log_probs(model, SHARED, distribution=Distribution(temperature=0.7))
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-4 if name in ROUGH else 1e-10, atol=1e-12)
+    # transformers rounds norms to float32 in most models, and with them their gradients
+    assert largest_gap(own, its_gradients) < (1e-3 if name in ROUGH else 1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_shared_and_packed_equals_plain_in_float32(name):
+    model = built(name, torch.float32)
+    expected, its_gradients = loss_and_gradients(model, plain(model, SHARED, 1.0))
+    found, own = loss_and_gradients(model, completion_log_probs(model, SHARED))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert largest_gap(own, its_gradients) < (1e-4 if name in ROUGH else 1e-5)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma"])
+def test_in_bfloat16_it_is_as_near_to_float64_as_plain_bfloat16_is(name):
+    exact, _ = plain(built(name, torch.float64), SHARED, 1.0)
+    model = built(name, torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        theirs, _ = plain(model, SHARED, 1.0)
+    ours, _ = completion_log_probs(model, SHARED, autocast=torch.bfloat16)
+    error = float((ours.double() - exact).square().mean().sqrt())
+    assert error < 1.5 * float((theirs.double() - exact).square().mean().sqrt())
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "mistral, window 5", "gemma"])
+def test_with_adapters_shared_and_packed_equals_plain(name):
+    model = with_adapter(built(name, torch.float64), LoraSettings(rank=4, alpha=8), seed=0)
+    for parameter_name, parameter in model.named_parameters():
+        if "lora_B" in parameter_name:
+            nn.init.normal_(parameter, std=0.1)
+    model = model.double()
+    expected, its_gradients = loss_and_gradients(model, plain(model, SHARED, 1.0))
+    found, own = loss_and_gradients(model, completion_log_probs(model, SHARED))
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    assert own.keys() == its_gradients.keys() and all("lora_" in key for key in own)
+    assert largest_gap(own, its_gradients) < 1e-5
+
+
+def test_adapters_on_the_output_projection_take_part():
+    model = with_adapter(built("llama", torch.float64), LoraSettings(rank=4, alpha=8, targets=("lm_head",)), seed=0)
+    for parameter_name, parameter in model.named_parameters():
+        if "lora_B" in parameter_name:
+            nn.init.normal_(parameter, std=0.1)
+    model = model.double()
+    expected, its_gradients = loss_and_gradients(model, plain(model, SHARED, 1.0))
+    found, own = loss_and_gradients(model, completion_log_probs(model, SHARED))
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    assert own.keys() == its_gradients.keys() and largest_gap(own, its_gradients) < 1e-8
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_the_reference_of_an_adapted_policy_is_the_base_model(name):
+    base = built(name, torch.float64)
+    expected, _ = completion_log_probs(base, SHARED)
+    model = with_adapter(base, LoraSettings(rank=4), seed=0).double()
+    for parameter_name, parameter in model.named_parameters():
+        if "lora_B" in parameter_name:
+            nn.init.normal_(parameter, std=0.1)
+    adapted, _ = completion_log_probs(model, SHARED)
+    with model.disable_adapter():
+        reference, _ = completion_log_probs(model, SHARED)
+    assert torch.equal(reference, expected)
+    assert float((adapted - expected).detach().abs().max()) > 1e-3
+
+
+def test_a_model_that_reads_packed_rows_still_reads_ordinary_batches():
+    model = built("mistral, window 5", torch.float64)
+    ids = torch.tensor([[5, 6, 7, 8, 9, 10, 11, 12], [0, 0, 0, 9, 8, 7, 6, 5]])
+    mask = (ids > 0).long()
+    before = model(input_ids=ids, attention_mask=mask).logits
+    use_packed_attention(model)
+    torch.testing.assert_close(model(input_ids=ids, attention_mask=mask).logits, before, rtol=1e-10, atol=1e-10)
+
+
+def test_what_is_saved_does_not_name_the_attention(tmp_path):
+    model = built("llama", torch.float32)
+    use_packed_attention(model)
+    model.save_pretrained(tmp_path)
+    assert "packed" not in (tmp_path / "config.json").read_text()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MambaForCausalLM(MambaConfig(vocab_size=61, hidden_size=32, num_hidden_layers=2)),
+        BloomForCausalLM(BloomConfig(vocab_size=61, hidden_size=64, n_layer=2, n_head=4)),
+    ],
+    ids=["mamba", "bloom"],
+)
+def test_a_model_whose_attention_cannot_take_the_layout_is_refused(model):
+    with pytest.raises(UserError, match=f"{type(model).__name__} cannot read packed rows") as refused:
+        completion_log_probs(model, SHARED)
+    assert "\n" not in str(refused.value)
+
+
+def test_attention_dropout_is_refused():
+    model = LlamaForCausalLM(LlamaConfig(**SIZE, attention_dropout=0.1)).train()
+    with pytest.raises(UserError, match="attention_dropout is not zero"):
+        completion_log_probs(model, SHARED)

@@ -1,0 +1,144 @@
+"""What must be true of the fused projection, each test named as the theorem it checks; in float64."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from models.learner.fused_log_probs import Distribution, Head, _Blocks, fused_log_probs
+
+EXACT = {"rtol": 1e-10, "atol": 1e-10}
+ONE = Head(torch.eye(3, dtype=torch.float64))
+
+
+def numbers(*shape, seed=0, scale=1.0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * scale
+
+
+def by_definition(hidden, weight, bias, targets, softcap, distribution):
+    """The whole softmax, row by row in plain Python where tokens are cut: written without looking at the blocks."""
+    logits = hidden @ weight.T + (0.0 if bias is None else bias)
+    if softcap is not None:
+        logits = softcap * torch.tanh(logits / softcap)
+    z = logits / distribution.temperature
+    kept = torch.ones_like(z, dtype=torch.bool)
+    for row, target in enumerate(targets.tolist()):
+        order = sorted(range(z.shape[1]), key=lambda token: -float(z[row, token].detach()))
+        if distribution.top_k:
+            order = order[: distribution.top_k]
+        share = torch.softmax(z[row, order].detach(), 0).tolist()
+        if distribution.top_p < 1.0:
+            enough = next(n for n, total in enumerate(itertools.accumulate(share)) if total >= distribution.top_p)
+            order = order[: enough + 1]
+        lowest = min(float(z[row, token].detach()) for token in [*order, target])
+        kept[row] = z[row].detach() >= lowest
+    log_softmax = torch.log_softmax(z.masked_fill(~kept, float("-inf")), dim=1)
+    p = log_softmax.exp()
+    entropy = -(p * log_softmax.masked_fill(~kept, 0.0)).sum(1)
+    return log_softmax.gather(1, targets[:, None]).squeeze(1), entropy
+
+
+@pytest.mark.parametrize("elements", [2**21, 7 * 256, 300])
+@pytest.mark.parametrize("softcap", [None, 5.0])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        Distribution(),
+        Distribution(temperature=0.7),
+        Distribution(temperature=0.7, top_p=0.9),
+        Distribution(top_k=20),
+        Distribution(temperature=1.3, top_k=50, top_p=0.5),
+    ],
+)
+def test_values_and_gradients_equal_the_full_log_softmax(elements, softcap, with_bias, distribution):
+    def run(function):
+        hidden = numbers(17, 12, scale=2.0).requires_grad_()
+        weight = numbers(700, 12, seed=1).requires_grad_()
+        bias = numbers(700, seed=2).requires_grad_() if with_bias else None
+        log_prob, entropy = function(hidden, weight, bias)
+        (log_prob * numbers(17, seed=4) + entropy * numbers(17, seed=5)).sum().backward()
+        found = [log_prob, entropy, hidden.grad, weight.grad]
+        return [*found, bias.grad] if bias is not None else found
+
+    targets = torch.randint(0, 700, (17,), generator=torch.Generator().manual_seed(3))
+    blocked = run(
+        lambda hidden, weight, bias: fused_log_probs(
+            hidden, Head(weight, bias, softcap), targets, distribution, block_elements=elements
+        )
+    )
+    full = run(lambda hidden, weight, bias: by_definition(hidden, weight, bias, targets, softcap, distribution))
+    for one, other in zip(blocked, full, strict=True):
+        torch.testing.assert_close(one, other, **EXACT)
+
+
+def test_the_gradient_agrees_with_finite_differences():
+    hidden, weight = numbers(4, 5).requires_grad_(), numbers(9, 5, seed=1).requires_grad_()
+    targets = torch.tensor([0, 8, 3, 3])
+
+    def function(hidden, weight):
+        return fused_log_probs(hidden, Head(weight), targets, Distribution(temperature=0.8), block_elements=8)
+
+    assert torch.autograd.gradcheck(function, (hidden, weight))
+
+
+def test_entropy_of_a_half_and_two_quarters_is_one_and_a_half_bits():
+    states = torch.tensor([[0.5, 0.25, 0.25], [1 / 3, 1 / 3, 1 / 3]], dtype=torch.float64).log()
+    log_prob, entropy = fused_log_probs(states, ONE, torch.tensor([0, 2]))
+    torch.testing.assert_close(entropy, torch.tensor([1.5 * math.log(2), math.log(3)], dtype=torch.float64))
+    torch.testing.assert_close(log_prob, torch.tensor([0.5, 1 / 3], dtype=torch.float64).log())
+
+
+def test_half_the_temperature_squares_the_odds():
+    states = torch.tensor([[0.75, 0.25, 0.0]], dtype=torch.float64).log().clamp(min=-1e9)  # odds 3, squared 9
+    log_prob, _ = fused_log_probs(states, ONE, torch.tensor([0]), Distribution(temperature=0.5))
+    torch.testing.assert_close(log_prob.exp(), torch.tensor([0.9], dtype=torch.float64))
+
+
+def test_the_gradient_at_the_logits_is_one_hot_minus_probability():
+    states = torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64).log().requires_grad_()
+    log_prob, _ = fused_log_probs(states, ONE, torch.tensor([1]))
+    (found,) = torch.autograd.grad(log_prob.sum(), states)
+    torch.testing.assert_close(found, torch.tensor([[-0.5, 0.75, -0.25]], dtype=torch.float64))
+
+
+def test_of_a_half_and_two_unequal_rest_the_nucleus_of_a_half_is_the_first_alone():
+    states = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64).log()
+    log_prob, entropy = fused_log_probs(states, ONE, torch.tensor([0]), Distribution(top_p=0.45))
+    assert float(log_prob) == pytest.approx(0.0, abs=1e-12) and float(entropy) == pytest.approx(0.0, abs=1e-12)
+    log_prob, _ = fused_log_probs(states, ONE, torch.tensor([1]), Distribution(top_p=0.7))
+    assert float(log_prob.exp()) == pytest.approx(0.3 / 0.8)
+
+
+def test_a_token_outside_the_nucleus_is_taken_in_and_stays_finite():
+    states = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64).log()
+    log_prob, _ = fused_log_probs(states, ONE, torch.tensor([2]), Distribution(top_k=1))
+    assert float(log_prob.exp()) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("distribution", [Distribution(), Distribution(top_p=0.9)])
+def test_no_block_is_larger_than_its_limit(distribution, monkeypatch):
+    sizes = []
+    made = _Blocks.logits
+
+    def watched(self, states, columns):
+        z = made(self, states, columns)
+        sizes.append(z.numel())
+        return z
+
+    monkeypatch.setattr(_Blocks, "logits", watched)
+    hidden, weight = numbers(2000, 8).requires_grad_(), numbers(6000, 8, seed=1).requires_grad_()
+    targets = torch.arange(2000)
+    fused_log_probs(hidden, Head(weight), targets, distribution, block_elements=2**19)[0].sum().backward()
+    assert max(sizes) <= 2**19
+    assert sum(sizes) == 2 * 2000 * 6000  # every logit once forward and once again backward
+
+
+def test_half_precision_products_are_summed_in_float32():
+    hidden, weight = numbers(64, 32).float(), numbers(512, 32, seed=1).float()
+    targets = torch.arange(64)
+    exact, _ = fused_log_probs(hidden.double(), Head(weight.double()), targets)
+    found, _ = fused_log_probs(hidden, Head(weight), targets, compute=torch.bfloat16)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), exact, rtol=0.0, atol=0.25)  # logits near 16 round to 1/16

@@ -1,0 +1,89 @@
+"""What must be true of packed rows, each test named as the theorem it checks."""
+
+import random
+
+import pytest
+import torch
+
+from models.errors import UserError
+from models.learner.layout import Prefix, Span, allowed
+from models.learner.packing import Sequences, pack, packed_row
+
+
+def drawn(seed, rows=40):
+    chance = random.Random(seed)
+    prompts = [[chance.randint(2, 9) for _ in range(chance.randint(1, 9))] for _ in range(8)]
+    chosen = [prompts[chance.randrange(8)] for _ in range(rows)]
+    return Sequences(chosen, [[chance.randint(2, 9) for _ in range(chance.randint(1, 12))] for _ in range(rows)])
+
+
+def tokens_of(sequences, row):
+    taken = sequences.take(row)
+    return sum(map(len, {tuple(prompt) for prompt in taken.prompts})) + sum(map(len, taken.completions))
+
+
+def test_a_row_by_hand():
+    row = packed_row(Sequences([[5, 6], [9], [5, 6]], [[7], [8, 4], [3, 2, 1]]))
+    assert row.ids.tolist() == [5, 6, 7, 3, 2, 1, 9, 8, 4]
+    assert row.positions.tolist() == [0, 1, 2, 2, 3, 4, 0, 1, 2]
+    assert row.layout.spans == (Span(0, 2), Span(2, 1), Span(3, 3), Span(6, 3))
+    assert row.layout.prefixes == (Prefix(0, 2, 2, 6),)
+    assert row.targets.tolist() == [7, 8, 4, 3, 2, 1]
+    assert row.predicting.tolist() == [1, 6, 7, 1, 3, 4]  # both completions of 5 6 are predicted by the same 6
+    assert row.last.tolist() == [2, 8, 5]
+
+
+def test_what_a_token_may_look_at_by_hand():
+    row = packed_row(Sequences([[5, 6], [5, 6]], [[7], [3, 2]]))
+    place = torch.device("cpu")
+    seen = ["10000", "11000", "11100", "11010", "11011"]
+    assert allowed(row.layout, place, None).int().tolist() == [[int(mark) for mark in line] for line in seen]
+    narrow = ["10000", "11000", "01100", "01010", "00011"]  # in a window of two: itself and the one before it
+    assert allowed(row.layout, place, 2).int().tolist() == [[int(mark) for mark in line] for line in narrow]
+
+
+@pytest.mark.parametrize("budget", [21, 30, 64, 1000])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rows_hold_every_completion_once_and_stay_within_the_budget(budget, seed):
+    sequences = drawn(seed)
+    rows = pack(sequences, budget, width=64)
+    assert sorted(index for row in rows for index in row) == list(range(len(sequences)))
+    assert all(tokens_of(sequences, row) <= budget for row in rows)
+    assert rows == pack(sequences, budget, width=64)
+
+
+def test_a_group_that_fits_costs_its_prompt_once():
+    sequences = Sequences([[2] * 100] * 16, [[3] * 10] * 16)
+    assert len(packed_row(sequences).ids) == 100 + 16 * 10
+    assert pack(sequences, 260, width=64) == [list(range(16))]
+    assert [tokens_of(sequences, row) for row in pack(sequences, 150, width=64)] == [150, 150, 150, 110]
+
+
+def test_rows_are_nearly_full():
+    chance = random.Random(3)
+    sequences = Sequences([[2]] * 0, [])
+    lengths = [chance.randint(16, 512) for _ in range(300)]
+    sequences = Sequences([[index, 1] for index in range(300)], [[3] * (length - 2) for length in lengths])
+    rows = pack(sequences, 2048, width=64)
+    assert sum(lengths) / (len(rows) * 2048) > 0.97
+
+
+def test_what_belongs_together_is_never_parted():
+    sequences = Sequences([[2, 3]] * 6, [[4] * size for size in (5, 1, 2, 4, 3, 3)])
+    for row in pack(sequences, 9, width=64, together=[0, 0, 1, 1, 2, 2]):
+        assert {index // 2 for index in row} == {index // 2 for index in row if index + 1 - 2 * (index % 2) in row}
+
+
+def test_a_budget_smaller_than_a_row_is_refused_with_the_one_that_is_needed():
+    sequences = Sequences([[2] * 30, [3]], [[4] * 12, [5]])
+    with pytest.raises(
+        UserError, match=r"schedule\.token_budget is 41, smaller than one row: a prompt of 30 .* least 42"
+    ):
+        pack(sequences, 41, width=64, setting="schedule.token_budget")
+    pairs = Sequences([[2] * 10] * 2, [[4] * 12, [5] * 9])
+    with pytest.raises(UserError, match="the 2 completions that belong together of 21; make it at least 31"):
+        pack(pairs, 30, width=64, together=[0, 0])
+
+
+def test_no_sequences_give_no_rows():
+    assert pack(Sequences([], []), 10, width=64) == []
