@@ -189,6 +189,8 @@ def time_by_round(rows: Sequence[Row], most: int = 60) -> Figure:
     Args:
         most: bars; with more rounds a bar is the mean of several.
     """
+    from matplotlib.ticker import MaxNLocator
+
     rounds = sorted((row for row in rows if "seconds/round" in row.metrics), key=lambda row: row.step)
     figure, (axis,) = _figure(1, 1, width=8.0, height=4.0)
     each = max(1, -(-len(rounds) // most))
@@ -205,7 +207,7 @@ def time_by_round(rows: Sequence[Row], most: int = 60) -> Figure:
         below = [low + high for low, high in zip(below, seconds, strict=True)]
     if any("seconds/hidden" in row.metrics for row in rounds):  # stretches ran beside each other
         axis.plot(places, mean("seconds/round"), "_", color=INK, ms=9, mew=1.6, label="time that passed")
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_xlabel("round" if each == 1 else f"round (means of {each})")
     axis.set_ylabel("seconds")
     axis.grid(axis="x", visible=False)

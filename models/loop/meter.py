@@ -45,18 +45,26 @@ class Meter:
             "learn": self._settings.epochs * sum(group.tokens for group in groups),
             **dict.fromkeys(("score", "hand_over", "log", "round"), sampled),
         }
-        flops = round_flops(self._learner, self._settings, self._shapes, groups)
+        known = all(rollout.reference_log_probs is not None for rollout in chosen.rollouts)
+        flops = round_flops(self._learner, self._settings, self._shapes, groups, reference_known=known)
         self._generated = 0
         return {**self._clock.end_round(tokens, flops, self._peak), "memory/peak_gib": peak_memory(self.device)}
 
 
-def round_flops(learner: Learner, settings: ScheduleSettings, shapes: Shapes, groups: Sequence[Group]) -> float:
+def round_flops(
+    learner: Learner,
+    settings: ScheduleSettings,
+    shapes: Shapes,
+    groups: Sequence[Group],
+    *,
+    reference_known: bool = False,
+) -> float:
     """Operations that a round's updates need: every pass, and one forward pass each for the old log-probs (where
-    there is more than one optimiser step) and for the reference."""
+    there is more than one optimiser step) and for the reference (where its log-probs are not known already)."""
     flops = settings.epochs * update_flops(shapes, groups)
     if settings.minibatches * settings.epochs > 1:
         flops += forward_flops(shapes, groups)
-    if learner.reference is not None or learner.adapter_off is not None:
+    if not reference_known and (learner.reference is not None or learner.adapter_off is not None):
         flops += forward_flops(shapes, groups, adapter_off=learner.adapter_off is not None)
     return flops
 

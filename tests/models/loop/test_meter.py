@@ -72,6 +72,7 @@ def test_the_forward_passes_of_reference_and_old_policy_are_part_of_a_rounds_wor
     shapes = shapes_of(learner.policy)
     update, forward = update_flops(shapes, groups), forward_flops(shapes, groups)
     assert round_flops(learner, SCHEDULE, shapes, groups) == 2 * update + 2 * forward  # two epochs
+    assert round_flops(learner, SCHEDULE, shapes, groups, reference_known=True) == 2 * update + forward
     learner.reference = None
     assert round_flops(learner, SCHEDULE, shapes, groups) == 2 * update + forward
 
