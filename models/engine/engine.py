@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+import torch
 from torch import Tensor
 
 from models.errors import UserError
@@ -25,11 +26,22 @@ class EngineSettings:
     """Share of a GPU's memory that vLLM takes beside the learner."""
     compile: bool = False
     """Let vLLM compile the model: slower to start, faster after."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of weights and arithmetic; auto follows the learner, or the device where nobody learns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How one call samples."""
+    """How one call samples: logits / temperature, then top-k, then top-p, then a softmax over what is left.
+
+    Both engines truncate by the same rule (vLLM's `apply_top_k_top_p_pytorch`, transformers' warpers), in float32:
+    top-k drops every token whose logit is `<` the k-th largest, so tokens that tie with the k-th all stay. Top-p takes
+    the softmax of what top-k left, sums it from the least likely token upwards, and drops a token where this sum, its
+    own probability included, is `<= 1 - top_p`; the likeliest token always stays. In other words a token stays where
+    those ranked before it hold less than top_p; which of two tied tokens ranks first at that border is not defined.
+    (vLLM on CUDA with Triton cuts ties with the k-th to k exactly.) Greedy ignores top-k and top-p, and its log-probs
+    are those of temperature 1.
+    """
 
     max_tokens: int = 64
     """Longest completion, in tokens."""
@@ -79,8 +91,50 @@ def has_vllm() -> bool:
     return importlib.util.find_spec("vllm") is not None
 
 
-def open_engine(folder: Path, settings: EngineSettings, *, longest: int, end: int, seed: int) -> Engine:
-    """Start the engine that `settings` name on the weights of a model folder.
+def engine_dtype(settings: EngineSettings, dtype: torch.dtype | None) -> torch.dtype:
+    """What the engine computes in: what `engine.precision` names, else `dtype`, else what suits the device."""
+    if settings.precision != "auto":
+        return torch.float32 if settings.precision == "float32" else torch.bfloat16
+    return dtype or (torch.bfloat16 if torch.cuda.is_available() else torch.float32)
+
+
+def check_ids(rows: Sequence[Sequence[int]], vocabulary: int, longest: int | None = None) -> None:
+    """Make sure that an engine can take these prompts.
+
+    Args:
+        rows: token ids, [prompts] lists.
+        vocabulary: rows of the model's embedding.
+        longest: tokens that a prompt and one token more may have; None: no limit.
+
+    Raises:
+        UserError: a prompt is empty or too long, or an id stands outside the vocabulary.
+    """
+    for number, row in enumerate(rows):
+        if not row:
+            raise UserError(f"prompt {number} is empty: an engine needs one token to begin with")
+        if longest is not None and len(row) >= longest:
+            raise UserError(
+                f"prompt {number} has {len(row)} tokens; with one to generate the engine holds {longest - 1} at most"
+            )
+        if min(row) < 0 or max(row) >= vocabulary:
+            wrong = min(row) if min(row) < 0 else max(row)
+            raise UserError(
+                f"prompt {number} holds token id {wrong}, but the model's vocabulary ends at {vocabulary - 1}: "
+                "its tokenizer belongs to another model"
+            )
+
+
+def open_engine(
+    folder: Path,
+    settings: EngineSettings,
+    *,
+    longest: int,
+    end: int,
+    seed: int,
+    dtype: torch.dtype | None = None,
+    trust_remote_code: bool = False,
+) -> Engine:
+    """Start the engine that `settings` name on the weights of a model folder; it is started anew where it breaks.
 
     Args:
         folder: a model folder in safetensors.
@@ -88,18 +142,39 @@ def open_engine(folder: Path, settings: EngineSettings, *, longest: int, end: in
         longest: tokens of the longest prompt and completion together.
         end: id of the token that ends a completion.
         seed: of the engine's own random numbers.
+        dtype: the learner's precision, float32 or bfloat16, which `precision: auto` follows; None: bfloat16 on a GPU.
+        trust_remote_code: run code that the model ships.
 
     Raises:
-        UserError: vLLM is asked for and not installed.
+        UserError: vLLM is asked for and not installed, the folder cannot be served, or its tokenizer has more tokens
+            than the model.
     """
+    from models.engine.restart import Restarting
+    from models.engine.vocabulary import check_vocabulary
+
     if settings.name == "vllm" and not has_vllm():
         raise UserError(
             "engine.name: vllm is not installed; install the extra cpu or cuda, or use engine.name: transformers"
         )
+    check_vocabulary(folder, trust_remote_code=trust_remote_code)
+    chosen = engine_dtype(settings, dtype)
     if settings.name == "transformers" or not has_vllm():
         from models.engine.transformers_engine import TransformersEngine
 
-        return TransformersEngine(folder, settings, end=end)
-    from models.engine.vllm_engine import VllmEngine
+        def start() -> Engine:
+            return TransformersEngine(folder, settings, end=end, dtype=chosen, trust_remote_code=trust_remote_code)
+    else:
+        from models.engine.vllm_engine import VllmEngine
 
-    return VllmEngine(folder, settings, longest=longest, end=end, seed=seed)
+        def start() -> Engine:
+            return VllmEngine(
+                folder,
+                settings,
+                longest=longest,
+                end=end,
+                seed=seed,
+                dtype=chosen,
+                trust_remote_code=trust_remote_code,
+            )
+
+    return Restarting(start, chosen)

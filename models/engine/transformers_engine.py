@@ -23,14 +23,14 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from models.engine.engine import EngineSettings, Generated, Sampling
-from models.learner.batch import cut_by_tokens
-from models.learner.log_probs import Sequences, completion_log_probs
+from models.engine.engine import EngineSettings, Generated, Sampling, check_ids, engine_dtype
+from models.learner.log_probs import completion_log_probs, hidden_width
+from models.learner.packing import Sequences, pack
 from models.policy.build import device, load_causal_model
 from models.policy.folder import check_model_folder
 
 SCORED_TOKENS = 16384
-"""Padded tokens that one forward pass scores."""
+"""Tokens that one forward pass scores."""
 
 
 class TransformersEngine:
@@ -40,9 +40,19 @@ class TransformersEngine:
         UserError: `folder` is no model folder, or transformers cannot load it.
     """
 
-    def __init__(self, folder: Path, settings: EngineSettings, *, end: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: EngineSettings,
+        *,
+        end: int,
+        dtype: torch.dtype | None = None,
+        trust_remote_code: bool = False,
+    ) -> None:
         check_model_folder(folder)
-        model: Any = load_causal_model(folder, torch.bfloat16 if torch.cuda.is_available() else torch.float32)
+        chosen = engine_dtype(settings, dtype)
+        model: Any = load_causal_model(folder, chosen, trust_remote_code=trust_remote_code)
+        self.vocabulary = int(model.get_input_embeddings().weight.shape[0])
         self.model = model.to(device()).eval().requires_grad_(False)
         self.model.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end)  # no model's own habits
         self.settings = settings
@@ -50,6 +60,7 @@ class TransformersEngine:
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         """See `Engine.generate`. It draws from torch's global generator, which is seeded here."""
+        check_ids(prompts, self.vocabulary)
         torch.manual_seed(seed)
         rows = [list(prompt) for prompt in prompts for _ in range(sampling.samples)]
         made: list[Generated] = []
@@ -59,9 +70,10 @@ class TransformersEngine:
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
+        check_ids([[*prompt, *ids] for prompt, ids in zip(prompts, completions, strict=True)], self.vocabulary)
         sequences = Sequences(prompts, completions)
         scores: list[list[float]] = [[] for _ in prompts]
-        for cut in cut_by_tokens(sequences.lengths, SCORED_TOKENS):
+        for cut in pack(sequences, max([SCORED_TOKENS, *sequences.lengths]), width=hidden_width(self.model)):
             with torch.no_grad():
                 log_prob, _ = completion_log_probs(self.model, sequences.take(cut))
             for index, row in zip(cut, log_prob.split([len(completions[i]) for i in cut]), strict=True):

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.engine.engine import EngineSettings, Generated, Sampling
+from models.engine.engine import EngineSettings, Generated, Sampling, check_ids, engine_dtype
+from models.engine.vocabulary import vocabulary_size
 from models.errors import UserError
+from models.policy.build import first_line
 
 
 def prepare_environment() -> None:
@@ -29,20 +31,41 @@ def prepare_environment() -> None:
 
 
 class VllmEngine:
-    """An in-process vLLM engine on token ids; see `models.engine.engine.Engine`."""
+    """An in-process vLLM engine on token ids; see `models.engine.engine.Engine`.
 
-    def __init__(self, folder: Path, settings: EngineSettings, *, longest: int, end: int, seed: int) -> None:
+    Raises:
+        UserError: `folder` is no model folder, or vLLM cannot serve it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: EngineSettings,
+        *,
+        longest: int,
+        end: int,
+        seed: int,
+        dtype: torch.dtype | None = None,
+        trust_remote_code: bool = False,
+    ) -> None:
         prepare_environment()
+        self.vocabulary = vocabulary_size(folder, trust_remote_code=trust_remote_code)
+        self.longest = longest
+        self.end = end
         from vllm import LLM
 
-        self.end = end
+        from models.engine.vllm_norms import norm_options
+
         cuda = torch.cuda.is_available()
         options: dict[str, Any] = {"gpu_memory_utilization": settings.memory_share} if cuda else {}
+        options["dtype"] = str(engine_dtype(settings, dtype)).removeprefix("torch.")
+        if not settings.compile:
+            options |= norm_options()
         try:
             self.engine = LLM(
                 model=str(folder),
                 skip_tokenizer_init=True,
-                dtype="bfloat16" if cuda else "float32",
+                trust_remote_code=trust_remote_code,
                 max_model_len=longest,
                 max_num_seqs=settings.max_sequences,
                 max_num_batched_tokens=max(longest, 8192),
@@ -54,13 +77,14 @@ class VllmEngine:
                 use_tqdm_on_load=False,
                 **options,
             )
-        except ValueError as error:
-            raise UserError(f"{folder}: vLLM cannot serve this model ({str(error).splitlines()[0]})") from error
+        except (ValueError, RuntimeError, AssertionError, LookupError, OSError) as error:
+            raise UserError(f"{folder}: vLLM cannot serve this model ({first_line(error)})") from error
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         """See `Engine.generate`. The engine draws from torch's global generator, which is seeded here."""
         from vllm import SamplingParams, TokensPrompt
 
+        check_ids(prompts, self.vocabulary, self.longest)
         parameters = SamplingParams(
             n=sampling.samples,
             temperature=sampling.temperature,
@@ -68,6 +92,7 @@ class VllmEngine:
             top_k=sampling.top_k or -1,
             max_tokens=sampling.max_tokens,
             logprobs=0,
+            flat_logprobs=True,
             detokenize=False,
             stop_token_ids=[self.end],
         )
@@ -80,23 +105,32 @@ class VllmEngine:
         """See `Engine.score`."""
         from vllm import SamplingParams, TokensPrompt
 
-        parameters = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
         joined = [[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)]
+        check_ids(joined, self.vocabulary, self.longest)
+        parameters = SamplingParams(
+            max_tokens=1, temperature=0.0, prompt_logprobs=0, flat_logprobs=True, detokenize=False
+        )
         wanted = [TokensPrompt(prompt_token_ids=ids) for ids in joined]
         outputs = self.engine.generate(wanted, parameters, use_tqdm=False)
         scores = []
         for prompt, ids, output in zip(prompts, joined, outputs, strict=True):
-            table: Any = output.prompt_logprobs
-            scores.append([float(table[at][ids[at]].logprob) for at in range(len(prompt), len(ids))])
+            table: Any = output.prompt_logprobs  # flat: one value a position, none for the first
+            scores.append([float(table.logprobs[table.start_indices[at]]) for at in range(len(prompt), len(ids))])
         return scores
 
     def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
-        """See `Engine.load`."""
+        """See `Engine.load`. Weights of another dtype are rounded to the engine's.
+
+        Raises:
+            RuntimeError: vLLM kept its prefix cache, which holds what the old weights made.
+        """
         self.engine.collective_rpc("reload_weights", kwargs={"weights_iterator": list(weights)})
-        self.engine.reset_prefix_cache()
+        if not self.engine.reset_prefix_cache():
+            raise RuntimeError("vLLM did not forget the prefixes of the old weights")
 
     def close(self) -> None:
-        """See `Engine.close`."""
+        """See `Engine.close`. Shut down by name: else it happens when the last reference goes, in another's time."""
+        self.engine.llm_engine.engine_core.shutdown()
         del self.engine
         gc.collect()
         if torch.cuda.is_available():
@@ -104,6 +138,6 @@ class VllmEngine:
 
 
 def _generated(completion: Any) -> Generated:
-    tokens = tuple(int(token) for token in completion.token_ids)
-    log_probs = tuple(float(table[token].logprob) for token, table in zip(tokens, completion.logprobs, strict=True))
+    tokens, log_probs = tuple(completion.token_ids), tuple(completion.logprobs.logprobs)
+    assert len(tokens) == len(log_probs), "one log-prob a token"
     return Generated(tokens, log_probs, finished=completion.finish_reason == "stop")

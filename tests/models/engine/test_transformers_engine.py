@@ -131,7 +131,7 @@ def test_no_prompts_give_no_completions(engine):
 
 def test_it_is_what_opens_by_name_and_a_folder_without_weights_is_one_clear_line(folder, tmp_path):
     engine = open_engine(folder, EngineSettings(name="transformers"), longest=64, end=END, seed=0)
-    assert isinstance(engine, TransformersEngine)
+    assert isinstance(engine.engine, TransformersEngine)
     engine.close()
     with pytest.raises(UserError, match="no such model folder"):
         open_engine(tmp_path / "none", EngineSettings(name="transformers"), longest=64, end=END, seed=0)

@@ -7,7 +7,6 @@ from tiny_models import GREEDY, PROMPTS, SEQUENCES, plain_log_probs, tiny_policy
 from models.engine.canary import canary_gap
 from models.engine.engine import EngineSettings, Sampling, has_vllm
 from models.engine.transformers_engine import TransformersEngine
-from models.learner.log_probs import Sequences, completion_log_probs
 from models.policy.build import LoraSettings, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights
@@ -67,16 +66,6 @@ def test_a_seed_is_a_completion_and_another_seed_another(engine):
     torch.rand(7)
     assert engine.generate(PROMPTS, sampling, seed=1) == first
     assert engine.generate(PROMPTS, sampling, seed=2) != first
-
-
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_log_probs_of_samples_are_the_learners(engine, temperature):
-    groups = engine.generate(PROMPTS, Sampling(max_tokens=8, samples=4, temperature=temperature), seed=0)
-    flat = [(prompt, generated) for prompt, group in zip(PROMPTS, groups, strict=True) for generated in group]
-    sequences = Sequences([prompt for prompt, _ in flat], [generated.tokens for _, generated in flat])
-    learner, _ = completion_log_probs(tiny_policy(torch.float32), sequences, temperature=temperature)
-    said = torch.tensor([value for _, generated in flat for value in generated.log_probs])
-    torch.testing.assert_close(said, learner.detach(), rtol=0, atol=1e-4)
 
 
 def test_after_a_hand_over_the_engine_runs_the_learners_policy_and_no_other(engine):

@@ -1,0 +1,126 @@
+"""An engine that breaks is started anew and asked again: the step it was making is made, not lost.
+
+A call names its seed and an engine draws from nothing else, so the second answer is the one that the first would have
+been. The weights handed over last are kept on the CPU in the engine's precision: the learner may already have changed
+its own, where it fits while the engine generates.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from models.engine.engine import Engine, Generated, Sampling
+from models.errors import UserError
+from models.policy.build import first_line
+
+RESTARTS = 2
+"""Fresh engines that one call may take."""
+Result = TypeVar("Result")
+
+
+class Restarting:
+    """An engine around another; see `models.engine.engine.Engine`.
+
+    Args:
+        start: opens a fresh engine on the folder's weights.
+        dtype: what the engine computes in; weights are kept in it.
+
+    Raises:
+        UserError: `start` says so; in every call: the engine broke again after `RESTARTS` fresh ones, or ran out of
+            memory, which a fresh one would too.
+    """
+
+    def __init__(self, start: Callable[[], Engine], dtype: torch.dtype) -> None:
+        self.start = start
+        self.dtype = dtype
+        self.weights: dict[str, Tensor] = {}
+        self.restarts = 0
+        self.midway = False
+        self.engine: Engine | None = start()
+
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
+        """See `Engine.generate`; a restart in its midst changes no completion."""
+        return self._lasting("generate", lambda engine: engine.generate(prompts, sampling, seed))
+
+    def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
+        """See `Engine.score`."""
+        return self._lasting("score", lambda engine: engine.score(prompts, completions))
+
+    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """See `Engine.load`. The values are kept: what the learner changes later shows in no restarted engine."""
+        given = dict(weights)
+        self._keep(given)
+        self._lasting("load", lambda engine: engine.load(given.items()))
+
+    def close(self) -> None:
+        """See `Engine.close`. Closing twice does no harm."""
+        engine, self.engine = self.engine, None
+        self.weights = {}
+        if engine is not None:
+            engine.close()
+
+    def _keep(self, weights: dict[str, Tensor]) -> None:
+        """Copy into the tensors of the last hand-over, so that nothing is allocated again each round."""
+        for name in self.weights.keys() - weights.keys():
+            del self.weights[name]
+        for name, tensor in weights.items():
+            kept = self.weights.get(name)
+            if kept is None or kept.shape != tensor.shape:
+                dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
+                self.weights[name] = kept = torch.empty(tensor.shape, dtype=dtype)
+            kept.copy_(tensor.detach())
+
+    def _lasting(self, what: str, call: Callable[[Engine], Result]) -> Result:
+        for broken in range(RESTARTS + 1):
+            if self.midway:
+                self._bury()  # an interrupted call left its completions in it
+            try:
+                self.midway = True
+                result = call(self.engine or self._fresh())
+                self.midway = False
+                return result
+            except UserError:
+                self.midway = False  # bad input is refused before anything begins
+                raise
+            except (ValueError, TypeError):
+                raise  # a fresh engine would say the same
+            except Exception as error:
+                reason = f"{type(error).__name__}: {first_line(error)}"
+                if _out_of_memory(error):
+                    raise UserError(
+                        f"engine: out of memory in {what} ({reason}); lower engine.max_sequences"
+                    ) from error
+                if broken == RESTARTS:
+                    raise UserError(f"engine: it broke {broken + 1} times in one {what} ({reason})") from error
+            # Here the error is gone, and with it the frames that would keep the broken engine's memory.
+            self._bury()
+            self.restarts += 1
+            warnings.warn(f"engine: it broke in {what} ({reason}); restart {self.restarts}", stacklevel=3)
+        raise AssertionError("not reached")
+
+    def _fresh(self) -> Engine:
+        self.engine = engine = self.start()
+        if self.weights:
+            engine.load(self.weights.items())
+        return engine
+
+    def _bury(self) -> None:
+        engine, self.engine = self.engine, None
+        if engine is not None:
+            try:
+                engine.close()
+            except Exception as error:
+                warnings.warn(f"engine: the broken one did not close ({first_line(error)})", stacklevel=4)
+        del engine
+        self.midway = False
+        gc.collect()
+
+
+def _out_of_memory(error: Exception) -> bool:
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)

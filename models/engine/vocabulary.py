@@ -1,0 +1,44 @@
+"""A tokenizer and the weights beside it must mean the same tokens: checked before an engine starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig
+
+from models.errors import UserError
+from models.policy.build import first_line, open_tokenizer
+from models.policy.folder import check_model_folder
+
+
+def vocabulary_size(folder: Path, *, trust_remote_code: bool = False) -> int:
+    """Rows of the embedding of a model folder, as its config says.
+
+    Raises:
+        UserError: the folder is no model folder, or its config cannot be read.
+    """
+    check_model_folder(folder)
+    try:
+        config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError, KeyError) as error:
+        if "custom code" in str(error):
+            raise UserError(
+                f"{folder}: ships code of its own; read it, then set policy.trust_remote_code: true"
+            ) from None
+        raise UserError(f"{folder}: its config cannot be read ({first_line(error)})") from None
+    return int(config.get_text_config().vocab_size)
+
+
+def check_vocabulary(folder: Path, *, trust_remote_code: bool = False) -> None:
+    """Make sure that no token of the tokenizer beside the weights lacks an embedding; no tokenizer, no check.
+
+    Raises:
+        UserError: the tokenizer has more tokens than the model, or the folder is no model folder.
+    """
+    rows = vocabulary_size(folder, trust_remote_code=trust_remote_code)
+    if not (folder / "tokenizer_config.json").is_file():
+        return
+    tokens = len(open_tokenizer(folder, trust_remote_code=trust_remote_code))
+    if tokens > rows:
+        raise UserError(f"{folder}: its tokenizer has {tokens} tokens but the model has {rows} embeddings")

@@ -1,0 +1,123 @@
+"""An engine that breaks loses no step: real engines, really broken in the midst of a generation."""
+
+import functools
+import gc
+import importlib
+import warnings
+import weakref
+
+import pytest
+import torch
+from tiny_models import PROMPTS, SEQUENCES, tiny_policy, word_tokenizer
+
+from models.engine.engine import EngineSettings, Sampling, has_vllm, open_engine
+from models.engine.restart import RESTARTS
+from models.errors import UserError
+from models.policy.folder import save_model_folder
+
+NO_VLLM = pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")
+MODELS = {
+    "transformers": ("transformers.models.qwen3.modeling_qwen3", "Qwen3Model"),
+    "vllm": ("vllm.model_executor.models.qwen3", "Qwen3ForCausalLM"),
+}
+SAMPLING = Sampling(max_tokens=12, samples=3)
+END = 1
+
+
+@pytest.fixture(scope="module", params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.slow])])
+def running(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("restart") / "policy"
+    save_model_folder(tiny_policy(torch.float32, seed=7), word_tokenizer(), folder)
+    engine = open_engine(folder, EngineSettings(name=request.param, max_sequences=64), longest=64, end=END, seed=0)
+    yield request.param, engine
+    engine.close()
+
+
+@pytest.fixture
+def engine(running):
+    running[1].load(tiny_policy(torch.float32).state_dict().items())
+    return running[1]
+
+
+@pytest.fixture
+def break_at(running, monkeypatch):
+    """Make the model's forward pass raise at the given calls, counted from now on."""
+    module, name = MODELS[running[0]]
+    model = getattr(importlib.import_module(module), name)
+    whole, calls = model.forward, []
+
+    def arrange(error, *numbers):
+        calls.clear()
+
+        @functools.wraps(whole)  # transformers reads the signature
+        def forward(self, *arguments, **named):
+            calls.append(None)
+            if len(calls) in numbers:
+                raise type(error)(*error.args)  # a new one: an error that is kept keeps the frames it passed
+            return whole(self, *arguments, **named)
+
+        monkeypatch.setattr(model, "forward", forward)
+        return calls
+
+    return arrange
+
+
+def test_completions_after_a_break_in_mid_generation_are_bit_for_bit_those_of_an_undisturbed_run(engine, break_at):
+    undisturbed = engine.generate(PROMPTS, SAMPLING, seed=5)
+    before = engine.restarts
+    break_at(RuntimeError("the kernel died"), 4)
+    with pytest.warns(UserWarning, match=r"engine: it broke in generate \(RuntimeError: the kernel died\)"):
+        assert engine.generate(PROMPTS, SAMPLING, seed=5) == undisturbed
+    assert engine.restarts == before + 1
+
+
+def test_a_broken_engine_is_gone_from_memory_before_the_next_one_works(engine, break_at):
+    first = weakref.ref(engine.engine)
+    break_at(RuntimeError("the kernel died"), 3)
+    with pytest.warns(UserWarning, match="restart"):
+        engine.generate(PROMPTS, SAMPLING, seed=5)
+    gc.collect()
+    assert first() is None
+
+
+def test_a_restarted_engine_has_the_weights_of_the_hand_over_and_not_what_the_learner_made_of_them_since(
+    engine, break_at
+):
+    learner = tiny_policy(torch.float32, seed=1)
+    engine.load(learner.state_dict().items())
+    expected = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
+    with torch.no_grad():
+        learner.model.embed_tokens.weight.zero_()
+    break_at(RuntimeError("the kernel died"), 1)
+    with pytest.warns(UserWarning, match="it broke in score"):
+        assert engine.score(SEQUENCES.prompts, SEQUENCES.completions) == expected
+
+
+def test_an_engine_that_breaks_every_time_is_one_clear_line(engine, break_at):
+    calls = break_at(RuntimeError("the kernel died\nand more"), *range(100))
+    with pytest.warns(UserWarning), pytest.raises(UserError) as caught:
+        engine.generate(PROMPTS, SAMPLING, seed=5)
+    assert str(caught.value) == "engine: it broke 3 times in one generate (RuntimeError: the kernel died)"
+    assert len(calls) == RESTARTS + 1
+
+
+def test_memory_that_is_full_and_an_interruption_start_nothing_anew_and_leave_nothing_behind(engine, break_at):
+    undisturbed = engine.generate(PROMPTS, SAMPLING, seed=5)
+    before = engine.restarts
+    break_at(torch.OutOfMemoryError("tried to allocate 20 GiB"), 2)
+    with pytest.raises(UserError, match=r"engine: out of memory in generate .*lower engine.max_sequences"):
+        engine.generate(PROMPTS, SAMPLING, seed=5)
+    break_at(KeyboardInterrupt(), 2)
+    with pytest.raises(KeyboardInterrupt):
+        engine.generate(PROMPTS, SAMPLING, seed=5)
+    assert engine.restarts == before
+    assert engine.generate(PROMPTS, SAMPLING, seed=5) == undisturbed
+
+
+def test_bad_input_starts_nothing_anew(engine):
+    before = engine.restarts
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserError, match="token id 99"):
+            engine.generate([[3], [99]], SAMPLING, seed=0)
+    assert engine.restarts == before

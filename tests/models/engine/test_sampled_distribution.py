@@ -1,0 +1,101 @@
+"""Log-probs mean the same in definition, engine and learner, whatever the sampling; one engine of each kind for all."""
+
+import math
+
+import pytest
+import torch
+from tiny_models import PROMPTS, VOCABULARY, tiny_policy, word_tokenizer
+
+from models.engine.engine import EngineSettings, Sampling, has_vllm, open_engine
+from models.learner.fused_log_probs import Distribution
+from models.learner.log_probs import completion_log_probs
+from models.learner.packing import Sequences
+from models.policy.folder import save_model_folder
+
+NO_VLLM = pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")
+SHAPES = [
+    {"temperature": 1.0},
+    {"temperature": 0.7},
+    {"temperature": 0.7, "top_p": 0.9},
+    {"top_k": 20},
+    {"temperature": 1.3, "top_k": 5, "top_p": 0.8},
+]
+END = 1
+
+
+@pytest.fixture(scope="module", params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.slow])])
+def running(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("distribution") / "policy"
+    save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
+    engine = open_engine(folder, EngineSettings(name=request.param, max_sequences=64), longest=64, end=END, seed=0)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def engine(running):
+    running.load(tiny_policy(torch.float32, spread=3.0).state_dict().items())
+    return running
+
+
+def by_definition(logits, sampling):
+    """Log-probs of the distribution that `Sampling` describes, float64, [vocabulary]; one token at a time, no mask."""
+    logits = logits.double() / sampling.temperature
+    order = logits.argsort(descending=True).tolist()
+    if sampling.top_k:
+        order = [token for token in order if logits[token] >= logits[order[sampling.top_k - 1]]]
+    whole, held, kept = logits[order].softmax(0), 0.0, []
+    for share, token in zip(whole.tolist(), order, strict=True):
+        if held < sampling.top_p:
+            kept.append(token)
+        held += share
+    found = torch.full_like(logits, -torch.inf)
+    found[kept] = logits[kept].log_softmax(0)
+    return found
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_log_probs_are_those_of_the_truncated_distribution_to_1e_4(engine, shape):
+    sampling = Sampling(max_tokens=8, samples=4, **shape)
+    exact = tiny_policy(spread=3.0)
+    for prompt, group in zip(PROMPTS, engine.generate(PROMPTS, sampling, seed=0), strict=True):
+        for generated in group:
+            logits = exact(torch.tensor([[*prompt, *generated.tokens]])).logits[0, len(prompt) - 1 : -1]
+            expected = [
+                float(by_definition(row, sampling)[token])
+                for row, token in zip(logits.detach(), generated.tokens, strict=True)
+            ]
+            assert list(generated.log_probs) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_log_probs_of_samples_are_the_learners(engine, shape):
+    groups = engine.generate(PROMPTS, Sampling(max_tokens=8, samples=4, **shape), seed=0)
+    flat = [(prompt, generated) for prompt, group in zip(PROMPTS, groups, strict=True) for generated in group]
+    sequences = Sequences([prompt for prompt, _ in flat], [generated.tokens for _, generated in flat])
+    policy = tiny_policy(torch.float32, spread=3.0)
+    learner, _ = completion_log_probs(policy, sequences, distribution=Distribution(**shape))
+    said = torch.tensor([value for _, generated in flat for value in generated.log_probs])
+    torch.testing.assert_close(said, learner.detach(), rtol=0, atol=1e-4)
+
+
+def test_truncation_leaves_tokens_out_in_the_cases_above():
+    logits = tiny_policy(spread=3.0)(torch.tensor([PROMPTS[0]])).logits[0, -1].detach()
+    left = [int(by_definition(logits, Sampling(**shape)).isfinite().sum()) for shape in SHAPES]
+    assert left[0] == left[1] == VOCABULARY and left[3] == 20 and 1 < left[2] < VOCABULARY and 1 < left[4] <= 5
+
+
+def test_tokens_that_tie_with_the_kth_all_stay_and_top_p_halves_a_uniform_distribution(engine):
+    engine.load((name, torch.zeros_like(tensor)) for name, tensor in tiny_policy(torch.float32).state_dict().items())
+    (group,) = engine.generate([[3]], Sampling(max_tokens=1, samples=64, top_k=3), seed=0)
+    assert {round(generated.log_probs[0], 4) for generated in group} == {round(-math.log(VOCABULARY), 4)}
+    assert len({generated.tokens for generated in group}) > 3
+    (group,) = engine.generate(
+        [[3]], Sampling(max_tokens=1, samples=64, top_p=0.49), seed=0
+    )  # 11 / 24 < 0.49 < 12 / 24
+    assert {round(generated.log_probs[0], 4) for generated in group} == {round(-math.log(12), 4)}
+
+
+def test_greedy_ignores_top_k_and_top_p(engine):
+    plain = engine.generate(PROMPTS, Sampling(max_tokens=6, temperature=0.0), seed=0)
+    assert engine.generate(PROMPTS, Sampling(max_tokens=6, temperature=0.0, top_k=2, top_p=0.5), seed=0) == plain
