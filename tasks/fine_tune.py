@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from prefect import get_run_logger, task
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -65,7 +66,7 @@ def fine_tune(
         codec = Codec(tokenizer, recipe.policy.chat)
         problems = read_problems(clean_folder(validated), codec, "train", recipe)
         learner = build_learner(policy, recipe, settings)
-        engine = engine_for(start, recipe, codec)
+        engine = engine_for(start, recipe, codec, learner.autocast)
         try:
             world = World(codec, engine, reward_scorer(rewarded, recipe), recipe.seed)
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
@@ -179,9 +180,17 @@ def build_learner(policy: PreTrainedModel, recipe: Recipe, settings: ScheduleSet
     )
 
 
-def engine_for(folder: Path, recipe: Recipe, codec: Codec) -> Engine:
-    """The recipe's engine on the weights of `folder`."""
-    return open_engine(folder, recipe.engine, longest=longest_sequence(recipe), end=codec.end, seed=recipe.seed)
+def engine_for(folder: Path, recipe: Recipe, codec: Codec, autocast: torch.dtype | None) -> Engine:
+    """The recipe's engine on the weights of `folder`, in the learner's precision unless the recipe names another."""
+    return open_engine(
+        folder,
+        recipe.engine,
+        longest=longest_sequence(recipe),
+        end=codec.end,
+        seed=recipe.seed,
+        dtype=autocast or torch.float32,
+        trust_remote_code=recipe.policy.trust_remote_code,
+    )
 
 
 def reward_scorer(rewarded: StepResult | None, recipe: Recipe) -> Any:
