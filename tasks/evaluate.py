@@ -62,7 +62,7 @@ def evaluate_policy(
             with lent_engine(
                 folder_of_policy, recipe.engine, longest=longest, end=codec.end, seed=recipe.seed
             ) as engine:
-                scorer = reward_scorer(rewarded, recipe)
+                scorer = reward_scorer(rewarded, recipe, home)
                 found = evaluate(engine, codec, problems, sampling, settings.seed, scorer, begin)
         write_records(found, folder / "records.parquet")
         records.log_artifact(run_id, folder / "records.parquet", "evaluation")

@@ -24,7 +24,7 @@ from models.loop.fit import Learner, ScheduleSettings
 from models.loop.loop import Slots, Watchers, run_loop
 from models.loop.rollout import Problem
 from models.loop.slots import World
-from models.policy.build import autocast_dtype, on_device, open_policy, with_adapter
+from models.policy.build import on_device, open_policy, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import plain_model
 from models.recipe.schema import Recipe
@@ -33,6 +33,7 @@ from models.text.encoding import Codec
 from tasks import plots, timing
 from tasks.caching import cached_by_key
 from tasks.description import cell, section, time_table
+from tasks.precision import learner_autocast
 from tasks.progress import progress
 from tasks.step import Made, StepResult, gpu_slot, run_step
 from tasks.tracking import records, registry, runs, tags
@@ -65,10 +66,10 @@ def fine_tune(
         policy, tokenizer = open_policy(start)
         codec = Codec(tokenizer, recipe.policy.chat)
         problems = read_problems(clean_folder(validated), codec, "train", recipe)
-        learner = build_learner(policy, recipe, settings)
+        learner = build_learner(policy, recipe, settings, home, run_id)
         engine = engine_for(start, recipe, codec, learner.autocast)
         try:
-            world = World(codec, engine, reward_scorer(rewarded, recipe), recipe.seed)
+            world = World(codec, engine, reward_scorer(rewarded, recipe, home), recipe.seed)
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
                 last, in_rounds = _train(learner, world, recipe, settings, problems, folder, run_id, log)
         finally:
@@ -157,7 +158,9 @@ def longest_sequence(recipe: Recipe) -> int:
     )
 
 
-def build_learner(policy: PreTrainedModel, recipe: Recipe, settings: ScheduleSettings) -> Learner:
+def build_learner(
+    policy: PreTrainedModel, recipe: Recipe, settings: ScheduleSettings, home: Path, run_id: str
+) -> Learner:
     """The policy with its optimiser and the reference that the recipe asks for."""
     slots: Any = recipe
     reference: PreTrainedModel | None = None
@@ -168,6 +171,7 @@ def build_learner(policy: PreTrainedModel, recipe: Recipe, settings: ScheduleSet
     elif slots.reference.needed:
         reference = copy.deepcopy(policy).requires_grad_(False)
     policy.train()
+    autocast = learner_autocast(recipe.policy, policy, home, run_id)
     drawn = slots.rollouts.sampling
     distribution = Distribution(temperature=drawn.temperature or 1.0, top_p=drawn.top_p, top_k=drawn.top_k)
     return Learner(
@@ -175,7 +179,7 @@ def build_learner(policy: PreTrainedModel, recipe: Recipe, settings: ScheduleSet
         build_optimiser(policy, settings.optimiser),
         reference,
         adapter_off,
-        autocast_dtype(recipe.policy),
+        autocast,
         distribution,
     )
 
@@ -193,12 +197,12 @@ def engine_for(folder: Path, recipe: Recipe, codec: Codec, autocast: torch.dtype
     )
 
 
-def reward_scorer(rewarded: StepResult | None, recipe: Recipe) -> Any:
+def reward_scorer(rewarded: StepResult | None, recipe: Recipe, home: Path) -> Any:
     """A function that scores whole sequences with the run's reward model; None where there is none."""
     if rewarded is None:
         return None
     model = on_device(load_reward_model(Path(rewarded.folder) / "reward_model"))
-    autocast = autocast_dtype(recipe.policy)
+    autocast = learner_autocast(recipe.policy, model, home, None)
 
     def score(sequences: Sequences) -> Tensor:
         return score_all(model, sequences, autocast=autocast)

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from models.datasets.schema import available, read_rows
 from models.errors import UserError
-from models.policy.build import autocast_dtype, on_device
+from models.policy.build import on_device
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.recipe.schema import Recipe, RewardModelSection
 from models.reward_model.calibration import PairReport, pair_report
@@ -19,6 +19,7 @@ from models.text.encoding import Codec
 from models.text.token_cache import CachedCodec
 from tasks import plots
 from tasks.caching import cached_by_key
+from tasks.precision import learner_autocast
 from tasks.progress import progress
 from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
 from tasks.tracking import records, registry, runs, tags
@@ -48,7 +49,7 @@ def reward_model(
         model.config.pad_token_id = codec.pad
         on_device(model)
         with MetricLog(run_id, folder / "metrics.jsonl") as log:
-            report = _fit_and_judge(model, data, codec, recipe, section, log)
+            report = _fit_and_judge(model, data, codec, recipe, section, log, home, run_id)
         metrics = {f"reward_model/{name}": value for name, value in report.metrics().items()}
         records.log_figure(run_id, "plots/calibration.png", plots.reliability(report.curve, report.calibration_error))
         digest = save_model_folder(model, tokenizer, folder / "reward_model")
@@ -88,7 +89,14 @@ def read_pairs(data: Path, codec: Codec, split: str, longest: int) -> tuple[list
 
 
 def _fit_and_judge(
-    model: PreTrainedModel, data: Path, codec: Codec, recipe: Recipe, section: RewardModelSection, log: MetricLog
+    model: PreTrainedModel,
+    data: Path,
+    codec: Codec,
+    recipe: Recipe,
+    section: RewardModelSection,
+    log: MetricLog,
+    home: Path,
+    run_id: str,
 ) -> PairReport:
     longest = int(model.config.max_position_embeddings)
     pairs, _ = read_pairs(data, codec, "train", longest)
@@ -98,7 +106,7 @@ def _fit_and_judge(
             f"reward_model: the data set {recipe.data.name} has {len(pairs)} train and {len(held_out)} "
             f"{section.held_out} pairs that fit {longest} tokens; set reward_model: null to do without one"
         )
-    autocast = autocast_dtype(recipe.policy)
+    autocast = learner_autocast(recipe.policy, model, home, run_id)
     total = section.fit.updates(len(pairs))
     with progress("reward model", total, ("loss", "accuracy")) as advance:
 

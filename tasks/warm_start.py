@@ -11,7 +11,7 @@ from models.datasets.schema import available, read_rows
 from models.errors import UserError
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised, negative_log_likelihood
-from models.policy.build import PolicySettings, autocast_dtype, new_policy, open_policy, with_adapter
+from models.policy.build import PolicySettings, new_policy, open_policy, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import plain_model
 from models.recipe.schema import Recipe
@@ -19,6 +19,7 @@ from models.text.encoding import Codec
 from models.text.token_cache import CachedCodec
 from models.text.tokenizer import train_tokenizer
 from tasks.caching import cached_by_key
+from tasks.precision import learner_autocast
 from tasks.progress import progress
 from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
 from tasks.tracking import records, registry
@@ -47,7 +48,7 @@ def warm_start(key: str, recipe: Recipe, validated: StepResult, home: Path, pare
         headline = f"{parameters / 1e6:.2f}M parameters, as given"
         if recipe.warm_start is not None:
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
-                metrics |= _fine_tune(model, codec, data, recipe, recipe.warm_start, log)
+                metrics |= _fine_tune(model, codec, data, recipe, recipe.warm_start, log, home, run_id)
             loss = metrics["warm_start/held_out_loss"]
             headline = f"{parameters / 1e6:.2f}M parameters, held-out loss {loss:.3f} nats a token"
         digest = save_model_folder(plain_model(model), tokenizer, folder / "policy")
@@ -81,13 +82,20 @@ def demonstrations(data: Path, codec: Codec, split: str, longest: int) -> Sequen
 
 
 def _fine_tune(
-    model: PreTrainedModel, codec: Codec, data: Path, recipe: Recipe, settings: SupervisedSettings, log: MetricLog
+    model: PreTrainedModel,
+    codec: Codec,
+    data: Path,
+    recipe: Recipe,
+    settings: SupervisedSettings,
+    log: MetricLog,
+    home: Path,
+    run_id: str,
 ) -> dict[str, float]:
     longest = int(model.config.max_position_embeddings)
     train = demonstrations(data, codec, "train", longest)
     if not len(train):
         raise UserError(f"warm_start: the data set {recipe.data.name} has no demonstrations that fit {longest} tokens")
-    autocast = autocast_dtype(recipe.policy)
+    autocast = learner_autocast(recipe.policy, model, home, run_id)
     with progress("warm start", settings.steps, ("loss",)) as advance:
 
         def report(step: int, metrics: dict[str, float]) -> None:

@@ -21,9 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-BLOCK_TOKENS = 1024
-BLOCK_ELEMENTS = 2**21
-"""Largest tokens x vocabulary that one block holds: 8 MiB in float32, which stays in a processor's cache."""
+BLOCK_TOKENS = 256
+BLOCK_ELEMENTS = 2**19
+"""Largest tokens x vocabulary that one block holds: 2 MiB in float32, which stays in a processor's cache."""
+GPU_BLOCK_TOKENS = 4096
 GPU_BLOCK_ELEMENTS = 2**28
 """The same on a GPU, where a block of 1 GiB keeps every multiprocessor busy."""
 
@@ -147,13 +148,13 @@ class _Fused(torch.autograd.Function):
                 if ctx.distribution.cut:
                     z.masked_fill_(z < least[rows, None], float("-inf"))
                 log_p = z.sub_(lse[rows, None])
-                p = torch.exp(log_p)
                 if watched:
+                    p = torch.exp(log_p)
                     # p log p is zero where p is: a cut token's minus infinity must not meet it
                     inner = torch.where(p > 0, log_p, 0.0) + entropy[rows, None]
                     d_z = -p * (of_log_prob[rows, None] + of_entropy[rows, None] * inner)
                 else:
-                    d_z = p.mul_(-of_log_prob[rows, None])
+                    d_z = log_p.exp_().mul_(-of_log_prob[rows, None])
                 place = targets[rows] - columns.start
                 here = (place >= 0) & (place < z.shape[1])
                 d_z.scatter_add_(
@@ -161,7 +162,8 @@ class _Fused(torch.autograd.Function):
                 )
                 if slope is not None:
                     d_z *= slope
-                d_z /= ctx.distribution.temperature
+                if ctx.distribution.temperature != 1.0:
+                    d_z /= ctx.distribution.temperature
                 if d_bias is not None:
                     d_bias[columns] += d_z.sum(0)
                 d_z = d_z.to(ctx.compute)
@@ -190,7 +192,7 @@ class _Blocks:
 
     def rows(self, tokens: int) -> list[slice]:
         """Blocks of tokens."""
-        step = BLOCK_TOKENS
+        step = BLOCK_TOKENS if self.matrix.device.type == "cpu" else GPU_BLOCK_TOKENS
         if self.distribution.cut:
             step = max(1, self.size // self.matrix.shape[0])
         return [slice(start, min(tokens, start + step)) for start in range(0, tokens, step)]
@@ -234,11 +236,13 @@ class _Blocks:
                 z.masked_fill_(z < least[:, None], float("-inf"))
             bigger = torch.maximum(largest, z.amax(1))
             shrink = torch.exp(largest - bigger)
-            e = torch.exp(z - bigger[:, None])
-            total = total * shrink + e.sum(1)
+            below = z.sub_(bigger[:, None])
+            e = torch.exp(below)
+            sum_of_e = e.sum(1)
             if self.distribution.cut:
-                z.masked_fill_(e == 0, 0.0)
-            weighted = weighted * shrink + torch.linalg.vecdot(e, z)
+                below.masked_fill_(e == 0, 0.0)
+            total = total * shrink + sum_of_e
+            weighted = weighted * shrink + torch.linalg.vecdot(e, below) + bigger * sum_of_e
             largest = bigger
         return chosen, largest + torch.log(total), weighted / total, least
 

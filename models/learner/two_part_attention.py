@@ -5,9 +5,9 @@ log-sum-exp of each part, the softmax over both together is a weighted sum of th
 
     out = out_self * exp(lse_self - lse) + out_prompt * exp(lse_prompt - lse),   lse = logaddexp(lse_self, lse_prompt)
 
-and in the backward pass each part's kernel, given the merged `out` and `lse`, returns exactly its share of the
-gradients, because the weight of a pair is exp(score - lse) whichever part computes it. (The decomposition of ring
-attention, arXiv 2310.01889, and of the shared prefixes of Hydragen, arXiv 2402.05099, which has no backward pass.)
+and in the backward pass each part, given the merged `out` and `lse`, yields exactly its share of the gradients,
+because the weight of a pair is exp(score - lse) whichever part computes it. (The decomposition of ring attention,
+arXiv 2310.01889, and of the shared prefixes of Hydragen, arXiv 2402.05099, which has no backward pass.)
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.learner.layout import Bucket, Layout, buckets
-
-_FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+from models.learner.block_attention import attend, attend_backward
+from models.learner.layout import Bucket, Layout, Prefix, buckets
 
 
 def two_part_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout, scale: float) -> Tensor:
@@ -41,28 +39,26 @@ def two_part_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout
 
 
 class _TwoPart(torch.autograd.Function):
-    """All tensors [tokens, heads, size]; the log-sum-exp [tokens, heads]."""
+    """All tensors [tokens, heads, size]; log-sum-exps [tokens, heads]."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: Layout, scale: float) -> Tensor:
         """See `two_part_attention`."""
-        tokens, heads, _ = query.shape
         out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-        lse = torch.empty(tokens, heads, dtype=torch.promote_types(query.dtype, torch.float32), device=query.device)
+        lse = torch.empty(query.shape[:2], dtype=torch.promote_types(query.dtype, torch.float32), device=query.device)
         for bucket in buckets(layout, query.device):
-            part, sums = _FORWARD(*_take((query, key, value), bucket), 0.0, True, scale=scale)
+            part, sums = attend(*(_take(tensor, bucket) for tensor in (query, key, value)), scale, causal=True)
             _put(out, part, bucket)
             _put(lse, sums, bucket)
-        for prefix in layout.prefixes:
-            inside = slice(prefix.first, prefix.stop)
-            prompt = slice(prefix.start, prefix.end)
-            part, sums = _FORWARD(
-                _heads_first(query[inside]), _heads_first(key[prompt]), _heads_first(value[prompt]), scale=scale
+        for inside, prompt in map(_stretches, layout.prefixes):
+            part, sums = attend(
+                _heads_first(query[inside]), _heads_first(key[prompt]), _heads_first(value[prompt]), scale, causal=False
             )
-            part, sums = part[0].transpose(0, 1), sums[0].transpose(0, 1)
-            merged = torch.logaddexp(lse[inside], sums)
+            other = sums.T
+            merged = torch.logaddexp(lse[inside], other)
             mine = torch.exp(lse[inside] - merged).unsqueeze(-1)
-            out[inside] = (out[inside] * mine + part * torch.exp(sums - merged).unsqueeze(-1)).to(out.dtype)
+            theirs = torch.exp(other - merged).unsqueeze(-1)
+            out[inside] = (out[inside] * mine).addcmul_(part.transpose(0, 1).to(mine.dtype), theirs)
             lse[inside] = merged
         ctx.save_for_backward(query, key, value, out, lse)
         ctx.layout, ctx.scale = layout, scale
@@ -72,54 +68,63 @@ class _TwoPart(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of query, key and value."""
         query, key, value, out, lse = ctx.saved_tensors
-        grad = gradients[0].contiguous()
-        found = tuple(torch.zeros_like(tensor, memory_format=torch.contiguous_format) for tensor in (query, key, value))
+        grad = gradients[0]
+        delta = torch.mul(grad, out).sum(-1, dtype=lse.dtype)
+        found = tuple(
+            torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in (query, key, value)
+        )
         for bucket in buckets(ctx.layout, query.device):
-            taken = _take((grad, query, key, value, out), bucket, silent=1)
-            sums = lse[bucket.places].transpose(1, 2)
-            parts = _BACKWARD(*taken, sums, 0.0, True, scale=ctx.scale)
+            parts = attend_backward(
+                _take(grad, bucket, silent=True),
+                *(_take(tensor, bucket) for tensor in (query, key, value)),
+                _take(delta[..., None], bucket, silent=True).squeeze(-1),
+                _take(lse[..., None], bucket).squeeze(-1),
+                ctx.scale,
+                causal=True,
+            )
             for total, part in zip(found, parts, strict=True):
                 _put(total, part, bucket)
-        for prefix in ctx.layout.prefixes:
-            inside = slice(prefix.first, prefix.stop)
-            prompt = slice(prefix.start, prefix.end)
-            parts = _BACKWARD(
+        for inside, prompt in map(_stretches, ctx.layout.prefixes):
+            parts = attend_backward(
                 _heads_first(grad[inside]),
                 _heads_first(query[inside]),
                 _heads_first(key[prompt]),
                 _heads_first(value[prompt]),
-                _heads_first(out[inside]),
-                lse[inside].transpose(0, 1)[None],
-                0.0,
-                False,
-                scale=ctx.scale,
+                delta[inside].T,
+                lse[inside].T,
+                ctx.scale,
+                causal=False,
             )
             for total, part, where in zip(found, parts, (inside, prompt, prompt), strict=True):
-                total[where] += part[0].transpose(0, 1)
+                total[where] += part.transpose(0, 1)
         return (*found, None, None)
 
 
+def _stretches(prefix: Prefix) -> tuple[slice, slice]:
+    """Where the completions stand, and where their prompt."""
+    return slice(prefix.first, prefix.stop), slice(prefix.start, prefix.end)
+
+
 def _heads_first(rows: Tensor) -> Tensor:
-    """[tokens, heads, size] -> [1, heads, tokens, size], a view."""
-    return rows.transpose(0, 1)[None]
+    """[tokens, heads, size] -> [heads, tokens, size], a view."""
+    return rows.transpose(0, 1)
 
 
-def _take(tensors: tuple[Tensor, ...], bucket: Bucket, silent: int = 0) -> list[Tensor]:
-    """Each [tokens, heads, size] as [spans, heads, longest, size]; in the first `silent`, what is no token is zero."""
+def _take(rows: Tensor, bucket: Bucket, *, silent: bool = False) -> Tensor:
+    """[tokens, heads, size] -> [spans * heads, longest, size]; `silent` puts zeros where a span has no token."""
     spans, longest = bucket.places.shape
-    taken = []
-    for number, tensor in enumerate(tensors):
-        rows = tensor[bucket.places.flatten()]
-        if number < silent and bucket.real is not None:
-            rows = rows * bucket.real[:, None, None]
-        taken.append(rows.view(spans, longest, *tensor.shape[1:]).transpose(1, 2))
-    return taken
+    heads, size = rows.shape[1:]
+    taken = rows.index_select(0, bucket.places.flatten())
+    if silent and bucket.real is not None:
+        taken *= bucket.real[:, None, None]
+    return taken.view(spans, longest, heads, size).transpose(1, 2).reshape(spans * heads, longest, size)
 
 
 def _put(total: Tensor, part: Tensor, bucket: Bucket) -> None:
-    """Write a bucket's [spans, heads, longest, ...] to its places in [tokens, heads, ...]."""
-    rows = part.transpose(1, 2).flatten(0, 1)
+    """Write a bucket's [spans * heads, longest, ...] to its places in [tokens, heads, ...]."""
+    spans, longest = bucket.places.shape
+    rows = part.view(spans, -1, *part.shape[1:]).transpose(1, 2).flatten(0, 1)
     places = bucket.places.flatten()
     if bucket.real is not None:
         rows, places = rows[bucket.real], places[bucket.real]
-    total[places] = rows.to(total.dtype)
+    total.index_copy_(0, places, rows.to(total.dtype))

@@ -162,9 +162,10 @@ def pairs_of(chosen: Scored, indices: Sequence[int]) -> Tensor:
     for held in members.values():
         worth = [float(chosen.rewards[indices[place]]) for place in held]
         if len(held) != 2 or worth[0] == worth[1]:
+            problem = chosen.rollouts[indices[held[0]]].problem.id
             raise UserError(
-                f"problem {chosen.rollouts[indices[held[0]]].problem.id}: an objective over pairs needs two completions "
-                f"of different reward for each prompt, there are {len(held)} with rewards {worth}; select them first"
+                f"problem {problem}: an objective over pairs needs two completions of "
+                f"different reward for each prompt, there are {len(held)} with rewards {worth}; select them first"
             )
         pairs.append(held if worth[0] > worth[1] else held[::-1])
     return torch.tensor(pairs, dtype=torch.long)

@@ -68,7 +68,7 @@ class PolicySettings:
     trust_remote_code: bool = False
     """Run code that the base model ships. Leave it off unless you read that code."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Autocast precision; auto is bfloat16 on a GPU and float32 on a CPU. Master weights are float32."""
+    """Of matrix products; auto is what a short measurement finds faster. Master weights are float32."""
 
 
 def device() -> torch.device:
@@ -80,13 +80,6 @@ def on_device(model: Model) -> Model:
     """`model`, moved to where the learner runs."""
     nn.Module.to(model, device())
     return model
-
-
-def autocast_dtype(settings: PolicySettings) -> torch.dtype | None:
-    """The autocast dtype that `precision` means on this machine, None for plain float32."""
-    if settings.precision == "auto":
-        return torch.bfloat16 if torch.cuda.is_available() else None
-    return torch.bfloat16 if settings.precision == "bfloat16" else None
 
 
 def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:

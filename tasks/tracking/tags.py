@@ -22,6 +22,9 @@ ENDED_BY = "rewardflow.ended_by"
 REUSED = "rewardflow.reused_from"
 """On a child run whose step was not run again: the run whose result was taken."""
 
+PRECISION = "rewardflow.precision"
+"""On a child run that learned: float32, or bfloat16 for matrix products under autocast."""
+
 # On runs and on model versions.
 RECIPE = "rewardflow.recipe"
 """Name of the recipe."""

@@ -1,0 +1,123 @@
+"""Which precision is faster for this model on this machine: plain float32, or bfloat16 products under autocast.
+
+It cannot be known without trying: with matrix units for bfloat16 a wide model is several times as fast, a narrow one
+may lose by the casts. A short measurement of the learner's own forward and backward pass decides. The choice is kept
+on disk, so that a run which goes on, or is made again, computes what it computed before. Weights and their optimiser
+are float32 either way, and so are softmaxes, norms and sums.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from models.learner.log_probs import completion_log_probs, plain_inner, row_states, use_packed_attention
+from models.learner.packing import Sequences, packed_row
+
+Precision = Literal["float32", "bfloat16"]
+
+PROMPT, COMPLETION, GROUP = 128, 64, 8
+"""Tokens of the row that is timed: one prompt and its completions."""
+REPEATS = 3
+LEAST_GAIN = 1.15
+"""bfloat16 is taken where it is faster by this factor; below it, exactness is worth more."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was measured, in seconds for one forward and backward pass, and what follows."""
+
+    float32: float
+    bfloat16: float
+
+    @property
+    def precision(self) -> Precision:
+        """The precision to learn in."""
+        return "bfloat16" if self.float32 >= LEAST_GAIN * self.bfloat16 else "float32"
+
+
+def autocast_of(precision: Precision) -> torch.dtype | None:
+    """The autocast dtype of a precision; None where there is none."""
+    return torch.bfloat16 if precision == "bfloat16" else None
+
+
+def fastest_precision(model: nn.Module, folder: Path) -> Precision:
+    """bfloat16 on a GPU; elsewhere what was measured once for models of this shape on this machine.
+
+    Args:
+        model: a policy or reward model; its gradients are cleared, nothing else of it changes.
+        folder: where choices are kept.
+
+    Raises:
+        UserError: the model cannot read packed rows.
+    """
+    if next(model.parameters()).device.type == "cuda":
+        return "bfloat16"
+    shapes = [(name, tuple(p.shape), p.requires_grad) for name, p in model.named_parameters()]
+    threads = torch.get_num_threads()
+    key = sha256(repr((shapes, platform.processor(), _processor(), threads, torch.__version__)).encode()).hexdigest()
+    file = folder / f"{key[:24]}.json"
+    try:
+        kept = json.loads(file.read_text())
+        return Choice(float(kept["float32"]), float(kept["bfloat16"])).precision
+    except (OSError, ValueError, KeyError, TypeError):
+        choice = measured(model)
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = file.with_suffix(f".{os.getpid()}.part")
+    beside.write_text(json.dumps(asdict(choice) | {"chosen": choice.precision, "threads": threads}))
+    os.replace(beside, file)
+    return choice.precision
+
+
+def measured(model: nn.Module) -> Choice:
+    """Time both, turn about, after one pass each to warm up; the shortest of `REPEATS` counts."""
+    seconds: dict[torch.dtype | None, list[float]] = {None: [], torch.bfloat16: []}
+    training = model.training
+    model.eval()  # dropout would draw random numbers that belong to the run
+    for turn in range(REPEATS + 1):
+        for autocast, found in seconds.items():
+            started = time.perf_counter()
+            _pass(model, autocast)
+            if turn:
+                found.append(time.perf_counter() - started)
+    model.train(training)
+    return Choice(min(seconds[None]), min(seconds[torch.bfloat16]))
+
+
+def _pass(model: nn.Module, autocast: torch.dtype | None) -> None:
+    inner = plain_inner(model)
+    embeddings: Any = inner.get_input_embeddings()
+    rows = int(embeddings.weight.shape[0])
+    longest = int(getattr(inner.config, "max_position_embeddings", 0) or PROMPT + COMPLETION)
+    prompt = min(PROMPT, max(1, longest // 2))
+    completion = min(COMPLETION, max(1, longest - prompt))
+    sequences = Sequences(
+        [[(3 * at + 1) % rows for at in range(prompt)]] * GROUP,
+        [[(5 * at + number) % rows for at in range(completion)] for number in range(GROUP)],
+    )
+    if inner.get_output_embeddings() is not None:
+        values = completion_log_probs(model, sequences, autocast=autocast)[0]
+    else:
+        use_packed_attention(model)
+        row = packed_row(sequences, next(model.parameters()).device)
+        values = row_states(model, row.ids, row.positions, row.layout, autocast)
+    values.float().square().mean().backward()
+    model.zero_grad(set_to_none=True)
+
+
+def _processor() -> str:
+    """The processor's name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,27 @@
+"""The precision that a step learns in: the recipe's, or what is faster on this machine; recorded on its run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from models.learner.precision import autocast_of, fastest_precision
+from models.policy.build import PolicySettings
+from tasks.tracking import runs, tags
+
+
+def learner_autocast(settings: PolicySettings, model: nn.Module, home: Path, run_id: str | None) -> torch.dtype | None:
+    """The autocast dtype that `policy.precision` means for `model` here, None for plain float32.
+
+    Args:
+        home: the state folder, which keeps what was measured: the same model gets the same answer.
+        run_id: the run that is told; None where the choice was recorded before.
+    """
+    chosen = settings.precision
+    if chosen == "auto":
+        chosen = fastest_precision(model, home / "store" / "precision")
+    if run_id is not None:
+        runs.set_tags(run_id, {tags.PRECISION: chosen})
+    return autocast_of(chosen)

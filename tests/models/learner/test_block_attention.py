@@ -1,0 +1,65 @@
+"""What must be true of attention in blocks and in two parts, each test named as the theorem it checks; in float64."""
+
+import random
+
+import pytest
+import torch
+
+from models.learner import block_attention
+from models.learner.block_attention import attend, attend_backward
+from models.learner.layout import allowed
+from models.learner.packing import Sequences, packed_row
+from models.learner.two_part_attention import two_part_attention
+
+EXACT = {"rtol": 1e-10, "atol": 1e-10}
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("elements", [2**18, 200, 40])
+@pytest.mark.parametrize("causal", [True, False])
+def test_blocks_equal_the_softmax_written_out(elements, causal, monkeypatch):
+    monkeypatch.setattr(block_attention, "BLOCK_ELEMENTS", elements)
+    query, key, value = (numbers(6, 70, 8, seed=seed).requires_grad_() for seed in range(3))
+    scores = query @ key.transpose(1, 2) * 0.3
+    if causal:
+        scores = scores.masked_fill(~torch.ones(70, 70, dtype=torch.bool).tril(), float("-inf"))
+    expected = torch.softmax(scores, -1) @ value
+    grad = numbers(6, 70, 8, seed=9)
+    expected.backward(grad)
+    with torch.no_grad():
+        out, lse = attend(query, key, value, 0.3, causal=causal)
+        delta = (grad * out).sum(-1)
+        found = attend_backward(grad, query, key, value, delta, lse, 0.3, causal=causal)
+    torch.testing.assert_close(out, expected, **EXACT)
+    torch.testing.assert_close(lse, torch.logsumexp(scores, -1), **EXACT)
+    for one, tensor in zip(found, (query, key, value), strict=True):
+        torch.testing.assert_close(one, tensor.grad, **EXACT)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_two_parts_equal_attention_under_the_layout_written_out(groups, seed):
+    chance = random.Random(seed)
+    prompts = [[1] * chance.randint(1, 40), [2] * chance.randint(1, 40), [3]]
+    chosen = [prompts[chance.randrange(3)] for _ in range(9)]
+    row = packed_row(Sequences(chosen, [[4] * chance.randint(1, 50) for _ in chosen]))
+    tokens = len(row.ids)
+
+    def run(attention):
+        query = numbers(1, 4, tokens, 8, seed=1).requires_grad_()
+        key, value = (numbers(1, 4 // groups, tokens, 8, seed=seed).requires_grad_() for seed in (2, 3))
+        out = attention(query, key, value)
+        out.backward(numbers(1, tokens, 4, 8, seed=4))
+        return out.detach(), query.grad, key.grad, value.grad
+
+    def written_out(query, key, value):
+        scores = query @ key.repeat_interleave(groups, 1).transpose(2, 3) * 0.25
+        scores = scores.masked_fill(~allowed(row.layout, torch.device("cpu"), None), float("-inf"))
+        return (torch.softmax(scores, -1) @ value.repeat_interleave(groups, 1)).transpose(1, 2)
+
+    found = run(lambda query, key, value: two_part_attention(query, key, value, row.layout, 0.25))
+    for one, other in zip(found, run(written_out), strict=True):
+        torch.testing.assert_close(one, other, **EXACT)

@@ -1,0 +1,52 @@
+"""What must be true of the choice of precision, each test named as the theorem it checks."""
+
+import json
+
+import pytest
+import torch
+from tiny_models import tiny_policy
+
+from models.learner.precision import LEAST_GAIN, Choice, fastest_precision, measured
+
+
+@pytest.mark.parametrize(
+    ("float32", "bfloat16", "expected"),
+    [(4.0, 1.0, "bfloat16"), (1.0, 1.0, "float32"), (1.0, 2.0, "float32"), (LEAST_GAIN - 0.01, 1.0, "float32")],
+)
+def test_half_precision_is_taken_where_it_is_clearly_faster(float32, bfloat16, expected):
+    assert Choice(float32, bfloat16).precision == expected
+
+
+def test_measuring_changes_neither_weights_nor_gradients_nor_random_numbers():
+    model = tiny_policy(torch.float32).train()
+    before, state = {name: p.clone() for name, p in model.named_parameters()}, torch.random.get_rng_state()
+    choice = measured(model)
+    assert choice.float32 > 0 and choice.bfloat16 > 0
+    assert model.training and torch.equal(torch.random.get_rng_state(), state)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, before[name]) and parameter.grad is None
+
+
+@pytest.mark.parametrize("faster", ["float32", "bfloat16"])
+def test_a_choice_is_made_once_and_kept(tmp_path, faster):
+    model = tiny_policy(torch.float32)
+    fastest_precision(model, tmp_path)
+    (file,) = tmp_path.iterdir()
+    assert set(json.loads(file.read_text())) == {"float32", "bfloat16", "chosen", "threads"}
+    file.write_text(json.dumps({"float32": 9.0, "bfloat16": 9.0, faster: 1.0}))
+    assert fastest_precision(model, tmp_path) == faster
+
+
+def test_a_broken_file_is_measured_again(tmp_path):
+    model = tiny_policy(torch.float32)
+    fastest_precision(model, tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_text('{"float32":')
+    fastest_precision(model, tmp_path)
+    assert json.loads(file.read_text())["float32"] > 0
+
+
+def test_models_of_another_shape_have_a_choice_of_their_own(tmp_path):
+    fastest_precision(tiny_policy(torch.float32), tmp_path)
+    fastest_precision(tiny_policy(torch.float32, vocabulary=32), tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
