@@ -98,7 +98,7 @@ class Apart:
     def __init__(self, make: Callable[[], Made]) -> None:
         spawn = multiprocessing.get_context("spawn")
         self._pipe, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_serve, args=(theirs, make))
+        self._process = spawn.Process(target=_serve, args=(theirs, make), daemon=True)  # ends with whoever began it
         self._process.start()
         theirs.close()
 

@@ -60,7 +60,12 @@ def evaluate_policy(
         with stages(f"evaluate {role}", ("engine", *STAGES)) as begin:
             begin("engine")
             with lent_engine(
-                folder_of_policy, recipe.engine, longest=longest, end=codec.end, seed=recipe.seed
+                folder_of_policy,
+                recipe.engine,
+                longest=longest,
+                end=codec.end,
+                seed=recipe.seed,
+                trust_remote_code=recipe.policy.trust_remote_code,
             ) as engine:
                 scorer = reward_scorer(rewarded, recipe, home)
                 found = evaluate(engine, codec, problems, sampling, settings.seed, scorer, begin)

@@ -30,12 +30,13 @@ from models.policy.weights import plain_model
 from models.recipe.schema import Recipe
 from models.reward_model.model import load_reward_model, score_all
 from models.text.encoding import Codec
+from models.text.token_cache import CachedCodec
 from tasks import plots, timing
 from tasks.caching import cached_by_key
 from tasks.description import cell, section, time_table
 from tasks.precision import learner_autocast
 from tasks.progress import progress
-from tasks.step import Made, StepResult, gpu_slot, run_step
+from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
 from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.journal import Row, read_journal
 from tasks.tracking.metrics import MetricLog
@@ -64,7 +65,7 @@ def fine_tune(
         start = Path(warmed.folder) / "policy"
         log_inputs(run_id, recipe, validated, warmed, rewarded)
         policy, tokenizer = open_policy(start)
-        codec = Codec(tokenizer, recipe.policy.chat)
+        codec = CachedCodec(tokenizer, recipe.policy.chat, folder=token_folder(home))
         problems = read_problems(clean_folder(validated), codec, "train", recipe)
         learner = build_learner(policy, recipe, settings, home, run_id)
         engine = engine_for(start, recipe, codec, learner.autocast)

@@ -18,6 +18,7 @@ from tasks import plots
 from tasks.description import Review, Sample, Step, describe_run
 from tasks.promote import Promotion, policy_name
 from tasks.step import StepResult
+from tasks.timing import time_lines
 from tasks.tracking import records, registry
 from tasks.tracking.journal import read_journal
 from tasks.tracking.metrics import MetricLog
@@ -85,6 +86,7 @@ def write_review(
         worst=worst,
         steps=steps,
         facts=facts,
+        time=time_lines(curves),
     )
     records.describe(parent_run, describe_run(review))
 

@@ -69,7 +69,9 @@ def engine_place() -> Iterator[None]:
 
 
 @contextmanager
-def lent_engine(folder: Path, settings: EngineSettings, *, longest: int, end: int, seed: int) -> Iterator[Engine]:
+def lent_engine(
+    folder: Path, settings: EngineSettings, *, longest: int, end: int, seed: int, trust_remote_code: bool = False
+) -> Iterator[Engine]:
     """An engine on the weights of `folder`; arguments and errors are those of `open_engine`.
 
     The shared one is given where it was opened with equal arguments on a model of the same configuration. It says
@@ -80,10 +82,16 @@ def lent_engine(folder: Path, settings: EngineSettings, *, longest: int, end: in
     try:
         if shared.engine is not None and shared.key == key:
             # float32 holds every dtype of a checkpoint; the engine rounds as it does when it reads the files itself.
-            shared.engine.load(on_device(load_causal_model(folder, torch.float32)).state_dict().items())
+            shared.engine.load(
+                on_device(load_causal_model(folder, torch.float32, trust_remote_code=trust_remote_code))
+                .state_dict()
+                .items()
+            )
         else:
             shared.close_engine()
-            shared.engine = open_engine(folder, settings, longest=longest, end=end, seed=seed)
+            shared.engine = open_engine(
+                folder, settings, longest=longest, end=end, seed=seed, trust_remote_code=trust_remote_code
+            )
             shared.key = key
         yield shared.engine
     except BaseException:

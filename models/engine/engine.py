@@ -34,11 +34,11 @@ class EngineSettings:
 class Sampling:
     """How one call samples: logits / temperature, then top-k, then top-p, then a softmax over what is left.
 
-    Both engines truncate by the same rule (vLLM's `apply_top_k_top_p_pytorch`, transformers' warpers), in float32:
+    Both engines and the learner truncate by the same rule (vLLM's `apply_top_k_top_p_pytorch`), in float32:
     top-k drops every token whose logit is `<` the k-th largest, so tokens that tie with the k-th all stay. Top-p takes
     the softmax of what top-k left, sums it from the least likely token upwards, and drops a token where this sum, its
     own probability included, is `<= 1 - top_p`; the likeliest token always stays. In other words a token stays where
-    those ranked before it hold less than top_p; which of two tied tokens ranks first at that border is not defined.
+    those ranked before it hold less than top_p; vLLM cuts ties at that border, the other engine and the learner do not.
     (vLLM on CUDA with Triton cuts ties with the k-th to k exactly.) Greedy ignores top-k and top-p, and its log-probs
     are those of temperature 1.
     """

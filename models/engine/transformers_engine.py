@@ -1,43 +1,44 @@
-"""transformers' generate as an engine: slower than vLLM, needs nothing beside the learner, runs wherever it runs.
+"""A transformers model as an engine: it needs nothing beside the learner and runs wherever the learner runs.
 
-Prompts of different lengths are padded on the left, so that every row's next token stands in the last column.
-Temperature, top-k and top-p are applied by one processor that also notes the log-prob of each drawn token;
-it keeps the distribution of one step only, never tokens x vocabulary.
+The completions of a prompt share its keys and values (`models.engine.shared_decoding`). For small models on a CPU it
+generates faster than vLLM, whose scheduler costs more there than the arithmetic; for large models, long completions of
+very different lengths, or a GPU, vLLM is the engine to use.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import (
-    GenerationConfig,
-    LogitsProcessor,
-    LogitsProcessorList,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
 
 from models.engine.engine import EngineSettings, Generated, Sampling, check_ids, engine_dtype
-from models.learner.log_probs import completion_log_probs, hidden_width
+from models.engine.shared_decoding import Decoding
+from models.learner.fused_log_probs import AS_IT_IS, Distribution, next_token_log_probs
+from models.learner.log_probs import completion_log_probs, hidden_width, output_head, use_packed_attention
+from models.learner.packed_attention import read_packed
 from models.learner.packing import Sequences, pack
 from models.policy.build import device, load_causal_model
 from models.policy.folder import check_model_folder
 
 SCORED_TOKENS = 16384
 """Tokens that one forward pass scores."""
+PREFILL_TOKENS = 32768
+"""Tokens of prompts that are read at once."""
+NARROW_EVERY = 8
+"""Steps after which finished sequences may be dropped."""
+WORTH_NARROWING = 0.8
+"""They are where at most this share of the rows would be left."""
 
 
 class TransformersEngine:
     """A copy of the policy in the learner's process; see `models.engine.engine.Engine`.
 
     Raises:
-        UserError: `folder` is no model folder, or transformers cannot load it.
+        UserError: `folder` is no model folder, transformers cannot load it, or the model cannot read packed rows.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class TransformersEngine:
         model: Any = load_causal_model(folder, chosen, trust_remote_code=trust_remote_code)
         self.vocabulary = int(model.get_input_embeddings().weight.shape[0])
         self.model = model.to(device()).eval().requires_grad_(False)
-        self.model.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end)  # no model's own habits
+        use_packed_attention(self.model)
         self.settings = settings
         self.end = end
 
@@ -62,11 +63,16 @@ class TransformersEngine:
         """See `Engine.generate`. It draws from torch's global generator, which is seeded here."""
         check_ids(prompts, self.vocabulary)
         torch.manual_seed(seed)
-        rows = [list(prompt) for prompt in prompts for _ in range(sampling.samples)]
-        made: list[Generated] = []
-        for start in range(0, len(rows), self.settings.max_sequences):
-            made += self._generate(rows[start : start + self.settings.max_sequences], sampling)
-        return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
+        most = self.settings.max_sequences
+        made: list[list[Generated]] = [[] for _ in prompts]
+        with torch.inference_mode():
+            for first in range(0, sampling.samples, most):
+                samples = min(most, sampling.samples - first)
+                for chunk in _chunks(prompts, samples, most):
+                    groups = self._generate(prompts[chunk], samples, sampling)
+                    for whole, more in zip(made[chunk], groups, strict=True):
+                        whole += more
+        return made
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
@@ -91,67 +97,75 @@ class TransformersEngine:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    def _generate(self, prompts: list[list[int]], sampling: Sampling) -> list[Generated]:
-        ids, mask = _pad_left(prompts, self.end)
-        noted = _Noted(sampling)
-        drawing: dict[str, Any] = {"do_sample": True, "top_k": 0} if sampling.temperature > 0 else {"do_sample": False}
-        with torch.no_grad():
-            output: Tensor = self.model.generate(
-                ids.to(self.model.device),
-                attention_mask=mask.to(self.model.device),
-                logits_processor=LogitsProcessorList([noted]),
-                generation_config=GenerationConfig(
-                    max_new_tokens=sampling.max_tokens,
-                    eos_token_id=self.end,
-                    pad_token_id=self.end,
-                    **drawing,  # the processor has done the rest
-                ),
-            )
-        drawn = output[:, ids.shape[1] :]
-        log_probs = noted.all_of(drawn).tolist()
-        return [self._cut(row, values) for row, values in zip(drawn.tolist(), log_probs, strict=True)]
+    def _generate(self, prompts: Sequence[Sequence[int]], samples: int, sampling: Sampling) -> list[list[Generated]]:
+        """Completions of different prompts side by side, [prompts][samples]."""
+        place = self.model.device
+        lengths = torch.tensor([len(prompt) for prompt in prompts], device=place)
+        decoding = Decoding(lengths, samples, sampling.max_tokens)
+        ids = torch.tensor([token for prompt in prompts for token in prompt], device=place)
+        positions = torch.cat([torch.arange(len(prompt)) for prompt in prompts]).to(place)
+        head, distribution = output_head(self.model), _distribution(sampling)
+        states = read_packed(self.model.base_model, ids, positions, decoding)[lengths.cumsum(0) - 1]
+        states = states.repeat_interleave(samples, dim=0)
+        drawn = torch.full((len(states), sampling.max_tokens), self.end, device=place)
+        noted = torch.zeros(drawn.shape, device=place)
+        rows = torch.arange(len(states), device=place).view(-1, samples)
+        alive = torch.ones_like(rows, dtype=torch.bool)
+        for step in range(sampling.max_tokens):
+            log_probs = next_token_log_probs(states, head, distribution)
+            tokens = _draw(log_probs, greedy=sampling.temperature == 0.0)
+            going = alive.flatten()
+            drawn[rows.flatten()[going], step] = tokens[going]
+            noted[rows.flatten()[going], step] = log_probs.gather(1, tokens[:, None]).squeeze(1)[going].float()
+            alive = alive & (tokens != self.end).view_as(alive)
+            if step + 1 == sampling.max_tokens or not bool(alive.any()):
+                break
+            if step % NARROW_EVERY == NARROW_EVERY - 1:
+                tokens = tokens.view_as(alive)
+                stay = alive.any(1).nonzero().squeeze(1)
+                widest = int(alive.sum(1).max())
+                if len(stay) * widest <= WORTH_NARROWING * alive.numel():
+                    members = alive[stay].int().argsort(dim=1, descending=True, stable=True)[:, :widest]
+                    decoding.narrow(stay, members)
+                    rows, alive, tokens = (wide[stay[:, None], members] for wide in (rows, alive, tokens))
+                tokens = tokens.flatten()
+            decoding.step = step
+            places = (decoding.lengths + step).repeat_interleave(rows.shape[1])
+            states = read_packed(self.model.base_model, tokens, places, decoding)
+        made = [self._cut(row, values) for row, values in zip(drawn.tolist(), noted.tolist(), strict=True)]
+        return [made[at : at + samples] for at in range(0, len(made), samples)]
 
     def _cut(self, tokens: list[int], log_probs: list[float]) -> Generated:
-        """A row up to its first end token; behind it stands padding."""
+        """A row up to its first end token; behind it stands nothing."""
         finished = self.end in tokens
         length = tokens.index(self.end) + 1 if finished else len(tokens)
         return Generated(tuple(tokens[:length]), tuple(log_probs[:length]), finished)
 
 
-class _Noted(LogitsProcessor):  # type: ignore[misc, no-any-unimported, unused-ignore]
-    """Shapes the next token's distribution and notes the log-prob of the token that was then drawn from it."""
-
-    def __init__(self, sampling: Sampling) -> None:
-        self.warpers = LogitsProcessorList()
-        if sampling.temperature not in (0.0, 1.0):
-            self.warpers.append(TemperatureLogitsWarper(sampling.temperature))
-        if sampling.top_k and sampling.temperature > 0:
-            self.warpers.append(TopKLogitsWarper(sampling.top_k))
-        if sampling.top_p < 1.0 and sampling.temperature > 0:
-            self.warpers.append(TopPLogitsWarper(sampling.top_p))
-        self.last: Tensor | None = None
-        self.noted: list[Tensor] = []
-
-    def __call__(self, input_ids: Any, scores: Any) -> Any:
-        """One step: [rows, tokens so far], [rows, vocabulary] -> [rows, vocabulary]."""
-        self._note(input_ids[:, -1])
-        shaped = self.warpers(input_ids, scores.float())
-        self.last = torch.log_softmax(shaped, dim=-1)
-        return shaped
-
-    def all_of(self, drawn: Tensor) -> Tensor:
-        """Log-probs of all drawn tokens, [rows, steps] -> [rows, steps], nats."""
-        self._note(drawn[:, -1])
-        return torch.stack(self.noted, dim=1)
-
-    def _note(self, tokens: Tensor) -> None:
-        if self.last is not None:
-            self.noted.append(self.last.gather(-1, tokens[:, None]).squeeze(-1))
+def _distribution(sampling: Sampling) -> Distribution:
+    """What is drawn from; greedy tells the log-probs of temperature 1, uncut."""
+    if sampling.temperature == 0.0:
+        return AS_IT_IS
+    return Distribution(temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k)
 
 
-def _pad_left(prompts: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Ids and mask, [rows, width] each, the last token of every prompt in the last column."""
-    width = max(len(prompt) for prompt in prompts)
-    ids = torch.tensor([[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts])
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    return ids, mask
+def _draw(log_probs: Tensor, *, greedy: bool) -> Tensor:
+    """The likeliest token, or the one that a random point falls to on the line of all probabilities, [rows]."""
+    if greedy:
+        return log_probs.argmax(-1)
+    line = log_probs.double().exp().cumsum(-1)
+    point = torch.rand(len(line), 1, dtype=line.dtype, device=line.device) * line[:, -1:]
+    return torch.searchsorted(line, point, right=True).clamp(max=line.shape[-1] - 1).squeeze(1)
+
+
+def _chunks(prompts: Sequence[Sequence[int]], samples: int, most: int) -> Iterator[slice]:
+    """Prompts that are generated for at once: at most `most` sequences and PREFILL_TOKENS tokens, at least one."""
+    start = tokens = 0
+    for place, prompt in enumerate(prompts):
+        if place > start and ((place + 1 - start) * samples > most or tokens + len(prompt) > PREFILL_TOKENS):
+            yield slice(start, place)
+            start = place
+            tokens = 0
+        tokens += len(prompt)
+    if prompts:
+        yield slice(start, len(prompts))

@@ -77,8 +77,10 @@ def _scores(query: Tensor, key: Tensor, scale: float, first: int | None) -> Tens
 def _blocks(query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice]]:
     """Stretches of the batch and of the queries whose scores make up one block."""
     batch, queries, keys = query.shape[0], query.shape[1], key.shape[1]
-    together = max(1, BLOCK_ELEMENTS // (queries * keys))
-    rows = queries if together > 1 or queries * keys <= BLOCK_ELEMENTS else max(32, BLOCK_ELEMENTS // keys)
+    together, rows = max(1, BLOCK_ELEMENTS // (queries * keys)), queries
+    if together < min(batch, torch.get_num_threads()):
+        together = min(batch, torch.get_num_threads())  # the matrix products are shared out by the batch
+        rows = max(32, min(queries, BLOCK_ELEMENTS // (keys * together)))
     for first in range(0, batch, together):
         for start in range(0, queries, rows):
             yield slice(first, min(batch, first + together)), slice(start, min(queries, start + rows))

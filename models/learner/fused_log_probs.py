@@ -247,6 +247,20 @@ class _Blocks:
         return chosen, largest + torch.log(total), weighted / total, least
 
 
+def next_token_log_probs(hidden: Tensor, head: Head, distribution: Distribution) -> Tensor:
+    """The whole distribution after each state, [rows, hidden] -> [rows, vocabulary], nats, float32 or wider.
+
+    For drawing the next token of a few rows; `fused_log_probs` gives the same numbers for the tokens that were drawn.
+    """
+    wide = torch.promote_types(hidden.dtype, torch.float32)
+    states = hidden if head.scale == 1.0 else hidden * head.scale
+    whole = _Blocks(head.weight, head.bias, head.softcap, distribution, wide, 0)
+    z = whole.logits(states, slice(0, head.weight.shape[0]))
+    if distribution.cut:
+        z.masked_fill_(z < least_kept(z, distribution)[:, None], float("-inf"))
+    return torch.log_softmax(z, dim=-1)
+
+
 def least_kept(z: Tensor, distribution: Distribution) -> Tensor:
     """The smallest logit that top-k and then top-p leave, [tokens, vocabulary] -> [tokens].
 

@@ -115,6 +115,7 @@ def use_packed_attention(model: nn.Module) -> None:
         gap = packing_gap(inner)
     except Exception as error:  # a model's own code meets a row that it was not written for
         inner.set_attn_implementation(before)
+        _read_plainly(inner)  # where that fails too, this error is the one to tell
         raise refused from error
     if not gap <= PROBE_TOLERANCE[_probe_dtype(inner)]:
         inner.set_attn_implementation(before)
@@ -162,6 +163,11 @@ def packing_gap(model: PreTrainedModel) -> float:
     if not torch.isfinite(expected).all():
         return 0.0  # broken weights say nothing about the layout; the loss will say that they are broken
     return float((packed.double() - expected).abs().max() / expected.std().clamp(min=1e-6))
+
+
+@torch.no_grad()
+def _read_plainly(model: PreTrainedModel) -> None:
+    model(input_ids=torch.tensor([[1, 2, 3]], device=next(model.parameters()).device), use_cache=False)
 
 
 def _probe_dtype(model: PreTrainedModel) -> torch.dtype:

@@ -13,7 +13,7 @@ the fastest of three routes that can take it is used; all three compute the same
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,23 @@ from models.learner.varlen_attention import has_varlen, varlen_attention
 NAME = "rewardflow_packed"
 
 
+class RowAttention(Protocol):
+    """Attends to a packed row in its own way: a cache while completions are generated."""
+
+    def attend(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        softcap: float | None,
+    ) -> Tensor:
+        """[1, heads, tokens, size] -> [1, tokens, heads, size]; `module` tells the layers apart."""
+        ...
+
+
 def packed_attention(
     module: nn.Module,
     query: Tensor,
@@ -38,7 +55,7 @@ def packed_attention(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    packed: Layout | None = None,
+    packed: Layout | RowAttention | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
     **others: Any,
@@ -48,7 +65,8 @@ def packed_attention(
     Args:
         query: [1, heads, tokens, head size].
         key, value: [1, key heads, tokens, head size].
-        packed: the row's layout; None for an ordinary batch, which `attention_mask` describes.
+        packed: the row's layout, or what attends in its place; None for an ordinary batch, which `attention_mask`
+            describes.
         scaling: of the scores before the softmax; None for 1 / sqrt(head size).
         sliding_window: tokens that a token sees at most; None for all.
         softcap: scores are bent to c * tanh(score / c).
@@ -74,24 +92,43 @@ def packed_attention(
         half = torch.get_autocast_dtype(query.device.type)
         query, key, value = query.to(half), key.to(half), value.to(half)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    window = sliding_window if sliding_window is not None and sliding_window < packed.longest else None
+    if not isinstance(packed, Layout):
+        return packed.attend(module, query, key, value, scale, sliding_window, softcap), None
+    return attend_packed(query, key, value, packed, scale, sliding_window, softcap), None
+
+
+def attend_packed(
+    query: Tensor, key: Tensor, value: Tensor, layout: Layout, scale: float, window: int | None, softcap: float | None
+) -> Tensor:
+    """Attention of a packed row by the fastest route that can take it, [1, tokens, heads, head size].
+
+    Args:
+        query: [1, heads, tokens, head size].
+        key, value: [1, key heads, tokens, head size].
+        layout: of the row.
+        scale: of the scores before the softmax.
+        window: tokens that a token sees at most; None for all.
+        softcap: scores are bent to c * tanh(score / c).
+    """
+    if window is not None and window >= layout.longest:
+        window = None
     if softcap is not None:
-        seen = allowed(packed, query.device, window)
+        seen = allowed(layout, query.device, window)
         bias = torch.zeros_like(seen, dtype=torch.float32).masked_fill(~seen, float("-inf"))
-        return _capped(query, key, value, bias, scale, softcap), None
+        return _capped(query, key, value, bias, scale, softcap)
     if query.device.type == "cpu" and window is None and value.shape[-1] == query.shape[-1]:
-        return two_part_attention(query, key, value, packed, scale), None
+        return two_part_attention(query, key, value, layout, scale)
     if query.device.type == "cuda" and query.dtype in (torch.bfloat16, torch.float16) and has_varlen():
-        return varlen_attention(query, key, value, packed, scale, window), None
+        return varlen_attention(query, key, value, layout, scale, window)
     groups = query.shape[1] // key.shape[1]
     dense = functional.scaled_dot_product_attention(
         query,
         key.repeat_interleave(groups, dim=1),
         value.repeat_interleave(groups, dim=1),
-        attn_mask=allowed(packed, query.device, window),
+        attn_mask=allowed(layout, query.device, window),
         scale=scale,
     )
-    return dense.transpose(1, 2).contiguous(), None
+    return dense.transpose(1, 2).contiguous()
 
 
 def _bias(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor:
@@ -119,7 +156,7 @@ AttentionInterface.register(NAME, packed_attention)
 AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
-def read_packed(backbone: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout) -> Tensor:
+def read_packed(backbone: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout | RowAttention) -> Tensor:
     """Hidden states of a packed row, [tokens, hidden].
 
     Args:

@@ -47,7 +47,8 @@ class _TwoPart(torch.autograd.Function):
         out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         lse = torch.empty(query.shape[:2], dtype=torch.promote_types(query.dtype, torch.float32), device=query.device)
         for bucket in buckets(layout, query.device):
-            part, sums = attend(*(_take(tensor, bucket) for tensor in (query, key, value)), scale, causal=True)
+            queries, keys, values = (_take(tensor, bucket) for tensor in (query, key, value))
+            part, sums = attend(queries, keys, values, scale, causal=True)
             _put(out, part, bucket)
             _put(lse, sums, bucket)
         for inside, prompt in map(_stretches, layout.prefixes):
@@ -74,9 +75,12 @@ class _TwoPart(torch.autograd.Function):
             torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in (query, key, value)
         )
         for bucket in buckets(ctx.layout, query.device):
+            queries, keys, values = (_take(tensor, bucket) for tensor in (query, key, value))
             parts = attend_backward(
                 _take(grad, bucket, silent=True),
-                *(_take(tensor, bucket) for tensor in (query, key, value)),
+                queries,
+                keys,
+                values,
                 _take(delta[..., None], bucket, silent=True).squeeze(-1),
                 _take(lse[..., None], bucket).squeeze(-1),
                 ctx.scale,
@@ -122,8 +126,7 @@ def _take(rows: Tensor, bucket: Bucket, *, silent: bool = False) -> Tensor:
 
 def _put(total: Tensor, part: Tensor, bucket: Bucket) -> None:
     """Write a bucket's [spans * heads, longest, ...] to its places in [tokens, heads, ...]."""
-    spans, longest = bucket.places.shape
-    rows = part.view(spans, -1, *part.shape[1:]).transpose(1, 2).flatten(0, 1)
+    rows = part.view(bucket.places.shape[0], -1, *part.shape[1:]).transpose(1, 2).flatten(0, 1)
     places = bucket.places.flatten()
     if bucket.real is not None:
         rows, places = rows[bucket.real], places[bucket.real]

@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from models.engine.canary import TOLERANCE, canary_gap, check, fixed_tokens
+from models.errors import UserError
 from models.learner.optimiser import learning_rate_at
 from models.learner.packing import Sequences
 from models.loop.ahead import Ahead, require_no_dropout
@@ -72,10 +73,12 @@ def run_loop(
     """Train `learner.policy` in place for `settings.rounds` rounds, going on from the newest checkpoint.
 
     Raises:
-        UserError: a canary past its tolerance, a loss or reward that is not finite, a full disk, dropout under `async`.
+        UserError: a canary past its tolerance, a loss or reward that is not finite, a full disk, dropout under
+            `async`, a token budget that a prompt with its longest completion does not fit.
     """
     if settings.staleness:
         require_no_dropout(learner.policy)
+    require_room(problems, slots.source.sampling.max_tokens, settings.token_budget)
     canary = fixed_tokens([problem.tokens[:CANARY_TOKENS] for problem in problems], world.codec.end)
 
     def make(number: int) -> list[Rollout]:
@@ -138,6 +141,20 @@ def hand_over(learner: Learner, world: World, settings: ScheduleSettings, canary
     gap = canary_gap(world.engine, learner.policy, canary, learner.autocast)
     check(gap, settings.canary_tolerance or TOLERANCE[learner.autocast], done)
     return gap
+
+
+def require_room(problems: Sequence[Problem], longest: int, budget: int) -> None:
+    """Refuse a budget that is smaller than a row may become, before anything is generated.
+
+    Raises:
+        UserError: the longest prompt and a completion of `longest` tokens are more than `budget`.
+    """
+    prompt = max(len(problem.tokens) for problem in problems)
+    if prompt + longest > budget:
+        raise UserError(
+            f"schedule.token_budget is {budget}, smaller than one row: the longest prompt has {prompt} tokens and "
+            f"rollouts.max_tokens is {longest}; make it at least {prompt + longest}"
+        )
 
 
 def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed: int) -> list[Problem]:

@@ -1,12 +1,12 @@
 """Clipped policy gradient with a KL term to the reference: the objective of GRPO (arXiv 2402.03300).
 
-    loss = -w * min(rho * A, clip(rho, 1 - low, 1 + high) * A) + beta * k3
+loss = -w * min(rho * A, clip(rho, 1 - low, 1 + high) * A) + beta * k3
 
-    rho = pi / pi_old          the learner's own ratio; one on the first update of a round
-    w   = min(pi_old / mu, c)  truncated importance sampling: the engine that sampled (mu) is never exactly the
-                               learner (pi_old), by precision or by staleness
-    k3  = exp(d) - 1 - d with d = log(reference / pi): the low-variance, never negative KL estimator
-          (Schulman 2020); its gradient is taken through the samples' own log-probs, as the paper does
+rho = pi / pi_old          the learner's own ratio; one on the first update of a round
+w   = min(pi_old / mu, c)  truncated importance sampling: the engine that sampled (mu) is never exactly the
+                           learner (pi_old), by precision or by staleness
+k3  = exp(d) - 1 - d with d = log(reference / pi): the low-variance, never negative KL estimator
+      (Schulman 2020); its gradient is taken through the samples' own log-probs, as the paper does
 """
 
 from __future__ import annotations

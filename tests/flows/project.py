@@ -20,6 +20,7 @@ from tasks.tracking import store, summaries
 TINY = """
 extends: arithmetic
 policy:
+  precision: float32
   size: {hidden: 64, layers: 1, heads: 2, key_value_heads: 1, feed_forward: 128, positions: 128}
 warm_start: {steps: 15, batch: 16}
 reward_model: {least_accuracy: 0.0, fit: {epochs: 1, batch_pairs: 16}}

@@ -21,7 +21,7 @@ from flows.schedule import serve_schedule
 home = prepare_environment()
 """
 
-TOY_FLOW = '''
+TOY_FLOW = """
 from pathlib import Path
 from time import sleep
 from prefect import flow
@@ -31,7 +31,7 @@ def wait(recipe: str, overrides: list[str] | None = None) -> str:
     while not Path("go").exists():
         sleep(0.2)
     return recipe
-'''
+"""
 TOY_DEPLOYMENTS = """
 deployments:
   - name: nightly

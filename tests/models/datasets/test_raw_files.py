@@ -9,7 +9,7 @@ import pytest
 from models.datasets.raw import files_of, read_files
 from models.errors import UserError
 
-ROWS = [{"question": "one, or\ntwo?", "answer": "72"}, {"question": "Zwölf \"x\"", "answer": ""}]
+ROWS = [{"question": "one, or\ntwo?", "answer": "72"}, {"question": 'Zwölf "x"', "answer": ""}]
 
 
 def texts(rows):

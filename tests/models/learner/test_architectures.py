@@ -2,37 +2,16 @@
 
 import pytest
 import torch
+from architectures import MODELS, SIZE, built
 from tiny_models import gradients
 from torch import nn
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
-    CohereConfig,
-    CohereForCausalLM,
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    Gemma3ForCausalLM,
-    Gemma3TextConfig,
-    GemmaConfig,
-    GemmaForCausalLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GraniteConfig,
-    GraniteForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MambaConfig,
     MambaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    Olmo2Config,
-    Olmo2ForCausalLM,
-    Phi3Config,
-    Phi3ForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
 )
 
 from models.errors import UserError
@@ -41,44 +20,6 @@ from models.learner.log_probs import completion_log_probs, use_packed_attention
 from models.learner.packing import Sequences
 from models.policy.build import LoraSettings, with_adapter
 
-SIZE = {
-    "vocab_size": 61,
-    "hidden_size": 64,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 96,
-    "max_position_embeddings": 128,
-    "head_dim": 16,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-MODELS = {
-    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZE)),
-    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZE)),
-    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZE)),
-    "mistral, window 5": lambda: MistralForCausalLM(MistralConfig(**SIZE, sliding_window=5)),
-    "gemma": lambda: GemmaForCausalLM(GemmaConfig(**SIZE)),
-    "gemma2, window 6": lambda: Gemma2ForCausalLM(Gemma2Config(**SIZE, query_pre_attn_scalar=16, sliding_window=6)),
-    "gemma3, window 6": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**SIZE, query_pre_attn_scalar=16, sliding_window=6)),
-    "phi3": lambda: Phi3ForCausalLM(Phi3Config(**SIZE)),
-    "olmo2": lambda: Olmo2ForCausalLM(Olmo2Config(**SIZE)),
-    "cohere": lambda: CohereForCausalLM(CohereConfig(**SIZE, logit_scale=0.25)),
-    "granite": lambda: GraniteForCausalLM(GraniteConfig(**SIZE, logits_scaling=8.0)),
-    "gpt2": lambda: GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=61,
-            n_embd=64,
-            n_layer=2,
-            n_head=4,
-            n_positions=128,
-            attn_pdrop=0.0,
-            bos_token_id=1,
-            eos_token_id=2,
-        )
-    ),
-}
 ROUGH = {"gemma2, window 6"}
 """Its own attention rounds the softmax to float32, whatever the weights are."""
 
@@ -91,16 +32,6 @@ def drawn(lengths):
 PROMPTS = drawn([7, 11, 3])
 COMPLETIONS = drawn([5, 8, 21, 1, 4, 6])
 SHARED = Sequences([PROMPTS[i] for i in (0, 1, 0, 0, 2, 1)], COMPLETIONS)
-
-
-def built(name, dtype):
-    torch.manual_seed(0)
-    model = MODELS[name]().to(dtype).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim > 1:
-                parameter.mul_(3.0)  # distributions far from uniform, so that a wrong token shows
-    return model
 
 
 def plain(model, sequences, temperature):

@@ -1,0 +1,147 @@
+"""Decoding with shared prompts: the G completions of a prompt read one copy of its keys and values.
+
+Each step is one packed row of one token a sequence; the model's own layers run on it, and attention is asked for
+through the same interface as in the learner. Scores against a prompt are one matrix product for all its completions
+(Hydragen, arXiv 2402.05099), those against a completion's own tokens one small product each; one softmax is over both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.learner.layout import Layout, Span
+from models.learner.packed_attention import attend_packed
+
+
+@dataclass
+class Kept:
+    """Keys and values of one layer."""
+
+    prompt_keys: Tensor
+    """[prompts, key heads, longest prompt, size]."""
+    prompt_values: Tensor
+    keys: Tensor
+    """Of the completions, [prompts, G, key heads, longest completion, size]; filled up to the step.
+
+    In float32 on a CPU: products of a single query are no faster in bfloat16 there, but often much slower.
+    """
+    values: Tensor
+
+
+@dataclass
+class Decoding:
+    """What attention reads while G completions of each of a few prompts are generated side by side."""
+
+    lengths: Tensor
+    """Tokens of each prompt, [prompts]."""
+    group_size: int
+    max_tokens: int
+    step: int = -1
+    """Completion tokens read so far, less one; -1 while the prompts are read."""
+    kept: dict[nn.Module, Kept] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        lengths: list[int] = self.lengths.tolist()
+        starts = [sum(lengths[:place]) for place in range(len(lengths))]
+        self.layout = Layout(
+            tuple(Span(start, length) for start, length in zip(starts, lengths, strict=True)), (), sum(lengths)
+        )
+        offsets = torch.arange(max(lengths), device=self.lengths.device)
+        within = torch.minimum(offsets[None, :], self.lengths[:, None] - 1)
+        self.places = torch.tensor(starts, device=self.lengths.device)[:, None] + within
+        self.missing = offsets[None, :] >= self.lengths[:, None]
+        """Where a prompt is shorter than the longest, [prompts, longest]."""
+        self.uneven = bool(self.missing.any())
+
+    def attend(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        softcap: float | None,
+    ) -> Tensor:
+        """Attention of the row that is read, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
+        if self.step < 0:
+            self._keep(module, key, value)
+            return attend_packed(query, key, value, self.layout, scale, window, softcap)
+        kept = self.kept[module]
+        prompts, groups = kept.keys.shape[:2]
+        heads, key_heads, size = query.shape[1], key.shape[1], query.shape[-1]
+        each = heads // key_heads
+        until = self.step + 1
+        shape = (prompts, groups, key_heads, size)
+        kept.keys[:, :, :, self.step] = key[0].transpose(0, 1).reshape(shape)
+        kept.values[:, :, :, self.step] = value[0].transpose(0, 1).reshape(shape)
+        asked = query[0].transpose(0, 1).reshape(prompts, groups, key_heads, each, size)
+        by_prompt = asked.transpose(1, 2).reshape(prompts * key_heads, groups * each, size)
+        by_completion = asked.reshape(-1, each, size).to(kept.keys.dtype)
+        own_keys = kept.keys.flatten(0, 2)[:, :until]
+        own_values = kept.values.flatten(0, 2)[:, :until]
+        scores = torch.cat(
+            [
+                torch.bmm(by_prompt, kept.prompt_keys.flatten(0, 1).transpose(1, 2)).view(
+                    prompts, key_heads, groups, each, -1
+                ),
+                torch.bmm(by_completion, own_keys.transpose(1, 2))
+                .view(prompts, groups, key_heads, each, until)
+                .transpose(1, 2),
+            ],
+            dim=-1,
+        )
+        weights = self._softmax(scores, scale, window, softcap)
+        longest = kept.prompt_keys.shape[2]
+        of_prompt = weights[..., :longest].to(value.dtype).reshape(prompts * key_heads, groups * each, longest)
+        of_own = weights[..., longest:].transpose(1, 2).reshape(-1, each, until)
+        out = torch.bmm(of_prompt, kept.prompt_values.flatten(0, 1)).view(prompts, key_heads, groups, each, size)
+        out = out.transpose(1, 2) + torch.bmm(of_own, own_values).view(prompts, groups, key_heads, each, size)
+        return out.to(value.dtype).reshape(1, prompts * groups, heads, size)
+
+    def narrow(self, prompts: Tensor, members: Tensor) -> None:
+        """Go on with fewer sequences.
+
+        Args:
+            prompts: which prompts stay, [prompts left].
+            members: which of its completions each keeps, [prompts left, G left].
+        """
+        longest = int(self.lengths[prompts].max())
+        for kept in self.kept.values():
+            kept.prompt_keys = kept.prompt_keys[prompts, :, :longest].contiguous()
+            kept.prompt_values = kept.prompt_values[prompts, :, :longest].contiguous()
+            kept.keys = kept.keys[prompts[:, None], members]
+            kept.values = kept.values[prompts[:, None], members]
+        self.lengths, self.missing = self.lengths[prompts], self.missing[prompts, :longest]
+        self.uneven = bool(self.missing.any())
+
+    def _keep(self, module: nn.Module, key: Tensor, value: Tensor) -> None:
+        """Sort a prompt row's keys and values by prompt, and make room for the completions'."""
+        keys, values = (rows[0].transpose(0, 1)[self.places].transpose(1, 2).contiguous() for rows in (key, value))
+        prompts, heads, _, size = keys.shape
+        room = (prompts, self.group_size, heads, self.max_tokens, size)
+        wide = torch.promote_types(keys.dtype, torch.float32) if keys.device.type == "cpu" else keys.dtype
+        self.kept[module] = Kept(keys, values, keys.new_empty(room, dtype=wide), values.new_empty(room, dtype=wide))
+
+    def _softmax(self, scores: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
+        """Weights of prompt and own tokens, [prompts, key heads, G, each, longest prompt + own]."""
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        bent = scores.to(wide).mul_(scale)
+        if softcap is not None:
+            bent = softcap * torch.tanh(bent / softcap)
+        hidden: Tensor | None = self.missing if self.uneven else None
+        if window is not None:
+            place = self.lengths[:, None] + self.step
+            too_far = place - torch.arange(self.missing.shape[1], device=scores.device) >= window
+            hidden = too_far if hidden is None else hidden | too_far
+            own_too_far = self.step - torch.arange(self.step + 1, device=scores.device) >= window
+            hidden = torch.cat([hidden, own_too_far.expand(len(hidden), -1)], dim=1)
+        elif hidden is not None:
+            hidden = functional.pad(hidden, (0, self.step + 1))
+        if hidden is not None:
+            bent = bent.masked_fill(hidden[:, None, None, None, :], float("-inf"))
+        return torch.softmax(bent, dim=-1).to(scores.dtype)
