@@ -26,7 +26,9 @@ class Ahead:
     def __init__(self, make: Callable[[int], list[Rollout]], device: torch.device) -> None:
         self._make = make
         self._device = device
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="generate")
+        # A new thread takes torch's number of threads at its first question for it or first kernel; vLLM's attention
+        # on the CPU, which counts them before and after, refuses to run where the two differ.
+        self._pool = ThreadPoolExecutor(1, "generate", initializer=torch.get_num_threads)
         self._begun: tuple[int, Future[tuple[list[Rollout], float]]] | None = None
 
     def take(self, number: int) -> tuple[list[Rollout], int]:

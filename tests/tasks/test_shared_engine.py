@@ -8,6 +8,7 @@ import torch
 from tiny_models import PROMPTS, tiny_policy, word_tokenizer
 
 from models.engine.engine import EngineSettings, Sampling, has_vllm, open_engine
+from models.engine.restart import Restarting
 from models.errors import UserError
 from models.policy.folder import save_model_folder
 from tasks.shared_engine import engine_place, lent_engine, shared_engine
@@ -34,8 +35,8 @@ def candidate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def is_closed(engine: object) -> bool:
-    return not hasattr(engine, "model")
+def is_closed(engine: Restarting) -> bool:
+    return engine.engine is None
 
 
 @pytest.mark.parametrize(
