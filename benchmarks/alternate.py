@@ -18,7 +18,8 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from typing import Any
+from multiprocessing.util import Finalize
+from typing import Any, TypeVar
 
 import torch
 
@@ -98,9 +99,10 @@ class Apart:
     def __init__(self, make: Callable[[], Made]) -> None:
         spawn = multiprocessing.get_context("spawn")
         self._pipe, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_serve, args=(theirs, make), daemon=True)  # ends with whoever began it
+        self._process = spawn.Process(target=_serve, args=(theirs, make))
         self._process.start()
         theirs.close()
+        Finalize(self, self._pipe.close, exitpriority=10)  # it ends when nobody can ask any more
 
     def advance(self, steps: int) -> list[float]:
         """As `Stepper.advance`.
@@ -126,6 +128,9 @@ class Apart:
         if kind == "error":
             raise RuntimeError(value)
         return value
+
+
+Side = TypeVar("Side", Stepper, Apart)
 
 
 def _serve(pipe: Connection, make: Callable[[], Made]) -> None:
@@ -162,8 +167,8 @@ def alternate(
     return seconds
 
 
-def fastest(candidates: Mapping[str, Callable[[Beat], Any]], *, tries: int = 1) -> Made:
-    """Run every candidate for one warm-up step and `tries` more; keep the fastest, still running, and end the others.
+def fastest(candidates: Mapping[str, Callable[[], Side]], *, tries: int = 1) -> tuple[Side, dict[str, Any]]:
+    """Begin every candidate, for one warm-up step and `tries` more; keep the fastest, still running, end the others.
 
     Returns:
         The fastest, and what it is called with the best seconds a step of each (none where there is only one).
@@ -172,9 +177,9 @@ def fastest(candidates: Mapping[str, Callable[[Beat], Any]], *, tries: int = 1) 
         RuntimeError: none of them runs.
     """
     tried: dict[str, float | str] = {}
-    best: tuple[float, str, Stepper] | None = None
-    for name, run in candidates.items():
-        stepper = Stepper(run)
+    best: tuple[float, str, Side] | None = None
+    for name, begin in candidates.items():
+        stepper = begin()
         try:
             stepper.advance(1)
             seconds = min(stepper.advance(tries)) if len(candidates) > 1 else 0.0

@@ -2,19 +2,17 @@
 
 The same prompts on both sides, 128 of 32 tokens: 16 sampled completions of 64 tokens each and one greedy one, all of
 full length. Ours is what the task does with an open engine: generate, turn into text, verify, gather. The bare engine
-does the two calls and nothing else, without log-probs. Both in processes of their own, on the same weights. The bare
-engine is vLLM with its own defaults (compiled) or uncompiled, in float32 or bf16, whichever is fastest; starting an
-engine is not timed.
+does the two calls and nothing else, without log-probs. Both in processes of their own, on the same weights, each in
+the fastest of four ways that both can take: compiled or not, float32 or bf16. Starting an engine is not timed.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
 from benchmarks.materials import llama, save, texts, token_lists, word_tokenizer
@@ -22,11 +20,13 @@ from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
 from models.engine.engine import EngineSettings, Sampling, has_vllm, open_engine
 from models.evaluation.evaluate import evaluate
+from models.learner.precision import Precision
 from models.loop.rollout import Problem
 from models.policy.folder import load_tokenizer
 from models.text.encoding import Codec
 
 AT_LEAST = 0.95
+PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float32")
 SHORT = ""
 """Why the line falls short, where it does."""
 
@@ -52,11 +52,20 @@ def measure(settings: Settings, name: str) -> list[Row]:
     prompts = token_lists(shape.prompts, shape.prompt, seed=1)
     with tempfile.TemporaryDirectory() as place:
         folder = save(llama(), word_tokenizer(), Path(place) / "model")
-        sides = {"ours": Apart(partial(our_stepper, folder, prompts, shape))}
-        if has_vllm():
-            sides["peer"] = Apart(partial(their_stepper, folder, prompts, shape, settings.quick))
+        makers = {"ours": our_stepper} | ({"peer": bare} if has_vllm() else {})
+        sides, told = {}, {}
+        for side, maker in makers.items():
+            ways = {
+                f"{precision}, {'compiled' if compiled else 'eager'}": partial(
+                    Apart, partial(maker, folder, prompts, shape, precision, compiled)
+                )
+                for compiled in ((False,) if settings.quick else (True, False))
+                for precision in PRECISIONS[: 1 if settings.quick else None]
+            }
+            sides[side], told[side] = fastest(ways)
         seconds = alternate(sides, warm=settings.warm, repeats=settings.samples)
-        told = {side: stepper.stop() for side, stepper in sides.items()}
+        for stepper in sides.values():
+            stepper.stop()
     rates = {side: [shape.tokens / taken for taken in values] for side, values in seconds.items()}
     return [
         compare(
@@ -73,12 +82,15 @@ def measure(settings: Settings, name: str) -> list[Row]:
     ]
 
 
-def our_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape) -> Made:
+def our_stepper(
+    folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, precision: Precision, compiled: bool
+) -> Made:
     """Made in our side's own process."""
 
     def run(beat: Beat) -> None:
         codec = Codec(load_tokenizer(folder))
-        engine = open_engine(folder, EngineSettings(), longest=shape.prompt + shape.completion, end=codec.end, seed=0)
+        settings = EngineSettings(precision=precision, compile=compiled)
+        engine = open_engine(folder, settings, longest=shape.prompt + shape.completion, end=codec.end, seed=0)
         problems = [
             Problem(str(number), text, answer="18", tokens=tuple(ids))
             for number, (ids, text) in enumerate(zip(prompts, texts(codec.tokenizer, prompts), strict=True))
@@ -89,33 +101,10 @@ def our_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape) ->
             assert all(record.greedy.tokens == shape.completion for record in found), "a completion ended early"
             beat()
 
-    return Stepper(run), {"engine": repr(EngineSettings())}
+    return Stepper(run), {}
 
 
-def their_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, quick: bool) -> Made:
-    """Made in the bare engine's own process. Only one engine fits into a process, so each try of it is apart too."""
-    ways: dict[str, Callable[[Beat], Any]] = {
-        f"{dtype}, {'eager' if eager else 'compiled'}": partial(
-            in_turn, partial(bare, folder, prompts, shape, dtype, eager)
-        )
-        for eager in ((True,) if quick else (False, True))
-        for dtype in (("bfloat16",) if quick else ("bfloat16", "float32"))
-    }
-    return fastest(ways)
-
-
-def in_turn(make: Callable[[], Made], beat: Beat) -> None:
-    """A run that lives in a further process."""
-    apart = Apart(make)
-    try:
-        while True:
-            apart.advance(1)
-            beat()
-    finally:
-        apart.stop()
-
-
-def bare(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, dtype: str, eager: bool) -> Made:
+def bare(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, precision: Precision, compiled: bool) -> Made:
     """vLLM and nothing else."""
 
     def run(beat: Beat) -> None:
@@ -125,7 +114,7 @@ def bare(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, dtype: st
         from vllm import LLM, SamplingParams, TokensPrompt
 
         engine = LLM(
-            model=str(folder), skip_tokenizer_init=True, dtype=dtype, enforce_eager=eager,
+            model=str(folder), skip_tokenizer_init=True, dtype=precision, enforce_eager=not compiled,
             max_model_len=shape.prompt + shape.completion, disable_log_stats=True, use_tqdm_on_load=False,
         )  # fmt: skip
         wanted = [TokensPrompt(prompt_token_ids=list(ids)) for ids in prompts]

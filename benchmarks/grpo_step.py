@@ -40,6 +40,12 @@ from models.text.encoding import Codec
 SHORT: dict[str, str] = {}
 """Why a shape falls short of what it should reach, where it does."""
 
+ENGINES = {
+    "vLLM": EngineSettings(name="vllm"),
+    "vLLM, compiled": EngineSettings(name="vllm", compile=True),
+    "transformers": EngineSettings(name="transformers"),
+}
+"""The engines that a recipe can name; like TRL's settings each is tried, and the fastest is measured."""
 DISTINCT = 64
 """Different prompts that are gone through."""
 
@@ -87,12 +93,19 @@ def measure(settings: Settings, name: str) -> list[Row]:
     prompts = token_lists(DISTINCT, shape.prompt, seed=1)
     with tempfile.TemporaryDirectory() as place:
         folder = save(llama(), word_tokenizer(), Path(place) / "model")
-        sides = {"ours": Apart(partial(our_stepper, folder, prompts, shape))}
+        ours, tried = fastest(
+            {
+                way: partial(Apart, partial(our_stepper, folder, prompts, shape, engine))
+                for way, engine in list(ENGINES.items())[: 1 if settings.quick else None]
+            }
+        )
+        sides = {"ours": ours}
         if has_trl():
             sides["peer"] = Apart(partial(their_stepper, folder, prompts, shape, settings.quick))
         seconds = alternate(sides, warm=settings.warm, repeats=settings.samples)
         told = {side: stepper.stop() for side, stepper in sides.items()}
-    timed = told["ours"]["rounds"][-settings.samples :]
+    told["ours"] |= tried
+    timed = told["ours"].pop("rounds")[-settings.samples :]
     split = {part: statistics.median(step[part] for step in timed) for part in timed[0] if part.startswith("seconds/")}
     return [
         compare(
@@ -104,15 +117,15 @@ def measure(settings: Settings, name: str) -> list[Row]:
             smaller_is_better=True,
             short=SHORT.get(name, "") if has_trl() else "TRL is not installed",
             against="TRL GRPOTrainer",
-            details={"split": split, "autocast": told["ours"]["autocast"], "peer": told.get("peer", {})},
+            details={"split": split, **told},
         )
     ]
 
 
-def our_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape) -> Made:
+def our_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, settings: EngineSettings) -> Made:
     """Made in our side's own process."""
-    told: dict[str, Any] = {"rounds": [], "autocast": str(learner_precision())}
-    return Stepper(our_side(folder, folder.parent, prompts, shape, told["rounds"])), told
+    told: dict[str, Any] = {"rounds": []}
+    return Stepper(our_side(folder, folder.parent, prompts, shape, settings, told)), told
 
 
 def their_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, quick: bool) -> Made:
@@ -122,13 +135,18 @@ def their_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, 
 
 
 def our_side(
-    folder: Path, place: Path, prompts: Sequence[Sequence[int]], shape: Shape, splits: list[dict[str, float]]
+    folder: Path,
+    place: Path,
+    prompts: Sequence[Sequence[int]],
+    shape: Shape,
+    settings: EngineSettings,
+    told: dict[str, Any],
 ) -> Callable[[Beat], None]:
     """The pipeline's loop, with the engine and the optimiser that its task would open."""
 
     def run(beat: Beat) -> None:
-        def told(round_number: int, metrics: dict[str, float]) -> None:
-            splits.append(metrics)
+        def ended(round_number: int, metrics: dict[str, float]) -> None:
+            told["rounds"].append(metrics)
             beat()
 
         policy, tokenizer = open_policy(folder)
@@ -137,13 +155,21 @@ def our_side(
             Problem(str(number), text, tokens=tuple(ids))
             for number, (ids, text) in enumerate(zip(prompts, texts(tokenizer, prompts), strict=True))
         ]
-        learner = learner_of(policy, learner_precision())
-        engine = open_engine(folder, EngineSettings(), longest=shape.prompt + shape.completion, end=codec.end, seed=0)
+        learner = learner_of(policy, learner_precision(policy))
+        told["autocast"] = str(learner.autocast)
+        engine = open_engine(
+            folder,
+            settings,
+            longest=shape.prompt + shape.completion,
+            end=codec.end,
+            seed=0,
+            dtype=learner.autocast or torch.float32,
+        )
         source: Any = Sample(prompts=shape.prompts, group_size=shape.group, max_tokens=shape.completion)
         slots = Slots(source, [EvenShare()], [Everything()], GroupRelative(), Grpo(kl=0.0), NoReference())
         try:
             world = World(codec, engine, None, 0)
-            run_loop(learner, world, slots, schedule(), problems, place / "checkpoints", Watchers(metrics=told))
+            run_loop(learner, world, slots, schedule(), problems, place / "checkpoints", Watchers(metrics=ended))
         finally:
             engine.close()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from models.learner.precision import autocast_of, fastest_precision
 from models.policy.folder import save_model_folder
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
@@ -80,6 +83,7 @@ def texts(tokenizer: PreTrainedTokenizerFast, ids: Sequence[Sequence[int]]) -> l
     return [" ".join(tokenizer.convert_ids_to_tokens(list(row))) for row in ids]
 
 
-def learner_precision() -> torch.dtype | None:
-    """The learner's precision on this machine, as the pipeline's automatic choice has it for these shapes."""
-    return torch.bfloat16
+def learner_precision(model: nn.Module) -> torch.dtype | None:
+    """The precision that the pipeline's short measurement chooses for this model, here and now."""
+    with tempfile.TemporaryDirectory() as nothing_kept:
+        return autocast_of(fastest_precision(model, Path(nothing_kept)))

@@ -104,11 +104,12 @@ def measure(settings: Settings, name: str) -> list[Row]:
 
 def our_stepper(folder: Path, shape: Shape) -> Made:
     """Two updates of ours, the second watched."""
-    told: dict[str, Any] = {"autocast": str(learner_precision())}
+    told: dict[str, Any] = {}
 
     def run(beat: Beat) -> None:
         policy, _ = open_policy(folder)
-        learner = learner_of(policy, learner_precision())
+        learner = learner_of(policy, learner_precision(policy))
+        told["autocast"] = str(learner.autocast)
         prompts = token_lists(1, shape.prompt, seed=1)
         completions = token_lists(shape.group, shape.completion, seed=2, vocabulary=shape.vocabulary)
         scored = scored_of(prompts, [completions], shape.vocabulary)

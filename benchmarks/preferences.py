@@ -87,10 +87,11 @@ def pairs_of(shape: Shape) -> list[Pair]:
 def our_stepper(name: str, folder: Path, shape: Shape) -> Made:
     """Made in our side's own process."""
     run = {"dpo": our_dpo, "reward_model": our_reward_model}[name]
-    return Stepper(partial(run, folder, shape)), {"autocast": str(learner_precision())}
+    told: dict[str, Any] = {}
+    return Stepper(partial(run, folder, shape, told)), told
 
 
-def our_reward_model(folder: Path, shape: Shape, beat: Beat) -> None:
+def our_reward_model(folder: Path, shape: Shape, told: dict[str, Any], beat: Beat) -> None:
     """The fit that the pipeline's task calls, telling after every update."""
     settings = RewardModelSettings(
         steps=100_000,
@@ -99,15 +100,16 @@ def our_reward_model(folder: Path, shape: Shape, beat: Beat) -> None:
         optimiser=OPTIMISER,
     )
     model = reward_model_from_policy(folder, seed=0)
-    fit_reward_model(
-        model, pairs_of(shape), settings, seed=0, autocast=learner_precision(), report=lambda step, metrics: beat()
-    )
+    autocast = learner_precision(model)
+    told["autocast"] = str(autocast)
+    fit_reward_model(model, pairs_of(shape), settings, seed=0, autocast=autocast, report=lambda step, metrics: beat())
 
 
-def our_dpo(folder: Path, shape: Shape, beat: Beat) -> None:
+def our_dpo(folder: Path, shape: Shape, told: dict[str, Any], beat: Beat) -> None:
     """The loop's fit of the DPO objective; the reference's log-probs travel with the pairs, as from the cache."""
     policy, _ = open_policy(folder)
-    learner = learner_of(policy, learner_precision())
+    learner = learner_of(policy, learner_precision(policy))
+    told["autocast"] = str(learner.autocast)
     pairs = pairs_of(shape)
     sequences = Sequences(
         [pair.prompt for pair in pairs for _ in range(2)],
@@ -154,8 +156,13 @@ def their_reward_model(folder: Path, shape: Shape, arguments: dict[str, Any], be
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1, dtype=torch.float32)
-    both = [pair.sequences for pair in pairs_of(shape)]
-    rows = Dataset.from_dict({"chosen_ids": [c for c, _ in both], "rejected_ids": [r for _, r in both]})
+    pairs = pairs_of(shape)
+    rows = Dataset.from_dict(
+        {
+            "chosen_ids": [[*pair.prompt, *pair.chosen] for pair in pairs],
+            "rejected_ids": [[*pair.prompt, *pair.rejected] for pair in pairs],
+        }
+    )
     trainer = RewardTrainer(model=model, args=RewardConfig(**arguments), train_dataset=rows, processing_class=tokenizer)
     assert len(trainer.train_dataset) == shape.distinct, "TRL dropped pairs"
     trl_side.train(trainer, beat)

@@ -94,7 +94,7 @@ def sequences_of(shape: Shape) -> list[list[int]]:
 
 def our_stepper(folder: Path, shape: Shape) -> Made:
     """Made in our side's own process."""
-    told: dict[str, Any] = {"tokens": [], "autocast": str(learner_precision())}
+    told: dict[str, Any] = {"tokens": []}
 
     class Counted(Sequences):
         """Counts the tokens of every batch that is taken."""
@@ -107,6 +107,8 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
     def run(beat: Beat) -> None:
         ids = sequences_of(shape)
         policy, _ = open_policy(folder)
+        autocast = learner_precision(policy)
+        told["autocast"] = str(autocast)
         settings = SupervisedSettings(
             steps=100_000,
             batch=shape.batch,
@@ -118,7 +120,7 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
             Counted([row[:1] for row in ids], [row[1:] for row in ids]),
             settings,
             seed=0,
-            autocast=learner_precision(),
+            autocast=autocast,
             report=lambda step, metrics: beat(),
         )
 
@@ -128,20 +130,24 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
 def their_stepper(folder: Path, shape: Shape, quick: bool) -> Made:
     """Made in TRL's own process: the fastest of its settings."""
 
-    def ways(strategy: str) -> dict[str, Callable[[Beat], Any]]:
+    def ways(strategy: str) -> dict[str, Callable[[], Stepper]]:
         def with_arguments(given: dict[str, Any]) -> Callable[[Beat], Any]:
             return partial(their_side, folder, shape, strategy, given, [])
 
         made = trl_side.candidates(shape.rows, with_arguments, quick=quick)
         # One row at a time, too: with `bfd` TRL joins a micro-batch's rows into one, whose attention grows with them.
-        one = {f"{'bf16' if bf16 else 'float32'}, 1 row at a time": with_arguments(
-            trl_side.arguments(shape.rows, bf16=bf16, micro_batch=1)) for bf16 in (True, False)}  # fmt: skip
+        one = {
+            f"{'bf16' if bf16 else 'float32'}, 1 row at a time": partial(
+                Stepper, with_arguments(trl_side.arguments(shape.rows, bf16=bf16, micro_batch=1))
+            )
+            for bf16 in (True, False)
+        }
         made |= {} if quick else one
         return {f"packing {strategy}, {way}": run for way, run in made.items()}
 
     runs: dict[str, Any] = ways("bfd") | ({} if quick else ways("wrapped"))
     stepper, told = fastest(runs)
-    return stepper, {**told, "tokens": runs[told["setting"]].args[-1]}
+    return stepper, {**told, "tokens": runs[told["setting"]].args[0].args[-1]}
 
 
 def their_side(

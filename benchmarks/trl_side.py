@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from benchmarks.alternate import Beat
+from benchmarks.alternate import Beat, Stepper
 
 LEARNING_RATE = 1e-5
 ROWS_BY_DEFAULT = 8
@@ -49,10 +50,12 @@ def arguments(batch: int, *, bf16: bool, micro_batch: int | None = None) -> dict
 
 def candidates(
     batch: int, run: Callable[[dict[str, Any]], Callable[[Beat], Any]], *, quick: bool
-) -> dict[str, Callable[[Beat], Any]]:
+) -> dict[str, Callable[[], Stepper]]:
     """The ways in which TRL could be run here, by name; with `quick` only the first."""
     ways = {
-        f"{'bf16' if bf16 else 'float32'}, {rows} rows at a time": run(arguments(batch, bf16=bf16, micro_batch=rows))
+        f"{'bf16' if bf16 else 'float32'}, {rows} rows at a time": partial(
+            Stepper, run(arguments(batch, bf16=bf16, micro_batch=rows))
+        )
         for rows in sorted({batch, min(batch, ROWS_BY_DEFAULT)}, reverse=True)
         for bf16 in (True, False)
     }

@@ -52,6 +52,8 @@ class Sampling:
     """Zero keeps all tokens."""
     samples: int = 1
     """Completions of each prompt (G)."""
+    log_probs: bool = True
+    """Whether each token's log-prob is wanted: learning needs them, evaluation is faster without."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Generated:
     tokens: tuple[int, ...]
     """Token ids, with the end token where it was reached, [tokens]."""
     log_probs: tuple[float, ...]
-    """Log-prob of each token under the distribution it was drawn from, [tokens], in nats."""
+    """Log-prob of each token under the distribution it was drawn from, [tokens], in nats; [] where none was asked for."""
     finished: bool
     """Whether it ended by itself and was not cut at `max_tokens`."""
 

@@ -132,7 +132,8 @@ class TransformersEngine:
             decoding.step = step
             places = (decoding.lengths + step).repeat_interleave(rows.shape[1])
             states = read_packed(self.model.base_model, tokens, places, decoding)
-        made = [self._cut(row, values) for row, values in zip(drawn.tolist(), noted.tolist(), strict=True)]
+        values = noted.tolist() if sampling.log_probs else [[]] * len(drawn)
+        made = [self._cut(row, known) for row, known in zip(drawn.tolist(), values, strict=True)]
         return [made[at : at + samples] for at in range(0, len(made), samples)]
 
     def _cut(self, tokens: list[int], log_probs: list[float]) -> Generated:

@@ -98,7 +98,7 @@ class VllmEngine:
             top_p=sampling.top_p,
             top_k=sampling.top_k or -1,
             max_tokens=sampling.max_tokens,
-            logprobs=0,
+            logprobs=0 if sampling.log_probs else None,
             flat_logprobs=True,
             detokenize=False,
             stop_token_ids=[self.end],
@@ -145,6 +145,7 @@ class VllmEngine:
 
 
 def _generated(completion: Any) -> Generated:
-    tokens, log_probs = tuple(completion.token_ids), tuple(completion.logprobs.logprobs)
-    assert len(tokens) == len(log_probs), "one log-prob a token"
+    tokens, table = tuple(completion.token_ids), completion.logprobs
+    log_probs = tuple(table.logprobs) if table is not None else ()
+    assert table is None or len(tokens) == len(log_probs), "one log-prob a token"
     return Generated(tokens, log_probs, finished=completion.finish_reason == "stop")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -41,9 +42,10 @@ def evaluate(
     """
     prompts = [problem.tokens for problem in problems]
     begin("samples")
-    sampled = engine.generate(prompts, sampling, seed)
+    sampled = engine.generate(prompts, replace(sampling, log_probs=False), seed)
     begin("greedy")
-    greedy = engine.generate(prompts, Sampling(max_tokens=sampling.max_tokens, temperature=0.0), seed)
+    likeliest = Sampling(max_tokens=sampling.max_tokens, temperature=0.0, log_probs=False)
+    greedy = engine.generate(prompts, likeliest, seed)
     flat = [
         (problem, generated)
         for problem, first, rest in zip(problems, greedy, sampled, strict=True)

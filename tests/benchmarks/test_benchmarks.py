@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,9 @@ def test_of_several_ways_the_fastest_that_runs_is_kept() -> None:
     def broken(beat) -> None:
         raise ValueError("no")
 
-    stepper, told = fastest({"slow": slow, "broken": broken, "quick": quick})
+    stepper, told = fastest(
+        {name: partial(Stepper, run) for name, run in (("slow", slow), ("broken", broken), ("quick", quick))}
+    )
     stepper.stop()
     assert told["setting"] == "quick"
     assert "does not run" in told["tried_seconds"]["broken"]
