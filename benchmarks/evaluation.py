@@ -1,6 +1,6 @@
 """Evaluation by vLLM: tokens a second of the pipeline's `evaluate`, against a bare `vllm.LLM.generate`.
 
-The same prompts on both sides, 128 of 32 tokens: 16 sampled completions of 64 tokens each and one greedy one, all of
+The same prompts on both sides, 64 of 32 tokens: 8 sampled completions of 64 tokens each and one greedy one, all of
 full length. Ours is what the task does with an open engine: generate, turn into text, verify, gather. The bare engine
 does the two calls and nothing else, without log-probs. Both in processes of their own, on the same weights, each in
 the fastest of four ways that both can take: compiled or not, float32 or bf16. Starting an engine is not timed.
@@ -35,9 +35,9 @@ SHORT = ""
 class Shape:
     """One evaluation."""
 
-    prompts: int = 128
+    prompts: int = 64
     prompt: int = 32
-    samples: int = 16
+    samples: int = 8
     completion: int = 64
 
     @property

@@ -37,7 +37,12 @@ from models.selectors.everything import Everything
 from models.sources.sample import Sample
 from models.text.encoding import Codec
 
-SHORT: dict[str, str] = {}
+SHORT = dict.fromkeys(
+    ("grpo_32", "grpo_256", "grpo_900"),
+    "about half of our step are the 64 decoding passes (details: split), 6 to 10 ms each here in vLLM and in our own "
+    "engine alike, which neither packing nor shared prompts shorten; the update is near what these cores can do in "
+    "bf16 (the benchmark `flops`), and TRL, too, is given bf16 and its fastest batch",
+)
 """Why a shape falls short of what it should reach, where it does."""
 
 ENGINES = {

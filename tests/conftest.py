@@ -19,6 +19,7 @@ os.environ.update(
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "OMP_NUM_THREADS": "1",  # models this small only lose by threads, and lose much beside other work
     }
 )
 

@@ -10,8 +10,6 @@ from models.learner.packing import Sequences
 from models.loop.rollout import Problem, Rollout, Scored
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
-torch.set_num_threads(1)  # models this small only lose by threads, and lose much beside other work
-
 VOCABULARY = 24
 PROMPTS = [[3, 4, 5], [6], [7, 8, 9, 10, 11, 12, 4], [9, 9], [13, 3]]
 COMPLETIONS = [[5, 1], [6, 7, 8, 1], [3], [20, 19, 18, 17, 16, 1], [4, 4, 1]]

@@ -63,7 +63,7 @@ class Generated:
     tokens: tuple[int, ...]
     """Token ids, with the end token where it was reached, [tokens]."""
     log_probs: tuple[float, ...]
-    """Log-prob of each token under the distribution it was drawn from, [tokens], in nats; [] where none was asked for."""
+    """Log-prob of each token under the distribution it was drawn from, [tokens], in nats; empty where not wanted."""
     finished: bool
     """Whether it ended by itself and was not cut at `max_tokens`."""
 

@@ -1,7 +1,11 @@
 """One step of staleness: the engine generates the next round's completions while the learner fits this one's."""
 
 import hashlib
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
 
 import pytest
@@ -158,6 +162,32 @@ def test_dropout_is_refused_because_both_would_draw_from_one_generator(start):
         require_no_dropout(dropping)
     with pytest.raises(UserError, match=r"has 0\.5"):
         require_no_dropout(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
+
+
+THREADS = """
+import ctypes, torch
+from models.loop.ahead import Ahead
+
+(name, *_) = {line.split()[-1] for line in open("/proc/self/maps") if "libgomp" in line}
+openmp = ctypes.CDLL(name)
+torch.set_num_threads(1)
+with Ahead(lambda number: [openmp.omp_get_max_threads()], torch.device("cpu")) as ahead:
+    ahead.begin(0)
+    print(openmp.omp_get_max_threads(), *ahead.take(0)[0])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="finds the OpenMP library in Linux's /proc")
+def test_the_generating_thread_has_the_learners_number_of_openmp_threads_from_its_start():
+    root = Path(__file__).parents[3]
+    said = subprocess.run(
+        [sys.executable, "-c", THREADS],
+        cwd=root,
+        env=os.environ | {"OMP_NUM_THREADS": "3"},
+        capture_output=True,
+        text=True,
+    )
+    assert said.stdout.split() == ["1", "1"], said.stderr
 
 
 @pytest.mark.slow
