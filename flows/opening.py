@@ -8,7 +8,7 @@ import os
 import subprocess
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,8 +74,9 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
             yield Opened(checked, Path.cwd(), home, run_id, facts)
         except BaseException as error:
             reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-            records.describe(run_id, f"## ✘ Stopped\n\n{reason}\n")
-            runs.close_run(run_id, "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+            with suppress(UserError):  # a server that is away must not hide what stopped the run
+                records.describe(run_id, f"## ✘ Stopped\n\n{reason}\n")
+                runs.close_run(run_id, "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
             raise
         runs.close_run(run_id)
 

@@ -7,6 +7,7 @@ and in table cells with everything escaped that Markdown or HTML would take for 
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ class Sample:
     completion: str
     expected: str
     score: float
-    """What the rewards gave it."""
+    """The reward model's score; NaN where there is none."""
     note: str = ""
     """Why it is shown, e.g. "level 4, reward model 2.1, wrong"."""
 
@@ -89,6 +90,8 @@ class Review:
     difference: IntervalLike | None = None
     """Candidate minus `compared_with` on the gate's metric."""
     metric: str = "accuracy"
+    confidence: float = 0.95
+    """Of the difference's interval."""
     gate: Sequence[CheckLike] = ()
     models: Mapping[str, Mapping[str, float | IntervalLike]] = field(default_factory=dict)
     """Model -> metric -> value."""
@@ -128,7 +131,7 @@ def verdict(review: Review) -> str:
         )
         lines.append(
             f"**{cell(review.metric)} {signed(review.difference)}** against {cell(review.compared_with)} "
-            f"(paired 95 % interval, {sure})"
+            f"(paired {review.confidence:.0%} interval, {sure})"
         )
     return "\n\n".join(lines)
 
@@ -180,7 +183,9 @@ def time_table(lines: Sequence[TimeLine]) -> str:
 
 def sample(entry: Sample) -> str:
     """A completion with its prompt, what was expected and what it scored."""
-    head = f"**score {entry.score:.3f}**, expected {code(shortened(entry.expected, 120))}"
+    head = f"expected {code(shortened(entry.expected, 120))}"
+    if not math.isnan(entry.score):
+        head = f"**score {entry.score:.3f}**, {head}"
     if entry.note:
         head += f" ({cell(entry.note)})"
     text = f"{shortened(entry.prompt, LONGEST_SAMPLE)}\n→ {shortened(entry.completion, LONGEST_SAMPLE)}"

@@ -20,7 +20,8 @@ from models.errors import UserError
 from models.learner.fused_log_probs import Distribution
 from models.learner.optimiser import build_optimiser
 from models.learner.packing import Sequences
-from models.loop.fit import Learner, ScheduleSettings
+from models.loop.fit import ScheduleSettings
+from models.loop.learner import Learner
 from models.loop.loop import Slots, Watchers, run_loop
 from models.loop.rollout import Problem
 from models.loop.slots import World
@@ -64,7 +65,7 @@ def fine_tune(
         began = time.perf_counter()
         start = Path(warmed.folder) / "policy"
         log_inputs(run_id, recipe, validated, warmed, rewarded)
-        policy, tokenizer = open_policy(start)
+        policy, tokenizer = open_policy(start, trust_remote_code=recipe.policy.trust_remote_code)
         codec = CachedCodec(tokenizer, recipe.policy.chat, folder=token_folder(home))
         problems = read_problems(clean_folder(validated), codec, "train", recipe)
         learner = build_learner(policy, recipe, settings, home, run_id)
@@ -129,34 +130,35 @@ def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: i
     Raises:
         UserError: the split has no problems, or none that fits the policy.
     """
-    slots: Any = recipe
     if split not in available(data).get("problems", ()):
         raise UserError(f"the data set {recipe.data.name} has no {split} problems to answer")
     rows = read_rows(data, "problems", split)  # type: ignore[arg-type]
     encoded = codec.prompts([row["prompt"] for row in rows])
-    room = longest_sequence(recipe) - slots.rollouts.max_tokens
+    completion = longest_completion(recipe)
+    room = longest_sequence(recipe) - completion
     problems = [
         Problem(str(row["id"]), str(row["prompt"]), str(row["answer"]), int(row["level"]), tuple(ids))
         for row, ids in zip(rows, encoded, strict=True)
         if 0 < len(ids) <= room
     ]
     if not problems:
-        raise UserError(
-            f"no {split} prompt of {recipe.data.name} leaves room for {slots.rollouts.max_tokens} tokens of completion"
-        )
+        raise UserError(f"no {split} prompt of {recipe.data.name} leaves room for {completion} tokens of completion")
     if limit is None or limit >= len(problems):
         return problems
     return [problems[index * len(problems) // limit] for index in range(limit)]
 
 
+def longest_completion(recipe: Recipe) -> int:
+    """Tokens that a completion may have, in rollouts or evaluations."""
+    slots: Any = recipe
+    return max(slots.rollouts.max_tokens, recipe.evaluation.max_tokens or 0)
+
+
 def longest_sequence(recipe: Recipe) -> int:
     """Tokens of the longest prompt and completion together."""
-    slots: Any = recipe
-    return (
-        recipe.policy.size.positions
-        if recipe.policy.base is None
-        else recipe.validation.max_tokens + slots.rollouts.max_tokens
-    )
+    if recipe.policy.base is None:
+        return recipe.policy.size.positions
+    return recipe.validation.max_tokens + longest_completion(recipe)
 
 
 def build_learner(
@@ -202,11 +204,13 @@ def reward_scorer(rewarded: StepResult | None, recipe: Recipe, home: Path) -> An
     """A function that scores whole sequences with the run's reward model; None where there is none."""
     if rewarded is None:
         return None
+    section = recipe.reward_model
+    assert section is not None, "a reward model was fitted"
     model = on_device(load_reward_model(Path(rewarded.folder) / "reward_model"))
     autocast = learner_autocast(recipe.policy, model, home, None)
 
     def score(sequences: Sequences) -> Tensor:
-        return score_all(model, sequences, autocast=autocast)
+        return score_all(model, sequences, token_budget=section.fit.token_budget, autocast=autocast)
 
     return score
 

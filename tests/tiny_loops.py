@@ -14,7 +14,8 @@ from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
-from models.loop.fit import Learner, ScheduleSettings
+from models.loop.fit import ScheduleSettings
+from models.loop.learner import Learner
 from models.loop.loop import Slots, Watchers, run_loop
 from models.loop.rollout import Problem
 from models.loop.slots import World

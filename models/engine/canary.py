@@ -17,7 +17,7 @@ from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 
 TOLERANCE = {None: 2e-3, torch.bfloat16: 0.35}
-"""Largest gap that is still rounding, in nats a token, by the precision of the learner."""
+"""Largest gap that is still rounding, in nats a token, by the coarser precision of learner and engine."""
 
 
 def canary_gap(engine: Engine, policy: nn.Module, sequences: Sequences, autocast: torch.dtype | None) -> float:

@@ -71,6 +71,9 @@ class Generated:
 class Engine(Protocol):
     """A generator of completions whose weights can be replaced."""
 
+    dtype: torch.dtype
+    """What it computes in."""
+
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         """`sampling.samples` completions of each prompt, [prompts][G]; the same seed gives the same completions."""
         ...

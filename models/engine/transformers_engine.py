@@ -51,8 +51,8 @@ class TransformersEngine:
         trust_remote_code: bool = False,
     ) -> None:
         check_model_folder(folder)
-        chosen = engine_dtype(settings, dtype)
-        model: Any = load_causal_model(folder, chosen, trust_remote_code=trust_remote_code)
+        self.dtype = engine_dtype(settings, dtype)
+        model: Any = load_causal_model(folder, self.dtype, trust_remote_code=trust_remote_code)
         self.vocabulary = int(model.get_input_embeddings().weight.shape[0])
         self.model = model.to(device()).eval().requires_grad_(False)
         use_packed_attention(self.model)

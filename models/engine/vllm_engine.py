@@ -65,7 +65,8 @@ class VllmEngine:
 
         cuda = torch.cuda.is_available()
         options: dict[str, Any] = {"gpu_memory_utilization": settings.memory_share} if cuda else {}
-        options["dtype"] = str(engine_dtype(settings, dtype)).removeprefix("torch.")
+        self.dtype = engine_dtype(settings, dtype)
+        options["dtype"] = str(self.dtype).removeprefix("torch.")
         if not settings.compile:
             options |= norm_options()
         try:

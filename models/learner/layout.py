@@ -94,16 +94,16 @@ def _bucket(spans: Sequence[Span], device: torch.device) -> Bucket:
     return Bucket(places, None if bool(real.all()) else real.to(device))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)  # with and without the window of the layers that have one
 def allowed(layout: Layout, device: torch.device, window: int | None) -> Tensor:
     """Whether token i may look at token j, [tokens, tokens], bool: the layout written out.
 
     Args:
         window: a token sees this many tokens at most, itself included; None for all before it.
     """
-    span = torch.empty(layout.tokens, dtype=torch.long)
-    continued = torch.full((layout.tokens,), -1, dtype=torch.long)
-    position = torch.empty(layout.tokens, dtype=torch.long)
+    span = torch.empty(layout.tokens, dtype=torch.int32)
+    continued = torch.full((layout.tokens,), -1, dtype=torch.int32)
+    position = torch.empty(layout.tokens, dtype=torch.int32)
     numbers = {s.start: number for number, s in enumerate(layout.spans)}
     for number, (s, (prompt, before)) in enumerate(zip(layout.spans, layout.prompts, strict=True)):
         inside = slice(s.start, s.start + s.length)

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS, Distribution, Head, fused_log_probs
 from models.learner.packed_attention import NAME, read_packed
-from models.learner.packing import Sequences, packed_row
+from models.learner.packing import Sequences, pack, packed_row
 
 PROBE = Sequences([(1, 2, 3), (1, 2, 3), (4, 5)], [(6, 7, 8, 9), (5, 4), (3, 2, 1)])
 """Two completions of one prompt and one of another: enough to show a layout that is not kept."""
@@ -70,6 +70,36 @@ def completion_log_probs(
     )
 
 
+@torch.no_grad()
+def all_log_probs(
+    model: nn.Module,
+    sequences: Sequences,
+    *,
+    distribution: Distribution = AS_IT_IS,
+    autocast: torch.dtype | None = None,
+    token_budget: int = 16384,
+    setting: str = "token_budget",
+) -> list[Tensor]:
+    """Log-probs of every completion, [completions] tensors of [tokens of it], nats; no gradient, no dropout.
+
+    Args:
+        token_budget: tokens of one packed row; memory only.
+        setting: what the recipe calls it.
+
+    Raises:
+        UserError: the budget is smaller than a row, or the model cannot read packed rows.
+    """
+    training = model.training
+    model.eval()
+    found: dict[int, Tensor] = {}
+    for cut in pack(sequences, token_budget, width=hidden_width(model), setting=setting):
+        part = sequences.take(cut)
+        log_prob, _ = completion_log_probs(model, part, distribution=distribution, autocast=autocast)
+        found.update(zip(cut, log_prob.split([len(completion) for completion in part.completions]), strict=True))
+    model.train(training)
+    return [found[index] for index in range(len(sequences))]
+
+
 def row_states(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any, autocast: torch.dtype | None) -> Tensor:
     """Hidden states of one packed row before any head, [tokens, hidden]."""
     backbone: Any = plain_inner(model).base_model
@@ -110,13 +140,23 @@ def use_packed_attention(model: nn.Module) -> None:
     )
     if not inner._can_set_attn_implementation():
         raise refused
-    inner.set_attn_implementation(NAME)
+    if getattr(inner.config.get_text_config(), "attention_chunk_size", None):
+        raise UserError(f"{name} cannot read packed rows: it attends in chunks, which the packed learner does not know")
+    training = inner.training
+    inner.eval()
     try:
-        gap = packing_gap(inner)
-    except Exception as error:  # a model's own code meets a row that it was not written for
+        inner.set_attn_implementation("eager")  # the architecture's own definition, whatever a kernel leaves out
+        plain = _plain_probe(inner)  # where this fails the error is the model's own, not one of packing
+        inner.set_attn_implementation(NAME)
+        try:
+            gap = _gap(_packed_probe(inner), plain)
+        except Exception as error:  # a model's own code meets a row that it was not written for
+            raise refused from error
+    except BaseException:
         inner.set_attn_implementation(before)
-        _read_plainly(inner)  # where that fails too, this error is the one to tell
-        raise refused from error
+        raise
+    finally:
+        inner.train(training)
     if not gap <= PROBE_TOLERANCE[_probe_dtype(inner)]:
         inner.set_attn_implementation(before)
         raise UserError(
@@ -125,27 +165,31 @@ def use_packed_attention(model: nn.Module) -> None:
         )
 
 
-@torch.no_grad()
-def packing_gap(model: PreTrainedModel) -> float:
-    """Largest difference between what packed rows and plain forward passes give for a few tokens, over its spread.
+def _gap(packed: Tensor, plain: Tensor) -> float:
+    """Largest difference between what packed rows and plain forward passes give, over its spread."""
+    if not torch.isfinite(plain).all():
+        return 0.0  # broken weights say nothing about the layout; the loss will say that they are broken
+    return float((packed - plain).abs().max() / plain.std().clamp(min=1e-6))
 
-    Log-probs are compared, or hidden states where the model has no output projection. The model is left as it was.
-    """
-    training = model.training
-    model.eval()
-    place = next(model.parameters()).device
-    embeddings: Any = model.get_input_embeddings()
-    rows = int(embeddings.weight.shape[0])
-    probe = Sequences(
-        [[token % rows for token in prompt] for prompt in PROBE.prompts],
-        [[token % rows for token in completion] for completion in PROBE.completions],
-    )
-    dtype = _probe_dtype(model)
-    autocast = dtype if next(model.parameters()).dtype != dtype else None
-    row = packed_row(probe, place)
+
+@torch.no_grad()
+def _packed_probe(model: PreTrainedModel) -> Tensor:
+    """Log-probs of the probe's completions read as one row, float64; hidden states without an output projection."""
+    autocast = _probe_autocast(model)
+    probe = _probe(model)
+    row = packed_row(probe, next(model.parameters()).device)
     hidden = row_states(model, row.ids, row.positions, row.layout, autocast).index_select(0, row.predicting)
+    if model.get_output_embeddings() is None:
+        return hidden.double()
+    return fused_log_probs(hidden, output_head(model), row.targets, compute=autocast)[0].double()
+
+
+@torch.no_grad()
+def _plain_probe(model: PreTrainedModel) -> Tensor:
+    """The same by the model's own forward pass, sequence by sequence."""
+    autocast, probe = _probe_autocast(model), _probe(model)
+    place = next(model.parameters()).device
     headless = model.get_output_embeddings() is None
-    packed = hidden if headless else fused_log_probs(hidden, output_head(model), row.targets, compute=autocast)[0]
     reader: Any = model.base_model if headless else model
     plain = []
     with torch.autocast(place.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None):
@@ -158,16 +202,20 @@ def packing_gap(model: PreTrainedModel) -> float:
                 log_softmax = torch.log_softmax(values.to(wide), dim=-1)
                 values = log_softmax.gather(1, ids[0, len(prompt) :, None]).squeeze(1)
             plain.append(values)
-    model.train(training)
-    expected = torch.cat(plain).double()
-    if not torch.isfinite(expected).all():
-        return 0.0  # broken weights say nothing about the layout; the loss will say that they are broken
-    return float((packed.double() - expected).abs().max() / expected.std().clamp(min=1e-6))
+    return torch.cat(plain).double()
 
 
-@torch.no_grad()
-def _read_plainly(model: PreTrainedModel) -> None:
-    model(input_ids=torch.tensor([[1, 2, 3]], device=next(model.parameters()).device), use_cache=False)
+def _probe(model: PreTrainedModel) -> Sequences:
+    """`PROBE` in tokens that the model has."""
+    embeddings: Any = model.get_input_embeddings()
+    rows = int(embeddings.weight.shape[0])
+    prompts, completions = ([[t % rows for t in ids] for ids in part] for part in (PROBE.prompts, PROBE.completions))
+    return Sequences(prompts, completions)
+
+
+def _probe_autocast(model: PreTrainedModel) -> torch.dtype | None:
+    dtype = _probe_dtype(model)
+    return dtype if next(model.parameters()).dtype != dtype else None
 
 
 def _probe_dtype(model: PreTrainedModel) -> torch.dtype:

@@ -5,28 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from models.errors import UserError
+
+Positive = Annotated[int, Field(ge=1)]
+"""A count of which there must be one at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimiserSettings:
     """How weights move. Stands under `optimiser:` of a recipe's sections."""
 
-    learning_rate: float = 1e-4
+    learning_rate: Annotated[float, Field(ge=0)] = 1e-4
     """Peak step size of AdamW."""
-    weight_decay: float = 0.0
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
     betas: tuple[float, float] = (0.9, 0.99)
-    clip_norm: float = 1.0
+    clip_norm: Annotated[float, Field(gt=0)] = 1.0
     """Gradients are scaled down to this global L2 norm."""
-    warmup_steps: int = 10
+    warmup_steps: Annotated[int, Field(ge=0)] = 10
     """Steps over which the step size rises linearly from zero."""
     decay: Literal["none", "linear", "cosine"] = "none"
-    """How the step size falls from its peak to zero at the last step."""
+    """How the step size falls over all steps, from its peak to nearly zero at the last one."""
 
 
 def build_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.AdamW:
@@ -57,8 +61,12 @@ def take_step(
     step: int,
     total: int,
     settings: OptimiserSettings,
+    section: str = "optimiser",
 ) -> float:
     """Clip the gathered gradients, move the weights, clear the gradients. Returns the norm before clipping.
+
+    Args:
+        section: where the settings stand in the recipe.
 
     Raises:
         UserError: a gradient is not finite; the weights have not moved.
@@ -66,7 +74,7 @@ def take_step(
     norm = float(nn.utils.clip_grad_norm_(list(parameters), settings.clip_norm))
     if not math.isfinite(norm):
         optimiser.zero_grad(set_to_none=True)
-        raise UserError(f"update {step}: the gradient norm is {norm}; lower optimiser.learning_rate or check the data")
+        raise UserError(f"update {step}: the gradient norm is {norm}; lower {section}.learning_rate or check the data")
     for group in optimiser.param_groups:
         group["lr"] = learning_rate_at(step, total, settings)
     optimiser.step()

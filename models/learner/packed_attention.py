@@ -75,8 +75,10 @@ def packed_attention(
         [1, tokens, heads, head size], and None for the weights that nobody asked for.
 
     Raises:
-        UserError: the model drops attention weights at random, which packed rows do not do.
+        UserError: the model drops attention weights at random or has attention sinks, which packed rows do not.
     """
+    if others.get("s_aux") is not None:
+        raise UserError("the model has attention sinks, which packed rows do not take into their softmax")
     if packed is None:
         if softcap is not None:
             others["softcap"] = softcap

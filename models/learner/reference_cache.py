@@ -18,8 +18,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from models.learner.fused_log_probs import AS_IT_IS, Distribution
-from models.learner.log_probs import completion_log_probs, hidden_width
-from models.learner.packing import Sequences, pack
+from models.learner.log_probs import all_log_probs, plain_inner
+from models.learner.packing import Sequences
 
 _LOG = logging.getLogger("rewardflow.learner")
 
@@ -47,35 +47,22 @@ def cached_reference_log_probs(
     Raises:
         UserError: the budget is smaller than one row.
     """
-    key = hashlib.sha256(repr((distribution, str(autocast), weights_hash(reference), tokens_hash(sequences))).encode())
+    config = plain_inner(reference).config.to_json_string()  # the same weights may be read in other ways
+    parts = (distribution, str(autocast), config, weights_hash(reference), tokens_hash(sequences))
+    key = hashlib.sha256(repr(parts).encode())
     file = folder / f"{key.hexdigest()[:32]}.safetensors"
     lengths = [len(completion) for completion in sequences.completions]
     kept = _read(file, sum(lengths))
     if kept is None:
-        kept = torch.cat(_computed(reference, sequences, distribution, autocast, token_budget) or [torch.empty(0)])
+        rows = all_log_probs(
+            reference, sequences, distribution=distribution, autocast=autocast, token_budget=token_budget
+        )
+        kept = torch.cat([row.cpu() for row in rows] or [torch.empty(0)])
         folder.mkdir(parents=True, exist_ok=True)
         beside = file.with_suffix(f".{os.getpid()}.part")
         save_file({"log_probs": kept}, str(beside))
         os.replace(beside, file)
     return list(kept.split(lengths))
-
-
-def _computed(
-    reference: nn.Module,
-    sequences: Sequences,
-    distribution: Distribution,
-    autocast: torch.dtype | None,
-    token_budget: int,
-) -> list[Tensor]:
-    training = reference.training
-    reference.eval()
-    found: dict[int, Tensor] = {}
-    for cut in pack(sequences, token_budget, width=hidden_width(reference)):
-        part = sequences.take(cut)
-        log_prob, _ = completion_log_probs(reference, part, distribution=distribution, autocast=autocast)
-        found.update(zip(cut, log_prob.cpu().split([len(c) for c in part.completions]), strict=True))
-    reference.train(training)
-    return [found[index] for index in range(len(sequences))]
 
 
 def _read(file: Path, tokens: int) -> Tensor | None:

@@ -13,7 +13,7 @@ from torch import nn
 
 from models.errors import UserError
 from models.learner.log_probs import completion_log_probs, hidden_width
-from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
+from models.learner.optimiser import OptimiserSettings, Positive, build_optimiser, take_step
 from models.learner.packing import Sequences, pack
 from models.learner.reduce import token_weights
 
@@ -24,12 +24,12 @@ Report = Callable[[int, dict[str, float]], None]
 class SupervisedSettings:
     """How the warm start learns. Stands under `warm_start:`."""
 
-    steps: int = 300
-    batch: int = 128
+    steps: Positive = 300
+    batch: Positive = 128
     """Demonstrations of one update."""
-    token_budget: int = 16384
+    token_budget: Positive = 16384
     """Tokens of one packed row; bounds memory and does not change the result."""
-    report_every: int = 10
+    report_every: Positive = 10
     optimiser: OptimiserSettings = field(
         default_factory=lambda: OptimiserSettings(
             learning_rate=1e-3, decay="cosine", warmup_steps=20, weight_decay=0.01
@@ -73,7 +73,9 @@ def fit_supervised(
     for step in range(settings.steps):
         batch = sequences.take(next(batches))
         loss = accumulate(model, batch, settings.token_budget, autocast)
-        norm = take_step(optimiser, model.parameters(), step, settings.steps, settings.optimiser)
+        norm = take_step(
+            optimiser, model.parameters(), step, settings.steps, settings.optimiser, "warm_start.optimiser"
+        )
         if (step + 1) % settings.report_every == 0 or step + 1 == settings.steps:
             metrics = {"loss": loss, "gradient_norm": norm}
             report(step + 1, metrics)

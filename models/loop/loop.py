@@ -27,7 +27,8 @@ from models.errors import UserError
 from models.learner.optimiser import learning_rate_at
 from models.learner.packing import Sequences
 from models.loop.ahead import Ahead, require_no_dropout
-from models.loop.fit import Learner, ScheduleSettings, fit_round
+from models.loop.fit import ScheduleSettings, fit_round
+from models.loop.learner import Learner
 from models.loop.meter import Meter
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.slots import Advantage, Objective, Reference, Reward, Select, Source, World
@@ -78,7 +79,8 @@ def run_loop(
     """
     if settings.staleness:
         require_no_dropout(learner.policy)
-    require_room(problems, slots.source.sampling.max_tokens, settings.token_budget)
+    together = 2 if slots.objective.level == "pair" else 1
+    require_room(problems, slots.source.sampling.max_tokens, settings.token_budget, together)
     canary = fixed_tokens([problem.tokens[:CANARY_TOKENS] for problem in problems], world.codec.end)
 
     def make(number: int) -> list[Rollout]:
@@ -139,21 +141,24 @@ def hand_over(learner: Learner, world: World, settings: ScheduleSettings, canary
     """
     world.engine.load(merged_weights(learner.policy))
     gap = canary_gap(world.engine, learner.policy, canary, learner.autocast)
-    check(gap, settings.canary_tolerance or TOLERANCE[learner.autocast], done)
+    coarse = torch.bfloat16 if torch.bfloat16 in (learner.autocast, world.engine.dtype) else None
+    check(gap, TOLERANCE[coarse] if settings.canary_tolerance is None else settings.canary_tolerance, done)
     return gap
 
 
-def require_room(problems: Sequence[Problem], longest: int, budget: int) -> None:
+def require_room(problems: Sequence[Problem], longest: int, budget: int, together: int) -> None:
     """Refuse a budget that is smaller than a row may become, before anything is generated.
 
     Raises:
-        UserError: the longest prompt and a completion of `longest` tokens are more than `budget`.
+        UserError: the longest prompt and `together` completions of `longest` tokens are more than `budget`.
     """
     prompt = max(len(problem.tokens) for problem in problems)
-    if prompt + longest > budget:
+    needed = prompt + together * longest
+    if needed > budget:
+        pair = " and both completions of a pair stand in one row" if together > 1 else ""
         raise UserError(
-            f"schedule.token_budget is {budget}, smaller than one row: the longest prompt has {prompt} tokens and "
-            f"rollouts.max_tokens is {longest}; make it at least {prompt + longest}"
+            f"schedule.token_budget is {budget}, smaller than one row: the longest prompt has {prompt} tokens, "
+            f"rollouts.max_tokens is {longest}{pair}; make it at least {needed}"
         )
 
 

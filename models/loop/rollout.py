@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from models.learner.packing import Sequences
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -61,6 +63,11 @@ class Scored:
     def lengths(self) -> Tensor:
         """Tokens of each completion, [completions]."""
         return torch.tensor([len(rollout.completion) for rollout in self.rollouts], dtype=torch.long)
+
+    @property
+    def sequences(self) -> Sequences:
+        """Prompts and completions as the learner reads them, [completions]."""
+        return Sequences([r.problem.tokens for r in self.rollouts], [r.completion for r in self.rollouts])
 
     def take(self, indices: Tensor) -> Scored:
         """The completions at `indices`, in that order."""

@@ -12,6 +12,7 @@ from models.datasets.settings import DataSettings
 from models.datasets.validation import ValidationSettings
 from models.engine.engine import EngineSettings, Sampling
 from models.evaluation.gate import GateSettings
+from models.learner.optimiser import Positive
 from models.learner.supervised import SupervisedSettings
 from models.loop.fit import ScheduleSettings
 from models.parts import Slot, parts
@@ -47,13 +48,13 @@ class RewardModelSection(Section):
 class EvaluationSettings:
     """How policies are compared. Stands under `evaluation:`."""
 
-    problems: int = 300
-    """Held-out problems, the first of the test split; the same for every model."""
-    samples: int = 16
+    problems: Positive = 300
+    """Held-out problems, evenly spaced over the test split; the same for every model."""
+    samples: Positive = 16
     """Completions of each at `temperature`."""
     temperature: float = 1.0
     top_p: float = 1.0
-    max_tokens: int | None = None
+    max_tokens: Positive | None = None
     """Longest completion; None: as in the rollouts."""
     ks: tuple[int, ...] = (1, 4, 16)
     """Subset sizes of pass@k and maj@k."""
@@ -113,6 +114,17 @@ class Recipe(Section):
                 f"rollouts.group_size is {slots.rollouts.group_size}, but advantage {slots.advantage.name} compares "
                 "the completions of a group: it needs 2 or more"
             )
+        if slots.objective.level == "pair":
+            if slots.rollouts.group_size != 2:
+                raise ValueError(
+                    f"rollouts.group_size is {slots.rollouts.group_size}, but objective {slots.objective.name} learns "
+                    "from pairs: it needs 2"
+                )
+            if not any(select.name == "drop_flat" and select.by == "total" for select in slots.select):
+                raise ValueError(
+                    f"objective {slots.objective.name} learns from a better and a worse completion: select needs "
+                    "drop_flat, which leaves out pairs of equal reward"
+                )
         if self.reward_model is None and any(reward.needs_reward_model for reward in slots.rewards):
             raise ValueError("rewards: reward_model is used but the recipe fits none (reward_model: null)")
         labels = [reward.label for reward in slots.rewards]

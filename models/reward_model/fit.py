@@ -10,22 +10,22 @@ loss is the mean over its pairs, whatever the micro-batches it is cut into.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
 from models.errors import UserError
 from models.learner.log_probs import hidden_width
-from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
+from models.learner.optimiser import OptimiserSettings, Positive, build_optimiser, learning_rate_at, take_step
 from models.learner.packing import Sequences, pack
-from models.learner.supervised import shuffled_batches
+from models.learner.supervised import Report, shuffled_batches
 from models.reward_model.model import checked_lengths, score, score_all
-
-Report = Callable[[int, dict[str, float]], None]
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,21 @@ def both_answers(pairs: Sequence[Pair]) -> Sequences:
 
 @dataclass(frozen=True, kw_only=True)
 class RewardModelSettings:
-    """How the reward model learns. Stands under `reward_model:`."""
+    """How the reward model learns. Stands under `reward_model.fit:`."""
 
-    epochs: float = 1.0
+    epochs: Annotated[float, Field(gt=0)] = 1.0
     """Passes over the pairs; `steps` overrides it."""
-    steps: int | None = None
+    steps: Positive | None = None
     """Updates."""
-    batch_pairs: int = 64
+    batch_pairs: Positive = 64
     """Pairs of one update."""
-    token_budget: int = 16384
+    token_budget: Positive = 16384
     """Tokens of one packed row; bounds memory and does not change the result."""
     margin: float = 0.0
     """By how much a chosen score should exceed a rejected one before the loss counts it as even."""
     centring: float = 0.0
     """Weight of the squared sum of the two scores; 0.01 is usual."""
-    report_every: int = 10
+    report_every: Positive = 10
     """Updates between two calls of the report."""
     optimiser: OptimiserSettings = field(
         default_factory=lambda: OptimiserSettings(learning_rate=1e-4, decay="cosine", warmup_steps=10)
@@ -108,7 +108,7 @@ def accumulate(
         if not torch.isfinite(loss):
             raise UserError(
                 "reward_model: the loss is not finite; "
-                "lower reward_model.optimiser.learning_rate or check the preference pairs"
+                "lower reward_model.fit.optimiser.learning_rate or check the preference pairs"
             )
         torch.autograd.backward(loss)
         margin = (chosen - rejected).detach()
@@ -149,7 +149,7 @@ def fit_reward_model(
     model.train()
     for step in range(total):
         watched = accumulate(model, [pairs[index] for index in next(batches)], settings, autocast)
-        norm = take_step(optimiser, model.parameters(), step, total, settings.optimiser)
+        norm = take_step(optimiser, model.parameters(), step, total, settings.optimiser, "reward_model.fit.optimiser")
         if (step + 1) % settings.report_every == 0 or step + 1 == total:
             rate = learning_rate_at(step, total, settings.optimiser)
             metrics = {**watched, "gradient_norm": norm, "learning_rate": rate}

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
 
 from models.engine.engine import Sampling
+from models.learner.optimiser import Positive
 from models.loop.rollout import Problem, Rollout
 from models.loop.slots import World
 from models.parts import part
@@ -14,15 +18,15 @@ from models.parts import part
 class Sample:
     """On-policy sampling. Stands under `rollouts:`."""
 
-    prompts: int = 64
+    prompts: Positive = 64
     """Prompts of one round."""
-    group_size: int = 8
+    group_size: Positive = 8
     """Completions of each prompt (G)."""
-    max_tokens: int = 64
+    max_tokens: Positive = 64
     """Longest completion, in tokens."""
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(ge=0)] = 0
 
     @property
     def sampling(self) -> Sampling:

@@ -8,6 +8,8 @@ from torch import nn
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
+    GptOssConfig,
+    GptOssForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MambaConfig,
@@ -158,8 +160,12 @@ def test_what_is_saved_does_not_name_the_attention(tmp_path):
     [
         MambaForCausalLM(MambaConfig(vocab_size=61, hidden_size=32, num_hidden_layers=2)),
         BloomForCausalLM(BloomConfig(vocab_size=61, hidden_size=64, n_layer=2, n_head=4)),
+        GptOssForCausalLM(
+            GptOssConfig(**SIZE, num_local_experts=2, num_experts_per_tok=1, layer_types=["full_attention"] * 3)
+        ),
+        LlamaForCausalLM(LlamaConfig(**SIZE, attention_chunk_size=8)),
     ],
-    ids=["mamba", "bloom"],
+    ids=["mamba", "bloom", "attention sinks", "attention in chunks"],
 )
 def test_a_model_whose_attention_cannot_take_the_layout_is_refused(model):
     with pytest.raises(UserError, match=f"{type(model).__name__} cannot read packed rows") as refused:

@@ -23,6 +23,7 @@ def numbers(*shape, seed=0):
 def test_blocks_equal_the_softmax_written_out(elements, causal, monkeypatch):
     monkeypatch.setattr(block_attention, "BLOCK_ELEMENTS", elements)
     query, key, value = (numbers(6, 70, 8, seed=seed).requires_grad_() for seed in range(3))
+    assert (elements < 70 * 70) == any(rows.start for _, rows in block_attention._blocks(query, key))
     scores = query @ key.transpose(1, 2) * 0.3
     if causal:
         scores = scores.masked_fill(~torch.ones(70, 70, dtype=torch.bool).tril(), float("-inf"))

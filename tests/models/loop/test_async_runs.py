@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 
 import pytest
 import torch
@@ -134,7 +134,7 @@ def test_leaving_waits_for_what_is_being_generated():
     with pytest.raises(KeyboardInterrupt), Ahead(make, torch.device("cpu")) as ahead:
         ahead.begin(1)
         going_on.wait(10)
-        may_end.set()
+        Timer(0.2, may_end.set).start()
         raise KeyboardInterrupt
     assert ended.is_set()
 

@@ -13,13 +13,17 @@ import torch
 from tiny_models import COMPLETIONS, PROMPTS, SEQUENCES, plain_log_probs, scored, tiny_policy
 
 from models.errors import UserError
-from models.learner.fused_log_probs import Distribution
+from models.learner.fused_log_probs import AS_IT_IS, Distribution
+from models.learner.log_probs import use_packed_attention
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.reduce import token_weights
-from models.loop.fit import Learner, ScheduleSettings, fit_round, minibatches
+from models.loop.batch import policy_log_probs, reference_log_probs
+from models.loop.fit import ScheduleSettings, fit_round, minibatches
+from models.loop.learner import Learner
 from models.loop.rollout import TokenBatch
 from models.objectives.grpo import Grpo
+from models.policy.build import LoraSettings, with_adapter
 
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
 ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, -0.25], dtype=torch.float64)
@@ -278,6 +282,38 @@ def test_pairs_that_do_not_prefer_are_refused_by_the_name_of_their_problem(sizes
     chosen = replace(round_of(PAIRS, sizes), rewards=torch.tensor(rewards))
     with pytest.raises(UserError, match="problem p0: an objective over pairs needs two completions"):
         step(chosen, ADVANTAGE[:4], objective=Margin())
+
+
+def test_the_reference_is_read_once_a_round_however_many_steps_there_are(monkeypatch):
+    learner, read = learner_of(), []
+    inner = learner.reference.model
+    run = type(inner).forward
+
+    def counted(self, *arguments, **named):
+        if self is inner:
+            read.append(None)
+        return run(self, *arguments, **named)
+
+    use_packed_attention(learner.reference)
+    monkeypatch.setattr(type(inner), "forward", counted)
+    schedule = ScheduleSettings(optimiser=replace(STEP, learning_rate=0.0), epochs=3)
+    fit_round(learner, Grpo(kl=0.1), round_of(), ADVANTAGE, schedule, LONGEST)
+    assert len(read) == 1
+
+
+def test_the_old_log_probs_are_those_of_the_whole_policy_though_its_adapter_learns_with_dropout():
+    base = tiny_policy()
+    policy = with_adapter(tiny_policy(), LoraSettings(rank=4, dropout=0.5), seed=0).double().train()
+    with torch.no_grad():
+        for name, parameter in policy.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.3)
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, policy.disable_adapter, None, AS_IT_IS)
+    old = torch.cat(policy_log_probs(learner, SEQUENCES, 100))
+    reference = torch.cat(reference_log_probs(learner, round_of(), 100))
+    policy.eval()
+    torch.testing.assert_close(old, torch.cat(plain_log_probs(policy, SEQUENCES)).detach(), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(reference, torch.cat(plain_log_probs(base, SEQUENCES)).detach(), rtol=1e-10, atol=1e-10)
 
 
 def test_reference_log_probs_that_rollouts_carry_are_used_as_they_are():

@@ -98,6 +98,16 @@ def test_the_canary_names_the_round_in_which_a_hand_over_did_nothing(start, tmp_
         run(start, tmp_path, engine=Deaf)
 
 
+def test_an_engine_in_bfloat16_beside_a_learner_in_float32_is_judged_by_the_coarser_of_the_two(start, tmp_path):
+    def rounding(folder, settings, *, end):
+        return TransformersEngine(folder, replace(settings, precision="bfloat16"), end=end)
+
+    _, told = run(start, tmp_path, schedule=replace(SCHEDULE, rounds=2), engine=rounding)
+    assert 2e-3 < max(values["engine/canary_gap"] for values in told.metrics.values()) < 0.35
+    with pytest.raises(UserError, match=r"tolerance 0\.0\)"):  # zero is a tolerance too, not the lack of one
+        run(start, tmp_path / "strict", schedule=replace(SCHEDULE, canary_tolerance=0.0), engine=rounding)
+
+
 def test_the_canary_stops_before_the_first_round_where_the_engine_began_with_other_weights(start, tmp_path):
     other = tmp_path / "other"
     save_model_folder(tiny_policy(torch.float32, seed=9, spread=3.0), TOKENIZER, other)

@@ -87,7 +87,7 @@ def test_every_round_of_a_run_says_where_its_time_went(tmp_path):
     assert all((told.metrics[n]["seconds/checkpoint"] > 1e-4) == (n in (2, 4)) for n in told.metrics)
 
 
-def test_the_peak_is_at_least_what_one_product_achieves_and_leaves_the_generator_alone():
+def test_the_peak_is_measured_once_and_leaves_the_generator_alone():
     before = torch.get_rng_state()
     peak = matmul_peak(CPU, torch.float32, seconds=0.05)
     assert torch.equal(before, torch.get_rng_state())
@@ -96,4 +96,4 @@ def test_the_peak_is_at_least_what_one_product_achieves_and_leaves_the_generator
 
 def test_memory_is_counted_in_gib():
     block = torch.ones(2**27)  # half a GiB
-    assert peak_memory(CPU) > 0.5 and block.sum() > 0
+    assert 0.5 < peak_memory(CPU) < 256 and block.sum() > 0

@@ -1,5 +1,6 @@
 """What must be true of reading recipes, each test named as the theorem it checks."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,11 @@ def test_an_unknown_part_is_named_with_the_nearest_known_one(recipe, text, patte
         ("rollouts: {group_size: 1}", r"rollouts\.group_size is 1, but advantage group_relative compares .* 2 or more"),
         ("reference: {name: none}", r"objective\.kl is 0\.01, but there is no reference"),
         ("warm_start: null", r"warm_start: null needs policy\.base"),
+        ("objective: {name: dpo}", r"rollouts\.group_size is 8, but objective dpo learns from pairs: it needs 2"),
+        (
+            "objective: {name: dpo}\nrollouts: {group_size: 2}\nselect: {name: all}",
+            r"objective dpo learns from a better and a worse completion: select needs drop_flat",
+        ),
         ("reward_model: null\nrewards: [{name: reward_model}]", r"reward_model is used but the recipe fits none"),
         ("rewards: [{name: exact_answer}, {name: exact_answer}]", r"two components are labelled 'exact_answer'"),
         ("select: {name: drop_flat, by: judge}", r"select\.by: no reward is labelled 'judge'; there are exact_answer"),
@@ -92,6 +98,25 @@ def test_an_unknown_part_is_named_with_the_nearest_known_one(recipe, text, patte
 )
 def test_an_impossible_combination_is_one_line(recipe, text, pattern):
     refused(recipe(text), pattern)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("schedule: {minibatches: 0}", "schedule.minibatches"),
+        ("schedule: {epochs: 0}", "schedule.epochs"),
+        ("schedule: {checkpoint_every: 0}", "schedule.checkpoint_every"),
+        ("schedule: {optimiser: {clip_norm: 0}}", "schedule.optimiser.clip_norm"),
+        ("schedule: {optimiser: {learning_rate: -1}}", "schedule.optimiser.learning_rate"),
+        ("warm_start: {steps: 0}", "warm_start.steps"),
+        ("reward_model: {fit: {report_every: 0}}", "reward_model.fit.report_every"),
+        ("rollouts: {prompts: 0}", "rollouts.prompts"),
+        ("rollouts: {top_p: 1.5}", "rollouts.top_p"),
+        ("evaluation: {samples: 0}", "evaluation.samples"),
+    ],
+)
+def test_a_number_that_would_train_or_measure_nothing_is_refused_by_its_path(recipe, text, path):
+    refused(recipe(text), rf"{re.escape(path)}: Input should be (greater|less) than")
 
 
 def test_combinations_of_the_loop_do_not_matter_where_there_is_no_loop(recipe):
