@@ -103,6 +103,7 @@ class Apart:
         self._process.start()
         theirs.close()
         Finalize(self, self._pipe.close, exitpriority=10)  # it ends when nobody can ask any more
+        self._answer()  # what it tries while it is made must not meet the other side's work
 
     def advance(self, steps: int) -> list[float]:
         """As `Stepper.advance`.
@@ -137,6 +138,7 @@ def _serve(pipe: Connection, make: Callable[[], Made]) -> None:
     """Life of a side's process: an order in, an answer out, until it is told to stop or nobody asks any more."""
     try:
         stepper, told = make()
+        pipe.send(("made", None))
         while (steps := pipe.recv()) is not None:
             gc.collect()
             pipe.send(("seconds", stepper.advance(steps)))

@@ -194,7 +194,7 @@ def their_update(size: Size, batch: Batch, device: torch.device) -> Callable[[],
     from benchmarks.materials import word_tokenizer
 
     config = GRPOConfig(
-        output_dir=tempfile.mkdtemp(prefix="rewardflow-bench-"), per_device_train_batch_size=batch.group,
+        output_dir=f"{tempfile.gettempdir()}/rewardflow-bench-trl", per_device_train_batch_size=batch.group,
         num_generations=batch.group, max_completion_length=batch.completion, bf16=True, gradient_checkpointing=False,
         report_to="none", save_strategy="no", logging_strategy="no", use_cpu=device.type == "cpu",
         optim="adamw_torch_fused", learning_rate=1e-5, max_steps=1000, gradient_accumulation_steps=batch.groups,

@@ -26,7 +26,7 @@ def arguments(batch: int, *, bf16: bool, micro_batch: int | None = None) -> dict
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     rows = min(micro_batch or batch, batch)
     return {
-        "output_dir": tempfile.mkdtemp(prefix="rewardflow-bench-"),
+        "output_dir": os.path.join(tempfile.gettempdir(), "rewardflow-bench-trl"),  # nothing is saved in it
         "per_device_train_batch_size": rows,
         "gradient_accumulation_steps": batch // rows,
         "max_steps": 100_000,
