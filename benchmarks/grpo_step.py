@@ -130,7 +130,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
 def our_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, settings: EngineSettings) -> Made:
     """Made in our side's own process."""
     told: dict[str, Any] = {"rounds": []}
-    return Stepper(our_side(folder, folder.parent, prompts, shape, settings, told)), told
+    return Stepper(our_side(folder, prompts, shape, settings, told)), told
 
 
 def their_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, quick: bool) -> Made:
@@ -141,7 +141,6 @@ def their_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, 
 
 def our_side(
     folder: Path,
-    place: Path,
     prompts: Sequence[Sequence[int]],
     shape: Shape,
     settings: EngineSettings,
@@ -174,7 +173,9 @@ def our_side(
         slots = Slots(source, [EvenShare()], [Everything()], GroupRelative(), Grpo(kl=0.0), NoReference())
         try:
             world = World(codec, engine, None, 0)
-            run_loop(learner, world, slots, schedule(), problems, place / "checkpoints", Watchers(metrics=ended))
+            run_loop(
+                learner, world, slots, schedule(), problems, folder.parent / "checkpoints", Watchers(metrics=ended)
+            )
         finally:
             engine.close()
 

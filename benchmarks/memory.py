@@ -119,7 +119,7 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
         scored = scored_of(prompts, [completions], shape.vocabulary)
         grpo_update(learner, scored, schedule())
         beat()
-        with Peak() as peak:  # what the first update has freed is given back before
+        with Peak() as peak:
             grpo_update(learner, scored, schedule())
         told.update(before=peak.before / GIB, most=peak.most / GIB)
         beat()

@@ -132,10 +132,11 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
 
 def their_stepper(folder: Path, shape: Shape, quick: bool) -> Made:
     """Made in TRL's own process: the fastest of its settings."""
+    counts: list[int] = []  # of all tries; only the last are read, which are those of the one that goes on
 
     def ways(strategy: str) -> dict[str, Callable[[], Stepper]]:
         def with_arguments(given: dict[str, Any]) -> Callable[[Beat], Any]:
-            return partial(their_side, folder, shape, strategy, given, [])
+            return partial(their_side, folder, shape, strategy, given, counts)
 
         made = trl_side.candidates(shape.rows, with_arguments, quick=quick)
         # One row at a time, too: with `bfd` TRL joins a micro-batch's rows into one, whose attention grows with them.
@@ -148,9 +149,8 @@ def their_stepper(folder: Path, shape: Shape, quick: bool) -> Made:
         made |= {} if quick else one
         return {f"packing {strategy}, {way}": run for way, run in made.items()}
 
-    runs: dict[str, Any] = ways("bfd") | ({} if quick else ways("wrapped"))
-    stepper, told = fastest(runs)
-    return stepper, {**told, "tokens": runs[told["setting"]].args[0].args[-1]}
+    stepper, told = fastest(ways("bfd") | ({} if quick else ways("wrapped")))
+    return stepper, {**told, "tokens": counts}
 
 
 def their_side(

@@ -76,7 +76,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
             reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             with suppress(UserError):  # a server that is away must not hide what stopped the run
                 records.describe(run_id, f"## ✘ Stopped\n\n{reason}\n")
-                runs.close_run(run_id, "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+                runs.close_run(run_id, runs.status_after(error))
             raise
         runs.close_run(run_id)
 

@@ -82,11 +82,8 @@ def lent_engine(
     try:
         if shared.engine is not None and shared.key == key:
             # float32 holds every dtype of a checkpoint; the engine rounds as it does when it reads the files itself.
-            shared.engine.load(
-                on_device(load_causal_model(folder, torch.float32, trust_remote_code=trust_remote_code))
-                .state_dict()
-                .items()
-            )
+            model = on_device(load_causal_model(folder, torch.float32, trust_remote_code=trust_remote_code))
+            shared.engine.load(model.state_dict().items())
         else:
             shared.close_engine()
             shared.engine = open_engine(

@@ -128,7 +128,7 @@ def run_step(home: Path, step: str, key: str, parent_run: str, work: Callable[[P
         _write_result(folder, result)
     except BaseException as error:
         with suppress(UserError):  # a server that is away must not hide what stopped the step
-            runs.close_run(run_id, "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+            runs.close_run(run_id, runs.status_after(error))
         raise
     runs.close_run(run_id)
     return result

@@ -1,15 +1,17 @@
 """Tiny policies and rollouts that the tests of the learning core share."""
 
+import pytest
 import torch
 from torch import nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-from models.engine.engine import Sampling
+from models.engine.engine import Sampling, has_vllm
 from models.learner.packing import Sequences
 from models.loop.rollout import Problem, Rollout, Scored
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
+NO_VLLM = pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")
 VOCABULARY = 24
 PROMPTS = [[3, 4, 5], [6], [7, 8, 9, 10, 11, 12, 4], [9, 9], [13, 3]]
 COMPLETIONS = [[5, 1], [6, 7, 8, 1], [3], [20, 19, 18, 17, 16, 1], [4, 4, 1]]

@@ -77,10 +77,9 @@ def _scores(query: Tensor, key: Tensor, scale: float, first: int | None) -> Tens
 def _blocks(query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice]]:
     """Stretches of the batch and of the queries whose scores make up one block."""
     batch, queries, keys = query.shape[0], query.shape[1], key.shape[1]
-    together, rows = BLOCK_ELEMENTS // (queries * keys), queries
-    if together < min(batch, torch.get_num_threads()):
-        together = min(batch, torch.get_num_threads())  # the matrix products are shared out by the batch
-        rows = max(32, min(queries, BLOCK_ELEMENTS // (keys * together)))
+    least = min(batch, torch.get_num_threads())  # the matrix products are shared out by the batch
+    together = max(least, BLOCK_ELEMENTS // (queries * keys))
+    rows = min(queries, max(32, BLOCK_ELEMENTS // (keys * together)))
     for first in range(0, batch, together):
         for start in range(0, queries, rows):
             yield slice(first, min(batch, first + together)), slice(start, min(queries, start + rows))

@@ -142,7 +142,7 @@ def use_packed_attention(model: nn.Module) -> None:
         raise refused
     if getattr(inner.config.get_text_config(), "attention_chunk_size", None):
         raise UserError(f"{name} cannot read packed rows: it attends in chunks, which the packed learner does not know")
-    training = inner.training
+    training, proved = inner.training, False
     inner.eval()
     try:
         inner.set_attn_implementation("eager")  # the architecture's own definition, whatever a kernel leaves out
@@ -152,13 +152,12 @@ def use_packed_attention(model: nn.Module) -> None:
             gap = _gap(_packed_probe(inner), plain)
         except Exception as error:  # a model's own code meets a row that it was not written for
             raise refused from error
-    except BaseException:
-        inner.set_attn_implementation(before)
-        raise
+        proved = gap <= PROBE_TOLERANCE[_probe_dtype(inner)]
     finally:
         inner.train(training)
-    if not gap <= PROBE_TOLERANCE[_probe_dtype(inner)]:
-        inner.set_attn_implementation(before)
+        if not proved:
+            inner.set_attn_implementation(before)
+    if not proved:
         raise UserError(
             f"{name} cannot read packed rows: they give other values than a plain forward pass (by {gap:.3f} of their "
             "spread), so something in it mixes tokens or bends logits in a way that the packed learner does not know"

@@ -13,9 +13,6 @@ from torch import nn
 
 from models.errors import UserError
 
-Positive = Annotated[int, Field(ge=1)]
-"""A count of which there must be one at least."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class OptimiserSettings:

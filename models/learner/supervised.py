@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from models.bounds import Positive
 from models.errors import UserError
 from models.learner.log_probs import completion_log_probs, hidden_width
-from models.learner.optimiser import OptimiserSettings, Positive, build_optimiser, take_step
+from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
 from models.learner.packing import Sequences, pack
 from models.learner.reduce import token_weights
 

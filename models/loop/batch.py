@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.errors import UserError
 from models.learner.log_probs import all_log_probs
@@ -85,13 +84,12 @@ def reference_log_probs(learner: Learner, chosen: Scored, token_budget: int) -> 
     if learner.reference is not None:
         return _log_probs(learner, learner.reference, chosen.sequences, token_budget)
     if learner.adapter_off is not None:
-        without: Any = learner.adapter_off()
-        with without:
+        with learner.adapter_off():
             return _log_probs(learner, learner.policy, chosen.sequences, token_budget)
     return None
 
 
-def _log_probs(learner: Learner, model: Any, sequences: Sequences, token_budget: int) -> list[Tensor]:
+def _log_probs(learner: Learner, model: nn.Module, sequences: Sequences, token_budget: int) -> list[Tensor]:
     return all_log_probs(
         model,
         sequences,

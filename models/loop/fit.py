@@ -9,9 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from models.bounds import Positive
 from models.errors import UserError
 from models.learner.log_probs import completion_log_probs, hidden_width
-from models.learner.optimiser import OptimiserSettings, Positive, take_step
+from models.learner.optimiser import OptimiserSettings, take_step
 from models.learner.packing import pack
 from models.learner.reduce import Normalisation, token_weights
 from models.loop.batch import pairs_of, policy_log_probs, reference_log_probs, token_batch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +20,7 @@ class Learner:
     optimiser: torch.optim.Optimizer
     reference: nn.Module | None
     """A copy of the policy; None where there is no reference or where it is the policy without its adapter."""
-    adapter_off: Callable[[], object] | None
+    adapter_off: Callable[[], AbstractContextManager[object]] | None
     """For LoRA: context in which the policy is its own reference."""
     autocast: torch.dtype | None
     distribution: Distribution

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Self, Union
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
+from models.bounds import Positive
 from models.datasets.settings import DataSettings
 from models.datasets.validation import ValidationSettings
 from models.engine.engine import EngineSettings, Sampling
 from models.evaluation.gate import GateSettings
-from models.learner.optimiser import Positive
 from models.learner.supervised import SupervisedSettings
 from models.loop.fit import ScheduleSettings
 from models.parts import Slot, parts

@@ -20,9 +20,10 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from models.bounds import Positive
 from models.errors import UserError
 from models.learner.log_probs import hidden_width
-from models.learner.optimiser import OptimiserSettings, Positive, build_optimiser, learning_rate_at, take_step
+from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
 from models.learner.packing import Sequences, pack
 from models.learner.supervised import Report, shuffled_batches
 from models.reward_model.model import checked_lengths, score, score_all

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from models.bounds import Positive
 from models.engine.engine import Sampling
-from models.learner.optimiser import Positive
 from models.loop.rollout import Problem, Rollout
 from models.loop.slots import World
 from models.parts import part

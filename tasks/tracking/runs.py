@@ -51,6 +51,11 @@ def close_run(run_id: str, status: Status = "FINISHED") -> None:
     store.patiently(store.client().set_terminated, run_id, status=status)
 
 
+def status_after(error: BaseException) -> Status:
+    """How a run ended that `error` stopped."""
+    return "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
+
+
 def set_tags(run_id: str, run_tags: Mapping[str, str]) -> None:
     """Set tags of a run; values too long for MLflow are shortened (see `shorten`)."""
     from mlflow.entities import RunTag

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import PROMPTS, tiny_policy, word_tokenizer
+from tiny_models import NO_VLLM, PROMPTS, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling, has_vllm, open_engine
+from models.engine.engine import EngineSettings, Sampling, open_engine
 from models.engine.restart import Restarting
 from models.errors import UserError
 from models.policy.folder import save_model_folder
@@ -45,7 +45,7 @@ def is_closed(engine: Restarting) -> bool:
         PLAIN,
         pytest.param(
             EngineSettings(name="vllm", max_sequences=8),
-            marks=[pytest.mark.slow, pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")],
+            marks=[pytest.mark.slow, NO_VLLM],
         ),
     ],
     ids=lambda settings: settings.name,

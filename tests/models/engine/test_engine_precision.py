@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, tiny_policy, word_tokenizer
+from tiny_models import NO_VLLM, SEQUENCES, tiny_policy, word_tokenizer
 
 from models.engine.canary import TOLERANCE, canary_gap
-from models.engine.engine import EngineSettings, engine_dtype, has_vllm, open_engine
+from models.engine.engine import EngineSettings, engine_dtype, open_engine
 from models.policy.folder import save_model_folder
 
-NO_VLLM = pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")
 END = 1
 
 

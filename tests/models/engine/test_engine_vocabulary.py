@@ -4,13 +4,12 @@ import json
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, tiny_policy, word_tokenizer
+from tiny_models import NO_VLLM, SEQUENCES, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling, check_ids, has_vllm, open_engine
+from models.engine.engine import EngineSettings, Sampling, check_ids, open_engine
 from models.errors import UserError
 from models.policy.folder import save_model_folder
 
-NO_VLLM = pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")
 END = 1
 OWN_CONFIG = """
 from transformers import Qwen3Config

@@ -8,14 +8,13 @@ import weakref
 
 import pytest
 import torch
-from tiny_models import PROMPTS, SEQUENCES, tiny_policy, word_tokenizer
+from tiny_models import NO_VLLM, PROMPTS, SEQUENCES, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling, has_vllm, open_engine
+from models.engine.engine import EngineSettings, Sampling, open_engine
 from models.engine.restart import RESTARTS
 from models.errors import UserError
 from models.policy.folder import save_model_folder
 
-NO_VLLM = pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")
 MODELS = {
     "transformers": ("transformers.models.qwen3.modeling_qwen3", "Qwen3Model"),
     "vllm": ("vllm.model_executor.models.qwen3", "Qwen3ForCausalLM"),

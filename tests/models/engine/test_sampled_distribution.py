@@ -4,16 +4,15 @@ import math
 
 import pytest
 import torch
-from tiny_models import PROMPTS, VOCABULARY, tiny_policy, word_tokenizer
+from tiny_models import NO_VLLM, PROMPTS, VOCABULARY, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling, has_vllm, open_engine
+from models.engine.engine import EngineSettings, Sampling, open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.learner.fused_log_probs import Distribution
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 from models.policy.folder import save_model_folder
 
-NO_VLLM = pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")
 SHAPES = [
     {"temperature": 1.0},
     {"temperature": 0.7},

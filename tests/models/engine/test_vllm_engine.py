@@ -2,16 +2,16 @@
 
 import pytest
 import torch
-from tiny_models import GREEDY, PROMPTS, SEQUENCES, plain_log_probs, tiny_policy, word_tokenizer
+from tiny_models import GREEDY, NO_VLLM, PROMPTS, SEQUENCES, plain_log_probs, tiny_policy, word_tokenizer
 
 from models.engine.canary import canary_gap
-from models.engine.engine import EngineSettings, Sampling, has_vllm
+from models.engine.engine import EngineSettings, Sampling
 from models.engine.transformers_engine import TransformersEngine
 from models.policy.build import LoraSettings, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")]
+pytestmark = [pytest.mark.slow, NO_VLLM]
 END = 1
 
 
