@@ -110,12 +110,13 @@ def bare(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, precision
     def run(beat: Beat) -> None:
         from models.engine.vllm_engine import prepare_environment
 
-        prepare_environment()  # where vLLM runs on a CPU at all: in this process, a cache of 1 GiB, all cores
+        prepare_environment()  # where vLLM runs on a CPU at all: in this process, on all cores
         from vllm import LLM, SamplingParams, TokensPrompt
 
         engine = LLM(
             model=str(folder), skip_tokenizer_init=True, dtype=precision, enforce_eager=not compiled,
             max_model_len=shape.prompt + shape.completion, disable_log_stats=True, use_tqdm_on_load=False,
+            kv_cache_memory_bytes=1 << 30,
         )  # fmt: skip
         wanted = [TokensPrompt(prompt_token_ids=list(ids)) for ids in prompts]
         sampled = SamplingParams(n=shape.samples, max_tokens=shape.completion, detokenize=False, seed=None)

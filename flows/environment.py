@@ -1,7 +1,8 @@
 """What must stand in the environment before any of the large packages is imported, in one place.
 
-Prefect, MLflow, vLLM and the others read their settings from environment variables, most of them once, at import. So
-the command line and every flow call `prepare_environment()` first. A variable that the user has set is never changed.
+Prefect, MLflow and the others read their settings from environment variables, most of them once, at import. So the
+command line and every flow call `prepare_environment()` first. A variable that the user has set is never changed.
+vLLM's are set by its engine (models/engine/vllm_engine.py), which imports it last.
 """
 
 from __future__ import annotations
@@ -19,25 +20,15 @@ QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "RAY_USAGE_STATS_ENABLED": "0",
-    "VLLM_NO_USAGE_STATS": "1",
     # MLflow's server would start runners of background jobs; Prefect's temporary server often needs more than 20 s.
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     # Warnings of libraries that fork or log at length.
     "TOKENIZERS_PARALLELISM": "false",
-    "VLLM_LOGGING_LEVEL": "ERROR",
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     # S3 servers other than Amazon's refuse the checksums that boto3 adds by itself.
     "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
     "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
-}
-
-ENGINE = {
-    # vLLM in this very process, so that weights are handed over in memory.
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    # On a CPU: GiB for the cache of keys and values (unset it takes 20), and no core taken away from the learner.
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
 
 STARTER = "REWARDFLOW_STARTER"
@@ -69,7 +60,7 @@ def prepare_environment(make: bool = False) -> Path:
     Prefect starts a temporary server of its own.
     """
     home = state_folder()
-    for name, value in {**QUIET, **ENGINE, "PREFECT_HOME": str(home / "prefect")}.items():
+    for name, value in {**QUIET, "PREFECT_HOME": str(home / "prefect")}.items():
         os.environ.setdefault(name, value)
     if make:
         Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)

@@ -14,11 +14,7 @@ os.environ.update(
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "DVC_NO_ANALYTICS": "1",
         "GX_ANALYTICS_ENABLED": "false",
-        "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "OMP_NUM_THREADS": "1",  # models this small only lose by threads, and lose much beside other work
     }
 )

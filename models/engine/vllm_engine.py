@@ -12,9 +12,13 @@ import torch
 from torch import Tensor
 
 from models.engine.engine import EngineSettings, Generated, Sampling, check_ids, engine_dtype
-from models.engine.vocabulary import vocabulary_size
+from models.engine.vocabulary import read_config
 from models.errors import UserError
 from models.policy.build import first_line
+
+CACHE_BLOCK = 128
+"""Tokens in a block of vLLM's cache on a CPU."""
+CACHE_LEAST, CACHE_MOST = 1 << 26, 1 << 30
 
 
 def prepare_environment() -> None:
@@ -28,13 +32,24 @@ def prepare_environment() -> None:
     """
     for key, value in {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_CONFIGURE_LOGGING": "1",
     }.items():
         os.environ.setdefault(key, value)
+
+
+def cache_bytes(config: Any, blocks: int, dtype: torch.dtype) -> int:
+    """Bytes that vLLM on a CPU sets aside for `blocks` of keys and values: CACHE_LEAST at least, CACHE_MOST at most.
+
+    All of it is written to at the start: a GiB takes a second and is lost to the learner. Unset, vLLM takes most
+    of the memory; VLLM_CPU_KVCACHE_SPACE goes before it.
+    """
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    block: int = CACHE_BLOCK * 2 * config.num_hidden_layers * heads * width * dtype.itemsize
+    return max(CACHE_LEAST, min(blocks * block, CACHE_MOST))
 
 
 class VllmEngine:
@@ -56,7 +71,8 @@ class VllmEngine:
         trust_remote_code: bool = False,
     ) -> None:
         prepare_environment()
-        self.vocabulary = vocabulary_size(folder, trust_remote_code=trust_remote_code)
+        config = read_config(folder, trust_remote_code=trust_remote_code)
+        self.vocabulary = int(config.vocab_size)
         self.longest = longest
         self.end = end
         from vllm import LLM
@@ -64,8 +80,11 @@ class VllmEngine:
         from models.engine.vllm_norms import norm_options
 
         cuda = torch.cuda.is_available()
-        options: dict[str, Any] = {"gpu_memory_utilization": settings.memory_share} if cuda else {}
         self.dtype = engine_dtype(settings, dtype)
+        options: dict[str, Any] = {"gpu_memory_utilization": settings.memory_share}
+        if not cuda:
+            blocks = settings.max_sequences * (longest // CACHE_BLOCK + 1)
+            options = {"kv_cache_memory_bytes": cache_bytes(config, blocks, self.dtype)}
         options["dtype"] = str(self.dtype).removeprefix("torch.")
         if not settings.compile:
             options |= norm_options()

@@ -12,8 +12,8 @@ from models.policy.build import first_line, open_tokenizer
 from models.policy.folder import check_model_folder
 
 
-def vocabulary_size(folder: Path, *, trust_remote_code: bool = False) -> int:
-    """Rows of the embedding of a model folder, as its config says.
+def read_config(folder: Path, *, trust_remote_code: bool = False) -> Any:
+    """The text model's part of a model folder's config.
 
     Raises:
         UserError: the folder is no model folder, or its config cannot be read.
@@ -27,7 +27,7 @@ def vocabulary_size(folder: Path, *, trust_remote_code: bool = False) -> int:
                 f"{folder}: ships code of its own; read it, then set policy.trust_remote_code: true"
             ) from None
         raise UserError(f"{folder}: its config cannot be read ({first_line(error)})") from None
-    return int(config.get_text_config().vocab_size)
+    return config.get_text_config()
 
 
 def check_vocabulary(folder: Path, *, trust_remote_code: bool = False) -> None:
@@ -36,7 +36,7 @@ def check_vocabulary(folder: Path, *, trust_remote_code: bool = False) -> None:
     Raises:
         UserError: the tokenizer has more tokens than the model, or the folder is no model folder.
     """
-    rows = vocabulary_size(folder, trust_remote_code=trust_remote_code)
+    rows = int(read_config(folder, trust_remote_code=trust_remote_code).vocab_size)
     if not (folder / "tokenizer_config.json").is_file():
         return
     tokens = len(open_tokenizer(folder, trust_remote_code=trust_remote_code))

@@ -82,9 +82,9 @@ def test_a_record_of_the_dead_or_of_nonsense_is_no_record(tmp_path: Path) -> Non
 def test_a_variable_that_the_user_set_stays_and_nothing_is_written(tmp_path: Path) -> None:
     code = (
         "import os, sys; from flows.environment import prepare_environment; prepare_environment(); e = os.environ; "
-        "print(e['VLLM_CPU_KVCACHE_SPACE'], e['RAY_USAGE_STATS_ENABLED'], 'prefect' in sys.modules)"
+        "print(e['HF_HUB_DISABLE_TELEMETRY'], e['RAY_USAGE_STATS_ENABLED'], 'prefect' in sys.modules)"
     )
-    assert start_python(code, tmp_path, VLLM_CPU_KVCACHE_SPACE="7").communicate()[0].split() == ["7", "0", "False"]
+    assert start_python(code, tmp_path, HF_HUB_DISABLE_TELEMETRY="7").communicate()[0].split() == ["7", "0", "False"]
     assert list(tmp_path.iterdir()) == []
 
 
