@@ -16,8 +16,9 @@ from models.policy.folder import check_model_folder, hash_folder, load_tokenizer
 from models.recipe.schema import Recipe
 from models.text.encoding import Codec
 from tasks.caching import cached_by_key
-from tasks.fine_tune import longest_sequence, read_problems, reward_scorer
+from tasks.open_learner import reward_scorer
 from tasks.progress import stages
+from tasks.prompts import longest_sequence, read_problems
 from tasks.shared_engine import engine_place, lent_engine
 from tasks.step import Made, StepResult, run_step
 from tasks.tracking import records, registry

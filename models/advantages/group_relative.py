@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from models.loop.rollout import Scored, group_mean
+from models.loop.slots import World
 from models.parts import part
 
 
@@ -25,7 +26,7 @@ class GroupRelative:
     epsilon: float = 1e-4
     """Keeps the division finite in a group that hardly spreads."""
 
-    def __call__(self, scored: Scored) -> Tensor:
+    def __call__(self, world: World, scored: Scored) -> Tensor:
         """Advantages, [completions]; the mean of every group is zero."""
         groups = scored.groups
         centred = scored.rewards - group_mean(scored.rewards, groups)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -11,36 +12,83 @@ from models.errors import UserError
 from models.learner.log_probs import all_log_probs
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
-from models.loop.rollout import Scored, TokenBatch
+from models.loop.rollout import Rollout, Scored, TokenBatch
 
 
 def token_batch(
     chosen: Scored,
     indices: Sequence[int],
-    advantage: Tensor,
+    advantage: Tensor | Sequence[Tensor],
     log_prob: Tensor,
+    entropy: Tensor,
     old: Sequence[Tensor] | None,
     reference: Sequence[Tensor] | None,
-) -> TokenBatch:
+    progress: float = 0.0,
+) -> tuple[Tensor, TokenBatch]:
     """What the objective sees of the completions at `indices`, on the device of `log_prob`.
 
     Args:
         chosen: the round's completions.
         indices: those of one packed row, in its order.
-        advantage: of each of the round's completions, [completions].
-        log_prob: of the row's completion tokens, [tokens].
+        advantage: of each of the round's completions, [completions], or of their tokens, one tensor a completion.
+        log_prob: of the row's completion tokens, [tokens]; gradient flows.
+        entropy: of the policy's distribution at each, [tokens]; gradient flows.
         old: log-probs when the round began, [completions] tensors of [tokens of it]; None: the current ones are.
         reference: log-probs under the reference, likewise; None where there is none.
+        progress: share of the run's rounds that are done.
+
+    Returns:
+        Log-probs of the tokens that are taught, and the rest of what there is about them.
     """
-    place = log_prob.device
-    lengths = chosen.lengths[list(indices)]
-    behaviour = [value for index in indices for value in chosen.rollouts[index].behaviour_log_probs]
-    return TokenBatch(
-        advantage=torch.repeat_interleave(advantage[list(indices)], lengths).to(log_prob),
-        behaviour=torch.tensor(behaviour, dtype=log_prob.dtype, device=place),
-        old=log_prob.detach() if old is None else torch.cat([old[index] for index in indices]),
-        reference=None if reference is None else torch.cat([reference[index] for index in indices]).to(place),
+    place, listed = log_prob.device, list(indices)
+    rollouts = [chosen.rollouts[index] for index in listed]
+    lengths = chosen.lengths[listed]
+    before = log_prob.detach() if old is None else torch.cat([old[index] for index in listed])
+    if isinstance(advantage, Tensor):
+        better = torch.repeat_interleave(advantage[listed], lengths)
+    else:
+        better = torch.cat([advantage[index] for index in listed])
+    numbers: dict[int, int] = {}
+    batch = TokenBatch(
+        advantage=better.to(log_prob),
+        behaviour=_behaviour(rollouts, before, lengths.tolist()),
+        old=before,
+        reference=None if reference is None else torch.cat([reference[index] for index in listed]).to(place),
         completion=torch.repeat_interleave(torch.arange(len(lengths)), lengths).to(place),
+        entropy=entropy,
+        reward=chosen.rewards[listed].to(log_prob),
+        components={name: values[listed].to(log_prob) for name, values in chosen.components.items()},
+        group=torch.tensor([numbers.setdefault(rollout.group, len(numbers)) for rollout in rollouts], device=place),
+        origins=[rollout.origin for rollout in rollouts],
+        progress=progress,
+    )
+    return (log_prob, batch) if all(r.taught is None for r in rollouts) else _taught(log_prob, batch, rollouts)
+
+
+def _behaviour(rollouts: Sequence[Rollout], old: Tensor, lengths: Sequence[int]) -> Tensor:
+    """What the sampler said of each token, [tokens]; `old` where there was no sampler."""
+    parts = [
+        torch.tensor(rollout.behaviour_log_probs, dtype=old.dtype, device=old.device)
+        if rollout.behaviour_log_probs
+        else before
+        for rollout, before in zip(rollouts, old.split(list(lengths)), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def _taught(log_prob: Tensor, batch: TokenBatch, rollouts: Sequence[Rollout]) -> tuple[Tensor, TokenBatch]:
+    """Only the tokens that the policy is to learn from."""
+    flags = [flag for rollout in rollouts for flag in rollout.taught or (True,) * len(rollout.completion)]
+    kept = torch.tensor(flags, device=log_prob.device)
+    entropy, reference = batch.entropy, batch.reference
+    return log_prob[kept], replace(
+        batch,
+        advantage=batch.advantage[kept],
+        behaviour=batch.behaviour[kept],
+        old=batch.old[kept],
+        reference=None if reference is None else reference[kept],
+        completion=batch.completion[kept],
+        entropy=None if entropy is None else entropy[kept],
     )
 
 
@@ -81,12 +129,8 @@ def reference_log_probs(learner: Learner, chosen: Scored, token_budget: int) -> 
     known = [rollout.reference_log_probs for rollout in chosen.rollouts]
     if all(values is not None for values in known):
         return [torch.tensor(values) for values in known]
-    if learner.reference is not None:
-        return _log_probs(learner, learner.reference, chosen.sequences, token_budget)
-    if learner.adapter_off is not None:
-        with learner.adapter_off():
-            return _log_probs(learner, learner.policy, chosen.sequences, token_budget)
-    return None
+    with learner.as_reference() as model:
+        return None if model is None else _log_probs(learner, model, chosen.sequences, token_budget)
 
 
 def _log_probs(learner: Learner, model: nn.Module, sequences: Sequences, token_budget: int) -> list[Tensor]:

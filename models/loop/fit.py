@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -31,7 +31,8 @@ class ScheduleSettings:
     epochs: Positive = 1
     """Passes over a round's completions."""
     normalisation: Normalisation = "token"
-    """Which mean the loss is: over tokens, over completions, or by a constant. Objectives over pairs take pairs'."""
+    """Which mean the loss is: over tokens, over completions, or by a constant. Objectives over completions, pairs or
+    groups take the mean of these."""
     token_budget: Positive = 16384
     """Tokens of one packed row; bounds memory and does not change the result."""
     checkpoint_every: Positive = 20
@@ -56,17 +57,24 @@ class ScheduleSettings:
 
 
 def fit_round(
-    learner: Learner, objective: Objective, chosen: Scored, advantage: Tensor, settings: ScheduleSettings, longest: int
+    learner: Learner,
+    objective: Objective,
+    chosen: Scored,
+    advantage: Tensor | Sequence[Tensor],
+    settings: ScheduleSettings,
+    longest: int,
+    round_number: int = 0,
 ) -> dict[str, float]:
     """Take the round's optimiser steps on `learner.policy`, in place.
 
     Args:
         learner: policy, optimiser and reference.
         objective: the loss.
-        chosen: the completions that teach, [completions].
-        advantage: of each completion, [completions].
+        chosen: the completions that teach, [completions]; at least one token of each.
+        advantage: of each completion, [completions], or of its tokens, one tensor a completion.
         settings: minibatches, epochs, normalisation, budget, optimiser.
         longest: tokens that a completion may have.
+        round_number: from 0.
 
     Returns:
         Means over all tokens seen: loss, entropy, gradient norm and what the objective watches.
@@ -79,12 +87,13 @@ def fit_round(
     several = settings.minibatches * settings.epochs > 1  # else the policy of the first step is the old one
     old = policy_log_probs(learner, sequences, settings.token_budget) if several else None
     groups = chosen.groups.tolist()
+    whole = objective.level in ("pair", "group")  # units whose completions must stand in one row
     watched = Watched()
     for _ in range(settings.epochs):
         for rows in minibatches(chosen, settings.minibatches):
             weights = token_weights(
-                [len(sequences.completions[i]) for i in rows],
-                settings.normalisation if objective.level != "pair" else "completion",
+                [chosen.rollouts[i].taught_tokens for i in rows],
+                settings.normalisation if objective.level == "token" else "completion",
                 longest,
             )
             weight_of = dict(zip(rows, weights, strict=True))
@@ -92,7 +101,7 @@ def fit_round(
                 sequences.take(rows),
                 settings.token_budget,
                 width=hidden_width(learner.policy),
-                together=[groups[i] for i in rows] if objective.level == "pair" else None,
+                together=[groups[i] for i in rows] if whole else None,
                 setting="schedule.token_budget",
             )
             for cut in cuts:
@@ -103,7 +112,8 @@ def fit_round(
                     distribution=learner.distribution,
                     autocast=learner.autocast,
                 )
-                batch = token_batch(chosen, indices, advantage, log_prob, old, reference)
+                progress = round_number / settings.rounds
+                log_prob, batch = token_batch(chosen, indices, advantage, log_prob, entropy, old, reference, progress)
                 if objective.level == "pair":
                     batch = replace(batch, pairs=pairs_of(chosen, indices).to(log_prob.device))
                 loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], watched)
@@ -152,16 +162,19 @@ class Watched:
 def _reduced(
     objective: Objective, log_prob: Tensor, batch: TokenBatch, weights: list[Tensor], watched: Watched
 ) -> Tensor:
-    if objective.level == "pair":
-        losses, watch = objective(batch.by_pair(log_prob), batch)
-        assert batch.pairs is not None
-        weight = torch.stack([row.sum() for row in weights]).to(losses)[batch.pairs].sum(-1)
-    elif objective.level == "completion":
-        losses, watch = objective(batch.sum_by_completion(log_prob), batch)
-        weight = torch.stack([row.sum() for row in weights]).to(losses)
-    else:
+    if objective.level == "token":
         losses, watch = objective(log_prob, batch)
         weight = torch.cat(weights).to(losses)
+    else:
+        losses, watch = objective(
+            batch.by_pair(log_prob) if objective.level == "pair" else batch.sum_by_completion(log_prob), batch
+        )
+        weight = torch.stack([row.sum() for row in weights]).to(losses)
+        if objective.level == "pair":
+            assert batch.pairs is not None
+            weight = weight[batch.pairs].sum(-1)
+        elif objective.level == "group":
+            weight = batch.sum_by_group(weight)
     watched.add(watch)
     return (weight * losses).sum()
 

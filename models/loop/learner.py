@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -13,8 +13,18 @@ from models.learner.fused_log_probs import Distribution
 
 
 @dataclass
+class Companion:
+    """A model that learns beside the policy, for a part that needs one: a critic, a process reward model."""
+
+    model: nn.Module
+    optimiser: torch.optim.Optimizer
+    updates: int = 0
+    """Optimiser steps taken so far."""
+
+
+@dataclass
 class Learner:
-    """What moves while the loop runs: the policy, its optimiser, and the reference it is held against."""
+    """What moves while the loop runs: the policy, its optimiser, the reference it is held against, and companions."""
 
     policy: nn.Module
     optimiser: torch.optim.Optimizer
@@ -27,3 +37,25 @@ class Learner:
     """Temperature, top-p and top-k of the completions; log-probs mean the same distribution."""
     updates: int = 0
     """Optimiser steps taken so far."""
+    companions: dict[str, Companion] = field(default_factory=dict)
+    """By name; the name is that of its files in a checkpoint."""
+
+    @contextmanager
+    def as_reference(self) -> Iterator[nn.Module | None]:
+        """The reference, for reading; None where the recipe has none."""
+        if self.reference is None and self.adapter_off is not None:
+            with self.adapter_off():
+                yield self.policy
+        else:
+            yield self.reference
+
+    @property
+    def moving(self) -> dict[str, nn.Module]:
+        """Every model that can change, by name."""
+        modules = {"policy": self.policy, **{name: one.model for name, one in self.companions.items()}}
+        return modules if self.reference is None else {**modules, "reference": self.reference}
+
+    @property
+    def optimisers(self) -> dict[str, torch.optim.Optimizer]:
+        """The optimiser of every model that learns, by the model's name."""
+        return {"policy": self.optimiser, **{name: one.optimiser for name, one in self.companions.items()}}

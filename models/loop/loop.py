@@ -3,8 +3,8 @@
     rollouts  = source(policy, prompts)      where completions come from
     scored    = rewards(rollouts)            what each is worth
     chosen    = select(scored)               which of them teach
-    advantage = advantage(chosen)            how much better than expected
-    policy    = fit(objective, advantage)    one or more optimiser steps
+    signal    = advantage(chosen)            how much better than expected
+    policy    = fit(objective, signal)       one or more optimiser steps
     reference = reference.follow(policy)     frozen, moving, reset
 
 With `schedule.async: 1` the source runs one round ahead of the fit (models.loop.ahead).
@@ -15,12 +15,12 @@ that goes on from a checkpoint ends with the weights of a run that was never int
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from models.engine.canary import TOLERANCE, canary_gap, check, fixed_tokens
 from models.errors import UserError
@@ -31,7 +31,7 @@ from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
 from models.loop.meter import Meter
 from models.loop.rollout import Problem, Rollout, Scored
-from models.loop.slots import Advantage, Objective, Reference, Reward, Select, Source, World
+from models.loop.slots import Advantage, LearningAdvantage, Objective, Reference, Reward, Select, Signal, Source, World
 from models.policy.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
 from models.policy.weights import merged_weights
 from models.rewards.stack import score
@@ -79,8 +79,9 @@ def run_loop(
     """
     if settings.staleness:
         require_no_dropout(learner.policy)
-    together = 2 if slots.objective.level == "pair" else 1
-    require_room(problems, slots.source.sampling.max_tokens, settings.token_budget, together)
+    world = replace(world, learner=learner, token_budget=settings.token_budget)
+    together = {"pair": 2, "group": slots.source.group_size}.get(slots.objective.level, 1)
+    require_room(problems, slots.source.max_tokens, settings.token_budget, together)
     canary = fixed_tokens([problem.tokens[:CANARY_TOKENS] for problem in problems], world.codec.end)
 
     def make(number: int) -> list[Rollout]:
@@ -107,18 +108,16 @@ def run_loop(
                 ahead.begin(number + 1)
             metrics = rollout_metrics(scored, chosen)
             if len(chosen.rollouts):
-                advantage = slots.advantage(chosen)
-                longest = slots.source.sampling.max_tokens
-                fitted = fit_round(learner, slots.objective, chosen, advantage, settings, longest)
-                metrics |= {f"policy/{name}": value for name, value in fitted.items()}
+                metrics |= _teach(learner, world, slots, settings, chosen, number)
             meter.lap("learn")
             if settings.staleness:
                 metrics["rollouts/staleness"] = staleness
                 if (made := ahead.wait()) is not None:
                     meter.generated(*made)
-            metrics["engine/canary_gap"] = hand_over(learner, world, settings, canary, done)
-            if learner.reference is not None:
-                slots.reference.follow(learner.reference, learner.policy, number)
+            metrics |= hand_over(learner, world, settings, canary, done)
+            moved = learner.reference is not None and slots.reference.follow(learner.reference, learner.policy, number)
+            if moved and slots.reference.resets_optimiser:
+                learner.optimiser.state.clear()
             meter.lap("hand_over")
             metrics["policy/learning_rate"] = learning_rate_at(
                 max(0, learner.updates - 1), settings.updates, settings.optimiser
@@ -127,23 +126,47 @@ def run_loop(
                 watchers.samples(done, sample_rows(scored))
             meter.lap("log")
             if to_keep:
-                save_checkpoint(checkpoints, done, _moving(learner), learner.optimiser)
+                updates = {"policy": learner.updates, **{n: one.updates for n, one in learner.companions.items()}}
+                save_checkpoint(checkpoints, done, learner.moving, learner.optimisers, updates)
             meter.lap("checkpoint")
             watchers.metrics(done, metrics | meter.end_round(scored, chosen))
             meter.lap("log")
 
 
-def hand_over(learner: Learner, world: World, settings: ScheduleSettings, canary: Sequences, done: int) -> float:
-    """Give the learner's weights to the engine and see that it runs them. Returns the gap of the canary, in nats.
+def _teach(
+    learner: Learner, world: World, slots: Slots, settings: ScheduleSettings, chosen: Scored, number: int
+) -> dict[str, float]:
+    """What is left of a round when its completions are chosen: signal, fit, companions. Returns their metrics."""
+    signal = slots.advantage(world, chosen)
+    tokens = signal.tokens if isinstance(signal, Signal) else signal
+    metrics: dict[str, float] = {}
+    taught = chosen.taught
+    if len(taught):
+        mine = tokens[taught] if isinstance(tokens, Tensor) else [tokens[index] for index in taught.tolist()]
+        longest = slots.source.max_tokens
+        fitted = fit_round(learner, slots.objective, chosen.take(taught), mine, settings, longest, number)
+        metrics |= {f"policy/{name}": value for name, value in fitted.items()}
+    if isinstance(slots.advantage, LearningAdvantage) and isinstance(signal, Signal):
+        fitted = slots.advantage.learn(world, chosen, signal, number)
+        metrics |= {f"{slots.advantage.companion}/{name}": value for name, value in fitted.items()}
+    return metrics
+
+
+def hand_over(
+    learner: Learner, world: World, settings: ScheduleSettings, canary: Sequences, done: int
+) -> dict[str, float]:
+    """Give the learner's weights to the engine, if there is one, and see that it runs them. Returns the canary's gap.
 
     Raises:
         UserError: after `done` rounds the engine does not run the learner's policy.
     """
+    if world.engine is None:
+        return {}
     world.engine.load(merged_weights(learner.policy))
     gap = canary_gap(world.engine, learner.policy, canary, learner.autocast)
     coarse = torch.bfloat16 if torch.bfloat16 in (learner.autocast, world.engine.dtype) else None
     check(gap, TOLERANCE[coarse] if settings.canary_tolerance is None else settings.canary_tolerance, done)
-    return gap
+    return {"engine/canary_gap": gap}
 
 
 def require_room(problems: Sequence[Problem], longest: int, budget: int, together: int) -> None:
@@ -182,17 +205,11 @@ def resume(learner: Learner, checkpoints: Path) -> int:
     found = newest_checkpoint(checkpoints)
     if found is None:
         return 0
-    load_checkpoint(found, _moving(learner), learner.optimiser)
-    steps = [int(entry["step"]) for entry in learner.optimiser.state_dict()["state"].values()]
-    learner.updates = max(steps, default=0)
+    load_checkpoint(found, learner.moving, learner.optimisers)
+    learner.updates = found.updates["policy"]
+    for name, companion in learner.companions.items():
+        companion.updates = found.updates[name]
     return found.round_number
-
-
-def _moving(learner: Learner) -> dict[str, nn.Module]:
-    modules = {"policy": learner.policy}
-    if learner.reference is not None:
-        modules["reference"] = learner.reference
-    return modules
 
 
 def rollout_metrics(scored: Scored, chosen: Scored) -> dict[str, float]:
@@ -203,6 +220,7 @@ def rollout_metrics(scored: Scored, chosen: Scored) -> dict[str, float]:
         "reward/total": float(scored.rewards.mean()),
         "reward/spread": float(scored.rewards.std(unbiased=False)),
         **components,
+        **scored.watched,
         "rollouts/length": float(scored.lengths.double().mean()),
         "rollouts/finished_share": sum(rollout.finished for rollout in rollouts) / len(rollouts),
         "rollouts/taught_share": len(chosen.rollouts) / len(rollouts),

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from models.learner.packing import Sequences
+
+Origin = Literal["policy", "greedy", "reference", "guide", "explained", "demonstration", "chosen", "rejected"]
+"""Where a completion comes from.
+
+policy, greedy, reference: an engine drew it, from the policy, at temperature zero, or from the reference
+guide: the policy went on from the beginning of somebody else's answer
+explained: the policy wrote it knowing the answer
+demonstration, chosen, rejected: the data hold it
+"""
+
+
+@dataclass(frozen=True)
+class Known:
+    """An answer to a prompt that the data hold."""
+
+    origin: Origin
+    completion: tuple[int, ...]
+    """Token ids, the end token included, [tokens]."""
+    text: str
+    flaw: str = ""
+    """What the data say is wrong with it; empty where nothing is."""
+    reference_log_probs: tuple[float, ...] | None = None
+    """Log-prob of each token under a reference that never moves, where it is known, [tokens], in nats."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +45,8 @@ class Problem:
     level: int = 0
     tokens: tuple[int, ...] = ()
     """The encoded prompt, [tokens]."""
+    known: tuple[Known, ...] = ()
+    """Answers that the data hold, where the recipe's source reads them."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +59,22 @@ class Rollout:
     completion: tuple[int, ...]
     """Token ids, the end token included where it was reached, [tokens]."""
     behaviour_log_probs: tuple[float, ...]
-    """Log-prob of each token under the policy that sampled it, [tokens], in nats."""
+    """Log-prob of each token under the policy that sampled it, [tokens], in nats; empty where nobody knows it."""
     text: str
     finished: bool
     """Whether the completion ended by itself and was not cut."""
     reference_log_probs: tuple[float, ...] | None = None
     """Log-prob of each token under a reference that stays as it is, where it is known already, [tokens], in nats."""
+    origin: Origin = "policy"
+    flaw: str = ""
+    """What the data say is wrong with it."""
+    taught: tuple[bool, ...] | None = None
+    """Which tokens the policy learns from, [tokens]; None: all of them."""
+
+    @property
+    def taught_tokens(self) -> int:
+        """How many tokens the policy learns from."""
+        return len(self.completion) if self.taught is None else sum(self.taught)
 
 
 @dataclass(frozen=True)
@@ -49,7 +85,12 @@ class Scored:
     rewards: Tensor
     """Weighted sum of the components, [completions], float32."""
     components: dict[str, Tensor] = field(default_factory=dict)
-    """Every component of the reward before weighting, [completions] each."""
+    """Every component of the reward before weighting, [completions] each; one that is given token by token summed."""
+    token_rewards: Sequence[Tensor] | None = None
+    """Weighted sum of the components that are given token by token, [completions] tensors of [tokens of it]; None
+    where there are none. Part of `rewards` too."""
+    watched: Mapping[str, float] = field(default_factory=dict)
+    """What the rewards' companions told while they learned."""
 
     @property
     def groups(self) -> Tensor:
@@ -65,6 +106,11 @@ class Scored:
         return torch.tensor([len(rollout.completion) for rollout in self.rollouts], dtype=torch.long)
 
     @property
+    def taught(self) -> Tensor:
+        """Indices of the completions that the policy learns from, [kept]."""
+        return torch.tensor([i for i, rollout in enumerate(self.rollouts) if rollout.taught_tokens], dtype=torch.long)
+
+    @property
     def sequences(self) -> Sequences:
         """Prompts and completions as the learner reads them, [completions]."""
         return Sequences([r.problem.tokens for r in self.rollouts], [r.completion for r in self.rollouts])
@@ -76,7 +122,20 @@ class Scored:
             rollouts=[self.rollouts[index] for index in indices.tolist()],
             rewards=self.rewards[indices],
             components={name: values[indices] for name, values in self.components.items()},
+            token_rewards=None if self.token_rewards is None else [self.token_rewards[i] for i in indices.tolist()],
         )
+
+    def rewards_by_token(self) -> list[Tensor]:
+        """Rewards where they are given, [completions] tensors of [tokens of it]: what belongs to a whole completion
+        stands at its last token."""
+        placed = []
+        for index, length in enumerate(self.lengths.tolist()):
+            values = torch.zeros(length, dtype=self.rewards.dtype)
+            if self.token_rewards is not None:
+                values = values + self.token_rewards[index].to(values)
+            values[-1] += self.rewards[index] - values.sum()
+            placed.append(values)
+        return placed
 
 
 def group_mean(values: Tensor, groups: Tensor) -> Tensor:
@@ -89,12 +148,12 @@ def group_mean(values: Tensor, groups: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """What an objective sees beside the current log-probs: one entry a completion token, completions in a row."""
+    """What an objective sees beside the current log-probs: one entry a taught token, completions in a row."""
 
     advantage: Tensor
     """How much better than expected, [tokens]."""
     behaviour: Tensor
-    """Log-probs under the policy that sampled, as the engine said, [tokens], nats."""
+    """Log-probs under the policy that sampled, as the engine said, [tokens], nats; `old` where nobody knows them."""
     old: Tensor
     """Log-probs under the learner's policy when the round began, [tokens], nats, no gradient."""
     reference: Tensor | None
@@ -103,17 +162,62 @@ class TokenBatch:
     """Which completion of this batch a token belongs to, [tokens], from 0."""
     pairs: Tensor | None = None
     """Better and worse completion of each pair, [pairs, 2]; None unless the objective is one over pairs."""
+    entropy: Tensor | None = None
+    """Entropy of the policy's distribution at each token, [tokens], nats; gradient flows."""
+    reward: Tensor | None = None
+    """Weighted sum of the reward's components, [completions]."""
+    components: Mapping[str, Tensor] = field(default_factory=dict)
+    """Every component of the reward, [completions] each."""
+    group: Tensor | None = None
+    """Group of each completion, numbered from 0 in this batch, [completions]."""
+    origins: Sequence[Origin] = ()
+    """Where each completion comes from, [completions]."""
+    progress: float = 0.0
+    """Share of the run's rounds that are done, in [0, 1)."""
 
     @property
     def completions(self) -> int:
         """How many completions the batch holds."""
         return int(self.completion.max()) + 1 if self.completion.numel() else 0
 
+    @property
+    def lengths(self) -> Tensor:
+        """Taught tokens of each completion, [completions], int64."""
+        return torch.bincount(self.completion, minlength=self.completions)
+
+    def from_origins(self, *origins: Origin) -> Tensor:
+        """Which completions come from one of `origins`, [completions], bool."""
+        return torch.tensor([origin in origins for origin in self.origins], device=self.completion.device)
+
+    def rewards(self) -> Tensor:
+        """`reward`, which every batch of the loop has, [completions]."""
+        assert self.reward is not None, "the loop gives the rewards"
+        return self.reward
+
     def sum_by_completion(self, values: Tensor) -> Tensor:
         """Sums of token values, [tokens] -> [completions]; gradient flows."""
         return torch.zeros(self.completions, dtype=values.dtype, device=values.device).index_add(
             0, self.completion, values
         )
+
+    def mean_by_completion(self, values: Tensor) -> Tensor:
+        """Means of token values, [tokens] -> [completions]; gradient flows."""
+        return self.sum_by_completion(values) / self.lengths
+
+    def sum_by_group(self, values: Tensor) -> Tensor:
+        """Sums over the completions of each group, [completions] -> [groups]; gradient flows."""
+        assert self.group is not None, "only objectives over groups see groups"
+        groups = int(self.group.max()) + 1
+        return torch.zeros(groups, dtype=values.dtype, device=values.device).index_add(0, self.group, values)
+
+    def mean_by_group(self, values: Tensor) -> Tensor:
+        """Means over the completions of each group, [completions] -> [groups]; gradient flows."""
+        return self.sum_by_group(values) / self.sum_by_group(torch.ones_like(values))
+
+    def of_group(self, values: Tensor) -> Tensor:
+        """Each group's value at every one of its completions, [groups] -> [completions]."""
+        assert self.group is not None, "only objectives over groups see groups"
+        return values[self.group]
 
     def by_pair(self, values: Tensor) -> Tensor:
         """Sums of token values over the better and the worse completion, [tokens] -> [pairs, 2]; gradient flows."""

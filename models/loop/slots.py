@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
 from models.engine.engine import Engine, Sampling
 from models.learner.packing import Sequences
+from models.loop.learner import Companion, Learner
 from models.loop.rollout import Problem, Rollout, Scored, TokenBatch
 from models.text.encoding import Codec
 
@@ -19,20 +20,55 @@ class World:
     """What parts may need beside their settings: opened once before the loop begins."""
 
     codec: Codec
-    engine: Engine
+    engine: Engine | None
+    """None where the recipe's source draws nothing."""
     score_with_reward_model: Callable[[Sequences], Tensor] | None
     """Scores of prompts with their completions, [completions]; None where no reward model was fitted."""
     seed: int
+    learner: Learner | None = None
+    """Policy, reference and companions as they stand; the loop puts it here."""
+    token_budget: int = 16384
+    """Tokens of one packed row, for parts that read completions with a model."""
+
+    def sampler(self) -> Engine:
+        """The engine, which every source that draws has."""
+        assert self.engine is not None, "the source says that it draws"
+        return self.engine
+
+    def models(self) -> Learner:
+        """The learner, which every part sees inside the loop."""
+        assert self.learner is not None, "the loop puts the learner into the world"
+        return self.learner
+
+
+Reads = Literal["problems", "demonstrations", "preferences"]
+"""What a source's prompts are taken from: problems with an answer, or prompts with the answers that the data hold."""
 
 
 class Source(Protocol):
     """Where completions come from."""
 
-    group_size: int
+    draws: ClassVar[bool]
+    """Whether it needs an engine; a source that only reads the data starts none."""
     prompts: int
+    """Prompts of one round."""
+    max_tokens: int
+    """Longest completion, in tokens."""
 
     @property
-    def sampling(self) -> Sampling: ...
+    def reads(self) -> Reads:
+        """Which rows of the data its prompts are."""
+        ...
+
+    @property
+    def group_size(self) -> int:
+        """Most completions of one prompt (G)."""
+        ...
+
+    @property
+    def sampling(self) -> Sampling:
+        """How an engine draws, and so which distribution the learner's log-probs mean."""
+        ...
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Completions of `problems`, those of one prompt side by side, [prompts * G]."""
@@ -40,24 +76,34 @@ class Source(Protocol):
 
 
 class Reward(Protocol):
-    """What each completion is worth."""
+    """What each completion is worth, or each of its tokens."""
 
     weight: float
     label: str
     """Name of the component in metrics and sample tables."""
     needs_reward_model: ClassVar[bool]
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values before weighting, [completions]."""
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor | Sequence[Tensor]:
+        """Values before weighting, [completions], or token by token, [completions] tensors of [tokens of it]."""
         ...
 
 
 class Select(Protocol):
-    """Which completions teach."""
+    """Which completions teach. One that leaves two of different reward in each group has `makes_pairs = True`."""
 
     def __call__(self, scored: Scored) -> Tensor:
         """Indices of the completions to keep, [kept], int64."""
         ...
+
+
+@dataclass(frozen=True)
+class Signal:
+    """How much better than expected, token by token, [completions] tensors of [tokens of it] each."""
+
+    tokens: Sequence[Tensor]
+    """Advantage of each token."""
+    returns: Sequence[Tensor] | None = None
+    """What the critic should have said at each token."""
 
 
 class Advantage(Protocol):
@@ -66,21 +112,53 @@ class Advantage(Protocol):
     needs_group: ClassVar[bool]
     """Whether a group of one has no signal under it."""
 
-    def __call__(self, scored: Scored) -> Tensor:
-        """Advantages, [completions]."""
+    def __call__(self, world: World, scored: Scored) -> Tensor | Signal:
+        """Advantages, [completions], or token by token."""
+        ...
+
+
+@runtime_checkable
+class Accompanied(Protocol):
+    """A part with a model of its own that learns beside the policy."""
+
+    companion: ClassVar[str]
+    """Its name among the learner's companions, and in metrics."""
+
+    def accompany(self, policy: nn.Module) -> Companion:
+        """The model as it begins, made from the policy as it begins."""
+        ...
+
+
+@runtime_checkable
+class LearningAdvantage(Accompanied, Protocol):
+    """An advantage whose companion learns after the policy's fit: a critic."""
+
+    def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
+        """Fit the companion to what the round has shown. Returns what is worth watching."""
+        ...
+
+
+@runtime_checkable
+class LearningReward(Accompanied, Protocol):
+    """A reward whose companion learns from the other rewards before it speaks: a process reward model."""
+
+    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+        """Fit the companion to the components of the rewards before it in the recipe, [completions] each."""
         ...
 
 
 class Objective(Protocol):
     """What the policy minimises."""
 
-    level: ClassVar[Literal["token", "completion", "pair"]]
-    """Whether the loss has one entry a token, one a completion, or one a pair of completions of the same prompt."""
+    level: ClassVar[Literal["token", "completion", "pair", "group"]]
+    """Whether the loss has one entry a token, one a completion, one a pair of completions of the same prompt, or one a
+    group. Completions of a pair or a group stand in one row, and so are seen together."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss of each unit before any reduction, and what is worth watching, one value a unit, no gradient.
 
-        `log_prob` is [tokens], [completions] (sums over their tokens) or [pairs, 2] (better, worse), by the level.
+        `log_prob` is [tokens], [completions] (sums over their tokens; of a group's objective too) or [pairs, 2]
+        (better, worse), by the level.
         """
         ...
 
@@ -90,6 +168,10 @@ class Reference(Protocol):
 
     needed: ClassVar[bool]
     """False where the method has no reference: none is kept in memory."""
+    moves: ClassVar[bool]
+    """Whether it ever changes: one that does is a copy of its own, also beside an adapter."""
+    resets_optimiser: ClassVar[bool]
+    """Whether the optimiser forgets its moments when the reference has changed."""
 
     def follow(self, reference: nn.Module, policy: nn.Module, round_number: int) -> bool:
         """Move the reference after a round, in place. Returns whether it changed."""

@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ class Checkpoint:
     folder: Path
     round_number: int
     """Rounds that were finished when it was written."""
+    updates: dict[str, int]
+    """Optimiser steps that each model had taken, by its name."""
 
 
 def _flatten(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -37,7 +40,12 @@ def _flatten(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def save_checkpoint(
-    root: Path, round_number: int, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer, keep: int = 2
+    root: Path,
+    round_number: int,
+    modules: Mapping[str, nn.Module],
+    optimisers: Mapping[str, torch.optim.Optimizer],
+    updates: Mapping[str, int],
+    keep: int = 2,
 ) -> Path:
     """Write the state after `round_number` rounds; only the newest `keep` stay.
 
@@ -45,7 +53,8 @@ def save_checkpoint(
         root: folder of all checkpoints of one training.
         round_number: rounds finished.
         modules: what learns or moves, by name; only parameters that could change need to be in it.
-        optimiser: its moments are kept too.
+        optimisers: of the models that learn, by the same names; their moments are kept too.
+        updates: optimiser steps that each has taken.
         keep: how many checkpoints stay.
 
     Raises:
@@ -54,14 +63,16 @@ def save_checkpoint(
 
     def write(folder: Path) -> None:
         tensors = {name: _trainable(module) for name, module in modules.items()}
-        tensors["optimiser"] = _flatten(optimiser)
+        tensors |= {f"{name}.optimiser": _flatten(optimiser) for name, optimiser in optimisers.items()}
         for name, state in tensors.items():
             save_file(
                 {key: value.detach().cpu().contiguous().clone() for key, value in state.items()},
                 folder / f"{name}.safetensors",
             )
         hashes = {file.name: _sha256(file) for file in sorted(folder.glob("*.safetensors"))}
-        (folder / "state.json").write_text(json.dumps({"round": round_number, "sha256": hashes}))
+        (folder / "state.json").write_text(
+            json.dumps({"round": round_number, "updates": dict(updates), "sha256": hashes})
+        )
 
     target = root / f"round_{round_number:06d}"
     root.mkdir(parents=True, exist_ok=True)
@@ -81,30 +92,32 @@ def newest_checkpoint(root: Path) -> Checkpoint | None:
     for folder in sorted(root.glob("round_*"), reverse=True):
         try:
             state: dict[str, Any] = json.loads((folder / "state.json").read_text())
-            number, hashes = int(state["round"]), dict(state["sha256"])
+            number, hashes, updates = int(state["round"]), dict(state["sha256"]), dict(state["updates"])
         except (OSError, ValueError, KeyError, TypeError):
             faults = ["state.json is broken"]
         else:
             faults = [fault for name, digest in hashes.items() if (fault := _fault(folder / name, digest))]
         if not faults:
-            return Checkpoint(folder, number)
+            return Checkpoint(folder, number, updates)
         warnings.warn(f"{folder}: {', '.join(faults)}; going back to the checkpoint before", stacklevel=2)
     return None
 
 
-def load_checkpoint(checkpoint: Checkpoint, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer) -> None:
-    """Put modules and optimiser into the state of `checkpoint`, in place."""
+def load_checkpoint(
+    checkpoint: Checkpoint, modules: Mapping[str, nn.Module], optimisers: Mapping[str, torch.optim.Optimizer]
+) -> None:
+    """Put modules and optimisers into the state of `checkpoint`, in place."""
     for name, module in modules.items():
         own = dict(module.named_parameters())
         with torch.no_grad():
             for key, value in load_file(checkpoint.folder / f"{name}.safetensors").items():
                 own[key].copy_(value)
-    flat = load_file(checkpoint.folder / "optimiser.safetensors")
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in flat.items():
-        index, name = key.split(".", 1)
-        state.setdefault(int(index), {})[name] = value
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    for name, optimiser in optimisers.items():
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, value in load_file(checkpoint.folder / f"{name}.optimiser.safetensors").items():
+            index, moment = key.split(".", 1)
+            state.setdefault(int(index), {})[moment] = value
+        optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
 def _trainable(module: nn.Module) -> dict[str, Tensor]:

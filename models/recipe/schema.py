@@ -32,6 +32,8 @@ class Paper(Section):
     id: int | None = None
     """Its number in the catalogue of source papers."""
     title: str = ""
+    family: str = ""
+    """Kind of method, as the catalogue sorts it: policy-gradient, preference-optimisation, ..."""
 
 
 class RewardModelSection(Section):
@@ -114,17 +116,19 @@ class Recipe(Section):
                 f"rollouts.group_size is {slots.rollouts.group_size}, but advantage {slots.advantage.name} compares "
                 "the completions of a group: it needs 2 or more"
             )
-        if slots.objective.level == "pair":
+        if slots.objective.level == "pair" and not any(getattr(one, "makes_pairs", False) for one in slots.select):
             if slots.rollouts.group_size != 2:
                 raise ValueError(
                     f"rollouts.group_size is {slots.rollouts.group_size}, but objective {slots.objective.name} learns "
-                    "from pairs: it needs 2"
+                    "from pairs: it needs 2, or a selector that makes pairs, such as best_worst"
                 )
             if not any(select.name == "drop_flat" and select.by == "total" for select in slots.select):
                 raise ValueError(
                     f"objective {slots.objective.name} learns from a better and a worse completion: select needs "
                     "drop_flat, which leaves out pairs of equal reward"
                 )
+        if slots.schedule.staleness and not slots.rollouts.draws:
+            raise ValueError(f"schedule.async is 1, but rollouts {slots.rollouts.name} draws nothing to be ahead of")
         if self.reward_model is None and any(reward.needs_reward_model for reward in slots.rewards):
             raise ValueError("rewards: reward_model is used but the recipe fits none (reward_model: null)")
         labels = [reward.label for reward in slots.rewards]
@@ -148,31 +152,49 @@ class Recipe(Section):
         return self
 
 
+DEFAULTS: dict[Slot, str] = {
+    "rollouts": "sample",
+    "reward": "exact_answer",
+    "select": "drop_flat",
+    "advantage": "group_relative",
+    "objective": "grpo",
+    "reference": "frozen",
+}
+"""The part of each slot that is meant where a recipe names none."""
+
+
 def slot_type(slot: Slot) -> Any:
     """The union of all parts of a slot, told apart by `name`."""
+
+    def named(value: Any) -> Any:
+        return {"name": DEFAULTS[slot], **value} if isinstance(value, dict) else value
+
     classes = tuple(parts(slot).values())
-    if len(classes) == 1:
-        return classes[0]
-    return Annotated[Union[classes], Field(discriminator="name")]  # noqa: UP007 - a union of a computed tuple
+    union: Any = Annotated[Union[classes], Field(discriminator="name")]  # noqa: UP007 - a union of a computed tuple
+    return Annotated[union, BeforeValidator(named)]
 
 
 @lru_cache(maxsize=1)
 def recipe_type() -> type[Recipe]:
     """The recipe's full type: its sections and one field for each slot."""
+
+    def default(slot: Slot) -> type:
+        return parts(slot)[DEFAULTS[slot]]
+
     select: Any = slot_type("select")
     reward: Any = slot_type("reward")
     fields: dict[str, Any] = {
-        "rollouts": (slot_type("rollouts"), Field(default_factory=parts("rollouts")["sample"])),
+        "rollouts": (slot_type("rollouts"), Field(default_factory=default("rollouts"))),
         "rewards": (
             Annotated[list[reward], BeforeValidator(_as_list)],
-            Field(default_factory=lambda: [parts("reward")["exact_answer"]()]),
+            Field(default_factory=lambda: [default("reward")()]),
         ),
         "select": (
             Annotated[list[select], BeforeValidator(_as_list)],
-            Field(default_factory=lambda: [parts("select")["drop_flat"]()]),
+            Field(default_factory=lambda: [default("select")()]),
         ),
-        "advantage": (slot_type("advantage"), Field(default_factory=parts("advantage")["group_relative"])),
-        "objective": (slot_type("objective"), Field(default_factory=parts("objective")["grpo"])),
-        "reference": (slot_type("reference"), Field(default_factory=parts("reference")["frozen"])),
+        "advantage": (slot_type("advantage"), Field(default_factory=default("advantage"))),
+        "objective": (slot_type("objective"), Field(default_factory=default("objective"))),
+        "reference": (slot_type("reference"), Field(default_factory=default("reference"))),
     }
     return create_model("Recipe", __base__=Recipe, **fields)

@@ -14,6 +14,8 @@ class Frozen:
     """The warm-started policy, unchanged."""
 
     needed: ClassVar[bool] = True
+    moves: ClassVar[bool] = False
+    resets_optimiser: ClassVar[bool] = False
 
     def follow(self, reference: nn.Module, policy: nn.Module, round_number: int) -> bool:
         """Never moves."""
@@ -25,6 +27,8 @@ class NoReference:
     """No reference is kept; objectives see `reference = None`."""
 
     needed: ClassVar[bool] = False
+    moves: ClassVar[bool] = False
+    resets_optimiser: ClassVar[bool] = False
 
     def follow(self, reference: nn.Module, policy: nn.Module, round_number: int) -> bool:
         """There is nothing to move."""

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from models.bounds import Positive
 from models.engine.engine import Sampling
-from models.loop.rollout import Problem, Rollout
-from models.loop.slots import World
+from models.loop.rollout import Origin, Problem, Rollout
+from models.loop.slots import Reads, World
 from models.parts import part
 
 
 @part("rollouts", "sample")
 class Sample:
     """On-policy sampling. Stands under `rollouts:`."""
+
+    reads: ClassVar[Reads] = "problems"
+    draws: ClassVar[bool] = True
 
     prompts: Positive = 64
     """Prompts of one round."""
@@ -41,11 +44,17 @@ class Sample:
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Completions of `problems`, [prompts * G]; the same seed and round give the same completions."""
-        seed = world.seed * 1_000_003 + round_number
-        groups = world.engine.generate([problem.tokens for problem in problems], self.sampling, seed)
-        texts = iter(world.codec.text([generated.tokens for group in groups for generated in group]))
-        return [
-            Rollout(problem, number, generated.tokens, generated.log_probs, next(texts), generated.finished)
-            for number, (problem, group) in enumerate(zip(problems, groups, strict=True))
-            for generated in group
-        ]
+        return draw(world, problems, self.sampling, world.seed * 1_000_003 + round_number)
+
+
+def draw(
+    world: World, problems: Sequence[Problem], sampling: Sampling, seed: int, origin: Origin = "policy"
+) -> list[Rollout]:
+    """What the engine answers to `problems`, those of one prompt side by side, [prompts * G]."""
+    groups = world.sampler().generate([problem.tokens for problem in problems], sampling, seed)
+    texts = iter(world.codec.text([generated.tokens for group in groups for generated in group]))
+    return [
+        Rollout(problem, number, generated.tokens, generated.log_probs, next(texts), generated.finished, origin=origin)
+        for number, (problem, group) in enumerate(zip(problems, groups, strict=True))
+        for generated in group
+    ]

@@ -174,9 +174,9 @@ def test_no_space_for_a_checkpoint_is_one_line_and_leaves_the_one_before_whole(s
     module(torch.ones(1, 100)).sum().backward()
     optimiser.step()  # 40 KB of weights and 80 KB of moments
     root = small_disk / "checkpoints"
-    first = save_checkpoint(root, 1, {"policy": module}, optimiser)
+    first = save_checkpoint(root, 1, {"policy": module}, {"policy": optimiser}, {"policy": 1})
     with pytest.raises(UserError, match="no space left to write it") as caught:
-        save_checkpoint(root, 2, {"policy": module, "reference": module}, optimiser)
+        save_checkpoint(root, 2, {"policy": module, "reference": module}, {"policy": optimiser}, {"policy": 1})
     assert "round_000002" in str(caught.value) and "\n" not in str(caught.value)
     assert [entry.name for entry in root.iterdir()] == ["round_000001"]
     found = newest_checkpoint(root)

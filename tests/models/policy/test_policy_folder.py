@@ -83,11 +83,19 @@ def test_on_a_full_disk_a_model_is_one_clear_line_and_leaves_nothing(small_disk)
     assert os.listdir(small_disk) == []
 
 
+def moments(model):
+    return {"policy": build_optimiser(model, OptimiserSettings())}
+
+
 def test_on_a_full_disk_a_checkpoint_is_one_clear_line_and_the_one_before_stays(small_disk):
     small, large = torch.nn.Linear(4, 4), tiny_policy(torch.float32)
-    save_checkpoint(small_disk, 1, {"policy": small}, build_optimiser(small, OptimiserSettings()))
+    save_checkpoint(
+        small_disk, 1, {"policy": small}, {"policy": build_optimiser(small, OptimiserSettings())}, {"policy": 1}
+    )
     with pytest.raises(UserError, match="round_000002: no space left"):
-        save_checkpoint(small_disk, 2, {"policy": large}, build_optimiser(large, OptimiserSettings()))
+        save_checkpoint(
+            small_disk, 2, {"policy": large}, {"policy": build_optimiser(large, OptimiserSettings())}, {"policy": 1}
+        )
     assert os.listdir(small_disk) == ["round_000001"] and newest_checkpoint(small_disk).round_number == 1
 
 
@@ -179,9 +187,9 @@ def trained(steps):
 
 def test_a_checkpoint_brings_back_weights_and_optimiser_to_the_last_bit(tmp_path):
     model, optimiser = trained(3)
-    save_checkpoint(tmp_path, 3, {"policy": model}, optimiser)
+    save_checkpoint(tmp_path, 3, {"policy": model}, {"policy": optimiser}, {"policy": 1})
     fresh, fresh_optimiser = trained(0)
-    load_checkpoint(newest_checkpoint(tmp_path), {"policy": fresh}, fresh_optimiser)
+    load_checkpoint(newest_checkpoint(tmp_path), {"policy": fresh}, {"policy": fresh_optimiser})
     for one, other in ((model, optimiser), (fresh, fresh_optimiser)):
         one(torch.tensor([[9, 8]])).logits.square().mean().backward()
         other.step()
@@ -191,12 +199,12 @@ def test_a_checkpoint_brings_back_weights_and_optimiser_to_the_last_bit(tmp_path
 def test_the_newest_checkpoints_stay_even_where_broken_ones_lie_ahead(tmp_path):
     model, optimiser = trained(1)
     for number in (2, 4, 6, 8):
-        save_checkpoint(tmp_path, number, {"policy": model}, optimiser, keep=4)
+        save_checkpoint(tmp_path, number, {"policy": model}, {"policy": optimiser}, {"policy": 1}, keep=4)
     for number in (6, 8):
         (tmp_path / f"round_{number:06d}" / "policy.safetensors").write_bytes(b"")
     with pytest.warns(UserWarning, match="is broken"):
         assert newest_checkpoint(tmp_path).round_number == 4
-    save_checkpoint(tmp_path, 5, {"policy": model}, optimiser, keep=2)
+    save_checkpoint(tmp_path, 5, {"policy": model}, {"policy": optimiser}, {"policy": 1}, keep=2)
     assert sorted(os.listdir(tmp_path)) == ["round_000004", "round_000005"]
     assert newest_checkpoint(tmp_path).round_number == 5
 
@@ -204,18 +212,20 @@ def test_the_newest_checkpoints_stay_even_where_broken_ones_lie_ahead(tmp_path):
 def test_a_file_that_a_checkpoint_lacks_is_named_and_the_one_before_is_taken(tmp_path):
     model, optimiser = trained(1)
     for number in (1, 2):
-        save_checkpoint(tmp_path, number, {"policy": model}, optimiser)
-    (tmp_path / "round_000002" / "optimiser.safetensors").unlink()
+        save_checkpoint(tmp_path, number, {"policy": model}, {"policy": optimiser}, {"policy": 1})
+    (tmp_path / "round_000002" / "policy.optimiser.safetensors").unlink()
     (tmp_path / "round_000002" / "policy.safetensors").write_bytes(b"")
-    said = "round_000002: optimiser.safetensors is missing, policy.safetensors is broken; going back"
+    said = "round_000002: policy.optimiser.safetensors is missing, policy.safetensors is broken; going back"
     with pytest.warns(UserWarning, match=re.escape(said)):
         assert newest_checkpoint(tmp_path).round_number == 1
 
 
-@pytest.mark.parametrize("state", ["", "[]", "{}", '{"round": "x", "sha256": {}}', '{"round": 1, "sha256": 7}'])
+@pytest.mark.parametrize(
+    "state", ["", "[]", "{}", '{"round": "x", "sha256": {}}', '{"round": 1, "updates": {}, "sha256": 7}']
+)
 def test_a_state_that_is_none_is_passed_over(tmp_path, state):
     model, optimiser = trained(0)
-    save_checkpoint(tmp_path, 1, {"policy": model}, optimiser)
+    save_checkpoint(tmp_path, 1, {"policy": model}, {"policy": optimiser}, {"policy": 1})
     (tmp_path / "round_000001" / "state.json").write_text(state)
     with pytest.warns(UserWarning, match="state.json is broken"):
         assert newest_checkpoint(tmp_path) is None
@@ -230,6 +240,6 @@ def test_where_no_checkpoint_is_whole_there_is_none(tmp_path):
 
 def test_a_checkpoint_before_the_first_update_is_whole(tmp_path):
     model, optimiser = trained(0)
-    save_checkpoint(tmp_path, 1, {"policy": model}, optimiser)
-    load_checkpoint(newest_checkpoint(tmp_path), {"policy": model}, optimiser)
+    save_checkpoint(tmp_path, 1, {"policy": model}, {"policy": optimiser}, {"policy": 1})
+    load_checkpoint(newest_checkpoint(tmp_path), {"policy": model}, {"policy": optimiser})
     assert optimiser.state_dict()["state"] == {}

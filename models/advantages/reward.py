@@ -1,0 +1,38 @@
+"""The reward itself, less a constant: REINFORCE (Williams 1992) with a fixed baseline.
+
+A_i = r_i - baseline
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from models.loop.rollout import Scored
+from models.loop.slots import World
+from models.parts import part
+
+
+@part("advantage", "reward")
+class FixedBaseline:
+    """Reward less a constant."""
+
+    needs_group: ClassVar[bool] = False
+    baseline: float = 0.0
+
+    def __call__(self, world: World, scored: Scored) -> Tensor:
+        """Advantages, [completions]."""
+        return scored.rewards - self.baseline
+
+
+@part("advantage", "none")
+class NoAdvantage:
+    """One for every completion, whatever it is worth: for objectives that weigh completions themselves."""
+
+    needs_group: ClassVar[bool] = False
+
+    def __call__(self, world: World, scored: Scored) -> Tensor:
+        """Ones, [completions]."""
+        return torch.ones_like(scored.rewards)

@@ -1,0 +1,58 @@
+"""The reference becomes the policy as it stands, every so many rounds: a new start of the trust region.
+
+`hard_reset`: the optimiser forgets its moments too (ProRL, arXiv 2505.24864; paper 72).
+`previous_round`: the optimiser goes on; for methods in iterations (SPIN, DNO, INPO).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from models.bounds import Positive
+from models.parts import part
+
+
+@torch.no_grad()
+def become(reference: nn.Module, policy: nn.Module) -> None:
+    """Copy the policy's weights into the reference."""
+    for old, new in zip(reference.parameters(), policy.parameters(), strict=True):
+        old.copy_(new)
+
+
+@part("reference", "hard_reset")
+class HardReset:
+    """Every so many rounds the reference becomes the policy, and the optimiser begins anew."""
+
+    needed: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
+    resets_optimiser: ClassVar[bool] = True
+    every: Positive = 20
+    """Rounds between two resets."""
+
+    def follow(self, reference: nn.Module, policy: nn.Module, round_number: int) -> bool:
+        """Reset after rounds every, 2 every, ..."""
+        if (round_number + 1) % self.every:
+            return False
+        become(reference, policy)
+        return True
+
+
+@part("reference", "previous_round")
+class PreviousRound:
+    """The policy as it was some rounds ago; the optimiser goes on."""
+
+    needed: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
+    resets_optimiser: ClassVar[bool] = False
+    every: Positive = 1
+    """Rounds of one iteration, after which the reference becomes the policy."""
+
+    def follow(self, reference: nn.Module, policy: nn.Module, round_number: int) -> bool:
+        """Follow after rounds every, 2 every, ..."""
+        if (round_number + 1) % self.every:
+            return False
+        become(reference, policy)
+        return True

@@ -1,0 +1,85 @@
+"""What the loop needs opened: the learner with its reference and companions, the engine, the reward model's scorer."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from models.engine.engine import Engine, open_engine
+from models.learner.fused_log_probs import Distribution
+from models.learner.optimiser import build_optimiser
+from models.learner.packing import Sequences
+from models.loop.fit import ScheduleSettings
+from models.loop.learner import Companion, Learner
+from models.loop.slots import Accompanied
+from models.policy.build import on_device, with_adapter
+from models.recipe.schema import Recipe
+from models.reward_model.model import load_reward_model, score_all
+from models.text.encoding import Codec
+from tasks.precision import learner_autocast
+from tasks.prompts import longest_sequence
+from tasks.step import StepResult
+
+
+def build_learner(
+    policy: PreTrainedModel, recipe: Recipe, settings: ScheduleSettings, home: Path, run_id: str | None
+) -> Learner:
+    """The policy with its optimiser, and the reference and the companions that the recipe asks for."""
+    slots: Any = recipe
+    reference: PreTrainedModel | None = None
+    adapter_off: Any = None
+    accompanied = [part for part in (*slots.rewards, slots.advantage) if isinstance(part, Accompanied)]
+    torch.manual_seed(recipe.seed)  # heads of companions begin at random
+    companions: dict[str, Companion] = {part.companion: part.accompany(policy) for part in accompanied}
+    if recipe.policy.lora is not None:
+        policy = with_adapter(policy, recipe.policy.lora, recipe.seed)
+    if slots.reference.needed and (slots.reference.moves or recipe.policy.lora is None):
+        reference = copy.deepcopy(policy).requires_grad_(False)
+    elif slots.reference.needed:
+        adapter_off = policy.disable_adapter
+    policy.train()
+    autocast = learner_autocast(recipe.policy, policy, home, run_id)
+    drawn = slots.rollouts.sampling
+    distribution = Distribution(temperature=drawn.temperature or 1.0, top_p=drawn.top_p, top_k=drawn.top_k)
+    return Learner(
+        policy,
+        build_optimiser(policy, settings.optimiser),
+        reference,
+        adapter_off,
+        autocast,
+        distribution,
+        companions=companions,
+    )
+
+
+def engine_for(folder: Path, recipe: Recipe, codec: Codec, autocast: torch.dtype | None) -> Engine:
+    """The recipe's engine on the weights of `folder`, in the learner's precision unless the recipe names another."""
+    return open_engine(
+        folder,
+        recipe.engine,
+        longest=longest_sequence(recipe),
+        end=codec.end,
+        seed=recipe.seed,
+        dtype=autocast or torch.float32,
+        trust_remote_code=recipe.policy.trust_remote_code,
+    )
+
+
+def reward_scorer(rewarded: StepResult | None, recipe: Recipe, home: Path) -> Any:
+    """A function that scores whole sequences with the run's reward model; None where there is none."""
+    if rewarded is None:
+        return None
+    section = recipe.reward_model
+    assert section is not None, "a reward model was fitted"
+    model = on_device(load_reward_model(Path(rewarded.folder) / "reward_model"))
+    autocast = learner_autocast(recipe.policy, model, home, None)
+
+    def score(sequences: Sequences) -> Tensor:
+        return score_all(model, sequences, token_budget=section.fit.token_budget, autocast=autocast)
+
+    return score

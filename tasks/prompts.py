@@ -1,0 +1,144 @@
+"""The prompts of a run: rows of the clean data, encoded, with the answers that the data hold where they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from models.datasets.schema import Kind, available, read_rows
+from models.errors import UserError
+from models.learner.packing import Sequences
+from models.learner.reference_cache import cached_reference_log_probs
+from models.loop.learner import Learner
+from models.loop.rollout import Known, Origin, Problem
+from models.recipe.schema import Recipe
+from models.text.encoding import Codec
+
+ANSWERS: dict[str, dict[str, Origin]] = {
+    "demonstrations": {"completion": "demonstration"},
+    "preferences": {"chosen": "chosen", "rejected": "rejected"},
+}
+"""Columns of a kind that hold answers, and what such an answer is to the loop."""
+
+
+def read_prompts(data: Path, codec: Codec, recipe: Recipe) -> list[Problem]:
+    """The training prompts that the recipe's source reads.
+
+    Demonstrations of one prompt stand together; every preference is a prompt of its own.
+
+    Raises:
+        UserError: the data set has none, or none that fits the policy.
+    """
+    slots: Any = recipe
+    kind: Kind = slots.rollouts.reads
+    if kind == "problems":
+        return read_problems(data, codec, "train", recipe)
+    if "train" not in available(data).get(kind, ()):
+        raise UserError(f"the data set {recipe.data.name} has no training {kind}, which rollouts reads")
+    answers = ANSWERS[kind]
+    rows = read_rows(data, kind, "train")
+    prompts = codec.prompts([str(row["prompt"]) for row in rows])
+    encoded = {column: codec.completions([str(row[column]) for row in rows]) for column in answers}
+    truths = _truths(data)
+    most, room = slots.rollouts.max_tokens, longest_sequence(recipe)
+    found: dict[str, Problem] = {}
+    for number, (row, ids) in enumerate(zip(rows, prompts, strict=True)):
+        known = tuple(
+            Known(origin, tuple(encoded[column][number]), str(row[column]), _flaw(origin, str(row["flaw"])))
+            for column, origin in answers.items()
+        )
+        longest = max(len(one.completion) for one in known)
+        if not ids or longest > most or len(ids) + most > room:
+            continue
+        prompt_id = str(row["prompt_id"])
+        key = prompt_id if kind == "demonstrations" else str(row["id"])
+        if key in found:
+            found[key] = replace(found[key], known=found[key].known + known)
+            continue
+        answer = str(row.get("answer", "")) or truths.get(prompt_id, "")
+        found[key] = Problem(key, str(row["prompt"]), answer, int(row["level"]), tuple(ids), known)
+    if not found:
+        raise UserError(
+            f"no training row of {recipe.data.name}'s {kind} has an answer within rollouts.max_tokens ({most}) and a "
+            "prompt that leaves room for it"
+        )
+    return list(found.values())
+
+
+def _truths(data: Path) -> dict[str, str]:
+    """Final answers of the training problems, by id."""
+    if "train" not in available(data).get("problems", ()):
+        return {}
+    return {str(row["id"]): str(row["answer"]) for row in read_rows(data, "problems", "train")}
+
+
+def _flaw(origin: Origin, flaw: str) -> str:
+    """The flaw of a preference is that of its worse answer."""
+    return "" if origin == "chosen" else flaw
+
+
+def with_reference(problems: Sequence[Problem], learner: Learner, recipe: Recipe, home: Path) -> list[Problem]:
+    """`problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they were
+    computed before; unchanged where the recipe has no such reference or draws its completions."""
+    slots: Any = recipe
+    if slots.rollouts.draws or slots.reference.moves or not slots.reference.needed:
+        return list(problems)
+    flat = [(problem, known) for problem in problems for known in problem.known]
+    sequences = Sequences([problem.tokens for problem, _ in flat], [known.completion for _, known in flat])
+    with learner.as_reference() as model:
+        assert model is not None, "the recipe has a reference"
+        rows = cached_reference_log_probs(
+            home / "store" / "reference",
+            model,
+            sequences,
+            distribution=learner.distribution,
+            autocast=learner.autocast,
+            token_budget=recipe.schedule.token_budget if recipe.schedule else 16384,
+        )
+    values = iter(rows)
+    return [
+        replace(
+            problem,
+            known=tuple(replace(one, reference_log_probs=tuple(next(values).tolist())) for one in problem.known),
+        )
+        for problem in problems
+    ]
+
+
+def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: int | None = None) -> list[Problem]:
+    """Encoded problems of a split that leave room for a completion; `limit` takes them evenly spaced.
+
+    Raises:
+        UserError: the split has no problems, or none that fits the policy.
+    """
+    if split not in available(data).get("problems", ()):
+        raise UserError(f"the data set {recipe.data.name} has no {split} problems to answer")
+    rows = read_rows(data, "problems", split)  # type: ignore[arg-type]
+    encoded = codec.prompts([row["prompt"] for row in rows])
+    completion = longest_completion(recipe)
+    room = longest_sequence(recipe) - completion
+    problems = [
+        Problem(str(row["id"]), str(row["prompt"]), str(row["answer"]), int(row["level"]), tuple(ids))
+        for row, ids in zip(rows, encoded, strict=True)
+        if 0 < len(ids) <= room
+    ]
+    if not problems:
+        raise UserError(f"no {split} prompt of {recipe.data.name} leaves room for {completion} tokens of completion")
+    if limit is None or limit >= len(problems):
+        return problems
+    return [problems[index * len(problems) // limit] for index in range(limit)]
+
+
+def longest_completion(recipe: Recipe) -> int:
+    """Tokens that a completion may have, in rollouts or evaluations."""
+    slots: Any = recipe
+    return max(slots.rollouts.max_tokens, recipe.evaluation.max_tokens or 0)
+
+
+def longest_sequence(recipe: Recipe) -> int:
+    """Tokens of the longest prompt and completion together."""
+    if recipe.policy.base is None:
+        return recipe.policy.size.positions
+    return recipe.validation.max_tokens + longest_completion(recipe)

@@ -1,0 +1,86 @@
+"""Every recipe of the house runs through the loop as it stands, made small, and the policy learns something from it.
+
+The real parts, learner, engine and checkpoints; a tiny policy, and a score in place of the fitted reward model.
+"""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_loops import CODEC, END, PROBLEMS, save_start
+from tiny_models import tiny_policy
+
+from models.engine.engine import EngineSettings
+from models.engine.transformers_engine import TransformersEngine
+from models.loop.loop import Slots, Watchers, run_loop
+from models.loop.rollout import Known
+from models.loop.slots import World
+from models.recipe.load import load_recipe
+from tasks.open_learner import build_learner
+
+RECIPES = sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
+SMALL = {"prompts": 3, "max_tokens": 6}
+ROUNDS = 3
+OVERRIDES = ["policy.precision=float32", "policy.base=null", "policy.lora=null"]
+
+
+def small(part):
+    """A part with few prompts, short completions and at most four of them."""
+    names = {item.name for item in fields(part)}
+    changed = {name: value for name, value in SMALL.items() if name in names}
+    if "group_size" in names:
+        changed["group_size"] = min(part.group_size, 4)
+    return replace(part, **changed)
+
+
+def known(reads):
+    """Answers of the data for every prompt."""
+    kinds = {"problems": [], "demonstrations": ["demonstration"] * 2, "preferences": ["chosen", "rejected"]}[reads]
+    answers = ["4 + 7 #### 7", "1 #### 2"]
+    rows = zip(kinds, answers, CODEC.completions(answers), strict=False)
+    return tuple(Known(kind, tuple(ids), text, "" if text[-1] == "7" else "slip") for kind, text, ids in rows)
+
+
+def rewards_of(sequences):
+    """In place of a fitted reward model: longer is better, and some words are."""
+    return torch.tensor([0.1 * len(ids) + 0.01 * sum(ids) for ids in sequences.completions])
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
+    recipe = load_recipe(file, OVERRIDES)
+    if recipe.schedule is None:
+        pytest.skip("the recipe ends after its reward model")
+    settings = replace(recipe.schedule, rounds=ROUNDS, checkpoint_every=2, samples_every=2, token_budget=512)
+    slots = Slots(
+        small(recipe.rollouts),
+        [*recipe.rewards, Spread()],
+        [one for one in recipe.select if one.name != "drop_flat"]
+        if recipe.objective.level != "pair"
+        else recipe.select,
+        recipe.advantage,
+        recipe.objective,
+        recipe.reference,
+    )
+    start = save_start(tmp_path / "start")
+    policy = tiny_policy(torch.float32, spread=3.0)
+    learner = build_learner(policy, recipe, settings, tmp_path, None)
+    engine = TransformersEngine(start, EngineSettings(), end=END) if slots.source.draws else None
+    world = World(CODEC, engine, rewards_of if recipe.reward_model else None, recipe.seed)
+    problems = [replace(problem, known=known(slots.source.reads)) for problem in PROBLEMS]
+    told = {}
+    run_loop(learner, world, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=told.__setitem__))
+    assert sorted(told) == list(range(1, ROUNDS + 1))
+    assert all(torch.isfinite(torch.tensor(value)) for values in told.values() for value in values.values())
+    before = tiny_policy(torch.float32, spread=3.0).state_dict()
+    assert any(not torch.equal(value, before[name]) for name, value in learner.policy.state_dict().items())
+
+
+class Spread:
+    """A little reward for some tokens, so that groups are not flat where no answer of so small a policy is right."""
+
+    weight, label, needs_reward_model = 0.1, "spread", False
+
+    def __call__(self, world, rollouts):
+        return torch.tensor([sum(rollout.completion) / len(rollout.completion) for rollout in rollouts])
