@@ -43,19 +43,40 @@ def run(
     recipe: Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")],
     overrides: SetOption = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Run every step again, cached or not.")] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Run every step in seconds, on a tiny policy, as NAME-smoke.")
+    ] = False,
 ) -> None:
     """Run a recipe from data to promoted model.
 
     Example: `rewardflow run recipes/arithmetic.yaml --set schedule.rounds=20`
     """
     from models.recipe.load import load_recipe, require_files
+    from models.recipe.smoke import smoke_overrides
 
-    require_files(load_recipe(recipe, overrides or []))  # what is wrong is said before Prefect takes seconds to start
+    chosen = overrides or []
+    if smoke:
+        chosen = [*smoke_overrides(load_recipe(recipe, chosen)), *chosen]
+    require_files(load_recipe(recipe, chosen))  # what is wrong is said before Prefect takes seconds to start
     from flows.outcome import closing_lines
     from flows.train import train
 
-    outcome: Any = train(recipe, overrides or [], refresh)
+    outcome: Any = train(recipe, chosen, refresh)
     print(closing_lines(outcome, state_folder()))
+
+
+@app.command()
+def methods(
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the page docs/methods.md.")] = False,
+) -> None:
+    """List the recipes with the slots that they use and the papers that they come from.
+
+    Example: `rewardflow methods`
+    """
+    from models.recipe.methods import as_markdown, as_text
+    from models.recipe.methods import methods as found
+
+    print(as_markdown(found()) if markdown else as_text(found()), end="" if markdown else "\n")
 
 
 @app.command()

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from models.learner.fused_log_probs import Distribution
+from models.loop.memory import Memory
 
 
 @dataclass
@@ -39,6 +40,8 @@ class Learner:
     """Optimiser steps taken so far."""
     companions: dict[str, Companion] = field(default_factory=dict)
     """By name; the name is that of its files in a checkpoint."""
+    memory: Memory = field(default_factory=list)
+    """Rollouts of earlier rounds, which a source that replays them keeps here."""
 
     @contextmanager
     def as_reference(self) -> Iterator[nn.Module | None]:

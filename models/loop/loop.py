@@ -29,6 +29,7 @@ from models.learner.packing import Sequences
 from models.loop.ahead import Ahead, require_no_dropout
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
+from models.loop.memory import read, written
 from models.loop.meter import Meter
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.slots import Advantage, LearningAdvantage, Objective, Reference, Reward, Select, Signal, Source, World
@@ -87,7 +88,7 @@ def run_loop(
     def make(number: int) -> list[Rollout]:
         return slots.source(world, prompts_of_round(problems, slots.source.prompts, number, world.seed), number)
 
-    start = resume(learner, checkpoints)
+    start = resume(learner, checkpoints, problems)
     watchers.resumed(start)
     hand_over(learner, world, settings, canary, start)
     meter = Meter(learner, settings)
@@ -127,7 +128,8 @@ def run_loop(
             meter.lap("log")
             if to_keep:
                 updates = {"policy": learner.updates, **{n: one.updates for n, one in learner.companions.items()}}
-                save_checkpoint(checkpoints, done, learner.moving, learner.optimisers, updates)
+                memory = written(learner.memory)
+                save_checkpoint(checkpoints, done, learner.moving, learner.optimisers, updates, memory)
             meter.lap("checkpoint")
             watchers.metrics(done, metrics | meter.end_round(scored, chosen))
             meter.lap("log")
@@ -200,13 +202,14 @@ def _order(size: int, seed: int, epoch: int) -> tuple[int, ...]:
     return tuple(torch.randperm(size, generator=generator).tolist())
 
 
-def resume(learner: Learner, checkpoints: Path) -> int:
+def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> int:
     """Load the newest whole checkpoint, if any. Returns the rounds that are done."""
     found = newest_checkpoint(checkpoints)
     if found is None:
         return 0
     load_checkpoint(found, learner.moving, learner.optimisers)
     learner.updates = found.updates["policy"]
+    learner.memory[:] = read(found.memory, problems)
     for name, companion in learner.companions.items():
         companion.updates = found.updates[name]
     return found.round_number

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 
 from models.policy.folder import write_folder
 
+MEMORY = "memory.json"
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -32,6 +34,11 @@ class Checkpoint:
     """Rounds that were finished when it was written."""
     updates: dict[str, int]
     """Optimiser steps that each model had taken, by its name."""
+
+    @property
+    def memory(self) -> str:
+        """JSON of what was to be remembered beside."""
+        return (self.folder / MEMORY).read_text()
 
 
 def _flatten(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -45,6 +52,7 @@ def save_checkpoint(
     modules: Mapping[str, nn.Module],
     optimisers: Mapping[str, torch.optim.Optimizer],
     updates: Mapping[str, int],
+    memory: str = "[]",
     keep: int = 2,
 ) -> Path:
     """Write the state after `round_number` rounds; only the newest `keep` stay.
@@ -55,6 +63,7 @@ def save_checkpoint(
         modules: what learns or moves, by name; only parameters that could change need to be in it.
         optimisers: of the models that learn, by the same names; their moments are kept too.
         updates: optimiser steps that each has taken.
+        memory: JSON of what is to be remembered beside.
         keep: how many checkpoints stay.
 
     Raises:
@@ -69,7 +78,8 @@ def save_checkpoint(
                 {key: value.detach().cpu().contiguous().clone() for key, value in state.items()},
                 folder / f"{name}.safetensors",
             )
-        hashes = {file.name: _sha256(file) for file in sorted(folder.glob("*.safetensors"))}
+        (folder / MEMORY).write_text(memory)
+        hashes = {file.name: _sha256(file) for file in sorted(folder.iterdir())}
         (folder / "state.json").write_text(
             json.dumps({"round": round_number, "updates": dict(updates), "sha256": hashes})
         )

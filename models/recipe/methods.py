@@ -1,0 +1,91 @@
+"""What methods there are: every recipe of a folder, with its paper and the parts that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.recipe.load import FOLDER, load_recipe
+
+
+@dataclass(frozen=True)
+class Method:
+    """One recipe, as a line of a table."""
+
+    name: str
+    family: str
+    paper: str
+    """Title of the source paper, with its number in the catalogue where it has one."""
+    idea: str
+    """First line of the recipe's comment."""
+    slots: tuple[str, ...]
+    """Source, rewards, selectors, advantage, objective and reference, by name; empty where nothing is reinforced."""
+
+
+def methods(folder: Path = FOLDER) -> list[Method]:
+    """Every recipe of `folder`, by family and name.
+
+    Raises:
+        UserError: one of them is no recipe.
+    """
+    found = [_method(file) for file in sorted(folder.glob("*.yaml"))]
+    return sorted(found, key=lambda method: (method.family or "~", method.name))
+
+
+def _method(file: Path) -> Method:
+    recipe: Any = load_recipe(file)
+    paper = recipe.source
+    slots = (
+        recipe.rollouts.name,
+        " + ".join(one.name for one in recipe.rewards),
+        " + ".join(one.name for one in recipe.select),
+        recipe.advantage.name,
+        recipe.objective.name,
+        recipe.reference.name,
+    )
+    first = file.read_text(encoding="utf-8").splitlines()[0]
+    return Method(
+        recipe.name,
+        paper.family,
+        f"{paper.title} ({paper.id})" if paper.id is not None else paper.title,
+        first.removeprefix("#").strip() if first.startswith("#") else "",
+        slots if recipe.schedule is not None else (),
+    )
+
+
+HEADS = ("rollouts", "rewards", "select", "advantage", "objective", "reference")
+
+
+def as_text(found: Sequence[Method]) -> str:
+    """A table for a terminal: name, slots, family and paper."""
+    rows = [("method", "slots", "paper"), *((one.name, _slots(one), _paper(one)) for one in found)]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    lines = [f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip() for row in rows]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def as_markdown(found: Sequence[Method]) -> str:
+    """The page of the guide, made from the same recipes."""
+    lines = [
+        "# Methods",
+        "",
+        "Every method is a recipe over one loop (see recipes.md). `rewardflow methods --markdown` makes this page.",
+    ]
+    for family in dict.fromkeys(one.family for one in found):
+        lines += ["", f"## {family or 'general'}", "", f"| recipe | {' | '.join(HEADS)} | paper |"]
+        lines.append("| --- " * (len(HEADS) + 2) + "|")
+        for one in found:
+            if one.family == family:
+                parts = one.slots or ("",) * len(HEADS)
+                lines.append(f"| [{one.name}](../recipes/{one.name}.yaml) | {' | '.join(parts)} | {one.paper} |")
+    return "\n".join(lines) + "\n"
+
+
+def _slots(method: Method) -> str:
+    return " > ".join(method.slots) or "no reinforcement"
+
+
+def _paper(method: Method) -> str:
+    return f"[{method.family}] {method.paper}" if method.family else method.paper

@@ -1,0 +1,48 @@
+"""A recipe made small: every step of it runs, in seconds, and nothing that it makes is worth keeping.
+
+Made of overrides, so that a smoke run is an ordinary run: `--smoke` stands for them, and `--set` goes on top.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from models.recipe.schema import Recipe
+
+MOST_PROMPTS, MOST_COMPLETIONS = 4, 4
+SIZE = {"hidden": 32, "layers": 1, "heads": 2, "key_value_heads": 1, "feed_forward": 64}
+
+
+def smoke_overrides(recipe: Recipe) -> list[str]:
+    """Overrides that make `recipe` small: a tiny policy, two steps of everything, a handful of problems.
+
+    The name ends in `-smoke`, so that experiment and registered models are apart from those of real runs.
+    """
+    slots: Any = recipe
+    samples = max(2, recipe.gate.samples_needed)
+    settings: dict[str, Any] = {
+        "name": f"{recipe.name[:58]}-smoke",
+        "engine.name": "transformers",
+        "evaluation.problems": 8,
+        "evaluation.samples": samples,
+        "evaluation.ks": [1],
+        "policy.precision": "float32",
+    }
+    if recipe.policy.base is None:
+        settings |= {f"policy.size.{key}": value for key, value in SIZE.items()}
+    if recipe.warm_start is not None:
+        settings |= {"warm_start.steps": 2, "warm_start.batch": 8}
+    if recipe.reward_model is not None:
+        settings |= {
+            "reward_model.fit.steps": 2,
+            "reward_model.fit.batch_pairs": 8,
+            "reward_model.least_accuracy": 0.0,
+        }
+    if recipe.schedule is not None:
+        settings |= {"schedule.rounds": 2, "schedule.checkpoint_every": 1, "schedule.samples_every": 1}
+        known = {item.name for item in fields(slots.rollouts)}
+        settings["rollouts.prompts"] = min(slots.rollouts.prompts, MOST_PROMPTS)
+        if "group_size" in known:
+            settings["rollouts.group_size"] = min(slots.rollouts.group_size, MOST_COMPLETIONS)
+    return [f"{key}={value}" for key, value in settings.items()]

@@ -1,0 +1,43 @@
+"""What must be true of remembered rollouts, each test named as the theorem it checks."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
+
+from models.loop.memory import read, written
+from models.loop.rollout import Rollout
+from models.sources.sample import Sample
+
+
+def test_what_is_written_and_read_again_is_the_same_to_the_last_bit():
+    values = tuple(torch.randn(3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).tolist())
+    first = Rollout(PROBLEMS[2], 1, (4, 5, 1), values, "4 + 5", True, origin="policy", taught=(True, False, True))
+    second = Rollout(PROBLEMS[0], 0, (3,), (), "3", False, reference_log_probs=(-0.1,), origin="chosen", flaw="slip")
+    memory = [[first, second], [], [second]]
+    assert read(written(memory), PROBLEMS) == memory
+    assert read("[]", PROBLEMS) == []
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgainAndAgain(Sample):
+    """Samples, and beside them those of the two rounds before."""
+
+    def __call__(self, world, problems, round_number):
+        fresh = super().__call__(world, problems, round_number)
+        memory = world.models().memory
+        old = [replace(one, group=one.group + 100 * age) for age, rollouts in enumerate(memory, 1) for one in rollouts]
+        memory.append(fresh)
+        del memory[:-2]
+        return fresh + old
+
+
+def test_a_killed_run_that_replays_ends_with_the_weights_of_an_undisturbed_one(tmp_path):
+    start = save_start(tmp_path / "start")
+    slots = replace(SLOTS, source=AgainAndAgain(prompts=3, group_size=3, max_tokens=5))
+    whole, _ = run(start, tmp_path / "whole", slots=slots)
+    run(start, tmp_path / "cut", slots=slots, killed_in=5)
+    resumed, diary = run(start, tmp_path / "cut", slots=slots)
+    assert diary.resumed == [4] and sorted(diary.metrics) == [5, 6] and SCHEDULE.rounds == 6
+    assert same_weights(whole, resumed)
+    assert whole.memory == resumed.memory and len(whole.memory) == 2
