@@ -66,6 +66,32 @@ def run(
 
 
 @app.command()
+def compare(
+    recipes: Annotated[list[str], typer.Argument(help="Recipes; the first is the one to beat.")],
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Trainings of each recipe.")] = 5,
+    metric: Annotated[str, typer.Option("--metric", help="Held-out metric.")] = "sampled_accuracy",
+    overrides: SetOption = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="In seconds, on a tiny policy.")] = False,
+) -> None:
+    """Train several recipes over several seeds and compare them: interquartile means, probability of improvement.
+
+    Example: `rewardflow compare rloo grpo remax --seeds 5 --set schedule.rounds=30`
+    """
+    from models.recipe.load import load_recipe, require_comparable
+    from models.recipe.smoke import smoke_overrides
+
+    chosen = overrides or []
+    if smoke:
+        chosen = [*smoke_overrides(load_recipe(recipes[0], chosen)), *chosen]
+    require_comparable(recipes, chosen)  # what is wrong is said before Prefect takes seconds to start
+    from flows.compare import compare as compared
+    from flows.outcome import comparison_lines
+
+    run, standings, costs = compared(recipes, chosen, seeds, metric)
+    print(comparison_lines(run, standings, costs, metric, state_folder()))
+
+
+@app.command()
 def methods(
     markdown: Annotated[bool, typer.Option("--markdown", help="As the page docs/methods.md.")] = False,
 ) -> None:

@@ -45,14 +45,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
     """
     checked = load_recipe(recipe, overrides)
     require_files(checked)
-    home = state_folder()
-    quiet_user_errors()
-    quiet_libraries()
-    with only_run(home):
-        end_orphans(home)
-        store.configure(home)
-        runs.sweep_dead_runs(checked.name)
-        create_gpu_limit()
+    with own_folder(checked.name) as home:
         commit = git_commit()
         described = plain(checked)
         recipe_tags = {
@@ -70,15 +63,40 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
             "commit": commit,
             "seed": str(checked.seed),
         }
-        try:
+        with closed_with(run_id):
             yield Opened(checked, Path.cwd(), home, run_id, facts)
-        except BaseException as error:
-            reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-            with suppress(UserError):  # a server that is away must not hide what stopped the run
-                records.describe(run_id, f"## ✘ Stopped\n\n{reason}\n")
-                runs.close_run(run_id, runs.status_after(error))
-            raise
-        runs.close_run(run_id)
+
+
+@contextmanager
+def own_folder(experiment: str) -> Iterator[Path]:
+    """The state folder, for this run alone, with tracking and the GPU's place ready.
+
+    Raises:
+        UserError: another run goes on in it.
+    """
+    home = state_folder()
+    quiet_user_errors()
+    quiet_libraries()
+    with only_run(home):
+        end_orphans(home)
+        store.configure(home)
+        runs.sweep_dead_runs(experiment)
+        create_gpu_limit()
+        yield home
+
+
+@contextmanager
+def closed_with(run_id: str) -> Iterator[None]:
+    """Close a flow's MLflow run with how what is inside ended."""
+    try:
+        yield
+    except BaseException as error:
+        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        with suppress(UserError):  # a server that is away must not hide what stopped the run
+            records.describe(run_id, f"## ✘ Stopped\n\n{reason}\n")
+            runs.close_run(run_id, runs.status_after(error))
+        raise
+    runs.close_run(run_id)
 
 
 @contextmanager

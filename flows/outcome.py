@@ -10,6 +10,8 @@ from flows.servers import running_servers
 
 if TYPE_CHECKING:
     from flows.train import Outcome
+    from models.evaluation.aggregate import Standing
+    from tasks.comparison import Cost
     from tasks.timing import TimeLine
     from tasks.tracking.summaries import RunLine, RunSummary
 
@@ -18,7 +20,6 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
     """The table of steps, then the champion's address and where to look."""
     from tasks import timing
     from tasks.tracking import registry
-    from tasks.tracking.summaries import page_of_run
 
     lines = [f"{'step':<20} {'seconds':>8}  {'':<7} key number"]
     lines += [
@@ -34,12 +35,30 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
         champion = registry.champion(outcome.model)
         if champion is not None:
             lines.append(f"champion   models:/{outcome.model}@champion  (version {champion.version})")
+    return "\n".join(["", *lines, *_where(outcome.run_id, home)])
+
+
+def _where(run_id: str, home: Path) -> list[str]:
+    """The run's page in the MLflow UI."""
+    from tasks.tracking.summaries import page_of_run
+
     mlflow = running_servers(home).get("mlflow")
-    page = page_of_run(outcome.run_id)
-    lines.append(f"run        {mlflow.address if mlflow else 'http://127.0.0.1:5000'}{page}")
+    lines = [f"run        {mlflow.address if mlflow else 'http://127.0.0.1:5000'}{page_of_run(run_id)}"]
     if mlflow is None:
         lines.append("           (`make ui` starts the servers; `rewardflow show latest` prints the run here)")
-    return "\n".join(["", *lines])
+    return lines
+
+
+def comparison_lines(run_id: str, standings: Sequence[Standing], costs: Sequence[Cost], metric: str, home: Path) -> str:
+    """The table of a comparison, and where to look."""
+    from tasks.comparison import comparison_rows
+
+    rows = comparison_rows(standings, costs)
+    head = list(rows[0])
+    cells = [head, *([str(row[key]) for key in head] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join(["", f"{metric}, 95 % bootstrap intervals over seeds", *lines, "", *_where(run_id, home)])
 
 
 def time_table(lines: Sequence[TimeLine]) -> str:

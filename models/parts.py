@@ -58,5 +58,5 @@ def parts(slot: Slot) -> dict[str, type]:
 
 
 def level_of(built: Any) -> str:
-    """At which level a reward or an objective speaks: completion, token, step or pair."""
+    """At which level a reward or an objective speaks: token, completion, pair or group."""
     return str(getattr(built, "level", "completion"))

@@ -17,6 +17,7 @@ from models.loop.rollout import Problem
 from models.loop.slots import World
 from models.policy.build import open_policy
 from models.policy.folder import save_model_folder
+from models.policy.update_sparsity import changed_share_of_files
 from models.policy.weights import plain_model
 from models.recipe.schema import Recipe
 from models.text.token_cache import CachedCodec
@@ -81,12 +82,19 @@ def fine_tune(
         return Made(
             digest,
             headline,
-            {f"last/{k}": v for k, v in last.items() if k.startswith("reward/")} | times,
+            {f"last/{k}": v for k, v in last.items() if k.startswith("reward/")}
+            | times
+            | {"update/changed_share": changed_share_of_files(start, folder / "policy")},
             {"model_id": model_id},
         )
 
     with gpu_slot():
         return run_step(home, "fine_tune", key, parent_run, work)
+
+
+def curves_of(tuned: StepResult) -> list[Row]:
+    """The journal of all rounds of a fine-tuning."""
+    return read_journal(Path(tuned.folder) / "metrics.jsonl")
 
 
 def log_inputs(

@@ -18,6 +18,7 @@ from models.loop.fit import ScheduleSettings
 from models.loop.learner import Companion, Learner
 from models.loop.slots import Accompanied
 from models.policy.build import on_device, with_adapter
+from models.policy.update_sparsity import learn_only, masks_of
 from models.recipe.schema import Recipe
 from models.reward_model.model import load_reward_model, score_all
 from models.text.encoding import Codec
@@ -42,6 +43,8 @@ def build_learner(
         reference = copy.deepcopy(policy).requires_grad_(False)
     elif slots.reference.needed:
         adapter_off = policy.disable_adapter
+    if recipe.policy.subnetwork is not None:
+        learn_only(policy, masks_of(policy, recipe.policy.subnetwork))
     policy.train()
     autocast = learner_autocast(recipe.policy, policy, home, run_id)
     drawn = slots.rollouts.sampling

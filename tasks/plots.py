@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from models.evaluation.aggregate import Standing
     from models.evaluation.bootstrap import Interval
     from models.reward_model.calibration import ReliabilityBin
     from tasks.tracking.journal import Row
@@ -127,6 +128,23 @@ def accuracy_by_level(models: Mapping[str, Mapping[int, Interval]]) -> Figure:
     axis.grid(axis="x", visible=False)
     axis.set_title("Held-out accuracy by difficulty, with 95 % intervals")
     axis.legend(loc="upper right", ncols=len(models) or 1)
+    return figure
+
+
+@_styled
+def comparison(standings: Sequence[Standing], metric: str) -> Figure:
+    """Interquartile mean of each method with its interval, and every seed as a point."""
+    figure, (axis,) = _figure(1, 1, width=7.2, height=1.4 + 0.45 * len(standings))
+    for place, one in enumerate(standings):
+        colour = COLOURS[place % len(COLOURS)]
+        axis.plot([one.middle.low, one.middle.high], [place, place], color=colour, lw=6, alpha=0.35)
+        axis.plot([one.middle.estimate] * 2, [place - 0.22, place + 0.22], color=colour, lw=2.5)
+        axis.scatter(one.scores, [place] * len(one.scores), s=14, color=INK, zorder=3, alpha=0.7)
+    axis.set_yticks(range(len(standings)), [one.method for one in standings])
+    axis.invert_yaxis()
+    axis.set_xlabel(metric.replace("_", " "))
+    axis.grid(axis="y", visible=False)
+    axis.set_title("Interquartile mean with 95 % interval; points are seeds")
     return figure
 
 

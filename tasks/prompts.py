@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from models.datasets.arithmetic import SOUND
 from models.datasets.schema import Kind, available, read_rows
 from models.errors import UserError
 from models.learner.packing import Sequences
@@ -75,8 +76,8 @@ def _truths(data: Path) -> dict[str, str]:
 
 
 def _flaw(origin: Origin, flaw: str) -> str:
-    """The flaw of a preference is that of its worse answer."""
-    return "" if origin == "chosen" else flaw
+    """The flaw of a preference is that of its worse answer; a sound demonstration has none."""
+    return "" if origin == "chosen" or flaw == SOUND else flaw
 
 
 def with_reference(problems: Sequence[Problem], learner: Learner, recipe: Recipe, home: Path) -> list[Problem]:

@@ -155,7 +155,7 @@ class Watched:
     def means(self) -> dict[str, float]:
         """Mean of each value; the loss a step; the mean gradient norm."""
         steps = max(1, len(self.steps))
-        means = {name: value / self.counts.get(name, steps) for name, value in self.sums.items()}
+        means = {name: value / max(1, self.counts.get(name, steps)) for name, value in self.sums.items()}
         return {**means, "gradient_norm": sum(self.steps) / steps}
 
 

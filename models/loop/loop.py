@@ -81,7 +81,7 @@ def run_loop(
     if settings.staleness:
         require_no_dropout(learner.policy)
     world = replace(world, learner=learner, token_budget=settings.token_budget)
-    together = {"pair": 2, "group": slots.source.group_size}.get(slots.objective.level, 1)
+    together = {"pair": 2, "group": slots.source.largest_group}.get(slots.objective.level, 1)
     require_room(problems, slots.source.max_tokens, settings.token_budget, together)
     canary = fixed_tokens([problem.tokens[:CANARY_TOKENS] for problem in problems], world.codec.end)
 
@@ -180,7 +180,7 @@ def require_room(problems: Sequence[Problem], longest: int, budget: int, togethe
     prompt = max(len(problem.tokens) for problem in problems)
     needed = prompt + together * longest
     if needed > budget:
-        pair = " and both completions of a pair stand in one row" if together > 1 else ""
+        pair = f" and the {together} completions that are compared stand in one row" if together > 1 else ""
         raise UserError(
             f"schedule.token_budget is {budget}, smaller than one row: the longest prompt has {prompt} tokens, "
             f"rollouts.max_tokens is {longest}{pair}; make it at least {needed}"

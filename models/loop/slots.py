@@ -49,7 +49,8 @@ class Source(Protocol):
     """Where completions come from."""
 
     draws: ClassVar[bool]
-    """Whether it needs an engine; a source that only reads the data starts none."""
+    """Whether it needs an engine; a source that only reads the data, or decodes with the learner's own models, starts
+    none. One that draws and reads those models too has `reads_models = True`: it cannot work ahead."""
     prompts: int
     """Prompts of one round."""
     max_tokens: int
@@ -62,7 +63,12 @@ class Source(Protocol):
 
     @property
     def group_size(self) -> int:
-        """Most completions of one prompt (G)."""
+        """Completions of one prompt (G) that count for a comparison within the group."""
+        ...
+
+    @property
+    def largest_group(self) -> int:
+        """Most completions of one prompt, what stands beside the samples included."""
         ...
 
     @property
@@ -81,7 +87,11 @@ class Reward(Protocol):
     weight: float
     label: str
     """Name of the component in metrics and sample tables."""
-    needs_reward_model: ClassVar[bool]
+
+    @property
+    def needs_reward_model(self) -> bool:
+        """Whether a reward model must be fitted."""
+        ...
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor | Sequence[Tensor]:
         """Values before weighting, [completions], or token by token, [completions] tensors of [tokens of it]."""
@@ -141,6 +151,9 @@ class LearningAdvantage(Accompanied, Protocol):
 @runtime_checkable
 class LearningReward(Accompanied, Protocol):
     """A reward whose companion learns from the other rewards before it speaks: a process reward model."""
+
+    by: str
+    """Label of the component that it learns from; it stands before this one in the recipe."""
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
         """Fit the companion to the components of the rewards before it in the recipe, [completions] each."""

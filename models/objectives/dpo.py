@@ -16,6 +16,29 @@ from models.loop.rollout import TokenBatch
 from models.parts import part
 
 
+def implied_rewards(log_prob: Tensor, batch: TokenBatch, beta: float) -> Tensor:
+    """The reward beta log pi/ref that the policy implies for the better and the worse completion, [pairs, 2], nats.
+
+    Args:
+        log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
+        batch: the reference's log-probs, [tokens].
+        beta: how strongly the reference holds.
+    """
+    assert batch.reference is not None, "the recipe check makes sure that there is a reference"
+    return beta * (log_prob - batch.by_pair(batch.reference))
+
+
+def watch_pairs(implied: Tensor) -> dict[str, Tensor]:
+    """What is worth watching of implied rewards [pairs, 2]: one value a pair, no gradient."""
+    better, worse = implied.detach().unbind(-1)
+    return {
+        "pair_accuracy": (better > worse).to(implied),
+        "pair_margin": better - worse,
+        "implied_better": better,
+        "implied_worse": worse,
+    }
+
+
 @part("objective", "dpo")
 class Dpo:
     """One loss a pair; needs a reference."""
@@ -32,13 +55,6 @@ class Dpo:
             log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
             batch: the reference's log-probs, [tokens].
         """
-        assert batch.reference is not None, "the recipe check makes sure that there is a reference"
-        implied = self.beta * (log_prob - batch.by_pair(batch.reference))
+        implied = implied_rewards(log_prob, batch, self.beta)
         margin = implied[:, 0] - implied[:, 1]
-        watch = {
-            "pair_accuracy": (margin > 0).to(margin),
-            "pair_margin": margin,
-            "implied_better": implied[:, 0],
-            "implied_worse": implied[:, 1],
-        }
-        return -functional.logsigmoid(margin), {name: value.detach() for name, value in watch.items()}
+        return -functional.logsigmoid(margin), watch_pairs(implied)

@@ -1,19 +1,22 @@
 """Clipped policy gradient with a KL term to the reference: the objective of GRPO (arXiv 2402.03300).
 
-loss = -w * min(rho * A, clip(rho, 1 - low, 1 + high) * A) + beta * k3
+loss = -w * min(rho * A, clip(rho, 1 - low, 1 + high) * A) + beta * k3 - bonus * H
 
 rho = pi / pi_old          the learner's own ratio; one on the first update of a round
 w   = min(pi_old / mu, c)  truncated importance sampling: the engine that sampled (mu) is never exactly the
                            learner (pi_old), by precision or by staleness
 k3  = exp(d) - 1 - d with d = log(reference / pi): the low-variance, never negative KL estimator
       (Schulman 2020); its gradient is taken through the samples' own log-probs, as the paper does
+H   = entropy of the whole next-token distribution: where it is rewarded the policy keeps exploring (T1, arXiv
+      2501.11651; paper 89)
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
@@ -42,13 +45,16 @@ class Grpo:
     """Weight of the KL term (beta); needs a reference."""
     importance_ceiling: float = 2.0
     """Largest weight that corrects the engine's log-probs to the learner's."""
+    entropy_bonus: Annotated[float, Field(ge=0)] = 0.0
+    """What a nat of entropy at a token is worth."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss of each token, [tokens].
 
         Args:
             log_prob: log pi of each token, [tokens], nats; gradient flows.
-            batch: advantages and the log-probs under the engine, the old policy and the reference, [tokens] each.
+            batch: advantages, entropies and the log-probs under the engine, the old policy and the reference, [tokens]
+                each.
         """
         ratio = torch.exp(log_prob - batch.old)
         clipped = ratio.clamp(1.0 - self.clip_low, 1.0 + self.clip_high)
@@ -64,4 +70,7 @@ class Grpo:
             divergence = k3(log_prob, batch.reference)
             loss = loss + self.kl * divergence
             watch["kl"] = divergence.detach()
+        if self.entropy_bonus:
+            assert batch.entropy is not None, "the loop gives the entropies"
+            loss = loss - self.entropy_bonus * batch.entropy
         return loss, {name: value.detach() for name, value in watch.items()}

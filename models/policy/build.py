@@ -25,6 +25,7 @@ from transformers import (
 
 from models.errors import UserError
 from models.policy.folder import check_model_folder, given_folder
+from models.policy.update_sparsity import SubnetworkSettings
 from models.text.tokenizer import TokenizerSettings
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -63,6 +64,8 @@ class PolicySettings:
     size: SizeSettings = SizeSettings()
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     lora: LoraSettings | None = None
+    subnetwork: SubnetworkSettings | None = None
+    """Let only some weights learn by reinforcement; None: all."""
     chat: bool = False
     """Wrap prompts in the tokenizer's chat template."""
     trust_remote_code: bool = False

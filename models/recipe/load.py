@@ -80,6 +80,21 @@ def require_files(recipe: Recipe) -> None:
             raise UserError(f"policy.base: {error}") from None
 
 
+def require_comparable(paths: Sequence[str], overrides: Sequence[str]) -> None:
+    """Make sure that there are recipes to compare, whole, and that each trains a policy.
+
+    Raises:
+        UserError: fewer than two, one named twice, wrong, or without a schedule.
+    """
+    if len(set(paths)) < max(2, len(paths)):
+        raise UserError("a comparison needs two recipes or more, each named once")
+    for path in paths:
+        recipe = load_recipe(path, overrides)
+        require_files(recipe)
+        if recipe.schedule is None:
+            raise UserError(f"{path}: ends before reinforcement learning (schedule: null), so there is no policy")
+
+
 def plain(recipe: Recipe) -> dict[str, Any]:
     """The recipe as it would stand in JSON, every default written out."""
     data: dict[str, Any] = TypeAdapter(recipe_type()).dump_python(recipe, mode="json", by_alias=True)  # type: ignore[arg-type]

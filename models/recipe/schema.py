@@ -15,6 +15,7 @@ from models.engine.engine import EngineSettings, Sampling
 from models.evaluation.gate import GateSettings
 from models.learner.supervised import SupervisedSettings
 from models.loop.fit import ScheduleSettings
+from models.loop.slots import LearningReward
 from models.parts import Slot, parts
 from models.policy.build import PolicySettings
 from models.reward_model.fit import RewardModelSettings
@@ -106,16 +107,23 @@ class Recipe(Section):
         if self.schedule is None:
             return self
         slots: Any = self
+        if self.policy.subnetwork is not None and self.schedule.optimiser.weight_decay:
+            raise ValueError(
+                "policy.subnetwork lets only some weights learn, but schedule.optimiser.weight_decay would shrink the "
+                "others too; set it to 0"
+            )
         if self.schedule.staleness and self.policy.lora is not None and self.policy.lora.dropout:
             raise ValueError(
                 f"schedule.async is 1 and policy.lora.dropout is {self.policy.lora.dropout}: engine and learner would "
                 "draw from one random generator at the same time, and no run could be repeated; set one of them to 0"
             )
-        if slots.advantage.needs_group and slots.rollouts.group_size < 2:
-            raise ValueError(
-                f"rollouts.group_size is {slots.rollouts.group_size}, but advantage {slots.advantage.name} compares "
-                "the completions of a group: it needs 2 or more"
-            )
+        for slot in ("advantage", "objective"):
+            part = getattr(slots, slot)
+            if getattr(part, "needs_group", getattr(part, "level", "") == "group") and slots.rollouts.group_size < 2:
+                raise ValueError(
+                    f"rollouts.group_size is {slots.rollouts.group_size}, but {slot} {part.name} compares "
+                    "the completions of a group: it needs 2 or more"
+                )
         if slots.objective.level == "pair" and not any(getattr(one, "makes_pairs", False) for one in slots.select):
             if slots.rollouts.group_size != 2:
                 raise ValueError(
@@ -127,8 +135,11 @@ class Recipe(Section):
                     f"objective {slots.objective.name} learns from a better and a worse completion: select needs "
                     "drop_flat, which leaves out pairs of equal reward"
                 )
-        if slots.schedule.staleness and not slots.rollouts.draws:
-            raise ValueError(f"schedule.async is 1, but rollouts {slots.rollouts.name} draws nothing to be ahead of")
+        if self.schedule.staleness and (not slots.rollouts.draws or getattr(slots.rollouts, "reads_models", False)):
+            raise ValueError(
+                f"schedule.async is 1, but rollouts {slots.rollouts.name} needs more than the engine, which alone can "
+                "work while the learner does"
+            )
         if self.reward_model is None and any(reward.needs_reward_model for reward in slots.rewards):
             raise ValueError("rewards: reward_model is used but the recipe fits none (reward_model: null)")
         labels = [reward.label for reward in slots.rewards]
@@ -138,12 +149,24 @@ class Recipe(Section):
             by = getattr(select, "by", "total")
             if by != "total" and by not in labels:
                 raise ValueError(f"select.by: no reward is labelled {by!r}; there are {', '.join(labels)}")
-        if getattr(slots.objective, "kl", 0.0) and not slots.reference.needed:
+        for number, reward in enumerate(slots.rewards):
+            if isinstance(reward, LearningReward) and reward.by not in labels[:number]:
+                raise ValueError(
+                    f"rewards.{number}.by: no reward before it is labelled {reward.by!r}; "
+                    f"there are {', '.join(labels[:number]) or 'none'}"
+                )
+        if getattr(slots.objective, "by", "total") not in ("total", *labels):
             raise ValueError(
-                f"objective.kl is {slots.objective.kl}, but there is no reference to hold the policy against"
+                f"objective.by: no reward is labelled {slots.objective.by!r}; there are {', '.join(labels)}"
             )
-        if getattr(slots.objective, "needs_reference", False) and not slots.reference.needed:
-            raise ValueError(f"objective {slots.objective.name} needs a reference, but the recipe has none")
+        named = [("rollouts", slots.rollouts), ("advantage", slots.advantage), ("objective", slots.objective)]
+        for slot, part in [*named, *((f"rewards.{number}", reward) for number, reward in enumerate(slots.rewards))]:
+            if slots.reference.needed:
+                break
+            if getattr(part, "kl", 0.0):
+                raise ValueError(f"{slot}.kl is {part.kl}, but there is no reference to hold the policy against")
+            if getattr(part, "needs_reference", False):
+                raise ValueError(f"{slot} {part.name} needs a reference, but the recipe has none")
         if self.gate.samples_needed > self.evaluation.samples:
             raise ValueError(
                 f"evaluation.samples is {self.evaluation.samples}, but the gate's metrics "

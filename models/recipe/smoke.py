@@ -5,9 +5,11 @@ Made of overrides, so that a smoke run is an ordinary run: `--smoke` stands for 
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from typing import Any
 
+from models.recipe.load import plain
 from models.recipe.schema import Recipe
 
 MOST_PROMPTS, MOST_COMPLETIONS = 4, 4
@@ -45,4 +47,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         settings["rollouts.prompts"] = min(slots.rollouts.prompts, MOST_PROMPTS)
         if "group_size" in known:
             settings["rollouts.group_size"] = min(slots.rollouts.group_size, MOST_COMPLETIONS)
+        # So untrained a policy is never right: only rewards that always spread leave something to learn from.
+        select: list[dict[str, Any]] = plain(recipe)["select"]
+        spread = [one | {"by": "total"} if one["name"] == "drop_flat" else one for one in select]
+        settings["select"] = json.dumps(spread)
     return [f"{key}={value}" for key, value in settings.items()]

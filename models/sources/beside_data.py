@@ -29,6 +29,11 @@ class BesideData(Sample):
     known: Positive = 1
     """Answers of the data for each prompt, drawn anew each round where there are more."""
 
+    @property
+    def largest_group(self) -> int:
+        """Samples and answers."""
+        return self.group_size + self.known
+
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Samples, then answers of the data, prompt by prompt, [prompts * (G + known)]."""
         seed = world.seed * 1_000_003 + round_number

@@ -49,6 +49,11 @@ class Dataset:
         return 2 if self.reads == "preferences" else 1
 
     @property
+    def largest_group(self) -> int:
+        """A pair, or one demonstration of which it is not known how many there are."""
+        return self.group_size
+
+    @property
     def sampling(self) -> Sampling:
         """The distribution that log-probs mean: the policy's own."""
         return Sampling(max_tokens=self.max_tokens)

@@ -32,6 +32,11 @@ class Sample:
     top_k: Annotated[int, Field(ge=0)] = 0
 
     @property
+    def largest_group(self) -> int:
+        """The samples."""
+        return self.group_size
+
+    @property
     def sampling(self) -> Sampling:
         """How the engine draws."""
         return Sampling(

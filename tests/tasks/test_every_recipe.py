@@ -19,7 +19,11 @@ from models.loop.slots import World
 from models.recipe.load import load_recipe
 from tasks.open_learner import build_learner
 
-RECIPES = sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
+RECIPES = [
+    file
+    for file in sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
+    if load_recipe(file).schedule is not None  # one that ends after its reward model has no loop
+]
 SMALL = {"prompts": 3, "max_tokens": 6}
 ROUNDS = 3
 OVERRIDES = ["policy.precision=float32", "policy.base=null", "policy.lora=null"]
@@ -50,8 +54,6 @@ def rewards_of(sequences):
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
     recipe = load_recipe(file, OVERRIDES)
-    if recipe.schedule is None:
-        pytest.skip("the recipe ends after its reward model")
     settings = replace(recipe.schedule, rounds=ROUNDS, checkpoint_every=2, samples_every=2, token_budget=512)
     slots = Slots(
         small(recipe.rollouts),

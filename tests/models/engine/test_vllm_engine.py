@@ -103,3 +103,12 @@ def test_top_k_and_top_p_leave_only_the_likeliest(engine):
 
 def test_no_prompts_give_no_completions(engine):
     assert engine.generate([], Sampling(), 0) == [] and engine.score([], []) == []
+
+
+def test_what_is_set_aside_for_keys_and_values_is_what_the_blocks_need_between_its_bounds():
+    from models.engine.vllm_engine import CACHE_LEAST, CACHE_MOST, cache_bytes
+
+    config = tiny_policy().config  # keys and values of 2 layers with 1 head of 32 numbers; 128 tokens a block
+    assert cache_bytes(config, 8192, torch.bfloat16) == 8192 * 128 * 2 * 2 * 32 * 2
+    assert cache_bytes(config, 1, torch.bfloat16) == CACHE_LEAST
+    assert cache_bytes(config, 1_000_000, torch.float32) == CACHE_MOST

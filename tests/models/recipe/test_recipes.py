@@ -94,6 +94,43 @@ def test_an_unknown_part_is_named_with_the_nearest_known_one(recipe, text, patte
         ("reward_model: null\nrewards: [{name: reward_model}]", r"reward_model is used but the recipe fits none"),
         ("rewards: [{name: exact_answer}, {name: exact_answer}]", r"two components are labelled 'exact_answer'"),
         ("select: {name: drop_flat, by: judge}", r"select\.by: no reward is labelled 'judge'; there are exact_answer"),
+        (
+            "objective: {name: p3o}\nadvantage: {name: none}\nrollouts: {group_size: 1}",
+            r"group_size is 1, but objective p3o compares the completions of a group: it needs 2 or more",
+        ),
+        (
+            "rollouts: {name: mixture}\nreference: {name: none}\nobjective: {name: reinforce}",
+            r"rollouts mixture needs a reference, but the recipe has none",
+        ),
+        (
+            "advantage: {name: gae, kl: 0.1}\nreference: {name: none}\nobjective: {name: reinforce}",
+            r"advantage\.kl is 0\.1, but there is no reference",
+        ),
+        (
+            "rewards: [{name: exact_answer}, {name: implicit_process}]\nreference: {name: none}\n"
+            "objective: {name: reinforce}",
+            r"rewards\.1 implicit_process needs a reference, but the recipe has none",
+        ),
+        (
+            "rewards: [{name: implicit_process}, {name: exact_answer}]",
+            r"rewards\.0\.by: no reward before it is labelled 'exact_answer'; there are none",
+        ),
+        (
+            "objective: {name: soft_dpo, by: judge}\nrollouts: {group_size: 2}\nselect: {name: drop_flat}",
+            r"objective\.by: no reward is labelled 'judge'; there are exact_answer",
+        ),
+        (
+            "schedule: {async: 1}\nrollouts: {name: mixture}",
+            r"async is 1, but rollouts mixture needs more",
+        ),
+        (
+            "schedule: {async: 1}\nrollouts: {name: sample_beside_reference}",
+            r"async is 1, but rollouts sample_beside_reference needs more than the engine",
+        ),
+        (
+            "policy: {subnetwork: {share: 0.5}}\nschedule: {optimiser: {weight_decay: 0.1}}",
+            r"policy\.subnetwork lets only some weights learn, but schedule\.optimiser\.weight_decay",
+        ),
     ],
 )
 def test_an_impossible_combination_is_one_line(recipe, text, pattern):

@@ -1,0 +1,175 @@
+"""The claims that are put to the test: for each the arms that are trained, and the effect that is read off them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import torch
+from torch import Tensor
+
+from benchmarks.toy import Arm, Toy, Trained, held_out, state_bytes, train
+from models.datasets.schema import read_rows
+from models.learner.log_probs import all_log_probs
+from models.learner.packing import Sequences
+from models.learner.supervised import SupervisedSettings, fit_supervised
+from models.loop.rollout import Rollout
+from models.loop.slots import World
+from models.policy.build import load_causal_model
+from models.policy.update_sparsity import changed_share, update_of
+from models.rewards.exact_answer import is_right
+from tasks.warm_start import demonstrations
+
+Effect = tuple[float, dict[str, float]]
+"""The effect of one seed, and the numbers behind it."""
+
+ROUNDS = 40
+PROMPTS = ("rollouts.prompts=32", "rewards=[{name: exact_answer}]")
+"""What every arm that samples has in common: 32 prompts a round, and the verifier alone."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One claim and how it is tried."""
+
+    name: str
+    paper: int
+    claim: str
+    measures: str
+    """What the effect is."""
+    measure: Callable[[Toy, int], Effect]
+    line: float = 0.0
+    """The claim says that the effect lies beyond it."""
+    larger: bool = True
+    """Above it, or below."""
+
+
+def accuracy_of(toy: Toy, arm: Arm, seed: int, rounds: int = ROUNDS, metric: str = "sampled_accuracy") -> float:
+    """A held-out metric after training an arm."""
+    return held_out(toy, train(toy, arm, seed, rounds), [metric])[metric]
+
+
+def difference(one: Arm, other: Arm, metric: str = "sampled_accuracy", rounds: int = ROUNDS) -> Callable[..., Effect]:
+    """How much more `one` reaches than `other`."""
+
+    def measure(toy: Toy, seed: int) -> Effect:
+        first, second = (accuracy_of(toy, arm, seed, rounds, metric) for arm in (one, other))
+        return first - second, {one.recipe: first, f"{other.recipe}, other": second}
+
+    return measure
+
+
+REMAX = Arm("remax", (*PROMPTS, "rollouts.group_size=1"))
+PPO = Arm("ppo", (*PROMPTS, "rollouts.group_size=1", "advantage.critic.pretraining=0", "schedule.minibatches=1",
+                  "schedule.epochs=1", "advantage.critic.epochs=1", "advantage.critic.minibatches=1"))  # fmt: skip
+
+
+def memory_of_remax(toy: Toy, seed: int) -> Effect:
+    """Bytes of models and moments that ReMax keeps, as a share of PPO's."""
+    kept = {arm.recipe: float(state_bytes(train(toy, arm, seed, 2).learner)) for arm in (REMAX, PPO)}
+    return kept["remax"] / kept["ppo"], kept
+
+
+def time_of_remax(toy: Toy, seed: int) -> Effect:
+    """How many times as long PPO learns from as many samples: advantage, critic and update, without generation."""
+    spent = {
+        arm.recipe: statistics.median(train(toy, arm, seed, 12).curve("seconds/learn")[2:]) for arm in (REMAX, PPO)
+    }
+    return spent["ppo"] / spent["remax"], spent
+
+
+def pair_accuracy(toy: Toy, trained: Trained, seed: int) -> float:
+    """Share of held-out preferences in which the policy has raised the better answer more than the worse."""
+    rows = read_rows(toy.data, "preferences", "test")
+    prompts = trained.codec.prompts([str(row["prompt"]) for row in rows])
+    margins: list[Tensor] = []
+    for model, sign in ((trained.learner.policy, 1.0), (load_causal_model(toy.start(seed), torch.float32), -1.0)):
+        for column, side in (("chosen", 1.0), ("rejected", -1.0)):
+            answers = trained.codec.completions([str(row[column]) for row in rows])
+            sums = torch.stack([one.sum() for one in all_log_probs(model, Sequences(prompts, answers))])
+            margins.append(sign * side * sums)
+    return float((sum(margins) > 0).float().mean())
+
+
+FLIPS = ("rollouts.prompts=32", "schedule.optimiser.learning_rate=0.0003")
+
+
+def robust_dpo(toy: Toy, seed: int) -> Effect:
+    """Held-out pair accuracy of rDPO less that of DPO, where 30 % of the labels are flipped."""
+    flips = f"rewards.0.seed={seed}"
+    arms = {"rdpo": Arm("rdpo", (*FLIPS, flips)), "dpo": Arm("rdpo", (*FLIPS, flips, "objective.name=dpo"))}
+    found = {name: pair_accuracy(toy, train(toy, arm, seed, 60), seed) for name, arm in arms.items()}
+    return found["rdpo"] - found["dpo"], found
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """The verifier with noise on top: the same for the same text, so that training again gives the same."""
+
+    spread: float
+    weight: float = 1.0
+    label: str = "exact_answer"
+    needs_reward_model: bool = False
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Truth and noise, [completions]."""
+        seeds = [sha256(f"{one.problem.id} {one.completion}".encode()).digest()[:7] for one in rollouts]
+        chances = [torch.Generator().manual_seed(int.from_bytes(seed, "big")) for seed in seeds]
+        noise = [torch.randn((), generator=chance).item() for chance in chances]
+        truth = [float(is_right(one.text, one.problem.answer)) for one in rollouts]
+        return torch.tensor(truth) + self.spread * torch.tensor(noise)
+
+
+NOISE = (Noisy(0.6),)
+FILTERED = Arm("pf_ppo", ("rollouts.prompts=32", "rewards=[{name: exact_answer}]"), NOISE)
+UNFILTERED = Arm("grpo", (*PROMPTS, "schedule.minibatches=2"), NOISE)
+
+LONG = 80
+RESETS = Arm("prorl", (*PROMPTS, "reference.every=20", "objective.kl=0.1"))
+FROZEN = Arm("prorl", (*PROMPTS, "reference={name: frozen}", "objective.kl=0.1"))
+
+
+def sparsity(toy: Toy, seed: int) -> Effect:
+    """Share of weights that supervised learning changes less the share that RL changes, by as many updates."""
+    reinforced = train(toy, Arm("grpo", (*PROMPTS, "schedule.optimiser.learning_rate=0.00001")), seed, ROUNDS)
+    by_rl = changed_share(update_of(reinforced.before, reinforced.learner.policy.state_dict()))
+    policy = load_causal_model(toy.start(seed), torch.float32)
+    shown = demonstrations(toy.data, reinforced.codec, "train", 64)
+    settings = SupervisedSettings(steps=ROUNDS, batch=256, optimiser=reinforced.recipe.schedule.optimiser)  # type: ignore[union-attr]
+    fit_supervised(policy, shown, settings, seed=seed)
+    by_imitation = changed_share(update_of(reinforced.before, policy.state_dict()))
+    return by_imitation - by_rl, {"supervised": by_imitation, "reinforced": by_rl}
+
+
+def steadier_critic(toy: Toy, seed: int) -> Effect:
+    """Spread of the critic's explained variance over the last half of the rounds, regression less classification."""
+    found = {}
+    for name, loss in (("regression", "mse"), ("classification", "hl_gauss")):
+        arm = Arm(
+            "ppo_hl_gauss", ("rollouts.prompts=128", "rewards=[{name: exact_answer}]", f"advantage.critic.loss={loss}")
+        )
+        found[name] = statistics.pstdev(train(toy, arm, seed, ROUNDS).curve("critic/explained_variance")[ROUNDS // 2 :])
+    return found["regression"] - found["classification"], found
+
+
+PACS = Arm("pacs", PROMPTS)
+GRPO = Arm("grpo", PROMPTS)
+TOPR = Arm("topr", PROMPTS)
+ONLY_POSITIVES = Arm("topr", (*PROMPTS, "advantage.baseline=0.0"))
+SHANNON = Arm("f_dpg", PROMPTS)
+FORWARD = Arm("f_dpg", (*PROMPTS, "objective.to=forward_kl"))
+
+TRIALS = (
+    Trial("remax_memory", 384, "ReMax keeps less than PPO", "bytes, ReMax / PPO", memory_of_remax, 1.0, larger=False),
+    Trial("remax_time", 384, "ReMax learns faster than PPO", "seconds, PPO / ReMax", time_of_remax, 1.0),
+    Trial("rdpo", 311, "rDPO beats DPO at 30 % flips", "held-out pair accuracy", robust_dpo),
+    Trial("pacs", 263, "PACS beats GRPO at pass@8", "pass@8", difference(PACS, GRPO, "pass_at_8")),
+    Trial("topr", 317, "TOPR gains from negatives", "sampled accuracy", difference(TOPR, ONLY_POSITIVES)),
+    Trial("f_dpg", 333, "Jensen-Shannon beats forward KL", "sampled accuracy", difference(SHANNON, FORWARD)),
+    Trial("pf_ppo", 176, "a rank filter helps under noise", "sampled accuracy", difference(FILTERED, UNFILTERED)),
+    Trial("prorl", 72, "resetting the reference helps", "sampled accuracy", difference(RESETS, FROZEN, rounds=LONG)),
+    Trial("subnetworks", 62, "RL changes fewer weights than SFT", "share of weights", sparsity),
+    Trial("hl_gauss", 112, "a classifying critic is steadier", "spread of explained variance", steadier_critic),
+)

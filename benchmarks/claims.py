@@ -1,0 +1,143 @@
+"""Papers' claims put to the test at toy scale (`python -m benchmarks.claims`): effect, interval, verdict.
+
+Every claim is an effect measured once a seed: two arms from the same warm start, on the same data, compared on the
+same held-out draws, so that the seeds' effects are differences (or ratios) of pairs. The interval is Student's t over
+the seeds. A claim is `supported` where the interval lies beyond the line that the claim draws, `not supported` where
+it lies on the other side, and `inconclusive` where it holds the line. What is small here may be large elsewhere, and
+the other way round: a verdict is about this toy (benchmarks/toy.py) and its few rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from scipy import stats
+
+from benchmarks.claim_trials import TRIALS, Trial
+from benchmarks.machine import describe
+from benchmarks.toy import Toy, make_toy
+
+Verdict = Literal["supported", "not supported", "inconclusive"]
+RESULT = Path(__file__).parent / "results" / "claims.json"
+QUIET = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: a claim, its effect and what follows."""
+
+    name: str
+    paper: int
+    claim: str
+    measure: str
+    """What the effect is, and its unit."""
+    effect: float
+    """Mean over the seeds."""
+    low: float
+    high: float
+    line: float
+    """The effect must lie beyond it."""
+    larger: bool
+    """Whether above it, as most claims want, or below."""
+    verdict: Verdict
+    seeds: tuple[float, ...]
+    """Effect of each seed."""
+    told: dict[str, float]
+    """Mean of each number behind the effect, by arm."""
+    seconds: float
+
+
+def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Student's t interval of the mean of `values`, [seeds]; without any spread it is a point."""
+    centre = statistics.fmean(values)
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1)) * error
+    return centre - half, centre + half
+
+
+def verdict(low: float, high: float, line: float, larger: bool) -> Verdict:
+    """What an interval says of a claim that the effect lies above (or below) a line."""
+    if low > line:
+        return "supported" if larger else "not supported"
+    if high < line:
+        return "not supported" if larger else "supported"
+    return "inconclusive"
+
+
+def put_to_the_test(trial: Trial, toy: Toy, seeds: int, tell: Callable[[str], None]) -> Finding:
+    """Measure a claim's effect once a seed."""
+    began = time.perf_counter()
+    effects: list[float] = []
+    told: dict[str, list[float]] = {}
+    for seed in range(seeds):
+        effect, numbers = trial.measure(toy, seed)
+        effects.append(effect)
+        for name, value in numbers.items():
+            told.setdefault(name, []).append(value)
+        tell(f"{trial.name}: seed {seed + 1} of {seeds}, {trial.measures} {effect:+.4g}")
+    low, high = interval(effects)
+    return Finding(
+        trial.name, trial.paper, trial.claim, trial.measures, statistics.fmean(effects), low, high, trial.line,
+        trial.larger, verdict(low, high, trial.line, trial.larger), tuple(effects),
+        {name: statistics.fmean(values) for name, values in told.items()}, time.perf_counter() - began,
+    )  # fmt: skip
+
+
+def table(findings: Sequence[Finding]) -> str:
+    """One line a claim."""
+    head = ("claim", "paper", "effect", "95 % interval", "line", "verdict")
+    rows = [
+        (
+            one.claim, str(one.paper), f"{one.effect:.3g} ({one.measure})", f"[{one.low:.3g}, {one.high:.3g}]",
+            f"{'>' if one.larger else '<'} {one.line:g}", one.verdict,
+        )
+        for one in findings
+    ]  # fmt: skip
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+    )
+
+
+def main() -> int:
+    """Run the claims that are asked for and write them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.claims", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", action="append", choices=[trial.name for trial in TRIALS], help="a claim's name")
+    parser.add_argument("--seeds", type=int, default=5, help="trainings of each arm (default 5, at least 2)")
+    parser.add_argument("--out", type=Path, default=RESULT, help=f"JSON file (default {RESULT.name} in results/)")
+    options = parser.parse_args()
+    if options.seeds < 2:
+        parser.error("--seeds must be 2 or more: one run has no spread")
+    torch.set_num_threads(1)  # models this small only lose by more
+    chosen = [trial for trial in TRIALS if not options.only or trial.name in options.only]
+    findings: list[Finding] = []
+    with tempfile.TemporaryDirectory() as place:
+        toy = make_toy(Path(place))
+        for trial in chosen:
+            findings.append(put_to_the_test(trial, toy, options.seeds, lambda line: print(line, file=sys.stderr)))
+            found = {"machine": describe(), "seeds": options.seeds, "findings": [asdict(one) for one in findings]}
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            beside = options.out.with_suffix(f".{os.getpid()}.part")
+            beside.write_text(json.dumps(found, indent=1) + "\n")
+            os.replace(beside, options.out)
+    print(table(findings))
+    print(f"\n{sum(one.seconds for one in findings) / 60:.1f} minutes; {options.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    for key, value in QUIET.items():
+        os.environ.setdefault(key, value)
+    sys.exit(main())

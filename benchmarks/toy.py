@@ -1,0 +1,174 @@
+"""A training small enough to be repeated a hundred times: short arithmetic, a policy of 0.1M parameters, real parts.
+
+The data set of the main recipe at its two easiest levels with its flawed demonstrations, and a supervised warm start
+for every seed; then any recipe's slots through the loop as it stands, with the transformers engine, and pass@k on
+held-out problems. What the arms of a seed share (data, warm start, the evaluation's draws) is the same to the bit, so
+they can be compared in pairs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.datasets.make_arithmetic import ArithmeticSettings, write
+from models.datasets.params import checked, read_section
+from models.datasets.prepare import prepare
+from models.datasets.settings import DataSettings
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.transformers_engine import TransformersEngine
+from models.evaluation.evaluate import evaluate
+from models.evaluation.metrics import prompt_values
+from models.learner.optimiser import OptimiserSettings
+from models.learner.supervised import SupervisedSettings, fit_supervised
+from models.loop.learner import Learner
+from models.loop.loop import Slots, Watchers, run_loop
+from models.loop.slots import Reward, World
+from models.policy.build import SizeSettings, load_causal_model, new_policy
+from models.policy.folder import load_tokenizer, save_model_folder
+from models.policy.weights import merged_weights
+from models.recipe.load import load_recipe
+from models.recipe.schema import Recipe
+from models.text.encoding import Codec
+from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tasks.open_learner import build_learner
+from tasks.prompts import read_problems, read_prompts, with_reference
+from tasks.validate_data import training_texts
+from tasks.warm_start import demonstrations
+
+PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
+FEW = {
+    "start": [1, 9],
+    "operand": [1, 5],
+    "value": [-10, 20],
+    "problems": {"train": [60, 600], "validation": [3, 5], "test": [30, 170]},
+    "demonstrations": {"train": 5000},
+    "preferences": {"train": 600, "test": 100},
+}
+SIZE = SizeSettings(hidden=64, layers=2, heads=2, key_value_heads=1, feed_forward=192, positions=64)
+WARM_START = SupervisedSettings(
+    steps=500, batch=64, optimiser=OptimiserSettings(learning_rate=4e-3, warmup_steps=20, decay="cosine")
+)
+COMMON = (
+    "policy.precision=float32", "evaluation.problems=200", "rollouts.max_tokens=24", "schedule.samples_every=100000",
+    "schedule.checkpoint_every=100000", "policy.size.positions=64", "validation.max_tokens=40",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Data and warm starts, one a seed."""
+
+    folder: Path
+
+    @property
+    def data(self) -> Path:
+        """The prepared data set."""
+        return self.folder / "prepared"
+
+    def start(self, seed: int) -> Path:
+        """The warm-started policy of a seed, made when it is first asked for."""
+        place = self.folder / f"start_{seed}"
+        if not place.is_dir():
+            tokenizer = train_tokenizer(training_texts(self.data), TokenizerSettings(kind="words", vocabulary=512))
+            model = new_policy(SIZE, tokenizer, seed)
+            shown = demonstrations(self.data, Codec(tokenizer), "train", SIZE.positions)
+            fit_supervised(model, shown, WARM_START, seed=seed)
+            save_model_folder(model, tokenizer, place)
+        return place
+
+
+def make_toy(folder: Path) -> Toy:
+    """Write the data set into `folder`."""
+    section: dict[str, Any] = read_section(PARAMS, "arithmetic")
+    write(checked(ArithmeticSettings, section | FEW, str(PARAMS)), folder / "raw")
+    prepare(DataSettings(name="toy", path=(folder / "raw",), format="kinds"), folder / "prepared")
+    return Toy(folder)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train: a recipe, what of it is changed, and rewards in place of its own."""
+
+    recipe: str
+    overrides: tuple[str, ...] = ()
+    rewards: tuple[Reward, ...] = ()
+
+
+@dataclass
+class Trained:
+    """What came of an arm."""
+
+    recipe: Recipe
+    learner: Learner
+    codec: Codec
+    before: dict[str, Tensor]
+    """The policy's weights when the loop began."""
+    rounds: list[dict[str, float]] = field(default_factory=list)
+    """What the loop told of each round."""
+    seconds: float = 0.0
+    """Of the rounds after the first, which warms up."""
+
+    def curve(self, name: str) -> list[float]:
+        """One metric, round by round, where it was told."""
+        return [told[name] for told in self.rounds if name in told]
+
+
+def train(toy: Toy, arm: Arm, seed: int, rounds: int) -> Trained:
+    """Run an arm's loop from the warm start of its seed."""
+    recipe = load_recipe(arm.recipe, [*COMMON, f"schedule.rounds={rounds}", f"seed={seed}", *arm.overrides])
+    assert recipe.schedule is not None
+    slots: Any = recipe
+    start = toy.start(seed)
+    codec = Codec(load_tokenizer(start))
+    policy = load_causal_model(start, torch.float32)
+    problems = read_prompts(toy.data, codec, recipe)
+    learner = build_learner(policy, recipe, recipe.schedule, toy.folder, None)
+    problems = with_reference(problems, learner, recipe, toy.folder)
+    engine = TransformersEngine(start, EngineSettings(), end=codec.end) if slots.rollouts.draws else None
+    rewards = arm.rewards or tuple(one for one in slots.rewards if not one.needs_reward_model)
+    chosen = Slots(slots.rollouts, rewards, slots.select, slots.advantage, slots.objective, slots.reference)
+    before = {name: value.detach().clone() for name, value in policy.state_dict().items()}
+    trained = Trained(recipe, learner, codec, before)
+    began = 0.0
+
+    def told(number: int, metrics: dict[str, float]) -> None:
+        nonlocal began
+        trained.rounds.append(metrics)
+        if number == 1:
+            began = time.perf_counter()
+
+    world = World(codec, engine, None, seed)
+    run_loop(learner, world, chosen, recipe.schedule, problems, toy.folder / "none", Watchers(metrics=told))
+    trained.seconds = time.perf_counter() - began
+    return trained
+
+
+def held_out(toy: Toy, trained: Trained, names: Sequence[str], samples: int = 16) -> Mapping[str, float]:
+    """Means of held-out metrics, such as sampled_accuracy or pass_at_8, by name; the same draws for every arm."""
+    problems = read_problems(toy.data, trained.codec, "test", trained.recipe)
+    engine = TransformersEngine(toy.start(trained.recipe.seed), EngineSettings(), end=trained.codec.end)
+    engine.load(merged_weights(trained.learner.policy))
+    sampling = Sampling(max_tokens=24, samples=samples)
+    found = evaluate(engine, trained.codec, problems, sampling, trained.recipe.seed, None)
+    return {name: float(prompt_values(found, name).mean()) for name in names}
+
+
+def state_bytes(learner: Learner) -> int:
+    """Bytes of every model that is kept and of the optimisers' moments."""
+    modules = list(learner.moving.values())
+    weights = sum(p.numel() * p.element_size() for module in modules for p in module.parameters())
+    moments = sum(
+        value.numel() * value.element_size()
+        for optimiser in learner.optimisers.values()
+        for entry in optimiser.state.values()
+        for value in entry.values()
+        if isinstance(value, Tensor)
+    )
+    return weights + moments

@@ -1,0 +1,123 @@
+"""One round's fit of a critic: returns in, better values out.
+
+    loss of a minibatch = mean over its tokens of loss(V_t, R_t)
+
+The mean is over the whole minibatch before it is cut into rows, so the result does not depend on the cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models.critic.losses import loss_of, values_of
+from models.critic.model import Critic
+from models.errors import UserError
+from models.learner.log_probs import hidden_width
+from models.learner.optimiser import take_step
+from models.learner.packing import pack
+from models.loop.fit import minibatches
+from models.loop.learner import Companion
+from models.loop.rollout import Rollout, Scored
+
+
+def critic_of(companion: Companion) -> Critic:
+    """The companion's model, which is a critic."""
+    assert isinstance(companion.model, Critic), "the companion was made by new_critic"
+    return companion.model
+
+
+def taught_mask(rollout: Rollout) -> Tensor:
+    """Which tokens the policy wrote and learns from, [tokens], bool: only there does a return tell of the policy."""
+    return torch.tensor(rollout.taught or (True,) * len(rollout.completion))
+
+
+def fit_critic(
+    companion: Companion,
+    chosen: Scored,
+    returns: Sequence[Tensor],
+    old: Sequence[Tensor],
+    *,
+    counted: Sequence[Tensor] | None = None,
+    autocast: torch.dtype | None = None,
+    token_budget: int = 16384,
+) -> dict[str, float]:
+    """Take the round's optimiser steps on the critic, in place.
+
+    Args:
+        companion: the critic, its optimiser and its count of steps.
+        chosen: the round's completions, [completions]; a minibatch is made of whole groups.
+        returns: what the critic should say, [completions] tensors of [tokens of it].
+        old: what it said when the round began, likewise.
+        counted: which tokens it learns at, likewise, bool; None: those that the policy learns from.
+        autocast: precision of the backbone's matrix products.
+        token_budget: tokens of one packed row; memory only.
+
+    Returns:
+        Means over the tokens seen: loss, absolute error; the mean gradient norm; the share of the returns' variance
+        that the old values explain. Nothing where no token counts.
+
+    Raises:
+        UserError: the loss or a gradient is not finite.
+    """
+    critic, sequences = critic_of(companion), chosen.sequences
+    settings = critic.settings
+    masks = counted if counted is not None else [taught_mask(rollout) for rollout in chosen.rollouts]
+    place = critic.head.weight.device
+    critic.train()
+    losses = errors = norms = 0.0
+    seen = steps = 0
+    for _ in range(settings.epochs):
+        for rows in minibatches(chosen, settings.minibatches):
+            rows = [index for index in rows if masks[index].any()]
+            tokens = sum(int(masks[index].sum()) for index in rows)
+            if not tokens:
+                continue
+            width = hidden_width(critic.backbone)
+            for cut in pack(sequences.take(rows), token_budget, width=width, setting="schedule.token_budget"):
+                indices = [rows[at] for at in cut]
+                kept = torch.cat([masks[index] for index in indices]).to(place)
+                outputs = critic(sequences.take(indices), autocast)[kept]
+                target, before = (
+                    torch.cat([given[index] for index in indices]).to(outputs)[kept] for given in (returns, old)
+                )
+                loss = loss_of(outputs, target, before, settings).sum()
+                if not torch.isfinite(loss):
+                    raise UserError(
+                        f"critic, update {companion.updates}: the loss is not finite; "
+                        "lower advantage.critic.optimiser.learning_rate"
+                    )
+                torch.autograd.backward(loss / tokens)
+                losses += float(loss.detach())
+                errors += float((values_of(outputs.detach(), settings) - target).abs().double().sum())
+            norms += take_step(
+                companion.optimiser,
+                critic.parameters(),
+                companion.updates,
+                0,  # only a decay would ask for the number of all steps
+                settings.optimiser,
+                "advantage.critic.optimiser",
+            )
+            companion.updates += 1
+            seen, steps = seen + tokens, steps + 1
+    if not steps:
+        return {}
+    learned, said = (torch.cat([row[mask] for row, mask in zip(given, masks, strict=True)]) for given in (returns, old))
+    return {
+        "loss": losses / seen,
+        "error": errors / seen,
+        "gradient_norm": norms / steps,
+        "explained_variance": explained_variance(said, learned),
+    }
+
+
+def explained_variance(values: Tensor, returns: Tensor) -> float:
+    """1 - var(returns - values) / var(returns): one for a perfect critic, zero for a constant and where all is flat.
+
+    Never below minus one: where the returns hardly spread, the number would say nothing but how little they do.
+    """
+    variance = float(returns.double().var(unbiased=False))
+    left = float((returns.double() - values.double()).var(unbiased=False))
+    return max(-1.0, 1.0 - left / variance) if variance > 0 else 0.0

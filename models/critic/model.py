@@ -1,0 +1,92 @@
+"""A value model: the policy's backbone with one linear head, read at every token that predicts a completion token.
+
+V_t is what the rest of the completion is expected to be worth before its token t is written: the head reads the
+hidden state from which the policy would draw that token, so V_0 depends on the prompt alone. Rows are packed and share
+their prompts as the policy's do; what a token is worth depends on nothing but what stands before it.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from models.critic.losses import values_of
+from models.critic.settings import CriticSettings
+from models.learner.log_probs import hidden_width, plain_inner, row_states, use_packed_attention
+from models.learner.optimiser import build_optimiser
+from models.learner.packing import Sequences, pack, packed_row
+from models.loop.learner import Companion
+
+HEAD_SPREAD = 0.01
+"""Standard deviation of a fresh head's weights: small, so that all values start near each other."""
+
+
+class Critic(nn.Module):
+    """A backbone of its own and a head; the settings say what the head's outputs mean."""
+
+    def __init__(self, policy: nn.Module, settings: CriticSettings) -> None:
+        """Copy the backbone of `policy`; the head's weights are drawn from torch's global generator."""
+        super().__init__()
+        source: Any = plain_inner(policy).base_model
+        self.backbone: PreTrainedModel = copy.deepcopy(source).requires_grad_(True)
+        parameter = next(self.backbone.parameters())
+        self.head = nn.Linear(hidden_width(policy), settings.outputs, device=parameter.device, dtype=parameter.dtype)
+        nn.init.normal_(self.head.weight, std=HEAD_SPREAD)
+        nn.init.zeros_(self.head.bias)
+        self.settings = settings
+
+    def forward(self, sequences: Sequences, autocast: torch.dtype | None = None) -> Tensor:
+        """Outputs of the head at each completion token, [tokens, outputs], completion after completion.
+
+        Args:
+            sequences: prompts and completions, [completions]; they are read as one row, equal prompts once.
+            autocast: precision of the backbone's matrix products; the head is computed in the weights' own.
+        """
+        use_packed_attention(self.backbone)
+        row = packed_row(sequences, self.head.weight.device)
+        hidden = row_states(self.backbone, row.ids, row.positions, row.layout, autocast)
+        read = hidden.index_select(0, row.predicting).to(self.head.weight.dtype)
+        return functional.linear(read, self.head.weight, self.head.bias)
+
+
+def new_critic(policy: nn.Module, settings: CriticSettings) -> Companion:
+    """A critic as it begins, with its optimiser."""
+    critic = Critic(policy, settings)
+    return Companion(critic, build_optimiser(critic, settings.optimiser))
+
+
+@torch.no_grad()
+def read_values(
+    critic: Critic,
+    sequences: Sequences,
+    *,
+    autocast: torch.dtype | None = None,
+    token_budget: int = 16384,
+) -> list[Tensor]:
+    """Value before each token of every completion, [completions] tensors of [tokens of it], on the CPU.
+
+    No gradient, no dropout.
+
+    Args:
+        critic: the value model.
+        sequences: prompts and completions, [completions].
+        autocast: precision of the backbone's matrix products.
+        token_budget: tokens of one packed row; memory only.
+
+    Raises:
+        UserError: the budget is smaller than a row.
+    """
+    training = critic.training
+    critic.eval()
+    found: dict[int, Tensor] = {}
+    for cut in pack(sequences, token_budget, width=hidden_width(critic.backbone), setting="schedule.token_budget"):
+        part = sequences.take(cut)
+        values = values_of(critic(part, autocast), critic.settings).cpu()
+        found.update(zip(cut, values.split([len(completion) for completion in part.completions]), strict=True))
+    critic.train(training)
+    return [found[index] for index in range(len(sequences))]

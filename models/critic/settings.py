@@ -1,0 +1,51 @@
+"""How a critic is made and how it learns, as typed settings: they stand under `advantage.critic:` of a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from models.bounds import Positive
+from models.learner.optimiser import OptimiserSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticSettings:
+    """A value model beside the policy."""
+
+    loss: Literal["mse", "hl_gauss"] = "mse"
+    """mse: one output and half its squared error; hl_gauss: cross-entropy over bins against a smoothed target."""
+    bins: Annotated[int, Field(ge=2)] = 51
+    """Equal bins between `low` and `high`, for hl_gauss."""
+    low: float = -1.0
+    """Lowest value that hl_gauss can say, in units of the return; targets below it count as it."""
+    high: float = 1.0
+    """Highest value that hl_gauss can say; targets above it count as it."""
+    sigma: Annotated[float, Field(gt=0)] = 0.75
+    """Standard deviation of the smoothed target, in widths of a bin."""
+    clip: Annotated[float, Field(gt=0)] | None = None
+    """How far a fit may profitably move a value from what it was when the round began, for mse; None: any way."""
+    epochs: Positive = 1
+    """Passes over a round's completions."""
+    minibatches: Positive = 1
+    """Optimiser steps of one pass."""
+    pretraining: Annotated[int, Field(ge=0)] = 0
+    """Optimiser steps that the critic takes before the policy learns from it; until then advantages are zero."""
+    optimiser: OptimiserSettings = field(default_factory=lambda: OptimiserSettings(learning_rate=3e-4, warmup_steps=5))
+    """How its weights move. The step size does not decay: a critic is not told how long the run is."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant together."""
+        if self.low >= self.high:
+            raise ValueError(f"critic.low is {self.low}, not below critic.high, which is {self.high}")
+        if self.clip is not None and self.loss == "hl_gauss":
+            raise ValueError("critic.clip holds values near the old ones, which hl_gauss does not do; leave it out")
+        if self.optimiser.decay != "none":
+            raise ValueError("critic.optimiser.decay must be none: a critic is not told how long the run is")
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that the head gives for each token."""
+        return self.bins if self.loss == "hl_gauss" else 1

@@ -1,0 +1,192 @@
+"""Completions drawn token by token from one model, or from several that speak together.
+
+With several voices the next token comes from the geometric mixture of their distributions, normalised at every token:
+
+    p(token)  proportional to  product over the voices of p_voice(token)^weight
+
+All of them read the same tokens in step, each with keys and values of its own (`models.engine.shared_decoding`). One
+voice of weight 1 is that model's own distribution, to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from models.engine.engine import Generated, Sampling
+from models.engine.shared_decoding import Decoding
+from models.learner.fused_log_probs import AS_IT_IS, Distribution, next_token_log_probs
+from models.learner.log_probs import output_head, row_states
+
+PREFILL_TOKENS = 32768
+"""Tokens of prompts that are read at once."""
+NARROW_EVERY = 8
+"""Steps after which finished sequences may be dropped."""
+WORTH_NARROWING = 0.8
+"""They are where at most this share of the rows would be left."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A model that has a say in the next token."""
+
+    opened: Callable[[], AbstractContextManager[nn.Module]]
+    """Context in which it is read; models that share weights can differ by it. Packed attention is in use already."""
+    weight: float = 1.0
+    """Exponent of its distribution."""
+    autocast: torch.dtype | None = None
+    """Precision of the matrix products; None: that of the weights."""
+
+
+def complete(
+    voices: Sequence[Voice],
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    *,
+    end: int,
+    most: int,
+    random: torch.Generator | None = None,
+) -> list[list[Generated]]:
+    """`sampling.samples` completions of each prompt, [prompts][G].
+
+    Args:
+        voices: who speaks, at least one, on one device.
+        prompts: token ids, none empty.
+        sampling: how tokens are drawn. The temperature is that of each voice, and so of their mixture; top-k and top-p
+            are for one voice alone, as what is left of two may have no token in common.
+        end: the token that ends a completion.
+        most: completions that are made side by side; memory only, but it changes which random number goes where.
+        random: what draws, on the models' device; None: torch's global generator.
+    """
+    made: list[list[Generated]] = [[] for _ in prompts]
+    with torch.inference_mode():
+        for first in range(0, sampling.samples, most):
+            some = replace(sampling, samples=min(most, sampling.samples - first))
+            for chunk in _chunks(prompts, some.samples, most):
+                groups = _complete_together(voices, prompts[chunk], some, end, random)
+                for whole, more in zip(made[chunk], groups, strict=True):
+                    whole += more
+    return made
+
+
+class _Reading:
+    """A voice on its way through the completions."""
+
+    def __init__(self, voice: Voice, lengths: list[int], sampling: Sampling) -> None:
+        self.voice = voice
+        self.distribution = _distribution(sampling)
+        with voice.opened() as model:
+            self.place = next(model.parameters()).device
+            head = output_head(model)
+            # as in the learner, whose log-probs the drawn tokens are to have
+            self.head = head if voice.autocast is None else replace(head, weight=head.weight.to(voice.autocast))
+        self.decoding = Decoding(torch.tensor(lengths, device=self.place), sampling.samples, sampling.max_tokens)
+
+    def read(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """States after the tokens `ids` at `positions`, [tokens] each -> [tokens, hidden]."""
+        with self.voice.opened() as model:
+            return row_states(model, ids, positions, self.decoding, self.voice.autocast)
+
+    def log_probs(self, states: Tensor) -> Tensor:
+        """The whole distribution after each state, [rows, hidden] -> [rows, vocabulary], nats."""
+        if self.voice.autocast is not None:
+            states = states.to(self.voice.autocast)
+        return next_token_log_probs(states, self.head, self.distribution)
+
+
+def _complete_together(
+    voices: Sequence[Voice],
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    end: int,
+    random: torch.Generator | None,
+) -> list[list[Generated]]:
+    """Completions of different prompts side by side, [prompts][samples]."""
+    samples = sampling.samples
+    readings = [_Reading(voice, [len(prompt) for prompt in prompts], sampling) for voice in voices]
+    place = readings[0].place
+    ids = torch.tensor([token for prompt in prompts for token in prompt], device=place)
+    positions = torch.cat([torch.arange(len(prompt)) for prompt in prompts]).to(place)
+    last = torch.tensor([len(prompt) for prompt in prompts], device=place).cumsum(0) - 1
+    states = [reading.read(ids, positions)[last].repeat_interleave(samples, dim=0) for reading in readings]
+    drawn = torch.full((len(prompts) * samples, sampling.max_tokens), end, device=place)
+    noted = torch.zeros(drawn.shape, device=place)
+    rows = torch.arange(len(drawn), device=place).view(-1, samples)
+    alive = torch.ones_like(rows, dtype=torch.bool)
+    for step in range(sampling.max_tokens):
+        log_probs = _together(readings, states)
+        tokens = _draw(log_probs, random, greedy=sampling.temperature == 0.0)
+        going = alive.flatten()
+        drawn[rows.flatten()[going], step] = tokens[going]
+        noted[rows.flatten()[going], step] = log_probs.gather(1, tokens[:, None]).squeeze(1)[going].float()
+        alive = alive & (tokens != end).view_as(alive)
+        if step + 1 == sampling.max_tokens or not bool(alive.any()):
+            break
+        if step % NARROW_EVERY == NARROW_EVERY - 1:
+            tokens = tokens.view_as(alive)
+            stay = alive.any(1).nonzero().squeeze(1)
+            widest = int(alive.sum(1).max())
+            if len(stay) * widest <= WORTH_NARROWING * alive.numel():
+                members = alive[stay].int().argsort(dim=1, descending=True, stable=True)[:, :widest]
+                for reading in readings:
+                    reading.decoding.narrow(stay, members)
+                rows, alive, tokens = (wide[stay[:, None], members] for wide in (rows, alive, tokens))
+            tokens = tokens.flatten()
+        places = (readings[0].decoding.lengths + step).repeat_interleave(rows.shape[1])
+        for reading in readings:
+            reading.decoding.step = step
+        states = [reading.read(tokens, places) for reading in readings]
+    values = noted.tolist() if sampling.log_probs else [[]] * len(drawn)
+    made = [_cut(row, known, end) for row, known in zip(drawn.tolist(), values, strict=True)]
+    return [made[at : at + samples] for at in range(0, len(made), samples)]
+
+
+def _together(readings: Sequence[_Reading], states: Sequence[Tensor]) -> Tensor:
+    """Log-probs of the voices' mixture, [rows, vocabulary]."""
+    said = [reading.log_probs(state) for reading, state in zip(readings, states, strict=True)]
+    if len(readings) == 1 and readings[0].voice.weight == 1.0:
+        return said[0]
+    total = torch.zeros_like(said[0])
+    for reading, log_probs in zip(readings, said, strict=True):
+        total += reading.voice.weight * log_probs
+    return torch.log_softmax(total, dim=-1)
+
+
+def _cut(tokens: list[int], log_probs: list[float], end: int) -> Generated:
+    """A row up to its first end token; behind it stands nothing."""
+    finished = end in tokens
+    length = tokens.index(end) + 1 if finished else len(tokens)
+    return Generated(tuple(tokens[:length]), tuple(log_probs[:length]), finished)
+
+
+def _distribution(sampling: Sampling) -> Distribution:
+    """What is drawn from; greedy tells the log-probs of temperature 1, uncut."""
+    if sampling.temperature == 0.0:
+        return AS_IT_IS
+    return Distribution(temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k)
+
+
+def _draw(log_probs: Tensor, random: torch.Generator | None, *, greedy: bool) -> Tensor:
+    """The likeliest token, or the one that a random point falls to on the line of all probabilities, [rows]."""
+    if greedy:
+        return log_probs.argmax(-1)
+    line = log_probs.double().exp().cumsum(-1)
+    point = torch.rand(len(line), 1, dtype=line.dtype, device=line.device, generator=random) * line[:, -1:]
+    return torch.searchsorted(line, point, right=True).clamp(max=line.shape[-1] - 1).squeeze(1)
+
+
+def _chunks(prompts: Sequence[Sequence[int]], samples: int, most: int) -> Iterator[slice]:
+    """Prompts that are generated for at once: at most `most` sequences and PREFILL_TOKENS tokens, at least one."""
+    start = tokens = 0
+    for place, prompt in enumerate(prompts):
+        if place > start and ((place + 1 - start) * samples > most or tokens + len(prompt) > PREFILL_TOKENS):
+            yield slice(start, place)
+            start = place
+            tokens = 0
+        tokens += len(prompt)
+    if prompts:
+        yield slice(start, len(prompts))

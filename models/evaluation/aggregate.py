@@ -1,0 +1,108 @@
+"""Comparing methods over a few seeds: interquartile means, stratified bootstrap, probability of improvement.
+
+Deep reinforcement learning at the edge of the statistical precipice (arXiv 2108.13264; paper 158): with few runs a mean
+follows its outliers and a single best run says nothing. So:
+
+    interquartile mean         mean of the middle half of the scores of all runs and tasks, a quarter cut at each end
+    probability of improvement P(X > Y) + P(X = Y) / 2 for a run of either method, the mean over tasks
+    intervals                  percentiles over resamples that draw the runs of each task anew, with replacement
+
+Scores are arrays [runs, tasks]; the numbers are those of the authors' library `rliable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from models.errors import UserError
+from models.evaluation.bootstrap import Interval
+
+Scores = NDArray[np.float64]
+
+
+def interquartile_mean(scores: ArrayLike) -> float:
+    """Mean of the middle half of all scores, [runs, tasks]; a quarter, rounded down, is cut at each end."""
+    return float(stats.trim_mean(np.asarray(scores, dtype=np.float64), proportiontocut=0.25, axis=None))
+
+
+def probability_of_improvement(one: ArrayLike, other: ArrayLike) -> float:
+    """Chance that a run of `one` beats a run of `other`, [runs, tasks] and [other runs, tasks], ties halved."""
+    left, right = _checked(one), _checked(other)
+    if left.shape[1] != right.shape[1]:
+        raise UserError(f"comparison: scores on {left.shape[1]} tasks against scores on {right.shape[1]}")
+    won = (left[:, None] > right[None]).mean((0, 1)) + 0.5 * (left[:, None] == right[None]).mean((0, 1))
+    return float(won.mean())
+
+
+def stratified_interval(
+    statistic: Callable[..., float], *groups: ArrayLike, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Interval:
+    """Bootstrap interval of `statistic(*groups)`; the runs of each task of each group are drawn anew.
+
+    Args:
+        statistic: of one or more arrays [runs, tasks].
+        groups: the arrays, each with runs of its own number.
+
+    Raises:
+        UserError: there are no scores, or one is not finite.
+    """
+    arrays = [_checked(group) for group in groups]
+    chance = np.random.default_rng(seed)
+    draws = np.array([statistic(*(_drawn(array, chance) for array in arrays)) for _ in range(resamples)])
+    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(float(statistic(*arrays)), float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one method stands among those that it was compared with."""
+
+    method: str
+    scores: tuple[float, ...]
+    """One a seed."""
+    middle: Interval
+    """Interquartile mean."""
+    improvement: Interval | None
+    """Probability to improve on the first method; None for the first itself."""
+
+
+def standings(
+    scores: Mapping[str, Sequence[float]], *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> list[Standing]:
+    """Every method against the first, in the order of `scores`: method -> one score a seed.
+
+    Raises:
+        UserError: a method has no scores, or one is not finite.
+    """
+    first = next(iter(scores.values()), ())
+    options = {"confidence": confidence, "resamples": resamples, "seed": seed}
+    return [
+        Standing(
+            method,
+            tuple(values),
+            stratified_interval(interquartile_mean, values, **options),  # type: ignore[arg-type]
+            None if number == 0 else stratified_interval(probability_of_improvement, values, first, **options),  # type: ignore[arg-type]
+        )
+        for number, (method, values) in enumerate(scores.items())
+    ]
+
+
+def _drawn(scores: Scores, chance: np.random.Generator) -> Scores:
+    runs, tasks = scores.shape
+    drawn: Scores = scores[chance.integers(0, runs, size=(runs, tasks)), np.arange(tasks)]
+    return drawn
+
+
+def _checked(scores: ArrayLike) -> Scores:
+    array = np.asarray(scores, dtype=np.float64)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or array.size == 0:
+        raise UserError("comparison: there are no scores")
+    if not np.isfinite(array).all():
+        raise UserError("comparison: a score is not finite")
+    return array

@@ -1,0 +1,62 @@
+"""Imitation and reinforcement in one loss, the one giving way to the other as the run goes on (CHORD, paper 265).
+
+    loss = (1 - mu) * loss of GRPO        on the tokens that the policy sampled
+    loss = mu * weight * -phi * log pi    on the tokens of a demonstration
+    phi  = p (1 - p), p = pi(token)       no gradient; 1 where it is switched off
+
+mu falls linearly from `start` to `end` until the share `until` of the run is done, and stays there. phi is derived as
+the variance of "this token or another one" under the policy: it leaves alone what the policy knows already, and what it
+holds for so unlikely that imitating it would tear up what it has.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.loop.rollout import TokenBatch
+from models.objectives.grpo import Grpo
+from models.parts import part
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+@part("objective", "chord")
+class Chord(Grpo):
+    """One loss a token; needs `rollouts: {name: sample_beside_data}`."""
+
+    start: Share = 0.9
+    """mu in the first round."""
+    end: Share = 0.05
+    """mu when it has fallen as far as it does."""
+    until: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Share of the run's rounds over which mu falls."""
+    token_wise: bool = True
+    """Whether phi weighs a demonstration's tokens."""
+    demonstration_weight: Annotated[float, Field(gt=0)] = 1.0
+    """What a demonstration's token counts against a sampled one. The number of samples for each demonstration, with
+    schedule.normalisation: completion, makes mu weigh the mean of the ones against the mean of the others."""
+
+    def mu(self, progress: float) -> float:
+        """Weight of imitation when the share `progress` of the run is done."""
+        return self.start + (self.end - self.start) * min(1.0, progress / self.until)
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each token, [tokens].
+
+        Args:
+            log_prob: log pi of each token, [tokens], nats; gradient flows.
+            batch: what GRPO reads, and the origins, [completions].
+        """
+        reinforced, watch = super().__call__(log_prob, batch)
+        demonstrated = batch.from_origins("demonstration")[batch.completion]
+        chance = torch.exp(log_prob.detach())
+        phi = chance * (1.0 - chance) if self.token_wise else torch.ones_like(chance)
+        mu = self.mu(batch.progress)
+        loss = torch.where(demonstrated, -mu * self.demonstration_weight * phi * log_prob, (1.0 - mu) * reinforced)
+        watch["imitation"] = torch.full_like(chance, mu)
+        watch["demonstrated_share"] = demonstrated.to(chance)
+        return loss, watch

@@ -1,0 +1,53 @@
+"""Identity preference optimisation (IPO, arXiv 2310.12036), and with fresh pairs its online forms (paper 348).
+
+    loss = (h - 1 / (2 beta))^2,   h = log pi/ref (better) - log pi/ref (worse)
+
+A regression with a finite target: certain preferences do not drive the policy away from the reference without end, as
+they do under a logistic loss. "Human Alignment of Large Language Models through Online Preference Optimisation" (arXiv
+2403.08635) shows what the loss means on pairs that are drawn afresh. Where y beats y' with the chance P(y > y'), the
+mean over both labels of a pair moves h(y, y') towards (2 P(y > y') - 1) / (2 beta), and so with both answers drawn from
+mu the gradient vanishes at
+
+    pi(y)  proportional to  ref(y) exp( P(y > mu) / beta )
+
+    online IPO   mu = pi                                 the Nash equilibrium of the KL-regularised preference game
+    IPO-MD       mu = pi^(1 - share) ref^share           the fixed point of Nash-MD
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from models.loop.rollout import TokenBatch
+from models.parts import part
+
+
+@part("objective", "ipo")
+class Ipo:
+    """One squared distance a pair; needs a reference."""
+
+    level: ClassVar[Literal["pair"]] = "pair"
+    needs_reference: ClassVar[bool] = True
+    beta: Annotated[float, Field(gt=0)] = 0.1
+    """How strongly the reference holds: the weight of the KL term in the game. The margin aimed at is 1 / (2 beta)."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each pair, [pairs], nats squared.
+
+        Args:
+            log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
+            batch: the reference's log-probs, [tokens].
+        """
+        assert batch.reference is not None, "the recipe check makes sure that there is a reference"
+        ratio = log_prob - batch.by_pair(batch.reference)
+        margin = ratio[:, 0] - ratio[:, 1]
+        watch = {
+            "pair_accuracy": (margin > 0).to(margin),
+            "pair_margin": margin,
+            "ratio_better": ratio[:, 0],
+            "ratio_worse": ratio[:, 1],
+        }
+        return (margin - 0.5 / self.beta) ** 2, {name: value.detach() for name, value in watch.items()}

@@ -1,0 +1,46 @@
+"""Policy gradient of the KL-regularised preference game (Nash-MD-PG, arXiv 2312.00886; paper 49).
+
+    loss = -( A - kl * log pi/ref ) * log pi,   A = P(y > y') - 1/2,   y ~ pi,  y' ~ pi^(1 - share) ref^share
+
+log-probs are those of whole completions, and what stands in brackets has no gradient. As the mean of grad log pi under
+pi is zero, the expected gradient is that of
+
+    E[ P(y > y') ] - kl * KL(pi || ref)          with the opponent y' held fixed
+
+so it vanishes where pi is proportional to ref exp( P(. > mixture) / kl ), and with a share of 0 that is the Nash
+equilibrium of the game in which both sides pay for their KL. The formula is that of "Nash Learning from Human
+Feedback"; the preference comes as a reward (`win_rate` against opponents) and 1/2 is taken off as a constant advantage.
+It is on-policy: right for one optimiser step a round.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from models.loop.rollout import TokenBatch
+from models.parts import part
+
+
+@part("objective", "nash_md")
+class NashMd:
+    """REINFORCE with the log-ratio to the reference inside the reward; needs a reference."""
+
+    level: ClassVar[Literal["completion"]] = "completion"
+    needs_reference: ClassVar[bool] = True
+    kl: Annotated[float, Field(ge=0)] = 0.01
+    """Weight of the KL to the reference (tau), in units of preference a nat."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each completion, [completions].
+
+        Args:
+            log_prob: log pi of whole completions, [completions], nats; gradient flows.
+            batch: advantages, the same at each token of a completion, and the reference's log-probs, [tokens] each.
+        """
+        assert batch.reference is not None, "the recipe check makes sure that there is a reference"
+        ratio = log_prob.detach() - batch.sum_by_completion(batch.reference)
+        value = batch.mean_by_completion(batch.advantage) - self.kl * ratio
+        return -value * log_prob, {"kl": ratio, "regularised_value": value}

@@ -1,0 +1,44 @@
+"""Weighted likelihood: completions are cloned in the measure of their advantage, bad ones pushed away.
+
+    loss = -A * log pi + kl * k3,   token by token
+
+With A = 1 for every chosen completion it is supervised fine-tuning on one's own samples (RAFT, Dong et al. 2023,
+arXiv 2304.06767; paper 217); with A = 1 for right and A < 0 for wrong ones it is the loss of OREAL (paper 280), whose
+KL term keeps the policy by its reference. k3 is the estimator of `models.objectives.grpo`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from models.loop.rollout import TokenBatch
+from models.objectives.grpo import k3
+from models.parts import part
+
+
+@part("objective", "weighted_likelihood")
+class WeightedLikelihood:
+    """Negative log-likelihood times advantage, token by token."""
+
+    level: ClassVar[Literal["token"]] = "token"
+    kl: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the KL term; needs a reference."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each token, [tokens].
+
+        Args:
+            log_prob: log pi of each token, [tokens], nats; gradient flows.
+            batch: advantages and the reference's log-probs, [tokens] each.
+        """
+        loss = -batch.advantage * log_prob
+        watch = {"cloned_share": (batch.advantage > 0).to(log_prob)}
+        if self.kl:
+            assert batch.reference is not None, "the recipe check makes sure that there is a reference"
+            divergence = k3(log_prob, batch.reference)
+            loss = loss + self.kl * divergence
+            watch["kl"] = divergence.detach()
+        return loss, watch

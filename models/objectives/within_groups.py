@@ -1,0 +1,26 @@
+"""All pairs of completions of the same prompt, for objectives that compare each with each."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def pairs_within(group: Tensor) -> Tensor:
+    """Places of both completions of every pair within a group, each pair once, [pairs, 2], int64.
+
+    Args:
+        group: number of each completion's group, [completions].
+    """
+    return torch.triu(group[:, None] == group[None, :], diagonal=1).nonzero()
+
+
+def mean_over_pairs(values: Tensor, pairs: Tensor, group: Tensor) -> Tensor:
+    """Mean of `values` [pairs] over the pairs of each group, [groups]; zero for a completion that is alone.
+
+    Gradient flows. `pairs` and `group` are those of `pairs_within`.
+    """
+    nothing = torch.zeros(int(group.max()) + 1, dtype=values.dtype, device=values.device)
+    of_pair = group[pairs[:, 0]]
+    count = nothing.index_add(0, of_pair, torch.ones_like(values))
+    return nothing.index_add(0, of_pair, values) / count.clamp(min=1)

@@ -1,0 +1,187 @@
+"""Which part of a policy learning has changed, and training of that part alone (paper 62, "RL finetunes small
+subnetworks"): reinforcement learning moves few weights, of nearly all matrices, by updates of nearly full rank.
+
+    share of a matrix W = |{ i, j : |W'_ij - W_ij| > tolerance }| / |W|,   rank = rank of W' - W
+    masked training:  gradient <- mask * gradient
+
+Under AdamW without weight decay a weight whose gradient is always zero keeps its value to the bit: its moments stay
+zero. So a mask on the gradients is all that training a subnetwork takes; a mask of ones is full training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from models.errors import UserError
+
+COARSEST_STEP = 2.0**-9
+"""Half the distance of neighbouring numbers in bfloat16, as a share of their size: what is below it would be rounded
+away there."""
+
+
+@dataclass(frozen=True)
+class MatrixUpdate:
+    """How one matrix or vector has changed."""
+
+    weights: int
+    """How many numbers it has."""
+    changed: int
+    """How many of them have changed."""
+    rank: int | None
+    """Rank of the difference; None of what is no matrix."""
+    full_rank: int | None
+    """The largest rank that it could have."""
+
+    @property
+    def share(self) -> float:
+        """Share of the weights that have changed."""
+        return self.changed / self.weights
+
+
+@torch.no_grad()
+def changed_weights(before: Mapping[str, Tensor], after: Mapping[str, Tensor], tolerance: float) -> dict[str, Tensor]:
+    """Which weights have changed, bool, by name and shaped as they are.
+
+    Args:
+        before: state of the policy when learning began.
+        after: its state later; the same names and shapes.
+        tolerance: largest change that counts as none, as a share of the weight's own size; 0 counts every change.
+
+    Raises:
+        ValueError: the two states do not have the same names.
+    """
+    if before.keys() != after.keys():
+        raise ValueError(f"the two states differ in {sorted(before.keys() ^ after.keys())}")
+    return {name: (after[name] - value).abs() > tolerance * value.abs() for name, value in before.items()}
+
+
+@torch.no_grad()
+def update_of(
+    before: Mapping[str, Tensor], after: Mapping[str, Tensor], tolerance: float = COARSEST_STEP
+) -> dict[str, MatrixUpdate]:
+    """How every matrix and vector of a policy has changed, by name; see `changed_weights`.
+
+    The rank is that of the changes above the tolerance, by singular values in float64: expensive for large matrices.
+    """
+    found = {}
+    for name, changed in changed_weights(before, after, tolerance).items():
+        rank = full = None
+        if changed.ndim == 2:
+            difference = torch.where(changed, after[name].double() - before[name].double(), 0.0)
+            rank, full = int(torch.linalg.matrix_rank(difference)), min(changed.shape)
+        found[name] = MatrixUpdate(changed.numel(), int(changed.sum()), rank, full)
+    return found
+
+
+@torch.no_grad()
+def changed_share_of_files(before: Path, after: Path, tolerance: float = COARSEST_STEP) -> float:
+    """Share of all weights that differ between two model folders, one tensor in memory at a time.
+
+    Raises:
+        ValueError: the two do not hold tensors of the same names.
+    """
+    old, new = _tensors(before), _tensors(after)
+    if old.keys() != new.keys():
+        raise ValueError(f"the two folders differ in {sorted(old.keys() ^ new.keys())}")
+    weights = changed = 0
+    for name, file in old.items():
+        with safe_open(file, "pt") as one, safe_open(new[name], "pt") as other:
+            value = one.get_tensor(name)
+            moved = changed_weights({name: value}, {name: other.get_tensor(name).to(value.dtype)}, tolerance)[name]
+        weights, changed = weights + moved.numel(), changed + int(moved.sum())
+    return changed / weights
+
+
+def _tensors(folder: Path) -> dict[str, Path]:
+    """The file of each tensor of a model folder."""
+    found: dict[str, Path] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, "pt") as held:
+            found |= dict.fromkeys(held.keys(), file)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubnetworkSettings:
+    """Which weights of the policy learn. Stands under `policy.subnetwork:`."""
+
+    masks: str | None = None
+    """Safetensors file with a mask for each parameter, by name; True learns. None: drawn by chance."""
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the weights of every matrix that learn, where the masks are drawn by chance."""
+    seed: int = 0
+
+
+def masks_of(model: nn.Module, settings: SubnetworkSettings) -> dict[str, Tensor]:
+    """The mask of each parameter that learns, bool, by name and shaped as it is.
+
+    Raises:
+        UserError: the file cannot be read, or a mask has no parameter or another shape.
+    """
+    learning = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if settings.masks is None:
+        chance = torch.Generator().manual_seed(settings.seed)
+        return {name: torch.rand(p.shape, generator=chance) < settings.share for name, p in learning.items()}
+    try:
+        given = load_file(settings.masks)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"policy.subnetwork.masks: {settings.masks} cannot be read ({error})") from None
+    for name, mask in given.items():
+        if name not in learning or learning[name].shape != mask.shape:
+            raise UserError(f"policy.subnetwork.masks: {settings.masks}: {name} is no parameter of such a shape")
+    return {name: mask.bool() for name, mask in given.items()}
+
+
+def changed_share(updates: Mapping[str, MatrixUpdate]) -> float:
+    """Share of all weights that have changed."""
+    return sum(one.changed for one in updates.values()) / sum(one.weights for one in updates.values())
+
+
+def overlap(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> tuple[float, float]:
+    """Share of the weights changed in `one` that changed in `other` too, and what chance alone would give.
+
+    Args:
+        one: which weights have changed, bool, by name.
+        other: the same after other learning.
+    """
+    both = sum(int((changed & other[name]).sum()) for name, changed in one.items())
+    first, second = (sum(int(changed.sum()) for changed in masks.values()) for masks in (one, other))
+    weights = sum(changed.numel() for changed in one.values())
+    return both / max(1, first), second / weights
+
+
+def learn_only(model: nn.Module, masks: Mapping[str, Tensor]) -> list[RemovableHandle]:
+    """Let only the weights under the masks learn, in place, until the handles are removed.
+
+    Gradients are masked as they arise, so clipping and gradient norms see the subnetwork alone. An optimiser with
+    weight decay would still shrink the others.
+
+    Args:
+        model: the policy.
+        masks: by parameter name, bool, shaped as the parameters; a parameter without one learns whole.
+
+    Raises:
+        ValueError: a mask has no parameter.
+    """
+    parameters = dict(model.named_parameters())
+    unknown = sorted(masks.keys() - parameters.keys())
+    if unknown:
+        raise ValueError(f"no parameter is called {unknown[0]}")
+    return [_mask(parameters[name], mask) for name, mask in masks.items() if parameters[name].requires_grad]
+
+
+def _mask(parameter: nn.Parameter, mask: Tensor) -> RemovableHandle:
+    kept = mask.to(parameter.device)
+    # where, not a product: minus zero and what is not finite must not come through either
+    handle: RemovableHandle = parameter.register_hook(lambda gradient: torch.where(kept, gradient, 0.0))  # type: ignore[no-untyped-call]
+    return handle

@@ -1,0 +1,132 @@
+"""Token rewards of a process reward model that learns online from outcomes alone.
+
+Source: PRIME (arXiv 2502.01456; paper 163).
+
+    r_t = beta * log phi(y_t) / ref(y_t)           phi: a language model that begins as the policy
+    loss of phi = cross-entropy of sigmoid(sum of r_t) against the outcome of y
+
+phi is an implicit process reward model (models.objectives.outcome_log_ratio; paper 293). Each round it first learns
+from the verdicts on the round's own completions and then speaks, so it follows the policy where that goes and cannot
+be fooled for long. No step is ever labelled, and no reward model has to be fitted beforehand. ref is the recipe's
+reference: with `reference: frozen`, the policy as it began.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from models.bounds import Positive
+from models.errors import UserError
+from models.learner.log_probs import all_log_probs, completion_log_probs, hidden_width
+from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
+from models.learner.packing import Sequences, pack
+from models.loop.learner import Companion
+from models.loop.rollout import Rollout
+from models.loop.slots import World
+from models.objectives.outcome_log_ratio import verdict_loss
+from models.parts import part
+
+
+@part("reward", "implicit_process")
+class ImplicitProcess:
+    """Log-ratios of a judge that learns beside the policy; needs a reference, and the outcome before it."""
+
+    needs_reward_model: ClassVar[bool] = False
+    needs_reference: ClassVar[bool] = True
+    companion: ClassVar[str] = "process_reward"
+    weight: float = 1.0
+    label: str = "implicit_process"
+    by: str = "exact_answer"
+    """The reward component that is the outcome; it must stand before this one in the recipe."""
+    threshold: float = 0.5
+    """Above it a completion is right."""
+    beta: Annotated[float, Field(gt=0)] = 0.05
+    """Reward of one nat of log-ratio."""
+    passes: Positive = 1
+    """Optimiser steps on each round's completions."""
+    learning_rate: Annotated[float, Field(ge=0)] = 1e-4
+    """Step size of the judge's AdamW, without any decay."""
+    warmup_steps: Annotated[int, Field(ge=0)] = 5
+    """Steps over which it rises linearly from zero."""
+
+    @property
+    def _optimiser(self) -> OptimiserSettings:
+        return OptimiserSettings(learning_rate=self.learning_rate, warmup_steps=self.warmup_steps)
+
+    def accompany(self, policy: nn.Module) -> Companion:
+        """A copy of the policy: all token rewards begin at zero where the reference is that policy."""
+        judge = copy.deepcopy(policy).requires_grad_(True).eval()
+        return Companion(judge, build_optimiser(judge, self._optimiser))
+
+    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+        """Fit the judge to the outcomes. Returns loss and accuracy before the last step, means over completions.
+
+        Raises:
+            UserError: no reward before this one is called `by`, or the recipe has no reference.
+        """
+        if self.by not in components:
+            raise UserError(
+                f"reward {self.label}: no reward before it is called {self.by}; there are {', '.join(components)}"
+            )
+        learner = world.models()
+        companion = learner.companions[self.companion]
+        judge, sequences = companion.model, _sequences(rollouts)
+        right = components[self.by] > self.threshold
+        reference = torch.stack([row.sum() for row in self._reference(world, sequences)])
+        told: dict[str, float] = {}
+        for _ in range(self.passes):
+            loss_sum, correct = 0.0, 0
+            for cut in self._cuts(world, judge, sequences):
+                part_of = sequences.take(cut)
+                log_prob, _ = completion_log_probs(
+                    judge, part_of, distribution=learner.distribution, autocast=learner.autocast
+                )
+                sums = torch.stack([row.sum() for row in log_prob.split([len(ids) for ids in part_of.completions])])
+                value = self.beta * (sums - reference[cut].to(sums))
+                truth = right[cut].to(value.device)
+                loss = verdict_loss(value, truth).sum() / len(rollouts)
+                loss.backward()  # type: ignore[no-untyped-call]
+                loss_sum += float(loss.detach())
+                correct += int(((value > 0) == truth).sum())
+            # the step size does not decay, so how many steps there will be in all does not matter
+            norm = take_step(
+                companion.optimiser, judge.parameters(), companion.updates, 1, self._optimiser, f"rewards.{self.label}"
+            )
+            companion.updates += 1
+            told = {"loss": loss_sum, "accuracy": correct / len(rollouts), "gradient_norm": norm}
+        return told
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Reward of each token, [completions] tensors of [tokens of it], on the CPU; they add up to r(y)."""
+        sequences, judge = _sequences(rollouts), world.models().companions[self.companion].model
+        judged, reference = self._log_probs(world, judge, sequences), self._reference(world, sequences)
+        return [self.beta * (new - old).cpu() for new, old in zip(judged, reference, strict=True)]
+
+    def _reference(self, world: World, sequences: Sequences) -> list[Tensor]:
+        with world.models().as_reference() as reference:
+            if reference is None:
+                raise UserError(f"reward {self.label} needs a reference, but the recipe has none")
+            return self._log_probs(world, reference, sequences)
+
+    def _log_probs(self, world: World, model: nn.Module, sequences: Sequences) -> list[Tensor]:
+        return all_log_probs(
+            model,
+            sequences,
+            distribution=world.models().distribution,
+            autocast=world.models().autocast,
+            token_budget=world.token_budget,
+            setting="schedule.token_budget",
+        )
+
+    def _cuts(self, world: World, judge: nn.Module, sequences: Sequences) -> list[list[int]]:
+        return pack(sequences, world.token_budget, width=hidden_width(judge), setting="schedule.token_budget")
+
+
+def _sequences(rollouts: Sequence[Rollout]) -> Sequences:
+    return Sequences([one.problem.tokens for one in rollouts], [one.completion for one in rollouts])

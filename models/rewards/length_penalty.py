@@ -1,0 +1,48 @@
+"""Short among the completions of the prompt is better, for right ones alone (Kimi k1.5, paper 66, arXiv 2501.12599).
+
+    lambda = 1/2 - (length - shortest) / (longest - shortest)      within the group, so in [-1/2, 1/2]
+    value  = lambda for a right answer, min(0, lambda) for a wrong one; 0 where all are of equal length
+
+A wrong answer earns nothing by being short, and loses by being long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from models.loop.rollout import Rollout
+from models.loop.slots import World
+from models.parts import part
+from models.rewards.exact_answer import is_right
+
+
+@part("reward", "length_penalty")
+class LengthPenalty:
+    """Length against the shortest and the longest completion of the same prompt in the round."""
+
+    needs_reward_model: ClassVar[bool] = False
+    weight: float = 1.0
+    label: str = "length_penalty"
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Values in [-1/2, 1/2], [completions]."""
+        shortest: dict[int, int] = {}
+        longest: dict[int, int] = {}
+        for rollout in rollouts:
+            length = len(rollout.completion)
+            shortest[rollout.group] = min(length, shortest.get(rollout.group, length))
+            longest[rollout.group] = max(length, longest.get(rollout.group, length))
+
+        def value(rollout: Rollout) -> float:
+            least = shortest[rollout.group]
+            spread = longest[rollout.group] - least
+            if not spread:
+                return 0.0
+            brevity = 0.5 - (len(rollout.completion) - least) / spread
+            return brevity if is_right(rollout.text, rollout.problem.answer) else min(0.0, brevity)
+
+        return torch.tensor([value(rollout) for rollout in rollouts])

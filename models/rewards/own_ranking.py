@@ -1,0 +1,90 @@
+"""The policy as its own judge, and how far an earlier policy agrees with it (paper 345, "CREAM").
+
+    own_likelihood        s = mean over the tokens of log pi
+    ranking_consistency   C = (tau + 1) / 2,   tau = Kendall's rank correlation of s under pi and s under the reference
+
+tau is the mean of sign(s_i - s_j) * sign(s'_i - s'_j) over all pairs of completions of a prompt: 1 where both rank them
+alike, -1 where one ranking is the other turned round. C near 1/2 or below says that the ranking is noise of this very
+round, and that pairs made from it are to be believed no further.
+
+Derived from the paper's abstract and its summary. The paper ranks offline in iterations and takes one C for a whole
+iteration; here every prompt has its own, and the earlier policy is the recipe's reference: with `previous_round` the
+policy some rounds ago. Right after the reference has become the policy both agree, and C is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from models.errors import UserError
+from models.loop.batch import policy_log_probs, reference_log_probs
+from models.loop.rollout import Rollout, Scored
+from models.loop.slots import World
+from models.parts import part
+
+
+def kendall_tau(one: Tensor, other: Tensor) -> float:
+    """Rank correlation of two lists of scores, [completions] each, in [-1, 1]; pairs that tie in either count zero."""
+    first, second = torch.triu_indices(len(one), len(one), offset=1)
+    agreement = torch.sign(one[first] - one[second]) * torch.sign(other[first] - other[second])
+    return float(agreement.mean())
+
+
+def _under_policy(world: World, scored: Scored) -> Tensor:
+    """Mean log pi a token of each completion, [completions], nats; as the engine said, where it drew them all."""
+    given = [rollout.behaviour_log_probs for rollout in scored.rollouts]
+    if all(len(row) for row in given):
+        return torch.tensor([sum(row) / len(row) for row in given])
+    return _means(policy_log_probs(world.models(), scored.sequences, world.token_budget))
+
+
+def _means(rows: Sequence[Tensor]) -> Tensor:
+    return torch.stack([row.detach().double().mean().cpu() for row in rows]).float()
+
+
+@part("reward", "own_likelihood")
+class OwnLikelihood:
+    """How likely the policy finds its completion, by token."""
+
+    needs_reward_model: ClassVar[bool] = False
+    weight: float = 1.0
+    label: str = "own_likelihood"
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Mean log-prob of the tokens of each completion, [completions], nats, <= 0."""
+        return _under_policy(world, Scored(rollouts, torch.zeros(len(rollouts))))
+
+
+@part("reward", "ranking_consistency")
+class RankingConsistency:
+    """How alike policy and reference rank the completions of a prompt: a label for `soft_dpo`, rarely a reward."""
+
+    needs_reward_model: ClassVar[bool] = False
+    needs_reference: ClassVar[bool] = True
+    weight: float = 0.0
+    """Zero: it says how sure the other rewards are, not what a completion is worth."""
+    label: str = "ranking_consistency"
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """The group's consistency in [0, 1] at each of its completions, [completions]; 1/2 for one that is alone.
+
+        Raises:
+            UserError: the recipe has no reference to compare with.
+        """
+        scored = Scored(rollouts, torch.zeros(len(rollouts)))
+        earlier = reference_log_probs(world.models(), scored, world.token_budget)
+        if earlier is None:
+            raise UserError(
+                "reward ranking_consistency needs a reference to compare with: reference.name: previous_round"
+            )
+        now, before, groups = _under_policy(world, scored), _means(earlier), scored.groups
+        consistency = torch.full((len(rollouts),), 0.5)
+        for number in groups.unique().tolist():
+            members = groups == number
+            if int(members.sum()) > 1:
+                consistency[members] = (kendall_tau(now[members], before[members]) + 1.0) / 2.0
+        return consistency

@@ -1,0 +1,112 @@
+"""What the reference is worth at a prompt, to be taken off the reward (A-LoL; paper 94): V_ref(x), learned beside.
+
+    V(x) = w . h(x) + b,   h(x): the reference's own state at the last token of the prompt
+    loss = mean of (V(x) - r(x, y))^2 over the round's completions
+
+With weight -1 the sum of the rewards becomes the advantage r - V_ref(x): above zero is what the reference would not
+have reached on average. The squared error is smallest at the mean reward of a prompt's completions; where these are the
+data that the reference was fitted to, as in offline methods after a warm start, that is the value of the reference.
+Only a linear head learns; it begins at zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from models.bounds import Positive
+from models.errors import UserError
+from models.learner.log_probs import hidden_width, row_states, use_packed_attention
+from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
+from models.learner.packing import Sequences, pack, packed_row
+from models.loop.learner import Companion
+from models.loop.rollout import Rollout
+from models.loop.slots import World
+from models.parts import part
+
+
+@part("reward", "reference_value")
+class ReferenceValue:
+    """Expected reward at the prompt; needs a reference. Stands behind the reward that it expects."""
+
+    needs_reward_model: ClassVar[bool] = False
+    needs_reference: ClassVar[bool] = True
+    companion: ClassVar[str] = "reference_value"
+    weight: float = -1.0
+    """Minus the weight of the reward that it expects: what is left is an advantage."""
+    label: str = "reference_value"
+    by: str = "exact_answer"
+    """The reward component that it expects; it must stand before this one in the recipe."""
+    passes: Positive = 4
+    """Optimiser steps on each round's completions."""
+    learning_rate: Annotated[float, Field(ge=0)] = 3e-3
+    """Step size of the head's AdamW, without any decay."""
+
+    @property
+    def _optimiser(self) -> OptimiserSettings:
+        return OptimiserSettings(learning_rate=self.learning_rate, warmup_steps=0)
+
+    def accompany(self, policy: nn.Module) -> Companion:
+        """A linear head for the policy's states, all zero."""
+        weight = next(policy.parameters())
+        head = nn.Linear(hidden_width(policy), 1, device=weight.device, dtype=weight.dtype)
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+        return Companion(head, build_optimiser(head, self._optimiser))
+
+    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+        """Fit the head to the rewards. Returns its mean squared error before the last step.
+
+        Raises:
+            UserError: no reward before this one is called `by`, or the recipe has no reference.
+        """
+        if self.by not in components:
+            raise UserError(
+                f"reward {self.label}: no reward before it is called {self.by}; there are {', '.join(components)}"
+            )
+        companion = world.models().companions[self.companion]
+        states = self._states(world, rollouts)
+        wanted, error = components[self.by].to(states), 0.0
+        for _ in range(self.passes):
+            loss = (companion.model(states).squeeze(-1) - wanted).square().mean()
+            loss.backward()
+            error = float(loss.detach())
+            # the step size does not decay, so how many steps there will be in all does not matter
+            parameters = companion.model.parameters()
+            take_step(companion.optimiser, parameters, companion.updates, 1, self._optimiser, f"rewards.{self.label}")
+            companion.updates += 1
+        return {"squared_error": error}
+
+    @torch.no_grad()
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Values of the prompts, [completions], on the CPU."""
+        head = world.models().companions[self.companion].model
+        values: Tensor = head(self._states(world, rollouts)).squeeze(-1)
+        return values.cpu()
+
+    @torch.no_grad()
+    def _states(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """The reference's states at the last token of each prompt, [completions, hidden], in the dtype of the head."""
+        learner = world.models()
+        head = learner.companions[self.companion].model
+        # the state that predicts the first token of a completion is that of the prompt's end
+        sequences = Sequences([one.problem.tokens for one in rollouts], [one.completion[:1] for one in rollouts])
+        dtype = next(head.parameters()).dtype
+        found: dict[int, Tensor] = {}
+        with learner.as_reference() as reference:
+            if reference is None:
+                raise UserError(f"reward {self.label} needs a reference, but the recipe has none")
+            training = reference.training
+            reference.eval()
+            use_packed_attention(reference)
+            width, place = hidden_width(reference), next(reference.parameters()).device
+            for cut in pack(sequences, world.token_budget, width=width, setting="schedule.token_budget"):
+                row = packed_row(sequences.take(cut), place)
+                states = row_states(reference, row.ids, row.positions, row.layout, learner.autocast)
+                found.update(zip(cut, states[row.predicting].to(dtype), strict=True))
+            reference.train(training)
+        return torch.stack([found[index] for index in range(len(rollouts))])

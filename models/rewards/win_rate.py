@@ -1,0 +1,108 @@
+"""Win rate among the completions of a prompt: a reward that needs only comparisons (SPO, arXiv 2401.04056; paper 199).
+
+    r_i = mean over the adversaries j of i of P(i beats j)
+
+Preferences need not come from any scalar worth: they may go round in a circle. A policy that is rewarded with its win
+rate against its own samples plays a symmetric zero-sum game with itself, whose solution is the minimax winner ("A
+Minimaximalist Approach to Reinforcement Learning from Human Feedback"). With one adversary drawn from a policy that is
+held back towards the reference it is the reward of Nash-MD ("Nash Learning from Human Feedback", arXiv 2312.00886;
+paper 49).
+
+Since P(i beats j) + P(j beats i) = 1, the win rates of a group have the mean 1/2 whatever it holds. Subtracting it is
+subtracting a constant, and the policy gradient stays exactly that of the expected win rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.errors import UserError
+from models.learner.packing import Sequences
+from models.loop.rollout import Rollout
+from models.loop.slots import World
+from models.parts import part
+from models.rewards.exact_answer import is_right
+
+
+def preferences_by_rank(worth: Tensor) -> Tensor:
+    """P(i beats j) where only the order counts: 1 for the worthier, 1/2 for equals, [n] -> [n, n]."""
+    return (torch.sign(worth[:, None] - worth[None, :]) + 1.0) / 2.0
+
+
+def preferences_by_log_odds(scores: Tensor) -> Tensor:
+    """P(i beats j) after Bradley and Terry: sigmoid of the difference of scores, [n] -> [n, n]."""
+    return torch.sigmoid(scores[:, None] - scores[None, :])
+
+
+def win_rates(preferences: Tensor, adversaries: Tensor) -> Tensor:
+    """Mean preference over the adversaries of each completion, [completions]; 1/2 for one that has none.
+
+    Args:
+        preferences: P(row beats column), [completions, completions], in [0, 1].
+        adversaries: whether the row is compared with the column, [completions, completions], bool.
+    """
+    count = adversaries.sum(-1)
+    won = torch.where(adversaries, preferences, 0.0).sum(-1)
+    return torch.where(count > 0, won / count.clamp(min=1), 0.5)
+
+
+@part("reward", "win_rate")
+class WinRate:
+    """Share of comparisons won. Several of them, weighted to a sum of 1, are the preference of a jury."""
+
+    weight: Annotated[float, Field(ge=0)] = 1.0
+    label: str = "win_rate"
+    """Name of the component; two of different `by` in one recipe need two labels."""
+    by: Literal["exact_answer", "reward_model"] = "exact_answer"
+    """Who compares: the verifier (1 for right against wrong, 1/2 between equals), or the reward model (the sigmoid of
+    the difference of scores)."""
+    against: Literal["group", "opponents"] = "group"
+    """group: all other completions of the prompt; opponents: those taken for comparison only, which the policy does not
+    learn from, and for these the completions that it learns from."""
+
+    @property
+    def needs_reward_model(self) -> bool:
+        """Whether the reward model compares."""
+        return self.by == "reward_model"
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Win rate of each completion inside its group, [completions], in [0, 1].
+
+        Raises:
+            UserError: a prompt has no opponents, and `against` asks for them.
+        """
+        worth = self._worth(world, rollouts)
+        members: dict[int, list[int]] = {}
+        for index, rollout in enumerate(rollouts):
+            members.setdefault(rollout.group, []).append(index)
+        found = torch.full_like(worth, 0.5)
+        for held in members.values():
+            preferences = (preferences_by_rank if self.by == "exact_answer" else preferences_by_log_odds)(worth[held])
+            found[held] = win_rates(preferences, self._adversaries([rollouts[index] for index in held]))
+        return found
+
+    def _worth(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """What is compared, [completions]."""
+        if self.by == "exact_answer":
+            return torch.tensor([float(is_right(rollout.text, rollout.problem.answer)) for rollout in rollouts])
+        assert world.score_with_reward_model is not None, "the recipe check makes sure that a reward model is there"
+        return world.score_with_reward_model(
+            Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
+        )
+
+    def _adversaries(self, group: Sequence[Rollout]) -> Tensor:
+        """Who is compared with whom in a group, [completions, completions], bool."""
+        if self.against == "group":
+            return ~torch.eye(len(group), dtype=torch.bool)
+        opponent = torch.tensor([rollout.taught_tokens == 0 for rollout in group])
+        if not opponent.any():
+            raise UserError(
+                f"rewards {self.label}: against: opponents needs a source that draws opponents, such as "
+                "rollouts.name: sample_beside_mixture"
+            )
+        return opponent[:, None] != opponent[None, :]

@@ -1,0 +1,38 @@
+"""Only what is better than the reference's value teaches: the filter of Advantage-Leftover Lunch RL (paper 94).
+
+    keep i  where  r_i > V_ref
+
+Answers below what the reference is worth anyway could only teach the policy to be worse than it, and in data of mixed
+quality they are the noise. With `rewards: reference_value` V_ref(x) is taken off the reward already, and `value` is 0;
+without it `value` is one number for all prompts, the same as `baseline` of `advantage: reward`, so that what is left is
+weighed by the advantage that it was kept for.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from models.errors import UserError
+from models.loop.rollout import Scored
+from models.parts import part
+
+
+@part("select", "positive_advantage")
+class PositiveAdvantage:
+    """Keep completions that are worth more than the reference."""
+
+    value: float = 0.0
+    """What a completion must be worth more than, in units of the reward."""
+    by: str = "total"
+    """The reward component that is compared with it; `total` is the weighted sum."""
+
+    def __call__(self, scored: Scored) -> Tensor:
+        """Indices of the completions with positive advantage, [kept].
+
+        Raises:
+            UserError: no reward is called `by`.
+        """
+        if self.by != "total" and self.by not in scored.components:
+            raise UserError(f"select.by: no reward is called {self.by}; there are {', '.join(scored.components)}")
+        worth = scored.rewards if self.by == "total" else scored.components[self.by]
+        return (worth > self.value).nonzero().squeeze(-1)

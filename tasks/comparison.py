@@ -1,0 +1,59 @@
+"""What a comparison of methods leaves on its MLflow run: numbers, a table, a plot, and a description to read first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.evaluation.aggregate import Standing
+from tasks import plots
+from tasks.description import cell, section, table
+from tasks.tracking import records
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a method cost, the mean over its seeds."""
+
+    seconds: float
+    """Of the loop."""
+    tokens: float
+    """Of completions that the loop worked on."""
+
+
+def comparison_rows(standings: Sequence[Standing], costs: Sequence[Cost]) -> list[dict[str, object]]:
+    """One row a method, for a table."""
+    return [
+        {
+            "method": one.method,
+            "interquartile mean": f"{one.middle.estimate:.3f} [{one.middle.low:.3f}, {one.middle.high:.3f}]",
+            "beats the first": ""
+            if one.improvement is None
+            else f"{one.improvement.estimate:.2f} [{one.improvement.low:.2f}, {one.improvement.high:.2f}]",
+            "seeds": " ".join(f"{score:.3f}" for score in one.scores),
+            "seconds": round(cost.seconds, 1),
+            "tokens": round(cost.tokens),
+        }
+        for one, cost in zip(standings, costs, strict=True)
+    ]
+
+
+def write_comparison(run_id: str, metric: str, standings: Sequence[Standing], costs: Sequence[Cost]) -> None:
+    """Record a comparison on its run."""
+    rows = comparison_rows(standings, costs)
+    for one in standings:
+        told = {f"{one.method}/iqm": one.middle.estimate}
+        if one.improvement is not None:
+            told[f"{one.method}/probability_of_improvement"] = one.improvement.estimate
+        records.log_metrics(run_id, told)
+    records.log_table(run_id, "comparison.json", rows)
+    records.log_figure(run_id, "plots/comparison.png", plots.comparison(standings, metric))
+    head = list(rows[0])
+    body = table(head, [[cell(str(row[key])) for key in head] for row in rows])
+    best = max(standings, key=lambda one: one.middle.estimate)
+    records.describe(
+        run_id,
+        f"## {cell(best.method)} has the highest interquartile mean of {cell(metric)}\n\n"
+        + section(f"{len(standings)} methods, {len(standings[0].scores)} seeds each, 95 % bootstrap intervals", body)
+        + "\n",
+    )

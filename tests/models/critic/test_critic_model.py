@@ -1,0 +1,170 @@
+"""What must be true of a value model and its fit, each test named as the theorem it checks."""
+
+import copy
+
+import pytest
+import torch
+from tiny_models import SEQUENCES, scored, tiny_policy
+
+from models.critic.fit import explained_variance, fit_critic
+from models.critic.losses import values_of
+from models.critic.model import Critic, new_critic, read_values
+from models.critic.settings import CriticSettings
+from models.errors import UserError
+from models.learner.optimiser import OptimiserSettings
+from models.learner.packing import Sequences
+from models.policy.build import LoraSettings, with_adapter
+
+SETTINGS = CriticSettings(optimiser=OptimiserSettings(learning_rate=3e-3, warmup_steps=1))
+BINS = CriticSettings(
+    loss="hl_gauss", bins=20, low=-1.0, high=1.0, optimiser=OptimiserSettings(learning_rate=3e-3, warmup_steps=1)
+)
+SHARED = Sequences(
+    [*SEQUENCES.prompts, SEQUENCES.prompts[0], SEQUENCES.prompts[2]], [*SEQUENCES.completions, [7, 8, 1], [5]]
+)
+
+
+def critic(settings=SETTINGS, seed=1):
+    """A critic whose values spread: its head is not small."""
+    torch.manual_seed(seed)
+    made = new_critic(tiny_policy(), settings)
+    torch.nn.init.normal_(made.model.head.weight)
+    return made
+
+
+def plain_values(model, sequences):
+    """By the definition: one sequence at a time, the backbone's own forward, the head at the token before."""
+    rows = []
+    for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
+        hidden = model.backbone(input_ids=torch.tensor([[*prompt, *completion]]), use_cache=False).last_hidden_state[0]
+        rows.append(values_of(model.head(hidden[len(prompt) - 1 : -1]), model.settings))
+    return rows
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, BINS], ids=["mse", "hl_gauss"])
+def test_a_value_is_the_head_at_the_token_that_predicts(settings):
+    model = critic(settings).model.eval()
+    with torch.no_grad():
+        expected = plain_values(model, SHARED)
+    found = read_values(model, SHARED)
+    assert [len(row) for row in found] == [len(ids) for ids in SHARED.completions]
+    torch.testing.assert_close(torch.cat(found), torch.cat(expected), rtol=0, atol=1e-9)
+    assert torch.cat(found).std() > 0.1
+
+
+def test_values_do_not_depend_on_the_budget_or_on_other_completions():
+    model = critic().model
+    together = read_values(model, SHARED)
+    for budget in (13, 16, 40):
+        torch.testing.assert_close(read_values(model, SHARED, token_budget=budget), together, rtol=0, atol=1e-9)
+    for index in range(len(SHARED)):
+        alone = read_values(model, SHARED.take([index]))[0]
+        torch.testing.assert_close(alone, together[index], rtol=0, atol=1e-9)
+
+
+def test_a_value_does_not_see_the_token_that_it_comes_before():
+    model = critic().model
+    one, other = read_values(model, Sequences([[3, 4], [3, 4]], [[5, 6, 7], [5, 9, 8]]))
+    torch.testing.assert_close(one[:2], other[:2], rtol=0, atol=1e-9)
+    assert (one[2] - other[2]).abs() > 1e-3
+
+
+def test_a_budget_smaller_than_a_row_is_refused():
+    with pytest.raises(UserError, match=r"schedule\.token_budget is 5"):
+        read_values(critic().model, SHARED, token_budget=5)
+
+
+def test_a_fit_does_not_depend_on_the_budget():
+    worth = scored(torch.zeros(7, dtype=torch.float64), [1] * 7, sequences=SHARED)
+    returns = [torch.linspace(-1, 1, len(ids), dtype=torch.float64) for ids in SHARED.completions]
+    ends, told = [], []
+    for budget in (13, 512):
+        made = critic()
+        told.append(fit_critic(made, worth, returns, read_values(made.model, SHARED), token_budget=budget))
+        ends.append(torch.cat(read_values(made.model, SHARED)))
+    torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=1e-6)
+    assert told[0] == pytest.approx(told[1], rel=1e-6)
+
+
+def test_the_first_step_of_the_fit_follows_the_mean_over_tokens_of_half_the_squared_error():
+    made, worth = critic(), scored(torch.zeros(7, dtype=torch.float64), [1] * 7, sequences=SHARED)
+    returns = [torch.full((len(ids),), 0.5, dtype=torch.float64) for ids in SHARED.completions]
+    other = copy.deepcopy(made.model).eval()
+    loss = ((torch.cat(plain_values(other, SHARED)) - 0.5) ** 2).mean() / 2
+    norm = torch.nn.utils.get_total_norm(torch.autograd.grad(loss, list(other.parameters())))
+    told = fit_critic(made, worth, returns, read_values(made.model, SHARED))
+    assert told["loss"] == pytest.approx(float(loss.detach()), rel=1e-9)
+    assert told["gradient_norm"] == pytest.approx(float(norm), rel=1e-6)
+    assert made.updates == 1
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, BINS], ids=["mse", "hl_gauss"])
+def test_a_critic_fitted_to_fixed_returns_comes_to_say_them(settings):
+    torch.manual_seed(1)
+    known = SHARED.take(
+        [0, 2, 3, 4, 5, 6]
+    )  # after one 6 or two the hidden state is the same: the other one is left out
+    made, worth = new_critic(tiny_policy(), settings), scored(torch.zeros(6), [1] * 6, sequences=known)
+    # What stands before a token decides its return, so that a critic can know it.
+    returns = [
+        torch.tensor([sum([*prompt, *ids[:at]]) % 5 / 5 - 0.4 for at in range(len(ids))], dtype=torch.float64)
+        for prompt, ids in zip(known.prompts, known.completions, strict=True)
+    ]
+    before = torch.cat(read_values(made.model, known)) - torch.cat(returns)
+    for _ in range(50):
+        told = fit_critic(made, worth, returns, read_values(made.model, known))
+    after = torch.cat(read_values(made.model, known)) - torch.cat(returns)
+    assert before.abs().mean() > 0.1
+    assert after.abs().max() < 0.03
+    assert told["explained_variance"] > 0.99
+
+
+def test_tokens_that_do_not_count_teach_the_critic_nothing():
+    worth = scored(torch.zeros(5, dtype=torch.float64), [1] * 5, sequences=SEQUENCES)
+    counted = [torch.arange(len(ids)) == 0 for ids in SEQUENCES.completions]
+    ends = []
+    for elsewhere in (0.0, 100.0):
+        made = critic()
+        returns = [torch.full((len(ids),), elsewhere, dtype=torch.float64) for ids in SEQUENCES.completions]
+        for row in returns:
+            row[0] = 0.5
+        fit_critic(made, worth, returns, read_values(made.model, SEQUENCES), counted=counted)
+        ends.append(torch.cat(read_values(made.model, SEQUENCES)))
+    torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=0)
+
+
+def test_where_no_token_counts_nothing_moves():
+    made, worth = critic(), scored(torch.zeros(5, dtype=torch.float64), [1] * 5, sequences=SEQUENCES)
+    old = read_values(made.model, SEQUENCES)
+    nowhere = [torch.zeros(len(ids), dtype=torch.bool) for ids in SEQUENCES.completions]
+    assert fit_critic(made, worth, old, old, counted=nowhere) == {} and made.updates == 0
+    torch.testing.assert_close(read_values(made.model, SEQUENCES), old, rtol=0, atol=0)
+
+
+def test_the_critic_has_weights_of_its_own_and_leaves_the_policy_alone():
+    policy = tiny_policy()
+    before = copy.deepcopy(policy.state_dict())
+    made = new_critic(policy, SETTINGS)
+    worth = scored(torch.zeros(5, dtype=torch.float64), [1] * 5, sequences=SEQUENCES)
+    returns = [torch.ones(len(ids), dtype=torch.float64) for ids in SEQUENCES.completions]
+    fit_critic(made, worth, returns, read_values(made.model, SEQUENCES))
+    assert all(torch.equal(value, before[name]) for name, value in policy.state_dict().items())
+    start = policy.model.state_dict()
+    assert any(not torch.equal(value, start[name]) for name, value in made.model.backbone.state_dict().items())
+
+
+def test_every_weight_of_the_critic_learns_and_an_adapter_laid_on_the_policy_later_does_not_reach_it():
+    policy = tiny_policy()
+    made = new_critic(policy, SETTINGS)
+    with_adapter(policy, LoraSettings(rank=2), seed=0)
+    assert all(parameter.requires_grad for parameter in made.model.parameters())
+    assert not [name for name, _ in made.model.named_parameters() if "lora" in name]
+    assert isinstance(made.model, Critic)
+
+
+def test_the_explained_variance_is_one_for_the_returns_and_zero_for_a_constant():
+    returns = torch.tensor([0.0, 1.0, 2.0])
+    assert explained_variance(returns, returns) == 1.0
+    assert explained_variance(torch.full((3,), 7.0), returns) == pytest.approx(0.0)
+    assert explained_variance(returns, torch.ones(3)) == 0.0
+    assert explained_variance(torch.tensor([9.0, 0.0, -9.0]), returns) == -1.0

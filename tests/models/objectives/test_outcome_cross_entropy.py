@@ -1,0 +1,93 @@
+"""What must be true of the outcome's cross-entropy, each test named as the theorem it checks."""
+
+import math
+
+import pytest
+import torch
+from tiny_models import scored
+
+from models.advantages.leave_one_out import LeaveOneOut
+from models.loop.rollout import TokenBatch
+from models.objectives.outcome_cross_entropy import OutcomeCrossEntropy
+
+REFERENCE = torch.tensor([-1.0, -0.5, -2.0, -1.5, -0.7], dtype=torch.float64)
+RIGHT = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0], dtype=torch.float64)
+SIZES = [3, 2]
+GROUPS = torch.tensor([0, 0, 0, 1, 1])
+
+
+def batch(rewards=RIGHT, groups=GROUPS, reference=REFERENCE):
+    return TokenBatch(
+        advantage=torch.zeros_like(rewards),
+        behaviour=reference,
+        old=reference,
+        reference=reference,
+        completion=torch.arange(len(rewards)),
+        reward=rewards,
+        group=groups,
+    )
+
+
+def gradient_of(log_prob, seen, beta=0.5):
+    log_prob = log_prob.clone().requires_grad_()
+    loss, _ = OutcomeCrossEntropy(beta=beta)(log_prob, seen)
+    return torch.autograd.grad(loss.sum(), log_prob)[0]
+
+
+def test_a_group_of_two_by_hand():
+    log_prob = REFERENCE + torch.tensor([0.0, 0.0, 0.0, 2.0, -4.0], dtype=torch.float64)
+    loss, watch = OutcomeCrossEntropy(beta=0.5)(log_prob, batch())
+    # implied 1 and -2, so scores 3 and -3: both losses are log(1 + e^-3)
+    assert loss.tolist() == pytest.approx([math.log(2), math.log(1 + math.exp(-3))])
+    assert float(watch["outcome_accuracy"][1]) == 1.0
+
+
+def test_at_the_reference_it_is_the_policy_gradient_with_leave_one_out():
+    advantage = LeaveOneOut()(None, scored(RIGHT, SIZES))
+    sizes = torch.tensor([3.0, 3.0, 3.0, 2.0, 2.0], dtype=torch.float64)
+    torch.testing.assert_close(gradient_of(REFERENCE, batch()), -0.5 * advantage / sizes)
+
+
+def test_at_the_reference_what_is_right_goes_up_and_what_is_wrong_goes_down():
+    ascent = -gradient_of(REFERENCE, batch())
+    assert torch.equal(ascent > 0, RIGHT > 0.5) and (ascent != 0).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_anywhere_the_gradient_is_the_leave_one_out_advantage_of_the_residual(seed):
+    """Reference: the advantage part of the loop, with scores computed one by one."""
+    log_prob = REFERENCE + torch.randn(5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    implied = 0.5 * (log_prob - REFERENCE)
+    others = [[1, 2], [0, 2], [0, 1], [4], [3]]
+    score = torch.stack([implied[i] - implied[rest].mean() for i, rest in enumerate(others)])
+    advantage = LeaveOneOut()(None, scored(RIGHT - torch.sigmoid(score), SIZES))
+    sizes = torch.tensor([3.0, 3.0, 3.0, 2.0, 2.0], dtype=torch.float64)
+    found = gradient_of(log_prob, batch())
+    torch.testing.assert_close(found, -0.5 * advantage / sizes)
+    for group in range(2):  # all that is right together rises, all that is wrong together falls, wherever the policy is
+        ascent, right = -found[group == GROUPS], RIGHT[group == GROUPS] > 0.5
+        assert ascent[right].sum() > 0 > ascent[~right].sum()
+
+
+def test_what_is_predicted_already_pushes_no_more():
+    log_prob = REFERENCE + 40.0 * (2.0 * RIGHT - 1.0)
+    assert gradient_of(log_prob, batch()).abs().max() < 1e-8
+
+
+def test_a_group_that_is_right_or_wrong_as_a_whole_does_not_push_a_policy_that_is_its_reference():
+    for reward in (0.0, 1.0):
+        found = gradient_of(REFERENCE, batch(torch.full((5,), reward, dtype=torch.float64)))
+        torch.testing.assert_close(found, torch.zeros(5, dtype=torch.float64))
+
+
+def test_what_lifts_all_completions_of_a_prompt_alike_changes_nothing():
+    log_prob = REFERENCE + torch.tensor([0.3, -1.0, 0.2, 0.5, -0.4], dtype=torch.float64)
+    lifted = log_prob + torch.tensor([5.0, 5.0, 5.0, -2.0, -2.0], dtype=torch.float64)
+    objective = OutcomeCrossEntropy()
+    torch.testing.assert_close(objective(log_prob, batch())[0], objective(lifted, batch())[0])
+
+
+def test_a_reward_outside_of_zero_and_one_counts_as_the_nearer_of_both():
+    log_prob = REFERENCE + torch.tensor([0.3, -1.0, 0.2, 0.5, -0.4], dtype=torch.float64)
+    outside = batch(RIGHT + 0.3 * (2.0 * RIGHT - 1.0))
+    torch.testing.assert_close(OutcomeCrossEntropy()(log_prob, outside)[0], OutcomeCrossEntropy()(log_prob, batch())[0])

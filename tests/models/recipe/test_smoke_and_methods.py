@@ -1,0 +1,53 @@
+"""What must be true of smoke runs and of the table of methods, each test named as the theorem it checks."""
+
+from pathlib import Path
+
+import pytest
+
+from models.errors import UserError
+from models.recipe.load import load_recipe
+from models.recipe.methods import as_markdown, as_text, methods
+from models.recipe.smoke import smoke_overrides
+
+ROOT = Path(__file__).resolve().parents[3]
+RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+def test_every_recipe_made_small_is_still_a_recipe_and_apart_from_the_real_one(file):
+    recipe = load_recipe(file, smoke_overrides(load_recipe(file)))
+    assert recipe.name == f"{file.stem}-smoke"
+    assert recipe.policy.size.hidden == 32 and recipe.warm_start.steps == 2
+    if recipe.schedule is not None:
+        assert recipe.schedule.rounds == 2 and recipe.rollouts.prompts <= 4
+
+
+def test_what_the_user_sets_goes_on_top(tmp_path):
+    file = ROOT / "recipes" / "arithmetic.yaml"
+    assert load_recipe(file, [*smoke_overrides(load_recipe(file)), "schedule.rounds=3"]).schedule.rounds == 3
+
+
+def test_the_page_of_methods_is_the_one_that_the_recipes_make():
+    assert (ROOT / "docs" / "methods.md").read_text() == as_markdown(methods(ROOT / "recipes")), (
+        "run: rewardflow methods --markdown > docs/methods.md"
+    )
+
+
+def test_every_recipe_is_listed_once_with_its_slots_and_its_paper():
+    found = methods(ROOT / "recipes")
+    assert sorted(one.name for one in found) == [file.stem for file in RECIPES]
+    (main,) = (one for one in found if one.name == "arithmetic")
+    assert main.slots[0] == "sample" and main.slots[4] == "grpo" and "2402.03300" in main.paper
+    text = as_text(found)
+    assert all(one.name in text for one in found) and "exact_answer + reward_model" in text
+
+
+def test_every_recipe_says_in_its_first_line_what_it_is_and_names_its_paper():
+    for one in methods(ROOT / "recipes"):
+        assert one.idea and one.paper, one.name
+
+
+def test_a_file_that_is_no_recipe_is_named(tmp_path):
+    (tmp_path / "odd.yaml").write_text("shedule: {}")
+    with pytest.raises(UserError, match=r"odd\.yaml: shedule"):
+        methods(tmp_path)

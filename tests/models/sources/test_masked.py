@@ -1,0 +1,171 @@
+"""What must be true of completions within a lagged policy's mask, each test named as the theorem it checks."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_loops import SLOTS, run, same_weights, save_start
+from tiny_models import PROMPTS, plain_log_probs, tiny_policy, word_tokenizer
+
+from models.errors import UserError
+from models.learner.fused_log_probs import AS_IT_IS, Distribution
+from models.learner.log_probs import all_log_probs
+from models.learner.packing import Sequences
+from models.loop.learner import Learner
+from models.loop.rollout import Problem
+from models.loop.slots import World
+from models.references.reset import PreviousRound
+from models.sources.masked import Masked, masked_log_probs
+from models.text.encoding import Codec
+
+PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
+END = 1
+
+
+def world(lagged="another", autocast=None):
+    """Two models that do not agree, in float64, as the loop shows them to a source."""
+    lagged = tiny_policy(seed=1, spread=3.0) if lagged == "another" else lagged
+    learner = Learner(tiny_policy(seed=0, spread=3.0), None, lagged, None, autocast, AS_IT_IS)
+    return World(Codec(word_tokenizer()), None, None, seed=7, learner=learner)
+
+
+def masks(model, prompt, completion, top_p):
+    """Tokens that may stand at each place by the definition: ranked before a token stands less than top_p, [tokens]."""
+    with torch.no_grad():
+        logits = model(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1]
+    allowed = []
+    for row in logits.double().softmax(-1):
+        order = row.argsort(descending=True).tolist()
+        mass, kept = 0.0, set()
+        for token in order:
+            if mass >= top_p:
+                break
+            kept.add(token)
+            mass += float(row[token])
+        allowed.append(kept)
+    return allowed
+
+
+def exact(policy, lagged, prompt, completion, top_p):
+    """Log-probs of a completion's tokens under the masked policy by the definition, [tokens]."""
+    with torch.no_grad():
+        logits = policy(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1]
+    rows = zip(logits.double().softmax(-1), masks(lagged, prompt, completion, top_p), completion, strict=True)
+    return torch.stack([(row[token] / row[sorted(kept)].sum()).log() for row, kept, token in rows])
+
+
+def test_by_hand():
+    policy = torch.tensor([[0.5, 0.3, 0.1, 0.1]], dtype=torch.float64).log()
+    lagged = torch.tensor([[0.0, 0.75, 0.25, 0.0]], dtype=torch.float64).log()  # what is cut stands at zero
+    found = masked_log_probs(policy, lagged).exp()
+    torch.testing.assert_close(found, torch.tensor([[0.0, 0.75, 0.25, 0.0]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("top_p", [0.5, 0.9])
+def test_no_token_outside_the_lagged_policys_mask_is_ever_drawn(top_p):
+    here = world()
+    rollouts = Masked(group_size=40, max_tokens=6, mask_top_p=top_p)(here, PROBLEMS, 0)
+    free = Masked(group_size=40, max_tokens=6, mask_top_p=1.0)(here, PROBLEMS, 0)
+
+    def outside(drawn):
+        return sum(
+            token not in kept
+            for one in drawn
+            for kept, token in zip(
+                masks(here.learner.reference, one.problem.tokens, one.completion, top_p), one.completion, strict=True
+            )
+        )
+
+    assert outside(rollouts) == 0 and outside(free) > 50
+
+
+def test_the_noted_log_probs_are_those_of_the_policy_normalised_within_the_mask():
+    here = world()
+    for one in Masked(group_size=4, max_tokens=8, mask_top_p=0.8)(here, PROBLEMS, 0):
+        expected = exact(here.learner.policy, here.learner.reference, one.problem.tokens, one.completion, 0.8)
+        noted = torch.tensor(one.behaviour_log_probs, dtype=torch.float64)
+        torch.testing.assert_close(noted, expected, rtol=0, atol=1e-5)
+
+
+def test_tokens_come_up_as_often_as_the_masked_policy_says():
+    here = world()
+    drawn = Counter(one.completion for one in Masked(group_size=5000, max_tokens=1)(here, PROBLEMS[:1], 0))
+    chances = {
+        (token,): float(exact(here.learner.policy, here.learner.reference, PROMPTS[0], [token], 0.9).exp())
+        for token in masks(here.learner.reference, PROMPTS[0], [2], 0.9)[0]
+    }
+    assert sum(chances.values()) == pytest.approx(1.0) and len(chances) > 2
+    assert sum(drawn[token] for token in chances) == 5000
+    for token, chance in chances.items():
+        assert abs(drawn[token] / 5000 - chance) < 4 * (chance * (1 - chance) / 5000) ** 0.5 + 1e-12
+
+
+def test_a_mask_of_1_is_sampling_from_the_policy_whatever_the_lagged_one_is():
+    source = Masked(group_size=4, max_tokens=8, mask_top_p=1.0)
+    one, other = source(world(), PROBLEMS, 0), source(world(tiny_policy(seed=2)), PROBLEMS, 0)
+    assert [r.completion for r in one] == [r.completion for r in other]
+    sequences = Sequences([r.problem.tokens for r in one], [r.completion for r in one])
+    for rollout, expected in zip(one, plain_log_probs(tiny_policy(seed=0, spread=3.0), sequences), strict=True):
+        noted = torch.tensor(rollout.behaviour_log_probs, dtype=torch.float64)
+        torch.testing.assert_close(noted, expected.detach(), rtol=0, atol=1e-5)
+
+
+def test_where_the_lagged_policy_is_the_policy_it_is_ordinary_nucleus_sampling():
+    here = world(tiny_policy(seed=0, spread=3.0))
+    rollouts = Masked(group_size=4, max_tokens=8, temperature=0.7, mask_top_p=0.8)(here, PROBLEMS, 0)
+    sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
+    nucleus = Distribution(temperature=0.7, top_p=0.8)
+    for one, expected in zip(
+        rollouts, all_log_probs(here.learner.policy, sequences, distribution=nucleus), strict=True
+    ):
+        noted = torch.tensor(one.behaviour_log_probs, dtype=torch.float64)
+        torch.testing.assert_close(noted, expected, rtol=0, atol=1e-5)
+
+
+def test_a_completion_ends_with_its_first_end_token_or_at_its_longest():
+    here = world(tiny_policy(seed=0, spread=1.0))
+    here = replace(here, learner=replace(here.learner, policy=tiny_policy(seed=1, spread=1.0)))
+    rollouts = Masked(group_size=20, max_tokens=12, mask_top_p=1.0)(here, PROBLEMS, 0)
+    for one in rollouts:
+        assert END not in one.completion[:-1] and one.finished == (one.completion[-1] == END)
+        assert one.finished or len(one.completion) == 12
+        assert len(one.behaviour_log_probs) == len(one.completion)
+    assert {one.finished for one in rollouts} == {True, False}
+    assert [one.group for one in rollouts] == [number for number in range(5) for _ in range(20)]
+    assert all(one.problem is PROBLEMS[one.group] for one in rollouts)
+
+
+def test_the_seed_and_the_round_decide_the_completions_and_the_global_generator_is_left_alone():
+    source, here = Masked(group_size=3, max_tokens=8), world()
+    torch.manual_seed(1)
+    first = source(here, PROBLEMS, 4)
+    untouched = torch.rand(1)
+    torch.manual_seed(1)
+    assert torch.equal(untouched, torch.rand(1))
+    assert source(here, PROBLEMS, 4) == first
+    assert source(here, PROBLEMS, 5) != first
+
+
+def test_without_a_reference_there_is_no_mask_and_the_recipe_is_refused():
+    with pytest.raises(UserError, match="the lagged policy is the reference"):
+        Masked(group_size=2, max_tokens=2)(world(lagged=None), PROBLEMS, 0)
+
+
+def test_both_models_are_left_in_the_mode_that_they_were_in():
+    here = world()
+    here.learner.policy.train()
+    Masked(group_size=2, max_tokens=2)(here, PROBLEMS, 0)
+    assert here.learner.policy.training and not here.learner.reference.training
+
+
+def test_a_killed_run_goes_on_with_the_lagged_policy_that_it_had_and_ends_the_same(tmp_path):
+    start = save_start(tmp_path / "start")
+    source = Masked(prompts=4, group_size=4, max_tokens=5, mask_top_p=0.7)
+    slots = replace(SLOTS, source=source, reference=PreviousRound(every=3))  # renewed before and after the kill
+    whole, _ = run(start, tmp_path / "whole", slots=slots)
+    run(start, tmp_path / "killed", slots=slots, killed_in=5)
+    resumed, told = run(start, tmp_path / "killed", slots=slots)
+    assert sorted(told.metrics) == [5, 6] and same_weights(whole, resumed)
+    unmasked, _ = run(start, tmp_path / "free", slots=replace(slots, source=replace(source, mask_top_p=1.0)))
+    assert not same_weights(whole, unmasked)

@@ -1,0 +1,107 @@
+"""What must be true of the prompts that a recipe's source reads, each test named as the theorem it checks."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import tiny_policy, word_tokenizer
+
+from models.datasets.schema import arrow_schema, file_name, write_rows
+from models.errors import UserError
+from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.log_probs import all_log_probs
+from models.learner.packing import Sequences
+from models.loop.learner import Learner
+from models.policy.build import LoraSettings, with_adapter
+from models.recipe.load import load_recipe
+from models.text.encoding import Codec
+from tasks.prompts import read_prompts, with_reference
+
+ROOT = Path(__file__).resolve().parents[2]
+CODEC = Codec(word_tokenizer())
+
+
+def problem(number, prompt, answer):
+    return {"id": f"p{number}", "prompt": prompt, "answer": answer, "level": 1, "tests": "", "entry_point": ""}
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Three problems; demonstrations of two of them, one flawed; two preferences of the same prompt."""
+    problems = [problem(1, "1 + 2 =", "3"), problem(2, "4 + 5 =", "9"), problem(3, "7 =", "7")]
+    shown = [("p1", "1 + 2 =", "3", "none"), ("p1", "1 + 2 =", "4", "slip"), ("p2", "4 + 5 =", "9 " * 30, "none")]
+    demonstrations = [
+        {"id": f"d{n}", "prompt_id": p, "prompt": text, "completion": done, "answer": "", "level": 1, "flaw": flaw}
+        for n, (p, text, done, flaw) in enumerate(shown)
+    ]
+    preferences = [
+        {"id": f"q{n}", "prompt_id": "p1", "prompt": "1 + 2 =", "level": 1, "flaw": "slip"}
+        | {"chosen": "3", "rejected": worse}
+        for n, worse in enumerate(("4", "5 6"))
+    ]
+    for kind, rows in (("problems", problems), ("demonstrations", demonstrations), ("preferences", preferences)):
+        write_rows(tmp_path / file_name(kind, "train"), rows, arrow_schema(kind))
+    return tmp_path
+
+
+def recipe(*overrides):
+    return load_recipe(ROOT / "recipes" / "dpo.yaml", ["rollouts.max_tokens=8", "policy.size.positions=64", *overrides])
+
+
+def test_demonstrations_of_one_prompt_are_one_problem_with_its_true_answer_and_sound_ones_have_no_flaw(data):
+    (found,) = read_prompts(data, CODEC, recipe("rollouts.reads=demonstrations", "objective.name=weighted_likelihood"))
+    assert (found.id, found.answer) == ("p1", "3")
+    assert [(one.text, one.flaw, one.origin) for one in found.known] == [
+        ("3", "", "demonstration"), ("4", "slip", "demonstration"),
+    ]  # fmt: skip
+
+
+def test_an_answer_longer_than_a_completion_may_be_is_left_out(data):
+    found = read_prompts(data, CODEC, recipe("rollouts.reads=demonstrations", "objective.name=weighted_likelihood"))
+    assert [one.id for one in found] == ["p1"]  # that of p2 has thirty words
+
+
+def test_every_preference_is_a_prompt_of_its_own_and_the_flaw_is_the_worse_answers(data):
+    found = read_prompts(data, CODEC, recipe())
+    assert [one.id for one in found] == ["q0", "q1"] and {one.answer for one in found} == {"3"}
+    chosen, rejected = found[1].known
+    assert (chosen.origin, chosen.flaw, rejected.origin, rejected.flaw) == ("chosen", "", "rejected", "slip")
+    assert rejected.completion == tuple(CODEC.completions(["5 6"])[0]) and rejected.completion[-1] == CODEC.end
+
+
+def test_data_without_such_rows_is_one_clear_line(data):
+    (data / "preferences_train.parquet").unlink()
+    with pytest.raises(UserError, match="no training preferences, which rollouts reads"):
+        read_prompts(data, CODEC, recipe())
+    with pytest.raises(UserError, match=r"has an answer within rollouts\.max_tokens \(1\)"):
+        read_prompts(
+            data, CODEC,
+            recipe("rollouts.reads=demonstrations", "objective.name=weighted_likelihood", "rollouts.max_tokens=1"),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("adapter", [False, True], ids=["copy", "adapter off"])
+def test_known_answers_carry_the_log_probs_of_a_reference_that_never_moves(data, tmp_path, adapter):
+    policy = tiny_policy(torch.float32)
+    plain = copy.deepcopy(policy)
+    off = None
+    if adapter:
+        policy = with_adapter(policy, LoraSettings(rank=2), seed=0)
+        off = policy.disable_adapter
+        torch.nn.init.normal_(next(p for name, p in policy.named_parameters() if "lora_B" in name))
+    reference = None if adapter else plain
+    learner = Learner(policy, torch.optim.SGD(plain.parameters()), reference, off, None, AS_IT_IS)
+    found = with_reference(read_prompts(data, CODEC, recipe()), learner, recipe(), tmp_path)
+    for one in found:
+        for known in one.known:
+            (expected,) = all_log_probs(plain, Sequences([one.tokens], [known.completion]))
+            torch.testing.assert_close(torch.tensor(known.reference_log_probs), expected.float(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_reference_that_moves_is_read_again_every_round(data, tmp_path):
+    moving = recipe("reference={name: previous_round}")
+    policy = tiny_policy(torch.float32)
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), policy, None, None, AS_IT_IS)
+    found = with_reference(read_prompts(data, CODEC, moving), learner, moving, tmp_path)
+    assert all(known.reference_log_probs is None for one in found for known in one.known)
