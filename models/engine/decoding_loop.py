@@ -5,7 +5,8 @@ With several voices the next token comes from the geometric mixture of their dis
     p(token)  proportional to  product over the voices of p_voice(token)^weight
 
 All of them read the same tokens in step, each with keys and values of its own (`models.engine.shared_decoding`). One
-voice of weight 1 is that model's own distribution, to the last digit.
+voice of weight 1 is that model's own distribution, to the last digit. A voice may have no say but a veto: what it finds
+too unlikely is not drawn, and the others' mixture is normalised over what is left.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class Voice:
     """Exponent of its distribution."""
     autocast: torch.dtype | None = None
     """Precision of the matrix products; None: that of the weights."""
+    veto_top_p: float | None = None
+    """Only a veto: of its likeliest tokens those that hold this probability together may be drawn. None: a say."""
 
 
 def complete(
@@ -79,6 +82,8 @@ class _Reading:
     def __init__(self, voice: Voice, lengths: list[int], sampling: Sampling) -> None:
         self.voice = voice
         self.distribution = _distribution(sampling)
+        if voice.veto_top_p is not None:
+            self.distribution = replace(self.distribution, top_p=voice.veto_top_p)
         with voice.opened() as model:
             self.place = next(model.parameters()).device
             head = output_head(model)
@@ -147,12 +152,15 @@ def _complete_together(
 
 def _together(readings: Sequence[_Reading], states: Sequence[Tensor]) -> Tensor:
     """Log-probs of the voices' mixture, [rows, vocabulary]."""
-    said = [reading.log_probs(state) for reading, state in zip(readings, states, strict=True)]
-    if len(readings) == 1 and readings[0].voice.weight == 1.0:
-        return said[0]
-    total = torch.zeros_like(said[0])
-    for reading, log_probs in zip(readings, said, strict=True):
-        total += reading.voice.weight * log_probs
+    said = [(reading.voice, reading.log_probs(state)) for reading, state in zip(readings, states, strict=True)]
+    if len(said) == 1 and said[0][0].weight == 1.0:
+        return said[0][1]
+    total = torch.zeros_like(said[0][1])
+    for voice, log_probs in said:
+        if voice.veto_top_p is None:
+            total += voice.weight * log_probs
+        else:
+            total.masked_fill_(torch.isneginf(log_probs), float("-inf"))
     return torch.log_softmax(total, dim=-1)
 
 

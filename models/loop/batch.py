@@ -123,9 +123,11 @@ def policy_log_probs(learner: Learner, sequences: Sequences, token_budget: int) 
 def reference_log_probs(learner: Learner, chosen: Scored, token_budget: int) -> list[Tensor] | None:
     """Log-probs under the reference, [completions] tensors of [tokens of it], nats; None where the recipe has none.
 
-    Once a round, however many steps it takes. Rollouts that carry them (offline methods, see
-    `models.learner.reference_cache`) are not read again.
+    Read once a round, however many steps it takes and parts ask. Rollouts that carry them (offline methods, see
+    `models.learner.reference_cache`) are not read at all.
     """
+    if chosen.reference is not None:
+        return list(chosen.reference)
     known = [rollout.reference_log_probs for rollout in chosen.rollouts]
     if all(values is not None for values in known):
         return [torch.tensor(values) for values in known]

@@ -27,6 +27,7 @@ from models.errors import UserError
 from models.learner.optimiser import learning_rate_at
 from models.learner.packing import Sequences
 from models.loop.ahead import Ahead, require_no_dropout
+from models.loop.batch import reference_log_probs
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
 from models.loop.memory import read, written
@@ -139,6 +140,7 @@ def _teach(
     learner: Learner, world: World, slots: Slots, settings: ScheduleSettings, chosen: Scored, number: int
 ) -> dict[str, float]:
     """What is left of a round when its completions are chosen: signal, fit, companions. Returns their metrics."""
+    chosen = replace(chosen, reference=reference_log_probs(learner, chosen, settings.token_budget))
     signal = slots.advantage(world, chosen)
     tokens = signal.tokens if isinstance(signal, Signal) else signal
     metrics: dict[str, float] = {}

@@ -91,6 +91,9 @@ class Scored:
     where there are none. Part of `rewards` too."""
     watched: Mapping[str, float] = field(default_factory=dict)
     """What the rewards' companions told while they learned."""
+    reference: Sequence[Tensor] | None = None
+    """Log-probs under the reference as it stands this round, [completions] tensors of [tokens of it], nats; None until
+    it is read, or where there is none."""
 
     @property
     def groups(self) -> Tensor:
@@ -122,7 +125,8 @@ class Scored:
             rollouts=[self.rollouts[index] for index in indices.tolist()],
             rewards=self.rewards[indices],
             components={name: values[indices] for name, values in self.components.items()},
-            token_rewards=None if self.token_rewards is None else [self.token_rewards[i] for i in indices.tolist()],
+            token_rewards=_picked(self.token_rewards, indices),
+            reference=_picked(self.reference, indices),
         )
 
     def rewards_by_token(self) -> list[Tensor]:
@@ -136,6 +140,10 @@ class Scored:
             values[-1] += self.rewards[index] - values.sum()
             placed.append(values)
         return placed
+
+
+def _picked(rows: Sequence[Tensor] | None, indices: Tensor) -> list[Tensor] | None:
+    return None if rows is None else [rows[index] for index in indices.tolist()]
 
 
 def group_mean(values: Tensor, groups: Tensor) -> Tensor:

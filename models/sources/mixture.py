@@ -15,8 +15,8 @@ distribution that was drawn from: the mixture's for its completions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -116,11 +116,38 @@ def draw_from_mixture(
         UserError: the recipe has no reference but the mixture needs one.
     """
     learner = world.models()
-    speaking: list[tuple[float, Callable[[], AbstractContextManager[nn.Module]]]] = [
-        (1.0 - share, lambda: nullcontext(learner.policy)),
-        (share, lambda: _reference(learner)),
-    ]
-    voices = [Voice(opened, weight, learner.autocast) for weight, opened in speaking if weight > 0]
+    voices = [policy_voice(learner, 1.0 - share), replace(reference_voice(learner), weight=share)]
+    return drawn_by(world, problems, [voice for voice in voices if voice.weight > 0], sampling, seed, origin)
+
+
+def policy_voice(learner: Learner, weight: float = 1.0) -> Voice:
+    """The policy as it stands, in the precision that it learns in."""
+    return Voice(lambda: nullcontext(learner.policy), weight, learner.autocast)
+
+
+def reference_voice(learner: Learner) -> Voice:
+    """The reference, which the policy may be itself without its adapter."""
+    return Voice(lambda: _reference(learner), autocast=learner.autocast)
+
+
+def drawn_by(
+    world: World,
+    problems: Sequence[Problem],
+    voices: Sequence[Voice],
+    sampling: Sampling,
+    seed: int,
+    origin: Origin = "policy",
+) -> list[Rollout]:
+    """What the voices together answer to `problems`, those of one prompt side by side, [prompts * G].
+
+    Args:
+        seed: of a generator of its own; torch's global one is left alone.
+        origin: what the completions are called.
+
+    Raises:
+        UserError: the reference is one of the voices, but the recipe has none.
+    """
+    learner = world.models()
     prompts = [problem.tokens for problem in problems]
     embedding: Any = plain_inner(learner.policy).get_input_embeddings()
     check_ids(prompts, int(embedding.weight.shape[0]))
@@ -142,7 +169,7 @@ def draw_from_mixture(
 def _reference(learner: Learner) -> Iterator[nn.Module]:
     with learner.as_reference() as model:
         if model is None:
-            raise UserError("rollouts: a mixture with the reference needs one, but the recipe's reference is none")
+            raise UserError("rollouts: the reference has a voice, but the recipe's reference is none")
         yield model
 
 

@@ -15,8 +15,8 @@ def test_a_budget_that_the_longest_row_does_not_fit_names_its_setting_and_what_i
     assert "\n" not in str(caught.value)
 
 
-def test_both_completions_of_a_pair_must_fit():
+def test_all_completions_that_are_compared_must_fit():
     problems = [Problem("a", "", tokens=(3,) * 30)]
     require_room(problems, 12, 54, 2)
-    with pytest.raises(UserError, match=r"both completions of a pair stand in one row; make it at least 54"):
+    with pytest.raises(UserError, match=r"the 2 completions that are compared stand in one row; make it at least 54"):
         require_room(problems, 12, 53, 2)

@@ -177,7 +177,7 @@ def test_opponents_do_not_repeat_the_policys_draws_where_both_are_the_policy():
 
 def test_without_a_reference_only_the_policy_alone_can_be_drawn_from():
     here = world(reference=None)
-    with pytest.raises(UserError, match="needs one"):
+    with pytest.raises(UserError, match="the reference has a voice, but"):
         Mixture(max_tokens=3, reference_share=0.5)(here, PROBLEMS, 0)
     assert len(Mixture(group_size=2, max_tokens=3, reference_share=0.0)(here, PROBLEMS, 0)) == 10
 
