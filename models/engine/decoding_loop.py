@@ -6,7 +6,8 @@ With several voices the next token comes from the geometric mixture of their dis
 
 All of them read the same tokens in step, each with keys and values of its own (`models.engine.shared_decoding`). One
 voice of weight 1 is that model's own distribution, to the last digit. A voice may have no say but a veto: what it finds
-too unlikely is not drawn, and the others' mixture is normalised over what is left.
+too unlikely is not drawn, and the others' mixture is normalised over what is left. Or two voices take turns: a switch
+says at every token which of them writes it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,18 @@ class Voice:
     """Only a veto: of its likeliest tokens those that hold this probability together may be drawn. None: a say."""
 
 
+Switch = Callable[[Tensor], Tensor]
+"""Who writes the next token: states of the second of two voices, [rows, hidden] -> True for the first, [rows], bool."""
+
+
+@dataclass(frozen=True)
+class Switched(Generated):
+    """One completion that two voices wrote by turns."""
+
+    by_first: tuple[bool, ...]
+    """Whether the first voice wrote the token, [tokens]."""
+
+
 def complete(
     voices: Sequence[Voice],
     prompts: Sequence[Sequence[int]],
@@ -53,6 +66,7 @@ def complete(
     end: int,
     most: int,
     random: torch.Generator | None = None,
+    switch: Switch | None = None,
 ) -> list[list[Generated]]:
     """`sampling.samples` completions of each prompt, [prompts][G].
 
@@ -64,13 +78,21 @@ def complete(
         end: the token that ends a completion.
         most: completions that are made side by side; memory only, but it changes which random number goes where.
         random: what draws, on the models' device; None: torch's global generator.
+        switch: chooses between two voices at every token, weights aside; the completions are `Switched`, with the
+            log-probs of who wrote. It draws nothing from `random`, so a voice that always writes writes what it
+            would alone. None: the voices speak together.
+
+    Raises:
+        ValueError: a switch, but not two voices that have a say.
     """
+    if switch is not None and [voice.veto_top_p for voice in voices] != [None, None]:
+        raise ValueError("a switch chooses between two voices that have a say")
     made: list[list[Generated]] = [[] for _ in prompts]
     with torch.inference_mode():
         for first in range(0, sampling.samples, most):
             some = replace(sampling, samples=min(most, sampling.samples - first))
             for chunk in _chunks(prompts, some.samples, most):
-                groups = _complete_together(voices, prompts[chunk], some, end, random)
+                groups = _complete_together(voices, prompts[chunk], some, end, random, switch)
                 for whole, more in zip(made[chunk], groups, strict=True):
                     whole += more
     return made
@@ -109,6 +131,7 @@ def _complete_together(
     sampling: Sampling,
     end: int,
     random: torch.Generator | None,
+    switch: Switch | None,
 ) -> list[list[Generated]]:
     """Completions of different prompts side by side, [prompts][samples]."""
     samples = sampling.samples
@@ -120,12 +143,18 @@ def _complete_together(
     states = [reading.read(ids, positions)[last].repeat_interleave(samples, dim=0) for reading in readings]
     drawn = torch.full((len(prompts) * samples, sampling.max_tokens), end, device=place)
     noted = torch.zeros(drawn.shape, device=place)
+    by_first = torch.zeros(drawn.shape, dtype=torch.bool, device=place)
     rows = torch.arange(len(drawn), device=place).view(-1, samples)
     alive = torch.ones_like(rows, dtype=torch.bool)
     for step in range(sampling.max_tokens):
-        log_probs = _together(readings, states)
-        tokens = _draw(log_probs, random, greedy=sampling.temperature == 0.0)
         going = alive.flatten()
+        if switch is None:
+            log_probs = _together(readings, states)
+        else:
+            first = switch(states[1])
+            log_probs = _by_turns(readings, states, first)
+            by_first[rows.flatten()[going], step] = first[going]
+        tokens = _draw(log_probs, random, greedy=sampling.temperature == 0.0)
         drawn[rows.flatten()[going], step] = tokens[going]
         noted[rows.flatten()[going], step] = log_probs.gather(1, tokens[:, None]).squeeze(1)[going].float()
         alive = alive & (tokens != end).view_as(alive)
@@ -147,6 +176,11 @@ def _complete_together(
         states = [reading.read(tokens, places) for reading in readings]
     values = noted.tolist() if sampling.log_probs else [[]] * len(drawn)
     made = [_cut(row, known, end) for row, known in zip(drawn.tolist(), values, strict=True)]
+    if switch is not None:
+        made = [
+            Switched(one.tokens, one.log_probs, one.finished, tuple(chosen[: len(one.tokens)]))
+            for one, chosen in zip(made, by_first.tolist(), strict=True)
+        ]
     return [made[at : at + samples] for at in range(0, len(made), samples)]
 
 
@@ -162,6 +196,12 @@ def _together(readings: Sequence[_Reading], states: Sequence[Tensor]) -> Tensor:
         else:
             total.masked_fill_(torch.isneginf(log_probs), float("-inf"))
     return torch.log_softmax(total, dim=-1)
+
+
+def _by_turns(readings: Sequence[_Reading], states: Sequence[Tensor], first: Tensor) -> Tensor:
+    """Log-probs of the voice that writes: the first where `first` [rows] says so, [rows, vocabulary]."""
+    one, other = (reading.log_probs(state) for reading, state in zip(readings, states, strict=True))
+    return torch.where(first[:, None], one, other)
 
 
 def _cut(tokens: list[int], log_probs: list[float], end: int) -> Generated:

@@ -25,7 +25,7 @@ from pydantic import Field
 from torch import nn
 
 from models.bounds import Positive
-from models.engine.decoding_loop import Voice, complete
+from models.engine.decoding_loop import Switch, Switched, Voice, complete
 from models.engine.engine import Sampling, check_ids
 from models.errors import UserError
 from models.learner.log_probs import plain_inner, use_packed_attention
@@ -137,12 +137,14 @@ def drawn_by(
     sampling: Sampling,
     seed: int,
     origin: Origin = "policy",
+    switch: Switch | None = None,
 ) -> list[Rollout]:
     """What the voices together answer to `problems`, those of one prompt side by side, [prompts * G].
 
     Args:
         seed: of a generator of its own; torch's global one is left alone.
         origin: what the completions are called.
+        switch: who of two voices writes the next token; only what the first wrote is taught. None: they speak together.
 
     Raises:
         UserError: the reference is one of the voices, but the recipe has none.
@@ -156,10 +158,19 @@ def drawn_by(
         for voice in voices:
             with voice.opened() as model:
                 use_packed_attention(model)
-        groups = complete(voices, prompts, sampling, end=world.codec.end, most=TOGETHER, random=random)
+        groups = complete(voices, prompts, sampling, end=world.codec.end, most=TOGETHER, random=random, switch=switch)
     texts = iter(world.codec.text([made.tokens for group in groups for made in group]))
     return [
-        Rollout(problem, number, made.tokens, made.log_probs, next(texts), made.finished, origin=origin)
+        Rollout(
+            problem,
+            number,
+            made.tokens,
+            made.log_probs,
+            next(texts),
+            made.finished,
+            origin=origin,
+            taught=made.by_first if isinstance(made, Switched) else None,
+        )
         for number, (problem, group) in enumerate(zip(problems, groups, strict=True))
         for made in group
     ]
