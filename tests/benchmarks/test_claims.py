@@ -1,9 +1,13 @@
 """What must be true of putting claims to the test, each test named as the theorem it checks."""
 
+import json
+import math
+import statistics
+
 import pytest
 
 from benchmarks.claim_trials import TRIALS, Noisy, Trial
-from benchmarks.claims import interval, put_to_the_test, table, verdict
+from benchmarks.claims import RESULT, interval, put_to_the_test, table, verdict
 from models.loop.rollout import Problem, Rollout
 
 
@@ -43,3 +47,25 @@ def test_the_noise_on_a_reward_is_the_same_for_the_same_completion_and_has_the_w
     rollouts = [Rollout(Problem("p", "", "3"), 0, (number, 1), (), "#### 3", True) for number in range(400)]
     first, again = (Noisy(0.5)(None, rollouts) for _ in range(2))
     assert first.equal(again) and abs(float(first.mean()) - 1.0) < 0.1 and 0.45 < float(first.std()) < 0.55
+
+
+def test_the_findings_in_the_repository_are_of_every_claim_and_their_verdicts_follow_from_their_seeds():
+    content = json.loads(RESULT.read_text())
+    assert [one["name"] for one in content["findings"]] == [trial.name for trial in TRIALS]
+    quantile = {5: 2.776445, 10: 2.262157}  # Student's t, 97.5 %, with one degree less than there are seeds
+    for one in content["findings"]:
+        effects = one["seeds"]
+        assert len(effects) == content["seeds"] >= 5
+        half = quantile[len(effects)] * statistics.stdev(effects) / math.sqrt(len(effects))
+        low, high = statistics.fmean(effects) - half, statistics.fmean(effects) + half
+        assert (one["low"], one["high"]) == pytest.approx((low, high), rel=1e-5, abs=1e-9)
+        above, below = low > one["line"], high < one["line"]
+        for_it, against = (above, below) if one["larger"] else (below, above)
+        assert one["verdict"] == ("supported" if for_it else "not supported" if against else "inconclusive")
+
+
+def test_the_guide_tells_the_verdicts_of_the_findings():
+    guide = (RESULT.parents[2] / "docs" / "benchmarks.md").read_text()
+    for one in json.loads(RESULT.read_text())["findings"]:
+        line = next(line for line in guide.splitlines() if line.startswith(f"| {one['claim']} |"))
+        assert line.endswith(f"| {one['verdict']} |") and f"| {one['effect']:.3g} (" in line
