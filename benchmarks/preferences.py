@@ -24,7 +24,7 @@ from benchmarks.materials import learner_precision, llama, save, texts, token_li
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings, has_trl
 from models.learner.packing import Sequences
-from models.loop.batch import policy_log_probs
+from models.loop.readings import Readings
 from models.loop.fit import fit_round
 from models.loop.rollout import Problem, Rollout, Scored
 from models.objectives.dpo import Dpo
@@ -122,7 +122,7 @@ def our_dpo(folder: Path, shape: Shape, told: dict[str, Any], beat: Beat) -> Non
         [ids for pair in pairs for ids in (pair.chosen, pair.rejected)],
     )
     settings = schedule()
-    known = policy_log_probs(learner, sequences, settings.token_budget)
+    known = Readings(learner, settings.token_budget).under(learner.policy, sequences)
     rollouts = [
         Rollout(
             problem=Problem(str(number // 2), "", tokens=tuple(sequences.prompts[number])),

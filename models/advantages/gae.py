@@ -26,7 +26,6 @@ from models.critic.fit import critic_of, fit_critic, taught_mask
 from models.critic.model import new_critic, read_values
 from models.critic.settings import CriticSettings
 from models.errors import UserError
-from models.loop.batch import policy_log_probs, reference_log_probs
 from models.loop.learner import Companion
 from models.loop.rollout import Scored
 from models.loop.slots import Signal, World
@@ -150,11 +149,10 @@ class Gae:
         placed = stabilised(scored, self.reward_scale, self.reward_clip).rewards_by_token()
         if not self.kl:
             return placed
-        learner = world.models()
-        reference = reference_log_probs(learner, scored, world.token_budget)
+        reference = world.log_probs().reference(scored.rollouts)
         if reference is None:
             raise UserError(f"advantage.kl is {self.kl}, but there is no reference to hold the policy against")
-        policy = policy_log_probs(learner, scored.sequences, world.token_budget)
+        policy = world.log_probs().policy(scored.rollouts)
         return [
             row - self.kl * (mine.cpu() - other.cpu()).to(row)
             for row, mine, other in zip(placed, policy, reference, strict=True)

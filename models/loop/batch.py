@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.errors import UserError
-from models.learner.log_probs import all_log_probs
-from models.learner.packing import Sequences
-from models.loop.learner import Learner
 from models.loop.rollout import Rollout, Scored, TokenBatch
 
 
@@ -113,34 +110,3 @@ def pairs_of(chosen: Scored, indices: Sequence[int]) -> Tensor:
             )
         pairs.append(held if worth[0] > worth[1] else held[::-1])
     return torch.tensor(pairs, dtype=torch.long)
-
-
-def policy_log_probs(learner: Learner, sequences: Sequences, token_budget: int) -> list[Tensor]:
-    """Log-probs under the policy as it stands, [completions] tensors of [tokens of it], nats."""
-    return _log_probs(learner, learner.policy, sequences, token_budget)
-
-
-def reference_log_probs(learner: Learner, chosen: Scored, token_budget: int) -> list[Tensor] | None:
-    """Log-probs under the reference, [completions] tensors of [tokens of it], nats; None where the recipe has none.
-
-    Read once a round, however many steps it takes and parts ask. Rollouts that carry them (offline methods, see
-    `models.learner.reference_cache`) are not read at all.
-    """
-    if chosen.reference is not None:
-        return list(chosen.reference)
-    known = [rollout.reference_log_probs for rollout in chosen.rollouts]
-    if all(values is not None for values in known):
-        return [torch.tensor(values) for values in known]
-    with learner.as_reference() as model:
-        return None if model is None else _log_probs(learner, model, chosen.sequences, token_budget)
-
-
-def _log_probs(learner: Learner, model: nn.Module, sequences: Sequences, token_budget: int) -> list[Tensor]:
-    return all_log_probs(
-        model,
-        sequences,
-        distribution=learner.distribution,
-        autocast=learner.autocast,
-        token_budget=token_budget,
-        setting="schedule.token_budget",
-    )

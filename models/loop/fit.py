@@ -15,8 +15,9 @@ from models.learner.log_probs import completion_log_probs, hidden_width
 from models.learner.optimiser import OptimiserSettings, take_step
 from models.learner.packing import pack
 from models.learner.reduce import Normalisation, token_weights
-from models.loop.batch import pairs_of, policy_log_probs, reference_log_probs, token_batch
+from models.loop.batch import pairs_of, token_batch
 from models.loop.learner import Learner
+from models.loop.readings import Readings
 from models.loop.rollout import Scored, TokenBatch
 from models.loop.slots import Objective
 
@@ -64,6 +65,7 @@ def fit_round(
     settings: ScheduleSettings,
     longest: int,
     round_number: int = 0,
+    readings: Readings | None = None,
 ) -> dict[str, float]:
     """Take the round's optimiser steps on `learner.policy`, in place.
 
@@ -75,6 +77,7 @@ def fit_round(
         settings: minibatches, epochs, normalisation, budget, optimiser.
         longest: tokens that a completion may have.
         round_number: from 0.
+        readings: what has been read of the round's completions already; None: nothing.
 
     Returns:
         Means over all tokens seen: loss, entropy, gradient norm and what the objective watches.
@@ -83,9 +86,10 @@ def fit_round(
         UserError: the loss or a gradient is not finite; the weights have not moved since the last step.
     """
     sequences = chosen.sequences
-    reference = reference_log_probs(learner, chosen, settings.token_budget)
+    readings = readings or Readings(learner, settings.token_budget)
+    reference = readings.reference(chosen.rollouts)
     several = settings.minibatches * settings.epochs > 1  # else the policy of the first step is the old one
-    old = policy_log_probs(learner, sequences, settings.token_budget) if several else None
+    old = readings.policy(chosen.rollouts) if several else None
     groups = chosen.groups.tolist()
     whole = objective.level in ("pair", "group")  # units whose completions must stand in one row
     watched = Watched()

@@ -27,11 +27,11 @@ from models.errors import UserError
 from models.learner.optimiser import learning_rate_at
 from models.learner.packing import Sequences
 from models.loop.ahead import Ahead, require_no_dropout
-from models.loop.batch import reference_log_probs
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
 from models.loop.memory import read, written
 from models.loop.meter import Meter
+from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.slots import Advantage, LearningAdvantage, Objective, Reference, Reward, Select, Signal, Source, World
 from models.policy.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
@@ -101,7 +101,8 @@ def run_loop(
             rollouts, staleness = ahead.take(number)
             if not staleness:
                 meter.generated(rollouts)
-            scored = score(world, slots.rewards, rollouts)
+            seen = replace(world, readings=Readings(learner, settings.token_budget))
+            scored = score(seen, slots.rewards, rollouts)
             chosen = scored
             for select in slots.select:
                 chosen = chosen.take(select(chosen))
@@ -110,7 +111,7 @@ def run_loop(
                 ahead.begin(number + 1)
             metrics = rollout_metrics(scored, chosen)
             if len(chosen.rollouts):
-                metrics |= _teach(learner, world, slots, settings, chosen, number)
+                metrics |= _teach(learner, seen, slots, settings, chosen, number)
             meter.lap("learn")
             if settings.staleness:
                 metrics["rollouts/staleness"] = staleness
@@ -140,7 +141,6 @@ def _teach(
     learner: Learner, world: World, slots: Slots, settings: ScheduleSettings, chosen: Scored, number: int
 ) -> dict[str, float]:
     """What is left of a round when its completions are chosen: signal, fit, companions. Returns their metrics."""
-    chosen = replace(chosen, reference=reference_log_probs(learner, chosen, settings.token_budget))
     signal = slots.advantage(world, chosen)
     tokens = signal.tokens if isinstance(signal, Signal) else signal
     metrics: dict[str, float] = {}
@@ -148,7 +148,9 @@ def _teach(
     if len(taught):
         mine = tokens[taught] if isinstance(tokens, Tensor) else [tokens[index] for index in taught.tolist()]
         longest = slots.source.max_tokens
-        fitted = fit_round(learner, slots.objective, chosen.take(taught), mine, settings, longest, number)
+        fitted = fit_round(
+            learner, slots.objective, chosen.take(taught), mine, settings, longest, number, world.readings
+        )
         metrics |= {f"policy/{name}": value for name, value in fitted.items()}
     if isinstance(slots.advantage, LearningAdvantage) and isinstance(signal, Signal):
         fitted = slots.advantage.learn(world, chosen, signal, number)

@@ -77,6 +77,11 @@ class Rollout:
         return len(self.completion) if self.taught is None else sum(self.taught)
 
 
+def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
+    """Prompts and completions as the learner reads them, [completions]."""
+    return Sequences([one.problem.tokens for one in rollouts], [one.completion for one in rollouts])
+
+
 @dataclass(frozen=True)
 class Scored:
     """Rollouts with what each is worth."""
@@ -91,9 +96,6 @@ class Scored:
     where there are none. Part of `rewards` too."""
     watched: Mapping[str, float] = field(default_factory=dict)
     """What the rewards' companions told while they learned."""
-    reference: Sequence[Tensor] | None = None
-    """Log-probs under the reference as it stands this round, [completions] tensors of [tokens of it], nats; None until
-    it is read, or where there is none."""
 
     @property
     def groups(self) -> Tensor:
@@ -116,17 +118,17 @@ class Scored:
     @property
     def sequences(self) -> Sequences:
         """Prompts and completions as the learner reads them, [completions]."""
-        return Sequences([r.problem.tokens for r in self.rollouts], [r.completion for r in self.rollouts])
+        return sequences_of(self.rollouts)
 
     def take(self, indices: Tensor) -> Scored:
         """The completions at `indices`, in that order."""
+        rows = self.token_rewards
         return replace(
             self,
             rollouts=[self.rollouts[index] for index in indices.tolist()],
             rewards=self.rewards[indices],
             components={name: values[indices] for name, values in self.components.items()},
-            token_rewards=_picked(self.token_rewards, indices),
-            reference=_picked(self.reference, indices),
+            token_rewards=None if rows is None else [rows[index] for index in indices.tolist()],
         )
 
     def rewards_by_token(self) -> list[Tensor]:
@@ -140,10 +142,6 @@ class Scored:
             values[-1] += self.rewards[index] - values.sum()
             placed.append(values)
         return placed
-
-
-def _picked(rows: Sequence[Tensor] | None, indices: Tensor) -> list[Tensor] | None:
-    return None if rows is None else [rows[index] for index in indices.tolist()]
 
 
 def group_mean(values: Tensor, groups: Tensor) -> Tensor:

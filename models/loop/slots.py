@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from models.engine.engine import Engine, Sampling
 from models.learner.packing import Sequences
 from models.loop.learner import Companion, Learner
+from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored, TokenBatch
 from models.text.encoding import Codec
 
@@ -29,6 +30,8 @@ class World:
     """Policy, reference and companions as they stand; the loop puts it here."""
     token_budget: int = 16384
     """Tokens of one packed row, for parts that read completions with a model."""
+    readings: Readings | None = None
+    """Log-probs of this round's completions; the loop puts them here anew every round."""
 
     def sampler(self) -> Engine:
         """The engine, which every source that draws has."""
@@ -39,6 +42,10 @@ class World:
         """The learner, which every part sees inside the loop."""
         assert self.learner is not None, "the loop puts the learner into the world"
         return self.learner
+
+    def log_probs(self) -> Readings:
+        """Log-probs under policy and reference, each completion read once a round."""
+        return self.readings or Readings(self.models(), self.token_budget)
 
 
 Reads = Literal["problems", "demonstrations", "preferences"]

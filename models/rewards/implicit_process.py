@@ -23,11 +23,11 @@ from torch import Tensor, nn
 
 from models.bounds import Positive
 from models.errors import UserError
-from models.learner.log_probs import all_log_probs, completion_log_probs, hidden_width
+from models.learner.log_probs import completion_log_probs, hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
 from models.learner.packing import Sequences, pack
 from models.loop.learner import Companion
-from models.loop.rollout import Rollout
+from models.loop.rollout import Rollout, sequences_of
 from models.loop.slots import World
 from models.objectives.outcome_log_ratio import verdict_loss
 from models.parts import part
@@ -76,9 +76,9 @@ class ImplicitProcess:
             )
         learner = world.models()
         companion = learner.companions[self.companion]
-        judge, sequences = companion.model, _sequences(rollouts)
+        judge, sequences = companion.model, sequences_of(rollouts)
         right = components[self.by] > self.threshold
-        reference = torch.stack([row.sum() for row in self._reference(world, sequences)])
+        reference = torch.stack([row.sum() for row in self._reference(world, rollouts)])
         told: dict[str, float] = {}
         for _ in range(self.passes):
             loss_sum, correct = 0.0, 0
@@ -104,29 +104,16 @@ class ImplicitProcess:
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Reward of each token, [completions] tensors of [tokens of it], on the CPU; they add up to r(y)."""
-        sequences, judge = _sequences(rollouts), world.models().companions[self.companion].model
-        judged, reference = self._log_probs(world, judge, sequences), self._reference(world, sequences)
+        judge = world.models().companions[self.companion].model
+        judged = world.log_probs().under(judge, sequences_of(rollouts))
+        reference = self._reference(world, rollouts)
         return [self.beta * (new - old).cpu() for new, old in zip(judged, reference, strict=True)]
 
-    def _reference(self, world: World, sequences: Sequences) -> list[Tensor]:
-        with world.models().as_reference() as reference:
-            if reference is None:
-                raise UserError(f"reward {self.label} needs a reference, but the recipe has none")
-            return self._log_probs(world, reference, sequences)
-
-    def _log_probs(self, world: World, model: nn.Module, sequences: Sequences) -> list[Tensor]:
-        return all_log_probs(
-            model,
-            sequences,
-            distribution=world.models().distribution,
-            autocast=world.models().autocast,
-            token_budget=world.token_budget,
-            setting="schedule.token_budget",
-        )
+    def _reference(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        rows = world.log_probs().reference(rollouts)
+        if rows is None:
+            raise UserError(f"reward {self.label} needs a reference, but the recipe has none")
+        return rows
 
     def _cuts(self, world: World, judge: nn.Module, sequences: Sequences) -> list[list[int]]:
         return pack(sequences, world.token_budget, width=hidden_width(judge), setting="schedule.token_budget")
-
-
-def _sequences(rollouts: Sequence[Rollout]) -> Sequences:
-    return Sequences([one.problem.tokens for one in rollouts], [one.completion for one in rollouts])

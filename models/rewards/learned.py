@@ -11,8 +11,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from models.learner.packing import Sequences
-from models.loop.rollout import Rollout
+from models.loop.rollout import Rollout, sequences_of
 from models.loop.slots import World
 from models.parts import part
 
@@ -30,7 +29,5 @@ class LearnedReward:
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Score of prompt and completion together, [completions]."""
         assert world.score_with_reward_model is not None, "the recipe check makes sure that a reward model is there"
-        scores = world.score_with_reward_model(
-            Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
-        )
+        scores = world.score_with_reward_model(sequences_of(rollouts))
         return torch.sigmoid(scores) if self.squash == "sigmoid" else scores

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from models.errors import UserError
-from models.loop.batch import policy_log_probs, reference_log_probs
 from models.loop.rollout import Rollout, Scored
 from models.loop.slots import World
 from models.parts import part
@@ -34,12 +33,12 @@ def kendall_tau(one: Tensor, other: Tensor) -> float:
     return float(agreement.mean())
 
 
-def _under_policy(world: World, scored: Scored) -> Tensor:
+def _under_policy(world: World, rollouts: Sequence[Rollout]) -> Tensor:
     """Mean log pi a token of each completion, [completions], nats; as the engine said, where it drew them all."""
-    given = [rollout.behaviour_log_probs for rollout in scored.rollouts]
+    given = [rollout.behaviour_log_probs for rollout in rollouts]
     if all(len(row) for row in given):
         return torch.tensor([sum(row) / len(row) for row in given])
-    return _means(policy_log_probs(world.models(), scored.sequences, world.token_budget))
+    return _means(world.log_probs().policy(rollouts))
 
 
 def _means(rows: Sequence[Tensor]) -> Tensor:
@@ -56,7 +55,7 @@ class OwnLikelihood:
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Mean log-prob of the tokens of each completion, [completions], nats, <= 0."""
-        return _under_policy(world, Scored(rollouts, torch.zeros(len(rollouts))))
+        return _under_policy(world, rollouts)
 
 
 @part("reward", "ranking_consistency")
@@ -75,13 +74,13 @@ class RankingConsistency:
         Raises:
             UserError: the recipe has no reference to compare with.
         """
-        scored = Scored(rollouts, torch.zeros(len(rollouts)))
-        earlier = reference_log_probs(world.models(), scored, world.token_budget)
+        earlier = world.log_probs().reference(rollouts)
         if earlier is None:
             raise UserError(
                 "reward ranking_consistency needs a reference to compare with: reference.name: previous_round"
             )
-        now, before, groups = _under_policy(world, scored), _means(earlier), scored.groups
+        now, before = _under_policy(world, rollouts), _means(earlier)
+        groups = Scored(rollouts, torch.zeros(len(rollouts))).groups
         consistency = torch.full((len(rollouts),), 0.5)
         for number in groups.unique().tolist():
             members = groups == number

@@ -22,8 +22,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.errors import UserError
-from models.learner.packing import Sequences
-from models.loop.rollout import Rollout
+from models.loop.rollout import Rollout, sequences_of
 from models.loop.slots import World
 from models.parts import part
 from models.rewards.exact_answer import is_right
@@ -91,9 +90,7 @@ class WinRate:
         if self.by == "exact_answer":
             return torch.tensor([float(is_right(rollout.text, rollout.problem.answer)) for rollout in rollouts])
         assert world.score_with_reward_model is not None, "the recipe check makes sure that a reward model is there"
-        return world.score_with_reward_model(
-            Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
-        )
+        return world.score_with_reward_model(sequences_of(rollouts))
 
     def _adversaries(self, group: Sequence[Rollout]) -> Tensor:
         """Who is compared with whom in a group, [completions, completions], bool."""

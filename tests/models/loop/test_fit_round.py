@@ -18,9 +18,9 @@ from models.learner.log_probs import use_packed_attention
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.reduce import token_weights
-from models.loop.batch import policy_log_probs, reference_log_probs
 from models.loop.fit import ScheduleSettings, fit_round, minibatches
 from models.loop.learner import Learner
+from models.loop.readings import Readings
 from models.loop.rollout import TokenBatch
 from models.objectives.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter
@@ -309,8 +309,8 @@ def test_the_old_log_probs_are_those_of_the_whole_policy_though_its_adapter_lear
             if "lora_B" in name:
                 parameter.normal_(std=0.3)
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, policy.disable_adapter, None, AS_IT_IS)
-    old = torch.cat(policy_log_probs(learner, SEQUENCES, 100))
-    reference = torch.cat(reference_log_probs(learner, round_of(), 100))
+    old = torch.cat(Readings(learner, 100).under(learner.policy, SEQUENCES))
+    reference = torch.cat(Readings(learner, 100).reference(round_of().rollouts))
     policy.eval()
     torch.testing.assert_close(old, torch.cat(plain_log_probs(policy, SEQUENCES)).detach(), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(reference, torch.cat(plain_log_probs(base, SEQUENCES)).detach(), rtol=1e-10, atol=1e-10)

@@ -9,7 +9,7 @@ from models.engine.transformers_engine import TransformersEngine
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser
-from models.loop.batch import reference_log_probs
+from models.loop.readings import Readings
 from models.loop.learner import Learner
 from models.policy.build import LoraSettings, open_policy, with_adapter
 from models.policy.folder import save_model_folder
@@ -40,7 +40,7 @@ def test_with_the_adapter_off_the_policy_is_its_own_reference_exactly():
     policy = adapted_policy()
     optimiser = build_optimiser(policy, OptimiserSettings())
     learner = Learner(policy, optimiser, None, policy.disable_adapter, None, AS_IT_IS)
-    rows = reference_log_probs(learner, scored([0.0] * len(SEQUENCES), [2, 3], sequences=SEQUENCES), 16384)
+    rows = Readings(learner, 16384).reference(scored([0.0] * len(SEQUENCES), [2, 3], sequences=SEQUENCES).rollouts)
     reference = torch.cat(rows)
     assert torch.equal(reference, log_probs(tiny_policy(torch.float32)))
     assert (log_probs(policy) - reference).abs().max() > 0.1  # and it is on again

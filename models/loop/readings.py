@@ -1,0 +1,74 @@
+"""Log-probs of a round's completions under the policy as the round began and under the reference, each read once.
+
+Rewards, advantages and the fit may all ask for them; whoever asks first pays. The loop makes one for every round, for
+the policy moves in the fit and the reference behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from models.learner.log_probs import all_log_probs
+from models.learner.packing import Sequences
+from models.loop.learner import Learner
+from models.loop.rollout import Rollout, sequences_of
+
+Read = dict[int, tuple[Rollout, Tensor]]
+"""By identity of the rollout, which is kept beside its log-probs so that no other can take its place."""
+
+
+class Readings:
+    """What policy and reference say of completions, as long as neither moves."""
+
+    def __init__(self, learner: Learner, token_budget: int) -> None:
+        """Nothing is read yet.
+
+        Args:
+            learner: policy and reference.
+            token_budget: tokens of one packed row.
+        """
+        self._learner, self._token_budget = learner, token_budget
+        self._policy: Read = {}
+        self._reference: Read = {}
+
+    def policy(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Log-probs under the policy as it was when first asked, [completions] tensors of [tokens of it], nats."""
+        return self._recall(self._policy, rollouts, lambda sequences: self.under(self._learner.policy, sequences))
+
+    def reference(self, rollouts: Sequence[Rollout]) -> list[Tensor] | None:
+        """Log-probs under the reference, [completions] tensors of [tokens of it], nats; None where the recipe has none.
+
+        Rollouts that carry them (offline methods, see `models.learner.reference_cache`) are not read at all.
+        """
+        for one in rollouts:
+            if one.reference_log_probs is not None:
+                self._reference.setdefault(id(one), (one, torch.tensor(one.reference_log_probs)))
+        if all(id(one) in self._reference for one in rollouts):
+            return [self._reference[id(one)][1] for one in rollouts]
+        with self._learner.as_reference() as model:
+            if model is None:
+                return None
+            return self._recall(self._reference, rollouts, lambda sequences: self.under(model, sequences))
+
+    def under(self, model: nn.Module, sequences: Sequences) -> list[Tensor]:
+        """Log-probs under any model, not remembered, [completions] tensors of [tokens of it], nats."""
+        return all_log_probs(
+            model,
+            sequences,
+            distribution=self._learner.distribution,
+            autocast=self._learner.autocast,
+            token_budget=self._token_budget,
+            setting="schedule.token_budget",
+        )
+
+    def _recall(
+        self, known: Read, rollouts: Sequence[Rollout], read: Callable[[Sequences], list[Tensor]]
+    ) -> list[Tensor]:
+        missing = [one for one in rollouts if id(one) not in known]
+        if missing:
+            rows = read(sequences_of(missing))
+            known.update((id(one), (one, row)) for one, row in zip(missing, rows, strict=True))
+        return [known[id(one)][1] for one in rollouts]
