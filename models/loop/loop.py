@@ -220,17 +220,22 @@ def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> 
 
 
 def rollout_metrics(scored: Scored, chosen: Scored) -> dict[str, float]:
-    """What a round's completions look like: rewards by component, lengths, and how many of them teach."""
-    rollouts = scored.rollouts
-    components = {f"reward/{name}": float(values.mean()) for name, values in scored.components.items()}
+    """What a round's completions look like: rewards by component, lengths, and how many of them teach.
+
+    Where the policy wrote any, only its own are told of: not the greedy baselines, opponents, explanations and answers
+    of the data that stand beside them. A share is one of the completions that the source means to teach.
+    """
+    own = [index for index, one in enumerate(scored.rollouts) if one.origin in ("policy", "guide")]
+    seen = scored.take(torch.tensor(own)) if own else scored
+    components = {f"reward/{name}": float(values.mean()) for name, values in seen.components.items()}
     return {
-        "reward/total": float(scored.rewards.mean()),
-        "reward/spread": float(scored.rewards.std(unbiased=False)),
+        "reward/total": float(seen.rewards.mean()),
+        "reward/spread": float(seen.rewards.std(unbiased=False)),
         **components,
         **scored.watched,
-        "rollouts/length": float(scored.lengths.double().mean()),
-        "rollouts/finished_share": sum(rollout.finished for rollout in rollouts) / len(rollouts),
-        "rollouts/taught_share": len(chosen.rollouts) / len(rollouts),
+        "rollouts/length": float(seen.lengths.double().mean()),
+        "rollouts/finished_share": sum(rollout.finished for rollout in seen.rollouts) / len(seen.rollouts),
+        "rollouts/taught_share": len(chosen.taught) / max(1, len(scored.taught)),
     }
 
 

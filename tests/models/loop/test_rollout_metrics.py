@@ -1,0 +1,37 @@
+"""What a round's figures are taken over, each test named as the theorem it checks."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_models import scored
+
+from models.loop.loop import rollout_metrics
+
+
+def round_of(*origins, untaught=()):
+    """Completion i has reward i; those at `untaught` teach nothing."""
+    plain = scored([float(i) for i in range(len(origins))], [len(origins)])
+    plain = replace(plain, components={"verdict": 10 * plain.rewards})
+    rollouts = [
+        replace(one, origin=origin, taught=(False,) if index in untaught else None)
+        for index, (one, origin) in enumerate(zip(plain.rollouts, origins, strict=True))
+    ]
+    return replace(plain, rollouts=rollouts)
+
+
+def test_baselines_opponents_and_answers_of_the_data_are_not_told_of_as_the_policys():
+    everything = round_of("policy", "guide", "greedy", "reference", "explained", "demonstration")
+    told = rollout_metrics(everything, everything)
+    assert (told["reward/total"], told["reward/spread"], told["reward/verdict"]) == (0.5, 0.5, 5.0)
+
+
+def test_where_the_policy_wrote_nothing_the_data_are_told_of():
+    told = rollout_metrics(*[round_of("chosen", "rejected", "rejected")] * 2)
+    assert told["reward/total"] == 1.0 and told["rollouts/finished_share"] == 1.0
+
+
+@pytest.mark.parametrize(("kept", "share"), [([0, 1, 2, 3], 1.0), ([0, 2], 0.5), ([1, 3], 0.5), ([3], 0.0)])
+def test_the_share_that_teaches_is_one_of_what_is_meant_to_teach(kept, share):
+    everything = round_of("policy", "policy", "greedy", "greedy", untaught=(2, 3))
+    assert rollout_metrics(everything, everything.take(torch.tensor(kept)))["rollouts/taught_share"] == share
