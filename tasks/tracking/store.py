@@ -64,19 +64,19 @@ class Store:
 
 
 _store: Store | None = None
-_uri_set_here: str | None = None
+_set_here: set[str] = set()
 
 
 def configure(home: Path) -> Store:
     """Choose the store: MLFLOW_TRACKING_URI, else SQLite and a folder under `home` (made where it is missing)."""
-    global _store, _uri_set_here
+    global _store
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     home = home.absolute()
     home.mkdir(parents=True, exist_ok=True)
     given = os.environ.get("MLFLOW_TRACKING_URI")
-    # MLflow itself puts the chosen URI into the environment: an earlier choice of ours is no wish of the user's.
-    uri = given if given and given != _uri_set_here else f"sqlite:///{home / 'mlflow.db'}"
+    # MLflow itself puts the chosen URI into the environment: earlier choices of ours are no wish of the user's.
+    uri = given if given and given not in _set_here else f"sqlite:///{home / 'mlflow.db'}"
 
     import mlflow
 
@@ -86,7 +86,7 @@ def configure(home: Path) -> Store:
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
     if uri != given:
-        _uri_set_here = uri
+        _set_here.add(uri)
     _store = Store(uri, home)
     return _store
 

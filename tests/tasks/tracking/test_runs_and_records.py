@@ -28,6 +28,15 @@ def status(run_id: str) -> str:
     return store.client().get_run(run_id).info.status
 
 
+def test_an_earlier_choice_of_the_store_is_not_taken_for_a_users_wish(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    of_first = store.configure(first).uri
+    store.configure(second)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", of_first)  # as MLflow left it in the environment of a child or a test
+    assert store.configure(third).uri == f"sqlite:///{third / 'mlflow.db'}"
+
+
 def test_the_runs_of_a_process_killed_by_sigkill_are_swept_and_others_are_not(home: Path):
     mine = runs.open_flow_run("e", "mine")
     elsewhere = runs.open_flow_run("e", "elsewhere")
