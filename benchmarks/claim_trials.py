@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import torch
@@ -18,7 +18,7 @@ from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.loop.rollout import Rollout
 from models.loop.slots import World
 from models.policy.build import load_causal_model
-from models.policy.update_sparsity import changed_share, update_of
+from models.policy.update_sparsity import COARSEST_STEP, changed_weights
 from models.rewards.exact_answer import is_right
 from tasks.warm_start import demonstrations
 
@@ -28,6 +28,8 @@ Effect = tuple[float, dict[str, float]]
 ROUNDS = 40
 PROMPTS = ("rollouts.prompts=32", "rewards=[{name: exact_answer}]")
 """What every arm that samples has in common: 32 prompts a round, and the verifier alone."""
+ALL = "select=[{name: all}]"
+"""Every completion teaches, in both arms of a claim: what one of them would drop is no part of it."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,13 @@ def difference(one: Arm, other: Arm, metric: str = "sampled_accuracy", rounds: i
     return measure
 
 
-REMAX = Arm("remax", (*PROMPTS, "rollouts.group_size=1"))
-PPO = Arm("ppo", (*PROMPTS, "rollouts.group_size=1", "advantage.critic.pretraining=0", "schedule.minibatches=1",
+ONE_EACH = (*PROMPTS, "rollouts.group_size=1", ALL, "reference={name: none}")
+"""ReMax and PPO alike: every completion is learned from, once, and no reference is kept; the critic is what differs."""
+REMAX = Arm("remax", ONE_EACH)
+PPO = Arm("ppo", (*ONE_EACH, "advantage.kl=0.0", "advantage.critic.pretraining=0", "schedule.minibatches=1",
                   "schedule.epochs=1", "advantage.critic.epochs=1", "advantage.critic.minibatches=1"))  # fmt: skip
+STAGES = ("generate", "score", "learn")
+"""What a round is made of; ReMax's greedy completions are among `generate`."""
 
 
 def memory_of_remax(toy: Toy, seed: int) -> Effect:
@@ -73,10 +79,21 @@ def memory_of_remax(toy: Toy, seed: int) -> Effect:
 
 
 def time_of_remax(toy: Toy, seed: int) -> Effect:
-    """How many times as long PPO learns from as many samples: advantage, critic and update, without generation."""
-    spent = {
-        arm.recipe: statistics.median(train(toy, arm, seed, 12).curve("seconds/learn")[2:]) for arm in (REMAX, PPO)
-    }
+    """How many times as long a round of PPO takes, of as many completions to learn from: medians over rounds.
+
+    Steps are so small that both arms sample from the same policy to the end, and so completions of the same length;
+    they go in turns, so that a machine that is slow for a while is slow for both.
+    """
+    rounds: dict[str, list[dict[str, float]]] = {REMAX.recipe: [], PPO.recipe: []}
+    for arm in (REMAX, PPO) * 3:
+        still = replace(arm, overrides=(*arm.overrides, "schedule.optimiser.learning_rate=0.000001"))
+        rounds[arm.recipe] += train(toy, still, seed, 14).rounds[2:]  # the first two warm up
+    spent: dict[str, float] = {}
+    for name, told in rounds.items():
+        spent[name] = statistics.median(sum(one[f"seconds/{stage}"] for stage in STAGES) for one in told)
+        for stage in STAGES:
+            spent[f"{name}, {stage}"] = statistics.median(one[f"seconds/{stage}"] for one in told)
+    spent["learn alone, ppo / remax"] = spent["ppo, learn"] / spent["remax, learn"]
     return spent["ppo"] / spent["remax"], spent
 
 
@@ -94,13 +111,18 @@ def pair_accuracy(toy: Toy, trained: Trained, seed: int) -> float:
 
 
 FLIPS = ("rollouts.prompts=32", "schedule.optimiser.learning_rate=0.0003")
+RDPO = Arm("rdpo", FLIPS)
+DPO = Arm("rdpo", (*FLIPS, "objective.name=dpo"))
 
 
 def robust_dpo(toy: Toy, seed: int) -> Effect:
     """Held-out pair accuracy of rDPO less that of DPO, where 30 % of the labels are flipped."""
     flips = f"rewards.0.seed={seed}"
-    arms = {"rdpo": Arm("rdpo", (*FLIPS, flips)), "dpo": Arm("rdpo", (*FLIPS, flips, "objective.name=dpo"))}
-    found = {name: pair_accuracy(toy, train(toy, arm, seed, 60), seed) for name, arm in arms.items()}
+    arms = {"rdpo": RDPO, "dpo": DPO}
+    found = {
+        name: pair_accuracy(toy, train(toy, replace(arm, overrides=(*arm.overrides, flips)), seed, 60), seed)
+        for name, arm in arms.items()
+    }
     return found["rdpo"] - found["dpo"], found
 
 
@@ -123,47 +145,58 @@ class Noisy:
 
 
 NOISE = (Noisy(0.6),)
-FILTERED = Arm("pf_ppo", ("rollouts.prompts=32", "rewards=[{name: exact_answer}]"), NOISE)
-UNFILTERED = Arm("grpo", (*PROMPTS, "schedule.minibatches=2"), NOISE)
+FILTERED = Arm("pf_ppo", PROMPTS, NOISE)
+UNFILTERED = Arm("pf_ppo", (*PROMPTS, "select=[{name: drop_flat, by: exact_answer}]"), NOISE)
+"""The same without the filter: twice the completions to learn from, in as many optimiser steps."""
 
 LONG = 80
 RESETS = Arm("prorl", (*PROMPTS, "reference.every=20", "objective.kl=0.1"))
 FROZEN = Arm("prorl", (*PROMPTS, "reference={name: frozen}", "objective.kl=0.1"))
 
 
+def changed_share(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> float:
+    """Share of all weights that differ between two states of a policy by what bfloat16 would show."""
+    changed = changed_weights(before, after, COARSEST_STEP).values()
+    return sum(int(mask.sum()) for mask in changed) / sum(mask.numel() for mask in changed)
+
+
 def sparsity(toy: Toy, seed: int) -> Effect:
     """Share of weights that supervised learning changes less the share that RL changes, by as many updates."""
     reinforced = train(toy, Arm("grpo", (*PROMPTS, "schedule.optimiser.learning_rate=0.00001")), seed, ROUNDS)
-    by_rl = changed_share(update_of(reinforced.before, reinforced.learner.policy.state_dict()))
+    by_rl = changed_share(reinforced.before, reinforced.learner.policy.state_dict())
     policy = load_causal_model(toy.start(seed), torch.float32)
     shown = demonstrations(toy.data, reinforced.codec, "train", 64)
     settings = SupervisedSettings(steps=ROUNDS, batch=256, optimiser=reinforced.recipe.schedule.optimiser)  # type: ignore[union-attr]
     fit_supervised(policy, shown, settings, seed=seed)
-    by_imitation = changed_share(update_of(reinforced.before, policy.state_dict()))
+    by_imitation = changed_share(reinforced.before, policy.state_dict())
     return by_imitation - by_rl, {"supervised": by_imitation, "reinforced": by_rl}
+
+
+MORE = ("rollouts.prompts=128", "rewards=[{name: exact_answer}]")
+CLASSIFICATION = Arm("ppo_hl_gauss", MORE)
+REGRESSION = Arm("ppo_hl_gauss", (*MORE, "advantage.critic.loss=mse"))
 
 
 def steadier_critic(toy: Toy, seed: int) -> Effect:
     """Spread of the critic's explained variance over the last half of the rounds, regression less classification."""
-    found = {}
-    for name, loss in (("regression", "mse"), ("classification", "hl_gauss")):
-        arm = Arm(
-            "ppo_hl_gauss", ("rollouts.prompts=128", "rewards=[{name: exact_answer}]", f"advantage.critic.loss={loss}")
-        )
-        found[name] = statistics.pstdev(train(toy, arm, seed, ROUNDS).curve("critic/explained_variance")[ROUNDS // 2 :])
+    found = {
+        name: statistics.pstdev(train(toy, arm, seed, ROUNDS).curve("critic/explained_variance")[ROUNDS // 2 :])
+        for name, arm in (("regression", REGRESSION), ("classification", CLASSIFICATION))
+    }
     return found["regression"] - found["classification"], found
 
 
-PACS = Arm("pacs", PROMPTS)
-GRPO = Arm("grpo", PROMPTS)
-TOPR = Arm("topr", PROMPTS)
-ONLY_POSITIVES = Arm("topr", (*PROMPTS, "advantage.baseline=0.0"))
+PACS = Arm("pacs", (*PROMPTS, ALL))
+GRPO = Arm("grpo", (*PROMPTS, ALL))
+TOPR = Arm("topr", (*PROMPTS, ALL))
+ONLY_POSITIVES = Arm("topr", (*TOPR.overrides, "advantage.baseline=0.0", "rewards.0.weight=0.5"))
+"""Advantages of 0.5 and 0 in place of 0.5 and -0.5: only the wrong completions weigh otherwise."""
 SHANNON = Arm("f_dpg", PROMPTS)
 FORWARD = Arm("f_dpg", (*PROMPTS, "objective.to=forward_kl"))
 
 TRIALS = (
     Trial("remax_memory", 384, "ReMax keeps less than PPO", "bytes, ReMax / PPO", memory_of_remax, 1.0, larger=False),
-    Trial("remax_time", 384, "ReMax learns faster than PPO", "seconds, PPO / ReMax", time_of_remax, 1.0),
+    Trial("remax_time", 384, "ReMax is faster than PPO", "seconds a round, PPO / ReMax", time_of_remax, 1.0),
     Trial("rdpo", 311, "rDPO beats DPO at 30 % flips", "held-out pair accuracy", robust_dpo),
     Trial("pacs", 263, "PACS beats GRPO at pass@8", "pass@8", difference(PACS, GRPO, "pass_at_8")),
     Trial("topr", 317, "TOPR gains from negatives", "sampled accuracy", difference(TOPR, ONLY_POSITIVES)),

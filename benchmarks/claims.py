@@ -5,6 +5,9 @@ same held-out draws, so that the seeds' effects are differences (or ratios) of p
 the seeds. A claim is `supported` where the interval lies beyond the line that the claim draws, `not supported` where
 it lies on the other side, and `inconclusive` where it holds the line. What is small here may be large elsewhere, and
 the other way round: a verdict is about this toy (benchmarks/toy.py) and its few rounds.
+
+Each finding goes into the file as it is made, in place of the older one of the same name: one that is asked for with
+`--only`, and a run that is killed, leave the others as they were.
 """
 
 from __future__ import annotations
@@ -17,10 +20,10 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from scipy import stats
@@ -53,7 +56,7 @@ class Finding:
     """Whether above it, as most claims want, or below."""
     verdict: Verdict
     seeds: tuple[float, ...]
-    """Effect of each seed."""
+    """Effect of each seed, and so their number."""
     told: dict[str, float]
     """Mean of each number behind the effect, by arm."""
     seconds: float
@@ -111,27 +114,62 @@ def table(findings: Sequence[Finding]) -> str:
     )
 
 
+def guide_rows(findings: Sequence[Mapping[str, Any]]) -> str:
+    """The table of docs/benchmarks.md from the findings of a file."""
+    lines = ["| claim | paper | effect | 95 % interval | line | verdict |", "| --- " * 6 + "|"]
+    lines += [
+        f"| {one['claim']} | {one['paper']} | {one['effect']:.3g} ({one['measure']}) | {one['low']:.3g} to "
+        f"{one['high']:.3g} | {'>' if one['larger'] else '<'} {one['line']:g} | {one['verdict']} |"
+        for one in findings
+    ]
+    return "\n".join(lines)
+
+
+def held(file: Path) -> list[dict[str, Any]]:
+    """The findings in a file; none where there is no such file."""
+    found: list[dict[str, Any]] = json.loads(file.read_text())["findings"] if file.is_file() else []
+    return found
+
+
+def record(file: Path, finding: Finding, machine: Mapping[str, Any]) -> None:
+    """Put a finding into a file, in place of the older one of its name; claims stand in the order of the trials.
+
+    Args:
+        file: JSON; made where it is missing, replaced whole.
+        finding: the new one.
+        machine: what it was measured on.
+    """
+    by_name = {one["name"]: one for one in held(file)} | {finding.name: asdict(finding)}
+    findings = [by_name[trial.name] for trial in TRIALS if trial.name in by_name]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_suffix(f".{os.getpid()}.part")
+    beside.write_text(json.dumps({"machine": machine, "findings": findings}, indent=1) + "\n")
+    os.replace(beside, file)
+
+
 def main() -> int:
     """Run the claims that are asked for and write them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.claims", description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", choices=[trial.name for trial in TRIALS], help="a claim's name")
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each arm (default 5, at least 2)")
     parser.add_argument("--out", type=Path, default=RESULT, help=f"JSON file (default {RESULT.name} in results/)")
+    parser.add_argument("--guide", action="store_true", help="run nothing; print the file's findings as in the guide")
     options = parser.parse_args()
+    if options.guide:
+        print(guide_rows(held(options.out)))
+        return 0
     if options.seeds < 2:
         parser.error("--seeds must be 2 or more: one run has no spread")
     torch.set_num_threads(1)  # models this small only lose by more
-    chosen = [trial for trial in TRIALS if not options.only or trial.name in options.only]
+    machine = describe()
     findings: list[Finding] = []
     with tempfile.TemporaryDirectory() as place:
         toy = make_toy(Path(place))
-        for trial in chosen:
+        for trial in TRIALS:
+            if options.only and trial.name not in options.only:
+                continue
             findings.append(put_to_the_test(trial, toy, options.seeds, lambda line: print(line, file=sys.stderr)))
-            found = {"machine": describe(), "seeds": options.seeds, "findings": [asdict(one) for one in findings]}
-            options.out.parent.mkdir(parents=True, exist_ok=True)
-            beside = options.out.with_suffix(f".{os.getpid()}.part")
-            beside.write_text(json.dumps(found, indent=1) + "\n")
-            os.replace(beside, options.out)
+            record(options.out, findings[-1], machine)
     print(table(findings))
     print(f"\n{sum(one.seconds for one in findings) / 60:.1f} minutes; {options.out}")
     return 0

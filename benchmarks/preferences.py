@@ -24,8 +24,8 @@ from benchmarks.materials import learner_precision, llama, save, texts, token_li
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings, has_trl
 from models.learner.packing import Sequences
-from models.loop.readings import Readings
 from models.loop.fit import fit_round
+from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
 from models.objectives.dpo import Dpo
 from models.policy.build import open_policy

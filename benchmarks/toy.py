@@ -8,7 +8,6 @@ they can be compared in pairs.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,8 +111,6 @@ class Trained:
     """The policy's weights when the loop began."""
     rounds: list[dict[str, float]] = field(default_factory=list)
     """What the loop told of each round."""
-    seconds: float = 0.0
-    """Of the rounds after the first, which warms up."""
 
     def curve(self, name: str) -> list[float]:
         """One metric, round by round, where it was told."""
@@ -136,17 +133,12 @@ def train(toy: Toy, arm: Arm, seed: int, rounds: int) -> Trained:
     chosen = Slots(slots.rollouts, rewards, slots.select, slots.advantage, slots.objective, slots.reference)
     before = {name: value.detach().clone() for name, value in policy.state_dict().items()}
     trained = Trained(recipe, learner, codec, before)
-    began = 0.0
 
     def told(number: int, metrics: dict[str, float]) -> None:
-        nonlocal began
         trained.rounds.append(metrics)
-        if number == 1:
-            began = time.perf_counter()
 
     world = World(codec, engine, None, seed)
     run_loop(learner, world, chosen, recipe.schedule, problems, toy.folder / "none", Watchers(metrics=told))
-    trained.seconds = time.perf_counter() - began
     return trained
 
 

@@ -68,26 +68,34 @@ def run(
 @app.command()
 def compare(
     recipes: Annotated[list[str], typer.Argument(help="Recipes; the first is the one to beat.")],
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Trainings of each recipe.")] = 5,
+    seeds: Annotated[int, typer.Option("--seeds", help="Trainings of each recipe, 2 or more.")] = 5,
     metric: Annotated[str, typer.Option("--metric", help="Held-out metric.")] = "sampled_accuracy",
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            "--budget",
+            help="Completions of each training; the smallest of the recipes' own (rounds x prompts x completions of a "
+            "prompt) if left out.",
+        ),
+    ] = None,
     overrides: SetOption = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="In seconds, on a tiny policy.")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="In seconds, on tiny policies, as comparison-smoke.")] = False,
 ) -> None:
     """Train several recipes over several seeds and compare them: interquartile means, probability of improvement.
 
-    Example: `rewardflow compare rloo grpo remax --seeds 5 --set schedule.rounds=30`
+    They must agree in data, evaluation and the policy to begin with. Each gets the rounds that come nearest to the
+    budget; where a method samples nothing, completions are those of the data that it learns from.
+
+    Example: `rewardflow compare rloo grpo remax --seeds 5 --budget 15000`
     """
-    from models.recipe.load import load_recipe, require_comparable
-    from models.recipe.smoke import smoke_overrides
+    from models.recipe.comparison import contenders
 
     chosen = overrides or []
-    if smoke:
-        chosen = [*smoke_overrides(load_recipe(recipes[0], chosen)), *chosen]
-    require_comparable(recipes, chosen)  # what is wrong is said before Prefect takes seconds to start
+    contenders(recipes, chosen, seeds, metric, budget, smoke)  # what is wrong is said before Prefect takes seconds
     from flows.compare import compare as compared
     from flows.outcome import comparison_lines
 
-    run, standings, costs = compared(recipes, chosen, seeds, metric)
+    run, standings, costs = compared(recipes, chosen, seeds, metric, budget, smoke)
     print(comparison_lines(run, standings, costs, metric, state_folder()))
 
 

@@ -55,9 +55,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
             tags.SEED: str(checked.seed),
         }
         run_id = runs.open_flow_run(checked.name, f"{kind} {checked.name}", recipe_tags, described)
-        records.log_artifact(run_id, find_recipe(recipe), "recipe")
-        if overrides:
-            records.log_text(run_id, "recipe/overrides.txt", "\n".join(overrides) + "\n")
+        log_recipe(run_id, find_recipe(recipe), overrides)
         facts = {
             "recipe": f"{find_recipe(recipe)} {' '.join(overrides)}".strip(),
             "commit": commit,
@@ -65,6 +63,13 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
         }
         with closed_with(run_id):
             yield Opened(checked, Path.cwd(), home, run_id, facts)
+
+
+def log_recipe(run_id: str, file: Path, overrides: Sequence[str]) -> None:
+    """Leave a recipe's file on a run, and what stands on top of it."""
+    records.log_artifact(run_id, file, "recipe")
+    if overrides:
+        records.log_text(run_id, "recipe/overrides.txt", "\n".join(overrides) + "\n")
 
 
 @contextmanager

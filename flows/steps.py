@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from flows.opening import Opened
 from models.recipe.load import plain
+from tasks.contents import policy_inputs
 from tasks.step import StepResult, content_key, is_complete, record_reuse
 from tasks.validate_data import validate_data
 from tasks.versions import DataVersion
@@ -39,5 +40,5 @@ def call_cached(task: Any, key: str, home: Path, parent_run: str, refresh: bool,
 def call_validation(opened: Opened, version: DataVersion, refresh: bool = False) -> Called:
     """Validate a version of the data: one key in every flow, so that a validation is done once for all of them."""
     sections = plain(opened.recipe)
-    key = content_key("validate", version.digest, sections["validation"], sections["policy"])
+    key = content_key("validate", version.digest, sections["validation"], policy_inputs(sections["policy"]))
     return call_cached(validate_data, key, opened.home, opened.run_id, refresh, recipe=opened.recipe, version=version)

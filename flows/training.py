@@ -10,6 +10,7 @@ from typing import Any
 from flows.opening import Opened
 from flows.steps import Called, call_cached, call_validation
 from models.recipe.load import SLOT_KEYS, plain
+from tasks.contents import policy_inputs
 from tasks.description import Step
 from tasks.evaluate import evaluate_policy
 from tasks.fine_tune import fine_tune
@@ -54,7 +55,7 @@ class Training:
             self.rewarded.digest if self.rewarded else None,
             sections["evaluation"],
             sections["engine"],
-            sections["policy"],
+            policy_inputs(sections["policy"]),
             sections["rollouts"],
             sections["gate"]["safety_patterns"],
         )
@@ -95,7 +96,7 @@ def train_policy(opened: Opened, refresh: bool = False) -> Training:
     def step(name: str, task: Any, *inputs: Any, **arguments: Any) -> StepResult:
         return noted(steps, name, call_cached(task, content_key(name, *inputs), home, run, refresh, **arguments))
 
-    policy, engine, seed = sections["policy"], sections["engine"], recipe.seed
+    policy, engine, seed = policy_inputs(sections["policy"]), sections["engine"], recipe.seed
     validated = noted(steps, "validate", call_validation(opened, version, refresh))
     warmed = step(
         "warm_start",

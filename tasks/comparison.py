@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.evaluation.aggregate import Standing
+from models.evaluation.bootstrap import Interval
 from tasks import plots
 from tasks.description import cell, section, table
 from tasks.tracking import records
@@ -13,8 +14,13 @@ from tasks.tracking import records
 
 @dataclass(frozen=True)
 class Cost:
-    """What a method cost, the mean over its seeds."""
+    """What a training of a method was given, and what it cost, the mean over its seeds."""
 
+    rounds: int
+    completions: int
+    """Sampled or read, of all rounds; see models.recipe.comparison."""
+    updates: int
+    """Optimiser steps."""
     seconds: float
     """Of the loop."""
     tokens: float
@@ -31,6 +37,9 @@ def comparison_rows(standings: Sequence[Standing], costs: Sequence[Cost]) -> lis
             if one.improvement is None
             else f"{one.improvement.estimate:.2f} [{one.improvement.low:.2f}, {one.improvement.high:.2f}]",
             "seeds": " ".join(f"{score:.3f}" for score in one.scores),
+            "rounds": cost.rounds,
+            "completions": cost.completions,
+            "updates": cost.updates,
             "seconds": round(cost.seconds, 1),
             "tokens": round(cost.tokens),
         }
@@ -38,13 +47,17 @@ def comparison_rows(standings: Sequence[Standing], costs: Sequence[Cost]) -> lis
     ]
 
 
+def _with_ends(name: str, interval: Interval) -> dict[str, float]:
+    return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
+
+
 def write_comparison(run_id: str, metric: str, standings: Sequence[Standing], costs: Sequence[Cost]) -> None:
     """Record a comparison on its run."""
     rows = comparison_rows(standings, costs)
     for one in standings:
-        told = {f"{one.method}/iqm": one.middle.estimate}
+        told = _with_ends(f"{one.method}/iqm", one.middle)
         if one.improvement is not None:
-            told[f"{one.method}/probability_of_improvement"] = one.improvement.estimate
+            told |= _with_ends(f"{one.method}/probability_of_improvement", one.improvement)
         records.log_metrics(run_id, told)
     records.log_table(run_id, "comparison.json", rows)
     records.log_figure(run_id, "plots/comparison.png", plots.comparison(standings, metric))

@@ -61,7 +61,7 @@ def fine_tune(
         problems = read_prompts(clean_folder(validated), codec, recipe)
         learner = build_learner(policy, recipe, settings, home, run_id)
         problems = with_reference(problems, learner, recipe, home)
-        engine = engine_for(start, recipe, codec, learner.autocast) if slots.rollouts.draws else None
+        engine = engine_for(start, recipe, codec, learner.autocast, problems) if slots.rollouts.draws else None
         try:
             world = World(codec, engine, reward_scorer(rewarded, recipe, home), recipe.seed)
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
@@ -75,7 +75,6 @@ def fine_tune(
         )
         digest = save_model_folder(plain_model(learner.policy), tokenizer, folder / "policy")
         model_id = registry.log_model(run_id, folder / "policy", "policy", "text-generation", step=settings.rounds)
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         times = log_times(run_id, recipe, curves, time.perf_counter() - began - in_rounds)
         tail = [row.metrics["reward/total"] for row in curves if "reward/total" in row.metrics]
         headline = f"reward {_mean(tail[:5]):.3f} to {_mean(tail[-5:]):.3f} in {settings.rounds} rounds"
@@ -89,7 +88,10 @@ def fine_tune(
         )
 
     with gpu_slot():
-        return run_step(home, "fine_tune", key, parent_run, work)
+        result = run_step(home, "fine_tune", key, parent_run, work)
+    # Only now: a run that is killed before its result is written goes on from the last checkpoint.
+    shutil.rmtree(Path(result.folder) / "checkpoints", ignore_errors=True)
+    return result
 
 
 def curves_of(tuned: StepResult) -> list[Row]:

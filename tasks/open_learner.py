@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from models.learner.optimiser import build_optimiser
 from models.learner.packing import Sequences
 from models.loop.fit import ScheduleSettings
 from models.loop.learner import Companion, Learner
+from models.loop.rollout import Problem
 from models.loop.slots import Accompanied
 from models.policy.build import on_device, with_adapter
 from models.policy.update_sparsity import learn_only, masks_of
@@ -23,7 +25,7 @@ from models.recipe.schema import Recipe
 from models.reward_model.model import load_reward_model, score_all
 from models.text.encoding import Codec
 from tasks.precision import learner_autocast
-from tasks.prompts import longest_sequence
+from tasks.prompts import longest_in_training
 from tasks.step import StepResult
 
 
@@ -37,11 +39,12 @@ def build_learner(
     accompanied = [part for part in (*slots.rewards, slots.advantage) if isinstance(part, Accompanied)]
     torch.manual_seed(recipe.seed)  # heads of companions begin at random
     companions: dict[str, Companion] = {part.companion: part.accompany(policy) for part in accompanied}
+    if slots.reference.needed and (slots.reference.moves or recipe.policy.lora is None):
+        # before there is an adapter: a reference that moves holds whole weights, the adapter merged in
+        reference = copy.deepcopy(policy).requires_grad_(False)
     if recipe.policy.lora is not None:
         policy = with_adapter(policy, recipe.policy.lora, recipe.seed)
-    if slots.reference.needed and (slots.reference.moves or recipe.policy.lora is None):
-        reference = copy.deepcopy(policy).requires_grad_(False)
-    elif slots.reference.needed:
+    if slots.reference.needed and reference is None:
         adapter_off = policy.disable_adapter
     if recipe.policy.subnetwork is not None:
         learn_only(policy, masks_of(policy, recipe.policy.subnetwork))
@@ -60,12 +63,17 @@ def build_learner(
     )
 
 
-def engine_for(folder: Path, recipe: Recipe, codec: Codec, autocast: torch.dtype | None) -> Engine:
-    """The recipe's engine on the weights of `folder`, in the learner's precision unless the recipe names another."""
+def engine_for(
+    folder: Path, recipe: Recipe, codec: Codec, autocast: torch.dtype | None, problems: Sequence[Problem]
+) -> Engine:
+    """The recipe's engine on the weights of `folder`, in the learner's precision unless the recipe names another.
+
+    It holds the longest sequence that the recipe's source draws for `problems`.
+    """
     return open_engine(
         folder,
         recipe.engine,
-        longest=longest_sequence(recipe),
+        longest=longest_in_training(problems, codec, recipe),
         end=codec.end,
         seed=recipe.seed,
         dtype=autocast or torch.float32,

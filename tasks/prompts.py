@@ -35,7 +35,7 @@ def read_prompts(data: Path, codec: Codec, recipe: Recipe) -> list[Problem]:
     slots: Any = recipe
     kind: Kind = slots.rollouts.reads
     if kind == "problems":
-        return read_problems(data, codec, "train", recipe)
+        return with_room(read_problems(data, codec, "train", recipe), codec, recipe)
     if "train" not in available(data).get(kind, ()):
         raise UserError(f"the data set {recipe.data.name} has no training {kind}, which rollouts reads")
     answers = ANSWERS[kind]
@@ -43,7 +43,8 @@ def read_prompts(data: Path, codec: Codec, recipe: Recipe) -> list[Problem]:
     prompts = codec.prompts([str(row["prompt"]) for row in rows])
     encoded = {column: codec.completions([str(row[column]) for row in rows]) for column in answers}
     truths = _truths(data)
-    most, room = slots.rollouts.max_tokens, longest_sequence(recipe)
+    most = slots.rollouts.max_tokens
+    room = longest_sequence(recipe, most)
     found: dict[str, Problem] = {}
     for number, (row, ids) in enumerate(zip(rows, prompts, strict=True)):
         known = tuple(
@@ -65,7 +66,34 @@ def read_prompts(data: Path, codec: Codec, recipe: Recipe) -> list[Problem]:
             f"no training row of {recipe.data.name}'s {kind} has an answer within rollouts.max_tokens ({most}) and a "
             "prompt that leaves room for it"
         )
-    return list(found.values())
+    return with_room(list(found.values()), codec, recipe)
+
+
+def with_room(problems: Sequence[Problem], codec: Codec, recipe: Recipe) -> list[Problem]:
+    """Those of `problems` for which the policy has room with all that the recipe's source adds to them.
+
+    Raises:
+        UserError: there are none.
+    """
+    slots: Any = recipe
+    room = None if recipe.policy.base is not None else recipe.policy.size.positions
+    extra = slots.rollouts.extra_tokens(codec, problems)
+    needed = [len(one.tokens) + slots.rollouts.max_tokens + more for one, more in zip(problems, extra, strict=True)]
+    kept = [one for one, tokens in zip(problems, needed, strict=True) if room is None or tokens <= room]
+    if not kept:
+        raise UserError(
+            f"policy.size.positions is {room}, but every sequence of rollouts {slots.rollouts.name} needs more: "
+            f"prompt, rollouts.max_tokens ({slots.rollouts.max_tokens}) and what it adds are {min(needed)} at least"
+        )
+    return kept
+
+
+def longest_in_training(problems: Sequence[Problem], codec: Codec, recipe: Recipe) -> int:
+    """Tokens of the longest sequence that the recipe's source draws, longer prompts of its own included."""
+    slots: Any = recipe
+    if recipe.policy.base is None:
+        return longest_sequence(recipe)
+    return longest_sequence(recipe) + max(slots.rollouts.extra_tokens(codec, problems))
 
 
 def _truths(data: Path) -> dict[str, str]:
@@ -111,6 +139,9 @@ def with_reference(problems: Sequence[Problem], learner: Learner, recipe: Recipe
 def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: int | None = None) -> list[Problem]:
     """Encoded problems of a split that leave room for a completion; `limit` takes them evenly spaced.
 
+    Which are trained on depends on the rollouts alone; those of the other splits also leave room for the evaluation's
+    completions.
+
     Raises:
         UserError: the split has no problems, or none that fits the policy.
     """
@@ -118,8 +149,9 @@ def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: i
         raise UserError(f"the data set {recipe.data.name} has no {split} problems to answer")
     rows = read_rows(data, "problems", split)  # type: ignore[arg-type]
     encoded = codec.prompts([row["prompt"] for row in rows])
-    completion = longest_completion(recipe)
-    room = longest_sequence(recipe) - completion
+    slots: Any = recipe
+    completion = slots.rollouts.max_tokens if split == "train" else longest_completion(recipe)
+    room = longest_sequence(recipe, completion) - completion
     problems = [
         Problem(str(row["id"]), str(row["prompt"]), str(row["answer"]), int(row["level"]), tuple(ids))
         for row, ids in zip(rows, encoded, strict=True)
@@ -138,8 +170,13 @@ def longest_completion(recipe: Recipe) -> int:
     return max(slots.rollouts.max_tokens, recipe.evaluation.max_tokens or 0)
 
 
-def longest_sequence(recipe: Recipe) -> int:
-    """Tokens of the longest prompt and completion together."""
+def longest_sequence(recipe: Recipe, completion: int | None = None) -> int:
+    """Tokens of the longest prompt and completion together.
+
+    Args:
+        recipe: bounds the prompts.
+        completion: tokens that the completion may have; None: the most in rollouts or evaluations.
+    """
     if recipe.policy.base is None:
         return recipe.policy.size.positions
-    return recipe.validation.max_tokens + longest_completion(recipe)
+    return recipe.validation.max_tokens + (longest_completion(recipe) if completion is None else completion)

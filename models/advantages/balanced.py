@@ -1,7 +1,10 @@
 """Right completions weigh one, wrong ones together as much as the right ones: failure as cloning would reward it.
 
-    A_i = 1                                   where r_i is no less than the mean of its group
-    A_i = -strength * (right / wrong)         elsewhere; right and wrong count the completions of the group
+    A_i = 1                                   where r_i is no less than the mean of its group: right
+    A_i = -strength * (right / wrong)         elsewhere: wrong; right and wrong count the completions of the group
+
+r is the verdict, of two values (`by: exact_answer`, or nothing else in `rewards`). With anything beside it, "no less
+than the mean" says little about right and wrong: right answers that are less liked would be pushed away.
 
 Source: OREAL (paper 280), which clones the best of N and reshapes the reward of the others until both gradients agree;
 derived here. Let p be the chance to be right, E+ and E- the means over right and over wrong completions. As
@@ -34,6 +37,8 @@ class Balanced:
     """One for what is no worse than its group's mean; what is worse takes as much away. Alone, or flat: one."""
 
     needs_group: ClassVar[bool] = False
+    by: str = "total"
+    """The reward component that tells right from wrong; `total` is the weighted sum."""
     strength: Annotated[float, Field(ge=0)] = 1.0
     """What the wrong completions of a prompt weigh together for each right one; 0 clones the right ones alone."""
     tolerance: Annotated[float, Field(ge=0)] = 1e-4
@@ -41,8 +46,8 @@ class Balanced:
 
     def __call__(self, world: World, scored: Scored) -> Tensor:
         """Advantages, [completions]; with strength one the sum of every group that spreads is zero."""
-        groups = scored.groups
-        right = (scored.rewards >= group_mean(scored.rewards, groups) - self.tolerance).to(scored.rewards)
+        groups, verdict = scored.groups, scored.component(self.by, "advantage.by")
+        right = (verdict >= group_mean(verdict, groups) - self.tolerance).to(verdict)
         share = group_mean(right, groups)
         balance = -self.strength * share / (1.0 - share).clamp(min=torch.finfo(share.dtype).tiny)
         return torch.where(right > 0, torch.ones_like(share), balance)

@@ -104,6 +104,7 @@ class Gae:
     """Rewards and the critic's values, weighed along each completion."""
 
     needs_group: ClassVar[bool] = False
+    flat_groups_teach: ClassVar[bool] = True
     companion: ClassVar[str] = "critic"
 
     trace: Annotated[float, Field(ge=0, le=1)] = 0.95

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.errors import UserError
 from models.loop.rollout import Scored
-from models.loop.slots import World
+from models.loop.slots import Beside, World
 from models.parts import part
 
 
@@ -23,6 +23,7 @@ class GreedyBaseline:
     """Reward less that of the greedy completion of the prompt; needs `rollouts: {name: sample_and_greedy}`."""
 
     needs_group: ClassVar[bool] = False
+    asks: ClassVar[Beside] = "greedy"
 
     def __call__(self, world: World, scored: Scored) -> Tensor:
         """Advantages, [completions]; zero for the greedy completions themselves.

@@ -49,6 +49,7 @@ class ProcessLeaveOneOut:
     """Rewards to go of the tokens plus the outcome, both less the mean of the others; zero for one that is alone."""
 
     needs_group: ClassVar[bool] = True
+    needs_token_rewards: ClassVar[bool] = True
     discount: Annotated[float, Field(ge=0, le=1)] = 1.0
     """What a token later is worth now (gamma)."""
 

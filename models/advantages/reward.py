@@ -1,6 +1,8 @@
 """The reward itself, less a constant: REINFORCE (Williams 1992) with a fixed baseline.
 
 A_i = r_i - baseline
+
+Prompts whose completions are all right, or all wrong, teach as any others: the constant knows nothing of their group.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ class FixedBaseline:
     """Reward less a constant."""
 
     needs_group: ClassVar[bool] = False
+    flat_groups_teach: ClassVar[bool] = True
     baseline: float = 0.0
 
     def __call__(self, world: World, scored: Scored) -> Tensor:

@@ -25,13 +25,14 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from models.advantages.group_relative import GroupRelative
 from models.bounds import Positive
 from models.errors import UserError
-from models.learner.log_probs import hidden_width, row_states, use_packed_attention
+from models.learner.log_probs import hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
-from models.learner.packing import Sequences, pack, packed_row
+from models.learner.packing import Sequences
 from models.loop.learner import Companion
 from models.loop.rollout import Scored
-from models.loop.slots import Signal, World
+from models.loop.slots import Beside, Signal, World
 from models.parts import part
+from models.references.states import reference_states
 
 CERTAIN = 40.0
 """A log-odds whose sigmoid is exactly 1 in every precision, float64 included."""
@@ -43,6 +44,7 @@ class Selective:
 
     needs_group: ClassVar[bool] = True
     needs_reference: ClassVar[bool] = True
+    asks: ClassVar[Beside] = "choices"
     companion: ClassVar[str] = "gate"
 
     scale: Literal["group", "none"] = "group"
@@ -103,32 +105,20 @@ class Selective:
         self, world: World, sequences: Sequences, chosen: list[Tensor], signal: Signal, tokens: int
     ) -> tuple[float, float]:
         """Gather the gate's gradient over all `tokens` of the round. Returns its mean chance and its loss."""
-        learner = world.models()
-        head = learner.companions[self.companion].model
+        head = world.models().companions[self.companion].model
         dtype = next(head.parameters()).dtype
         chance = total = 0.0
-        with learner.as_reference() as reference:
-            if reference is None:
-                raise UserError("advantage selective needs a reference, but the recipe has none")
-            training = reference.training
-            reference.eval()
-            use_packed_attention(reference)
-            width, place = hidden_width(reference), next(reference.parameters()).device
-            # row by row, and again in each pass: the states of a whole round need not fit the memory
-            for cut in pack(sequences, world.token_budget, width=width, setting="schedule.token_budget"):
-                row = packed_row(sequences.take(cut), place)
-                with torch.no_grad():
-                    states = row_states(reference, row.ids, row.positions, row.layout, learner.autocast)
-                odds = head(states[row.predicting].to(dtype)).squeeze(-1)
-                advantage = torch.cat([signal.tokens[index] for index in cut]).to(odds)
-                choice = torch.cat([chosen[index] for index in cut]).to(odds)
-                # cross-entropy of a choice with its log-odds is minus the choice's log-probability
-                losses = advantage * binary_cross_entropy_with_logits(odds, choice, reduction="none")
-                loss = losses.sum() / tokens
-                loss.backward()  # type: ignore[no-untyped-call]
-                total += float(loss.detach())
-                chance += float(odds.detach().sigmoid().sum()) / tokens
-            reference.train(training)
+        # again in each pass: the states of a whole round need not fit the memory
+        for cut, states in reference_states(world, sequences, "advantage selective"):
+            odds = head(states.to(dtype)).squeeze(-1)
+            advantage = torch.cat([signal.tokens[index] for index in cut]).to(odds)
+            choice = torch.cat([chosen[index] for index in cut]).to(odds)
+            # cross-entropy of a choice with its log-odds is minus the choice's log-probability
+            losses = advantage * binary_cross_entropy_with_logits(odds, choice, reduction="none")
+            loss = losses.sum() / tokens
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+            chance += float(odds.detach().sigmoid().sum()) / tokens
         return chance, total
 
 

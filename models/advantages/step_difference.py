@@ -48,6 +48,7 @@ class StepDifference:
     """Differences of a critic's values from one step to the next."""
 
     needs_group: ClassVar[bool] = False
+    flat_groups_teach: ClassVar[bool] = True
     companion: ClassVar[str] = "critic"
 
     marks: tuple[str, ...] = ("\n", ";")

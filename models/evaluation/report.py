@@ -12,6 +12,24 @@ from models.rewards.answers import extract_answer
 MOST_LEVELS = 8
 """Levels beyond the first so many are left out of the summary."""
 
+ALWAYS = ["tokens", "distinct_share", "finished_share", "reward_score"]
+
+
+def summary_names(ks: Sequence[int], samples: int) -> list[str]:
+    """What a summary has whatever the data are: all but the levels' accuracies, flags and what is not defined.
+
+    Args:
+        ks: subset sizes of pass@k and maj@k; see `summarise`.
+        samples: completions of a prompt.
+    """
+    within = _within(ks, samples)
+    at_k = [*(f"pass_at_{k}" for k in within), *(f"maj_at_{k}" for k in within if k > 1)]
+    return ["sampled_accuracy", "greedy_accuracy", *at_k, *ALWAYS, "reward_divergence"]
+
+
+def _within(ks: Sequence[int], samples: int) -> list[int]:
+    return [k for k in ks if k <= samples][:4]
+
 
 def summarise(
     records: Sequence[PromptRecord],
@@ -31,14 +49,13 @@ def summarise(
         UserError: there are no prompts, or a prompt has no samples.
     """
     names = ["sampled_accuracy", "greedy_accuracy"]
-    drawn = min((len(record.samples) for record in records), default=0)
-    within = [k for k in ks if k <= drawn][:4]
+    within = _within(ks, min((len(record.samples) for record in records), default=0))
     names += [f"pass_at_{k}" for k in within]
     if any(extract_answer(sample.text) is not None for record in records for sample in record.samples):
         names += [f"maj_at_{k}" for k in within if k > 1]
     levels = sorted({record.level for record in records if record.level > 0})
     names += [f"level_{level}_accuracy" for level in levels[:MOST_LEVELS]]
-    names += ["tokens", "distinct_share", "finished_share", "reward_score"]
+    names += ALWAYS
     values = {name: average(prompt_values(records, name)) for name in names}
     values["reward_divergence"] = reward_divergence(records)
     if safety_patterns:

@@ -6,6 +6,11 @@ cannot depend on micro-batches, on their order or on gradient accumulation.
 - `token`: every token counts the same (DAPO, and supervised fine-tuning).
 - `completion`: every completion counts the same, its tokens share its weight (GRPO, arXiv 2402.03300).
 - `constant`: every token weighs 1 / (completions * longest), free of any length bias (Dr. GRPO, arXiv 2503.20783).
+
+The batch is one optimiser step: the completions of its minibatch that a selector has left and that hold a taught token,
+not those that were sampled. Where `drop_flat` leaves few groups each of them weighs more, under every normalisation:
+the direction of the mean gradient stays and its length grows by sampled / left. Only with `select: all` is `constant`
+the same factor in every round.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Rollouts, made when they are wanted or one round ahead: the engine generates while the learner fits.
 
 With one step of staleness the completions of round n + 1 are sampled from the policy as it was before round n's fit;
-the objective corrects by the weight pi_old / mu, where mu is what the engine said when it sampled. The round after a
-checkpoint is never made ahead, in undisturbed runs either: so a run that goes on from the checkpoint, which has only
-the fresh weights, does what the other one did.
+policy gradients correct by a weight against mu, what the engine said when it sampled; an objective that neither does
+nor can do without says so (`on_policy_only`). The round after a checkpoint is never made ahead, in undisturbed runs
+either: so a run that goes on from the checkpoint, which has only the fresh weights, does what the other one did.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ from models.loop.slots import Advantage, LearningAdvantage, Objective, Reference
 from models.policy.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
 from models.policy.weights import merged_weights
 from models.rewards.stack import score
+from models.text.encoding import Codec
 
 CANARY_TOKENS = 64
 """Tokens of a prompt that the canary looks at: enough to tell policies apart, few enough to cost nothing."""
@@ -82,8 +83,7 @@ def run_loop(
     if settings.staleness:
         require_no_dropout(learner.policy)
     world = replace(world, learner=learner, token_budget=settings.token_budget)
-    together = {"pair": 2, "group": slots.source.largest_group}.get(slots.objective.level, 1)
-    require_room(problems, slots.source.max_tokens, settings.token_budget, together)
+    require_room(problems, slots.source, slots.objective, world.codec, settings.token_budget)
     canary = fixed_tokens([problem.tokens[:CANARY_TOKENS] for problem in problems], world.codec.end)
 
     def make(number: int) -> list[Rollout]:
@@ -175,19 +175,24 @@ def hand_over(
     return {"engine/canary_gap": gap}
 
 
-def require_room(problems: Sequence[Problem], longest: int, budget: int, together: int) -> None:
+def require_room(problems: Sequence[Problem], source: Source, objective: Objective, codec: Codec, budget: int) -> None:
     """Refuse a budget that is smaller than a row may become, before anything is generated.
 
     Raises:
-        UserError: the longest prompt and `together` completions of `longest` tokens are more than `budget`.
+        UserError: a prompt, the completions of it that are compared and what the source adds are more than `budget`.
     """
-    prompt = max(len(problem.tokens) for problem in problems)
-    needed = prompt + together * longest
+    together = {"pair": 2, "group": source.largest_group(problems)}.get(objective.level, 1)
+    rows = [
+        (len(problem.tokens) + together * source.max_tokens + extra, len(problem.tokens), extra)
+        for problem, extra in zip(problems, source.extra_tokens(codec, problems), strict=True)
+    ]
+    needed, prompt, extra = max(rows)
     if needed > budget:
-        pair = f" and the {together} completions that are compared stand in one row" if together > 1 else ""
+        compared = f", the {together} completions that are compared stand in one row" if together > 1 else ""
+        added = f", rollouts {getattr(source, 'name', '')} adds {extra}" if extra else ""
         raise UserError(
-            f"schedule.token_budget is {budget}, smaller than one row: the longest prompt has {prompt} tokens, "
-            f"rollouts.max_tokens is {longest}{pair}; make it at least {needed}"
+            f"schedule.token_budget is {budget}, smaller than its longest row: the prompt has {prompt} tokens, "
+            f"rollouts.max_tokens is {source.max_tokens}{compared}{added}; make it at least {needed}"
         )
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from models.errors import UserError
 from models.learner.packing import Sequences
 
 Origin = Literal["policy", "greedy", "reference", "guide", "explained", "demonstration", "chosen", "rejected"]
@@ -131,6 +132,18 @@ class Scored:
             token_rewards=None if rows is None else [rows[index] for index in indices.tolist()],
         )
 
+    def component(self, by: str, setting: str = "select.by") -> Tensor:
+        """The reward that a part goes by, [completions]: the weighted sum where `by` is total, else that component.
+
+        Raises:
+            UserError: no reward is called `by`; the line names `setting`, the key of the recipe that says so.
+        """
+        if by == "total":
+            return self.rewards
+        if by not in self.components:
+            raise UserError(f"{setting}: no reward is called {by}; there are {', '.join(self.components)}")
+        return self.components[by]
+
     def rewards_by_token(self) -> list[Tensor]:
         """Rewards where they are given, [completions] tensors of [tokens of it]: what belongs to a whole completion
         stands at its last token."""
@@ -150,6 +163,14 @@ def group_mean(values: Tensor, groups: Tensor) -> Tensor:
     total = torch.zeros(count, dtype=values.dtype).index_add_(0, groups, values)
     size = torch.zeros(count, dtype=values.dtype).index_add_(0, groups, torch.ones_like(values))
     return (total / size)[groups]
+
+
+def group_spread(values: Tensor, groups: Tensor) -> Tensor:
+    """Largest less smallest of `values` [completions] over each group, given back at all its members, [completions]."""
+    count = int(groups.max()) + 1 if groups.numel() else 0
+    highest = torch.full((count,), -torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amax")
+    lowest = torch.full((count,), torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amin")
+    return (highest - lowest)[groups]
 
 
 @dataclass(frozen=True)
@@ -199,6 +220,18 @@ class TokenBatch:
         """`reward`, which every batch of the loop has, [completions]."""
         assert self.reward is not None, "the loop gives the rewards"
         return self.reward
+
+    def worth(self, by: str) -> Tensor:
+        """One reward component, or with `total` their weighted sum, [completions].
+
+        Raises:
+            UserError: no reward is called as `by` says.
+        """
+        if by == "total":
+            return self.rewards()
+        if by not in self.components:
+            raise UserError(f"objective.by: no reward is called {by}; there are {', '.join(self.components)}")
+        return self.components[by]
 
     def sum_by_completion(self, values: Tensor) -> Tensor:
         """Sums of token values, [tokens] -> [completions]; gradient flows."""

@@ -52,8 +52,21 @@ Reads = Literal["problems", "demonstrations", "preferences"]
 """What a source's prompts are taken from: problems with an answer, or prompts with the answers that the data hold."""
 
 
+Beside = Literal["greedy", "opponents", "choices"]
+"""What a source may lay beside or into the completions that teach, for parts that cannot do without.
+
+greedy: the policy's likeliest completion of each prompt
+opponents: completions to be compared with only, which the policy does not learn from
+choices: at each token, whether the policy wrote it
+"""
+
+
 class Source(Protocol):
-    """Where completions come from."""
+    """Where completions come from.
+
+    Beside what stands here one may have `beside`, a tuple of `Beside`: what it lays beside the completions, for parts
+    whose `asks` names it; and `needs_companion`, the name of a companion that another part must bring.
+    """
 
     draws: ClassVar[bool]
     """Whether it needs an engine; a source that only reads the data, or decodes with the learner's own models, starts
@@ -74,13 +87,17 @@ class Source(Protocol):
         ...
 
     @property
-    def largest_group(self) -> int:
-        """Most completions of one prompt, what stands beside the samples included."""
-        ...
-
-    @property
     def sampling(self) -> Sampling:
         """How an engine draws, and so which distribution the learner's log-probs mean."""
+        ...
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """Most completions of one of `problems`, what stands beside the samples included."""
+        ...
+
+    def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
+        """Most tokens that a sequence of each problem holds beyond its prompt and `max_tokens`, [problems]: a longer
+        prompt, feedback, a second answer."""
         ...
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
@@ -124,7 +141,12 @@ class Signal:
 
 
 class Advantage(Protocol):
-    """How much better than expected a completion was."""
+    """How much better than expected a completion was.
+
+    Beside what stands here one may have `flat_groups_teach = True`, where it is not zero for completions that are all
+    worth the same; `needs_token_rewards = True`, where it reads rewards token by token, which rewards that give them
+    (`by_token = True`) bring; and `asks`, what a source must lay beside the completions.
+    """
 
     needs_group: ClassVar[bool]
     """Whether a group of one has no signal under it."""

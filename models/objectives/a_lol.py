@@ -5,7 +5,9 @@
 With one action an episode, importance sampling corrects the data's distribution, which the reference stands for, to the
 policy's by a single ratio: grad E_pi[A] = E_ref[pi/ref * A * grad log pi]. The product of all tokens' ratios is wild,
 so it is clipped; as a weight, not inside the surrogate, so that no answer stops teaching. `importance: none` leaves it
-out: advantage-weighted likelihood. Derived here; weight, clip and sum over tokens are those of the published code.
+out: advantage-weighted likelihood. The formula is derived here, from that identity; that the ratio is clipped as a
+weight, at these ends, and that log pi is the sum over tokens follow the published code. Left out is its sampling by
+advantage: there an answer is drawn the likelier the larger its advantage, here all that are left are drawn alike.
 """
 
 from __future__ import annotations
@@ -42,11 +44,13 @@ class ALol:
                 its tokens'.
         """
         assert batch.reference is not None, "the recipe check makes sure that there is a reference"
-        ratio = torch.exp(log_prob.detach() - batch.sum_by_completion(batch.reference))
+        log_ratio = log_prob.detach() - batch.sum_by_completion(batch.reference)
+        ratio = torch.exp(log_ratio)
         low, high = (1.0 - self.clip_low, 1.0 + self.clip_high) if self.importance == "sequence" else (1.0, 1.0)
         weight = ratio.clamp(low, high)
         watch = {
-            "sequence_ratio": ratio,
+            "sequence_log_ratio": log_ratio,
+            "sequence_weight": weight,
             "clipped_share": (ratio != weight).to(ratio),
             "likelihood": log_prob.detach(),
         }

@@ -1,7 +1,8 @@
 """Imitation and reinforcement in one loss, the one giving way to the other as the run goes on (CHORD, paper 265).
 
     loss = (1 - mu) * loss of GRPO        on the tokens that the policy sampled
-    loss = mu * weight * -phi * log pi    on the tokens of a demonstration
+    loss = mu * weight * -phi * log pi    on the tokens of a demonstration, or of the better answer of a preference
+    loss = 0                              on those of its worse answer, which is neither
     phi  = p (1 - p), p = pi(token)       no gradient; 1 where it is switched off
 
 mu falls linearly from `start` to `end` until the share `until` of the run is done, and stays there. phi is derived as
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from models.loop.rollout import TokenBatch
 from models.objectives.grpo import Grpo
+from models.objectives.origins import of_the_data, to_imitate
 from models.parts import part
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -52,11 +54,12 @@ class Chord(Grpo):
             batch: what GRPO reads, and the origins, [completions].
         """
         reinforced, watch = super().__call__(log_prob, batch)
-        demonstrated = batch.from_origins("demonstration")[batch.completion]
+        demonstrated, sampled = to_imitate(batch)[batch.completion], ~of_the_data(batch)[batch.completion]
         chance = torch.exp(log_prob.detach())
         phi = chance * (1.0 - chance) if self.token_wise else torch.ones_like(chance)
         mu = self.mu(batch.progress)
-        loss = torch.where(demonstrated, -mu * self.demonstration_weight * phi * log_prob, (1.0 - mu) * reinforced)
+        imitated = -mu * self.demonstration_weight * phi * log_prob
+        loss = torch.where(demonstrated, imitated, torch.where(sampled, (1.0 - mu) * reinforced, 0.0))
         watch["imitation"] = torch.full_like(chance, mu)
         watch["demonstrated_share"] = demonstrated.to(chance)
         return loss, watch

@@ -21,6 +21,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
+from models.objectives.implied_rewards import implied_of_completions
 from models.objectives.within_groups import mean_over_pairs, pairs_within
 from models.parts import part
 
@@ -41,10 +42,9 @@ class Copg:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.
             batch: rewards and groups, [completions]; log-probs under the reference, [tokens].
         """
-        assert batch.reference is not None, "the recipe check makes sure that there is a reference"
         assert batch.group is not None, "the loop gives the groups"
         reward = batch.rewards()
-        regularised = reward - self.beta * (log_prob - batch.sum_by_completion(batch.reference))
+        regularised = reward - implied_of_completions(log_prob, batch, self.beta)
         pairs = pairs_within(batch.group)
         first, second = pairs.unbind(-1)
         contrast = regularised[first] - regularised[second]

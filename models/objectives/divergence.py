@@ -17,6 +17,10 @@ whose denominator is G on policy, and which does not care about a constant facto
 is the group's mean pseudo-reward, undone by G / (G - 1) for the share of the completion itself; in reverse KL it takes
 log Z away whole, and the gradient is unbiased for any G. The other divergences are biased by the estimate of Z, less
 the larger G.
+
+Off policy a pseudo-reward counts with the truncated weight w = min(pi / mu, ceiling). Both are exponentials that leave
+the range of floats far from mu, one above and the other below, so w p* / pi is formed from its logarithm. It is held to
+ceiling * G, which it never exceeds on policy and where it does not matter at the target: no w exceeds the ceiling.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.loop.rollout import TokenBatch
-from models.objectives.posterior import log_evidence, log_sum_by_group
+from models.objectives.posterior import log_evidence, log_share_of_group, log_sum_by_group
 from models.parts import part
 
 Divergence = Literal["reverse_kl", "forward_kl", "jensen_shannon", "total_variation"]
@@ -40,27 +44,35 @@ ROUNDING = 1e-6
 """Nats by which pi and p* may differ and still count as equal, where total variation has a corner."""
 
 
-def slope(log_ratio: Tensor, to: Divergence) -> Tensor:
-    """f'(t) at t = exp(log_ratio), any shape."""
+def slope(log_ratio: Tensor, weight: Tensor, inverse: Tensor, to: Divergence) -> Tensor:
+    """w f'(t) at t = pi / p*, any shape.
+
+    Args:
+        log_ratio: log t.
+        weight: w, same shape.
+        inverse: w / t, same shape.
+        to: which divergence f makes.
+    """
     if to == "reverse_kl":  # f = t log t
-        return log_ratio + 1.0
+        return weight * (log_ratio + 1.0)
     if to == "forward_kl":  # f = -log t
-        return -torch.exp(-log_ratio)
+        return -inverse
     if to == "jensen_shannon":  # f = t log(2t / (t + 1)) + log(2 / (t + 1))
-        return math.log(2.0) - functional.softplus(-log_ratio)
-    return 0.5 * torch.sign(log_ratio) * (log_ratio.abs() > ROUNDING)  # f = |t - 1| / 2
+        return weight * (math.log(2.0) - functional.softplus(-log_ratio))
+    return weight * 0.5 * torch.sign(log_ratio) * (log_ratio.abs() > ROUNDING)  # f = |t - 1| / 2
 
 
-def share_of_divergence(log_ratio: Tensor, to: Divergence) -> Tensor:
-    """f(t) / t at t = exp(log_ratio), any shape, nats (total variation: none): its mean under pi is D_f(pi || p*)."""
+def share_of_divergence(log_ratio: Tensor, weight: Tensor, inverse: Tensor, to: Divergence) -> Tensor:
+    """w f(t) / t, any shape, nats (total variation: none): its mean over samples is D_f(pi || p*). Takes what `slope`
+    takes."""
     if to == "reverse_kl":
-        return log_ratio
+        return weight * log_ratio
     if to == "forward_kl":
-        return -log_ratio * torch.exp(-log_ratio)
+        return -log_ratio * inverse
     if to == "jensen_shannon":
-        rest = (math.log(2.0) - functional.softplus(log_ratio)) * torch.exp(-log_ratio)
-        return slope(log_ratio, to) + rest
-    return 0.5 * (1.0 - torch.exp(-log_ratio)).abs()
+        rest = (math.log(2.0) - functional.softplus(log_ratio)) * inverse
+        return slope(log_ratio, weight, inverse, to) + rest
+    return 0.5 * (weight - inverse).abs()
 
 
 @part("objective", "divergence")
@@ -88,14 +100,17 @@ class DivergenceToPosterior:
         evidence = log_evidence(batch, self.beta)
         log_z = log_sum_by_group(evidence - behaviour, batch) - log_sum_by_group(here - behaviour, batch)
         log_ratio = here - evidence + batch.of_group(log_z)
-        weight = torch.exp(here - behaviour).clamp(max=self.importance_ceiling)
-        punishment = slope(log_ratio, self.to)
-        baseline = batch.sum_by_group(weight * punishment) / batch.sum_by_group(weight)
+        log_weight = (here - behaviour).clamp(max=math.log(self.importance_ceiling))
         sizes = batch.sum_by_group(torch.ones_like(here))
+        most = batch.of_group(torch.log(self.importance_ceiling * sizes))
+        weight, inverse = torch.exp(log_weight), torch.exp(torch.minimum(log_weight - log_ratio, most))
+        punishment = slope(log_ratio, weight, inverse, self.to)
+        # w times the baseline sum(w f') / sum(w); as shares, because all w may be too small for floats
+        baseline = torch.exp(log_share_of_group(log_weight, batch)) * batch.of_group(batch.sum_by_group(punishment))
         alone = sizes / (sizes - 1.0).clamp(min=1.0)
-        pushed = weight * (punishment - batch.of_group(baseline)) * log_prob
+        pushed = (punishment - baseline) * log_prob
         watch = {
-            "divergence": batch.mean_by_group(weight * share_of_divergence(log_ratio, self.to)),
+            "divergence": batch.mean_by_group(share_of_divergence(log_ratio, weight, inverse, self.to)),
             "log_normaliser": log_z,
             "log_ratio_to_prior": batch.mean_by_group(here - evidence + batch.rewards() / self.beta),
         }

@@ -23,11 +23,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from models.errors import UserError
 from models.loop.rollout import TokenBatch
-from models.objectives.soft_dpo import soft_loss
-from models.objectives.tpo import implied_of_group, same_group
-from models.objectives.within_groups import mean_over_pairs, pairs_within
+from models.objectives.implied_rewards import implied_of_completions
+from models.objectives.soft_label import soft_loss
+from models.objectives.within_groups import mean_over_pairs, pairs_within, same_group
 from models.parts import part
 
 
@@ -56,8 +55,8 @@ class Gepo:
         Raises:
             UserError: no reward is called as `by` says.
         """
-        assert batch.group is not None, "objectives over groups see groups"
-        implied, right = implied_of_group(log_prob, batch, self.beta), self.equivalent(batch).to(log_prob)
+        assert batch.group is not None, "the loop gives the groups"
+        implied, right = implied_of_completions(log_prob, batch, self.beta), self.equivalent(batch).to(log_prob)
         pairs = pairs_within(batch.group)
         both = right[pairs].sum(-1)
         apart, tied = pairs[both == 1], pairs[both == 2]
@@ -75,8 +74,7 @@ class Gepo:
 
     def equivalent(self, batch: TokenBatch) -> Tensor:
         """Whether a completion is worth as much as the best of its group, [completions], bool."""
-        if self.by != "total" and self.by not in batch.components:
-            raise UserError(f"objective.by: no reward is called {self.by}; there are {', '.join(batch.components)}")
-        worth = batch.rewards() if self.by == "total" else batch.components[self.by]
-        best = torch.where(same_group(batch), worth[None, :], -torch.inf).amax(-1)
+        assert batch.group is not None, "the loop gives the groups"
+        worth = batch.worth(self.by)
+        best = torch.where(same_group(batch.group), worth[None, :], -torch.inf).amax(-1)
         return worth >= best - self.tolerance

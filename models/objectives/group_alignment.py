@@ -6,6 +6,9 @@ o_i are the samples of a prompt, y is its reference answer, l = log pi / length 
 its advantage within the group that holds both. The three terms explore, imitate, and move the policy along the line
 between each sample and the reference answer, towards the better. Source: GRAO (paper 259); of the paper's three terms
 the names are known, their form is derived here from what they must do.
+
+The worse answer of a preference is neither a sample nor an answer to imitate: it sets the scale of the advantages and
+has no loss of its own. Samples count as they are, so they must be those of the policy itself.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
+from models.objectives.origins import of_the_data, to_imitate
 from models.parts import part
 
 
@@ -24,6 +28,8 @@ class GroupAlignment:
     """One loss a group; needs `rollouts: {name: sample_beside_data}`."""
 
     level: ClassVar[Literal["group"]] = "group"
+    on_policy_only: ClassVar[bool] = True
+    """Nothing corrects samples of an earlier policy."""
     imitation: Annotated[float, Field(ge=0)] = 1.0
     """Weight of the reference answer's own likelihood."""
     alignment: Annotated[float, Field(ge=0)] = 0.5
@@ -38,8 +44,7 @@ class GroupAlignment:
         """
         likelihood = log_prob / batch.lengths
         advantage = batch.mean_by_completion(batch.advantage)
-        known = batch.from_origins("demonstration", "chosen").to(log_prob)
-        samples, answers = 1.0 - known, known
+        samples, answers = (~of_the_data(batch)).to(log_prob), to_imitate(batch).to(log_prob)
 
         def mean_over(mask: Tensor, values: Tensor) -> Tensor:
             return batch.sum_by_group(mask * values) / batch.sum_by_group(mask).clamp(min=1.0)

@@ -20,30 +20,23 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
+from models.objectives.importance import truncated_importance
+from models.objectives.kl_term import add_kl
 from models.parts import part
-
-
-def truncated_importance(old: Tensor, behaviour: Tensor, ceiling: float) -> Tensor:
-    """Weight min(pi_old / mu, ceiling) of each token, [tokens], no gradient."""
-    return torch.exp((old - behaviour).detach()).clamp(max=ceiling)
-
-
-def k3(log_prob: Tensor, reference: Tensor) -> Tensor:
-    """KL(policy || reference) estimated at each sampled token, [tokens], nats, >= 0."""
-    difference = reference - log_prob
-    return torch.exp(difference) - 1.0 - difference
 
 
 @part("objective", "grpo")
 class Grpo:
     """Clipped surrogate, token by token."""
 
-    level: ClassVar[Literal["token", "completion"]] = "token"
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-    kl: float = 0.01
-    """Weight of the KL term (beta); needs a reference."""
-    importance_ceiling: float = 2.0
+    level: ClassVar[Literal["token"]] = "token"
+    clip_low: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """How far below one the ratio of a bad token may fall before it counts for no more."""
+    clip_high: Annotated[float, Field(ge=0)] = 0.2
+    """How far above one that of a good token may rise."""
+    kl: Annotated[float, Field(ge=0)] = 0.01
+    """Weight of the KL term (beta); needs a reference. Zero only watches the KL."""
+    importance_ceiling: Annotated[float, Field(gt=0)] = 2.0
     """Largest weight that corrects the engine's log-probs to the learner's."""
     entropy_bonus: Annotated[float, Field(ge=0)] = 0.0
     """What a nat of entropy at a token is worth."""
@@ -66,10 +59,7 @@ class Grpo:
             "importance_weight": weight,
             "engine_gap": (batch.old - batch.behaviour).abs(),
         }
-        if batch.reference is not None:
-            divergence = k3(log_prob, batch.reference)
-            loss = loss + self.kl * divergence
-            watch["kl"] = divergence.detach()
+        loss, watch = add_kl(loss, watch, log_prob, batch, self.kl)
         if self.entropy_bonus:
             assert batch.entropy is not None, "the loop gives the entropies"
             loss = loss - self.entropy_bonus * batch.entropy

@@ -22,6 +22,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
+from models.objectives.implied_rewards import implied_of_pairs, watch_margins
 from models.parts import part
 
 
@@ -43,15 +44,7 @@ class Inpo:
             log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
             batch: log-probs under the reference and under the policy when the round began, [tokens] each.
         """
-        assert batch.reference is not None, "the recipe check makes sure that there is a reference"
-        reference, old = batch.by_pair(batch.reference), batch.by_pair(batch.old)
-        ratio = log_prob - (1.0 - self.reference_share) * old - self.reference_share * reference
-        margin = ratio[:, 0] - ratio[:, 1]
-        away = (log_prob - reference).detach()
-        watch = {
-            "pair_accuracy": (margin > 0).to(margin),
-            "pair_margin": margin,
-            "ratio_better": away[:, 0],
-            "ratio_worse": away[:, 1],
-        }
-        return (margin - 0.5 / self.eta) ** 2, {name: value.detach() for name, value in watch.items()}
+        to_reference, to_old = implied_of_pairs(log_prob, batch, 1.0), log_prob - batch.by_pair(batch.old)
+        held = (1.0 - self.reference_share) * to_old + self.reference_share * to_reference
+        margin = held[:, 0] - held[:, 1]
+        return (margin - 0.5 / self.eta) ** 2, watch_margins(margin, to_reference)

@@ -22,6 +22,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
+from models.objectives.implied_rewards import implied_of_pairs, watch_margins
 from models.parts import part
 
 
@@ -41,13 +42,6 @@ class Ipo:
             log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
             batch: the reference's log-probs, [tokens].
         """
-        assert batch.reference is not None, "the recipe check makes sure that there is a reference"
-        ratio = log_prob - batch.by_pair(batch.reference)
+        ratio = implied_of_pairs(log_prob, batch, 1.0)
         margin = ratio[:, 0] - ratio[:, 1]
-        watch = {
-            "pair_accuracy": (margin > 0).to(margin),
-            "pair_margin": margin,
-            "ratio_better": ratio[:, 0],
-            "ratio_worse": ratio[:, 1],
-        }
-        return (margin - 0.5 / self.beta) ** 2, {name: value.detach() for name, value in watch.items()}
+        return (margin - 0.5 / self.beta) ** 2, watch_margins(margin, ratio)

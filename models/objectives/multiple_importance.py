@@ -1,16 +1,21 @@
 """Data of others beside one's own samples, by multiple importance sampling (RL-PLUS, paper 266).
 
     sampled tokens        the clipped surrogate of GRPO
-    demonstrated tokens   loss = -ratio * explore * A
+    tokens of the data    loss = -ratio * explore * A
     ratio   = 2 pi / (author + pi_old)     the balance heuristic of two samplers (Veach and Guibas 1995)
     author  = (1 - doubt) * pi_old + doubt * uniform
     explore = (1 - pi)^curiosity           no gradient: what the policy holds for unlikely, though right, counts most
 
 Dividing by the author alone would explode where he writes what the policy also writes but seldom wrote himself;
-dividing by pi_old alone would be biased. With the mixture of both as denominator, the mean over as many samples of
-either is exactly the policy's expectation, and no ratio exceeds 2 pi / pi_old. Nobody knows the author's log-probs: his
-stand-in is the mean guess of one who doubts whether he is the policy itself or anybody. The form of the guess and of
-`explore` is derived here.
+dividing by pi_old alone would be biased. With the mixture of both as denominator no ratio exceeds 2 pi / pi_old, and
+the mean over as many draws of either would be exactly the policy's expectation, if all were weighed so and the author
+known. The loss promises less: only answers of the data are weighed so, samples as in GRPO and however many there are of
+each; ratios are those of single tokens, which leaves the choice of the beginning uncorrected; and nobody knows the
+author's log-probs. His stand-in is the mean guess of one who doubts whether he is the policy itself or anybody, who
+writes every token of the vocabulary with the same chance. What is left is a bounded weight that lets unlikely answers
+teach. The form of the guess and of `explore` is derived here.
+
+The worse answer of a preference is an answer of the data too: with the advantage that it has it is pushed away.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from torch import Tensor
 
 from models.loop.rollout import TokenBatch
 from models.objectives.grpo import Grpo
+from models.objectives.origins import of_the_data
 from models.parts import part
 
 
@@ -39,7 +45,8 @@ class MultipleImportance(Grpo):
     doubt: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Chance that the author of the data writes anything whatever, and not what the policy writes."""
     uniform: Annotated[float, Field(gt=0, le=1)] = 0.002
-    """Probability of a token where anything may be written: one over the vocabulary."""
+    """Probability of a token where anything may be written: one over the tokens of the policy's vocabulary. The default
+    is that of the built-in tokenizer with 512 tokens; a model of 150000 wants 0.000007. Batches do not tell."""
     curiosity: Annotated[float, Field(ge=0)] = 1.0
     """How much likely tokens of the data lose of their weight; 0 leaves all theirs."""
 
@@ -51,11 +58,11 @@ class MultipleImportance(Grpo):
             batch: what GRPO reads, and the origins, [completions].
         """
         own, watch = super().__call__(log_prob, batch)
-        demonstrated = batch.from_origins("demonstration")[batch.completion]
+        known = of_the_data(batch)[batch.completion]
         guess = (1.0 - self.doubt) * torch.exp(batch.old) + self.doubt * self.uniform
         ratio = multiple_importance(log_prob, batch.old, guess.log())
         explore = (1.0 - torch.exp(log_prob.detach())).clamp(min=0.0) ** self.curiosity
-        loss = torch.where(demonstrated, -ratio * explore * batch.advantage, own)
-        watch["demonstrated_ratio"] = torch.where(demonstrated, ratio.detach(), torch.ones_like(own))
-        watch["exploration"] = torch.where(demonstrated, explore, torch.ones_like(own))
+        loss = torch.where(known, -ratio * explore * batch.advantage, own)
+        watch["data_ratio"] = torch.where(known, ratio.detach(), torch.ones_like(own))
+        watch["exploration"] = torch.where(known, explore, torch.ones_like(own))
         return loss, {name: value.detach() for name, value in watch.items()}

@@ -10,7 +10,7 @@ pi is zero, the expected gradient is that of
 so it vanishes where pi is proportional to ref exp( P(. > mixture) / kl ), and with a share of 0 that is the Nash
 equilibrium of the game in which both sides pay for their KL. The formula is that of "Nash Learning from Human
 Feedback"; the preference comes as a reward (`win_rate` against opponents) and 1/2 is taken off as a constant advantage.
-It is on-policy: right for one optimiser step a round.
+It is on-policy: right for one optimiser step a round, on completions of the round's own policy.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
+from models.objectives.implied_rewards import implied_of_completions
 from models.parts import part
 
 
@@ -30,6 +31,8 @@ class NashMd:
 
     level: ClassVar[Literal["completion"]] = "completion"
     needs_reference: ClassVar[bool] = True
+    on_policy_only: ClassVar[bool] = True
+    """Nothing corrects completions of an earlier policy."""
     kl: Annotated[float, Field(ge=0)] = 0.01
     """Weight of the KL to the reference (tau), in units of preference a nat."""
 
@@ -40,7 +43,6 @@ class NashMd:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.
             batch: advantages, the same at each token of a completion, and the reference's log-probs, [tokens] each.
         """
-        assert batch.reference is not None, "the recipe check makes sure that there is a reference"
-        ratio = log_prob.detach() - batch.sum_by_completion(batch.reference)
+        ratio = implied_of_completions(log_prob.detach(), batch, 1.0)
         value = batch.mean_by_completion(batch.advantage) - self.kl * ratio
         return -value * log_prob, {"kl": ratio, "regularised_value": value}

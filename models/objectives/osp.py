@@ -20,8 +20,8 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
-from models.objectives.soft_dpo import soft_loss
-from models.objectives.tpo import implied_of_group
+from models.objectives.implied_rewards import implied_of_completions
+from models.objectives.soft_label import soft_loss
 from models.objectives.within_groups import mean_over_pairs, pairs_within
 from models.parts import part
 
@@ -44,9 +44,9 @@ class Osp:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.
             batch: the reference's log-probs, [tokens], the rewards, [completions], and the groups.
         """
-        assert batch.group is not None, "objectives over groups see groups"
+        assert batch.group is not None, "the loop gives the groups"
         pairs = pairs_within(batch.group)
-        implied = implied_of_group(log_prob, batch, self.beta)[pairs]
+        implied = implied_of_completions(log_prob, batch, self.beta)[pairs]
         worth = batch.rewards()[pairs]
         margin, gap = implied[:, 0] - implied[:, 1], (worth[:, 0] - worth[:, 1]) / self.temperature
         watch = {

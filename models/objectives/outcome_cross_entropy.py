@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.loop.rollout import TokenBatch
+from models.objectives.implied_rewards import implied_of_completions
 from models.parts import part
 
 
@@ -49,9 +50,8 @@ class OutcomeCrossEntropy:
             batch: rewards, the chance of each completion to be right and cut to [0, 1]; groups; the reference's
                 log-probs, [tokens].
         """
-        assert batch.reference is not None, "the recipe check makes sure that there is a reference"
         label = batch.rewards().clamp(0.0, 1.0)
-        implied = self.beta * (log_prob - batch.sum_by_completion(batch.reference))
+        implied = implied_of_completions(log_prob, batch, self.beta)
         score = less_mean_of_others(implied, batch)
         entropy = functional.binary_cross_entropy_with_logits(score, label, reduction="none")
         watch = {

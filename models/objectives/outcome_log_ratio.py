@@ -12,7 +12,6 @@ Summing pi over all ways to go on shows that q_t = beta * log E_ref[exp(r / beta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -20,8 +19,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from models.errors import UserError
 from models.loop.rollout import TokenBatch
+from models.objectives.implied_rewards import implied_of_completions
 from models.parts import part
 
 
@@ -33,17 +32,6 @@ def verdict_loss(value: Tensor, right: Tensor) -> Tensor:
         right: whether each is, [completions], bool.
     """
     return -functional.logsigmoid(torch.where(right, value, -value))
-
-
-def step_rewards(log_ratio: Tensor, ends: Sequence[int], beta: float = 1.0) -> Tensor:
-    """What each step of one completion adds to r(y), [steps]: differences of the prefix sums at the steps' ends.
-
-    Args:
-        log_ratio: log pi/ref of each token, [tokens], nats.
-        ends: place behind the last token of each step, ascending, [steps]; the last one is the number of tokens.
-    """
-    at_ends = beta * log_ratio.cumsum(0)[torch.tensor(ends, device=log_ratio.device) - 1]
-    return torch.diff(at_ends, prepend=at_ends.new_zeros(1))
 
 
 @part("objective", "outcome_log_ratio")
@@ -69,10 +57,7 @@ class OutcomeLogRatio:
         Raises:
             UserError: no reward is called `by`.
         """
-        assert batch.reference is not None, "the recipe check makes sure that there is a reference"
-        if self.by != "total" and self.by not in batch.components:
-            raise UserError(f"objective.by: no reward is called {self.by}; there are {', '.join(batch.components)}")
-        right = (batch.rewards() if self.by == "total" else batch.components[self.by]) > self.threshold
-        value = self.beta * (log_prob - batch.sum_by_completion(batch.reference))
+        right = batch.worth(self.by) > self.threshold
+        value = implied_of_completions(log_prob, batch, self.beta)
         watch = {"outcome_accuracy": ((value > 0) == right).to(value), "outcome_value": value.detach()}
         return verdict_loss(value, right), watch

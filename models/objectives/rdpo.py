@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.loop.rollout import TokenBatch
-from models.objectives.dpo import implied_rewards, watch_pairs
+from models.objectives.implied_rewards import implied_of_pairs, watch_pairs
 from models.parts import part
 
 
@@ -41,7 +41,7 @@ class RobustDpo:
             log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
             batch: the reference's log-probs, [tokens].
         """
-        implied = implied_rewards(log_prob, batch, self.beta)
+        implied = implied_of_pairs(log_prob, batch, self.beta)
         margin = implied[:, 0] - implied[:, 1]
         as_seen, flipped = -functional.logsigmoid(margin), -functional.logsigmoid(-margin)
         loss = ((1.0 - self.flip_rate) * as_seen - self.flip_rate * flipped) / (1.0 - 2.0 * self.flip_rate)

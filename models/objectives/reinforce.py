@@ -4,7 +4,7 @@ loss = -w * A * log pi + beta * k3
 
 w  = min(pi_old / mu, c)   truncated importance sampling: the engine that sampled (mu) is never exactly the
                            learner (pi_old); it does not follow the policy within a round
-k3                         the KL estimator of `models.objectives.grpo`, where a reference is wanted
+k3                         the KL estimator of `models.objectives.kl_term`, where a reference is wanted
 
 E[grad loss] is the exact policy gradient for every advantage whose baseline does not depend on the completion itself.
 With several steps a round nothing holds the later ones back, so one step a round is what it is made for.
@@ -18,7 +18,8 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
-from models.objectives.grpo import k3, truncated_importance
+from models.objectives.importance import truncated_importance
+from models.objectives.kl_term import add_kl
 from models.parts import part
 
 
@@ -28,7 +29,7 @@ class Reinforce:
 
     level: ClassVar[Literal["token"]] = "token"
     kl: Annotated[float, Field(ge=0)] = 0.0
-    """Weight of the KL term (beta); needs a reference."""
+    """Weight of the KL term (beta); needs a reference. Zero only watches the KL."""
     importance_ceiling: Annotated[float, Field(gt=0)] = 2.0
     """Largest weight that corrects the engine's log-probs to the learner's."""
 
@@ -42,8 +43,5 @@ class Reinforce:
         weight = truncated_importance(batch.old, batch.behaviour, self.importance_ceiling)
         loss = -weight * batch.advantage * log_prob
         watch = {"importance_weight": weight, "engine_gap": (batch.old - batch.behaviour).abs()}
-        if batch.reference is not None:
-            divergence = k3(log_prob, batch.reference)
-            loss = loss + self.kl * divergence
-            watch["kl"] = divergence
+        loss, watch = add_kl(loss, watch, log_prob, batch, self.kl)
         return loss, {name: value.detach() for name, value in watch.items()}

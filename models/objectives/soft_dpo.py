@@ -23,28 +23,12 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional
 
 from models.errors import UserError
 from models.loop.rollout import TokenBatch
-from models.objectives.dpo import implied_rewards, watch_pairs
+from models.objectives.implied_rewards import implied_of_pairs, watch_pairs
+from models.objectives.soft_label import soft_loss, uncertainty
 from models.parts import part
-
-
-def uncertainty(log_odds: Tensor) -> Tensor:
-    """Entropy in bits of a chance with these log-odds, in [0, 1], same shape: 1 at zero, 0 far from it."""
-    chance = torch.sigmoid(log_odds)
-    surprise = chance * functional.logsigmoid(log_odds) + (1.0 - chance) * functional.logsigmoid(-log_odds)
-    return -surprise / torch.log(torch.full_like(chance, 2.0))
-
-
-def soft_loss(margin: Tensor, label: Tensor | float) -> Tensor:
-    """Cross-entropy of sigmoid(margin) against a label in [0, 1], nats, same shape; gradient flows through the margin.
-
-    It does not depend on which of the two is called the better one: (margin, label) and (-margin, 1 - label) cost the
-    same.
-    """
-    return -label * functional.logsigmoid(margin) - (1.0 - label) * functional.logsigmoid(-margin)
 
 
 @part("objective", "soft_dpo")
@@ -72,17 +56,15 @@ class SoftDpo:
         Raises:
             UserError: no reward is called as `by` says, or a given label is not in [0, 1].
         """
-        implied = implied_rewards(log_prob, batch, self.beta)
+        implied = implied_of_pairs(log_prob, batch, self.beta)
         label = self.labels(batch)
         loss = soft_loss(implied[:, 0] - implied[:, 1], label)
         return loss, {**watch_pairs(implied), "label": label.detach()}
 
     def labels(self, batch: TokenBatch) -> Tensor:
         """How sure it is that the better completion is better, [pairs], in [0, 1]."""
-        if self.by != "total" and self.by not in batch.components:
-            raise UserError(f"objective.by: no reward is called {self.by}; there are {', '.join(batch.components)}")
         assert batch.pairs is not None, "objectives over pairs see pairs"
-        values = (batch.rewards() if self.by == "total" else batch.components[self.by])[batch.pairs]
+        values = batch.worth(self.by)[batch.pairs]
         if self.label == "given":
             label = values.mean(-1)
             if bool(((label < 0) | (label > 1)).any()):

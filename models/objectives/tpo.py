@@ -23,25 +23,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.loop.rollout import TokenBatch
+from models.objectives.implied_rewards import implied_of_completions
+from models.objectives.within_groups import same_group
 from models.parts import part
-
-
-def implied_of_group(log_prob: Tensor, batch: TokenBatch, beta: float) -> Tensor:
-    """The reward beta log pi/ref that the policy implies for every completion, [completions], nats.
-
-    Args:
-        log_prob: log pi of whole completions, [completions], nats; gradient flows.
-        batch: the reference's log-probs, [tokens].
-        beta: how strongly the reference holds.
-    """
-    assert batch.reference is not None, "the recipe check makes sure that there is a reference"
-    return beta * (log_prob - batch.sum_by_completion(batch.reference))
-
-
-def same_group(batch: TokenBatch) -> Tensor:
-    """Whether the row and the column answer the same prompt, [completions, completions], bool."""
-    assert batch.group is not None, "objectives over groups see groups"
-    return batch.group[:, None] == batch.group[None, :]
 
 
 def ranks(scores: Tensor, together: Tensor) -> Tensor:
@@ -78,8 +62,9 @@ class Tpo:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.
             batch: the reference's log-probs, [tokens], the rewards, [completions], and the groups.
         """
-        implied = implied_of_group(log_prob, batch, self.beta)
-        worth, together = batch.rewards(), same_group(batch)
+        assert batch.group is not None, "the loop gives the groups"
+        implied = implied_of_completions(log_prob, batch, self.beta)
+        worth, together = batch.rewards(), same_group(batch.group)
         weight = list_weights(worth, ranks(implied.detach(), together))
         better = (together & (worth[:, None] > worth[None, :])).to(implied)
         margin = implied[:, None] - implied[None, :]

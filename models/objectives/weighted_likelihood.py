@@ -4,7 +4,10 @@
 
 With A = 1 for every chosen completion it is supervised fine-tuning on one's own samples (RAFT, Dong et al. 2023,
 arXiv 2304.06767; paper 217); with A = 1 for right and A < 0 for wrong ones it is the loss of OREAL (paper 280), whose
-KL term keeps the policy by its reference. k3 is the estimator of `models.objectives.grpo`.
+KL term keeps the policy by its reference. k3 is the estimator of `models.objectives.kl_term`.
+
+No weight corrects for whoever wrote the completions: cloning needs none, it moves towards what is chosen of them. What
+is pushed away is pushed as if the policy had written it, so that a policy gradient (OREAL) wants fresh completions.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
-from models.objectives.grpo import k3
+from models.objectives.kl_term import add_kl
 from models.parts import part
 
 
@@ -35,10 +38,4 @@ class WeightedLikelihood:
             batch: advantages and the reference's log-probs, [tokens] each.
         """
         loss = -batch.advantage * log_prob
-        watch = {"cloned_share": (batch.advantage > 0).to(log_prob)}
-        if self.kl:
-            assert batch.reference is not None, "the recipe check makes sure that there is a reference"
-            divergence = k3(log_prob, batch.reference)
-            loss = loss + self.kl * divergence
-            watch["kl"] = divergence.detach()
-        return loss, watch
+        return add_kl(loss, {"cloned_share": (batch.advantage > 0).to(log_prob)}, log_prob, batch, self.kl)

@@ -6,13 +6,22 @@ import torch
 from torch import Tensor
 
 
+def same_group(group: Tensor) -> Tensor:
+    """Whether the row and the column answer the same prompt, [completions, completions], bool.
+
+    Args:
+        group: number of each completion's group, [completions].
+    """
+    return group[:, None] == group[None, :]
+
+
 def pairs_within(group: Tensor) -> Tensor:
     """Places of both completions of every pair within a group, each pair once, [pairs, 2], int64.
 
     Args:
         group: number of each completion's group, [completions].
     """
-    return torch.triu(group[:, None] == group[None, :], diagonal=1).nonzero()
+    return torch.triu(same_group(group), diagonal=1).nonzero()
 
 
 def mean_over_pairs(values: Tensor, pairs: Tensor, group: Tensor) -> Tensor:

@@ -10,6 +10,11 @@ The mean gradient of the term over `explored` drawn from a distribution mu is al
 softmax: on completions of the policy itself it vanishes, so at least one of the pair should come from the reference
 (`rollouts: {name: sample_beside_reference}`). Where neither or both do, both count half, which is the mean over which
 of two equal draws was the explored one. Derived from the formula that is known of the paper, from memory.
+
+The paper's term counts every completion of the reference. Here it is part of the loss of a pair, and pairs of equal
+reward are none (`select: best_worst` leaves them out): what the reference wrote where both are worth the same is not
+lowered. So the mean above is over what the reference draws given that the two differ in worth. A reward that seldom
+ties, as a verifier's beside a reward model's, loses little; a verifier alone loses most where all is right or wrong.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.loop.rollout import TokenBatch
-from models.objectives.dpo import implied_rewards, watch_pairs
+from models.objectives.implied_rewards import implied_of_pairs, watch_pairs
 from models.parts import part
 
 
@@ -44,7 +49,7 @@ class Xpo:
             log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
             batch: the reference's log-probs, [tokens], and where the completions come from.
         """
-        implied = implied_rewards(log_prob, batch, self.beta)
+        implied = implied_of_pairs(log_prob, batch, self.beta)
         explored = (explored_share(batch).to(log_prob) * log_prob).sum(-1)
         loss = -functional.logsigmoid(implied[:, 0] - implied[:, 1]) + self.alpha * explored
         return loss, {**watch_pairs(implied), "explored_log_prob": explored.detach()}

@@ -147,19 +147,6 @@ def changed_share(updates: Mapping[str, MatrixUpdate]) -> float:
     return sum(one.changed for one in updates.values()) / sum(one.weights for one in updates.values())
 
 
-def overlap(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> tuple[float, float]:
-    """Share of the weights changed in `one` that changed in `other` too, and what chance alone would give.
-
-    Args:
-        one: which weights have changed, bool, by name.
-        other: the same after other learning.
-    """
-    both = sum(int((changed & other[name]).sum()) for name, changed in one.items())
-    first, second = (sum(int(changed.sum()) for changed in masks.values()) for masks in (one, other))
-    weights = sum(changed.numel() for changed in one.values())
-    return both / max(1, first), second / weights
-
-
 def learn_only(model: nn.Module, masks: Mapping[str, Tensor]) -> list[RemovableHandle]:
     """Let only the weights under the masks learn, in place, until the handles are removed.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 
@@ -34,6 +34,18 @@ def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
                 yield plain, tensor + delta
             else:
                 yield plain, tensor
+
+
+def weights_of_both(plain: nn.Module, model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+    """Each weight of a model without adapters, and what `model` computes with in its place, its adapter merged in.
+
+    Weights that a model uses twice (tied embeddings) come once.
+    """
+    own = dict(plain.named_parameters())
+    for name, weight in merged_weights(model):
+        if name in own:
+            yield own.pop(name), weight
+    assert not own, f"the two models differ in {sorted(own)}"
 
 
 def plain_model(model: Any) -> PreTrainedModel:

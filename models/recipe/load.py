@@ -68,7 +68,8 @@ def require_files(recipe: Recipe) -> None:
     """Make sure that the files which a recipe names are there, so that a run does not find out after its first steps.
 
     Raises:
-        UserError: a data file is missing or of an unknown kind, or policy.base is a folder that holds no model.
+        UserError: a data file is missing or of an unknown kind, policy.base is a folder that holds no model, or the
+            masks of a subnetwork are not there.
     """
     files_of(recipe.data.path or ())
     files_of(recipe.data.test_path or (), "data.test_path")
@@ -78,21 +79,9 @@ def require_files(recipe: Recipe) -> None:
             check_model_folder(folder)
         except UserError as error:
             raise UserError(f"policy.base: {error}") from None
-
-
-def require_comparable(paths: Sequence[str], overrides: Sequence[str]) -> None:
-    """Make sure that there are recipes to compare, whole, and that each trains a policy.
-
-    Raises:
-        UserError: fewer than two, one named twice, wrong, or without a schedule.
-    """
-    if len(set(paths)) < max(2, len(paths)):
-        raise UserError("a comparison needs two recipes or more, each named once")
-    for path in paths:
-        recipe = load_recipe(path, overrides)
-        require_files(recipe)
-        if recipe.schedule is None:
-            raise UserError(f"{path}: ends before reinforcement learning (schedule: null), so there is no policy")
+    masks = recipe.policy.subnetwork.masks if recipe.policy.subnetwork else None
+    if masks is not None and not Path(masks).is_file():
+        raise UserError(f"policy.subnetwork.masks: {masks}: no such file")
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:

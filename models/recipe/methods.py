@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from models.errors import UserError
 from models.recipe.load import FOLDER, load_recipe
 
 
@@ -18,8 +19,6 @@ class Method:
     family: str
     paper: str
     """Title of the source paper, with its number in the catalogue where it has one."""
-    idea: str
-    """First line of the recipe's comment."""
     slots: tuple[str, ...]
     """Source, rewards, selectors, advantage, objective and reference, by name; empty where nothing is reinforced."""
 
@@ -28,9 +27,11 @@ def methods(folder: Path = FOLDER) -> list[Method]:
     """Every recipe of `folder`, by family and name.
 
     Raises:
-        UserError: one of them is no recipe.
+        UserError: one of them is no recipe, or there are none.
     """
     found = [_method(file) for file in sorted(folder.glob("*.yaml"))]
+    if not found:
+        raise UserError(f"{folder}/: no recipes here; call this where the folder {folder}/ lies, in the repository")
     return sorted(found, key=lambda method: (method.family or "~", method.name))
 
 
@@ -45,12 +46,10 @@ def _method(file: Path) -> Method:
         recipe.objective.name,
         recipe.reference.name,
     )
-    first = file.read_text(encoding="utf-8").splitlines()[0]
     return Method(
         recipe.name,
         paper.family,
         f"{paper.title} ({paper.id})" if paper.id is not None else paper.title,
-        first.removeprefix("#").strip() if first.startswith("#") else "",
         slots if recipe.schedule is not None else (),
     )
 

@@ -15,9 +15,9 @@ from models.engine.engine import EngineSettings, Sampling
 from models.evaluation.gate import GateSettings
 from models.learner.supervised import SupervisedSettings
 from models.loop.fit import ScheduleSettings
-from models.loop.slots import LearningReward
 from models.parts import Slot, parts
 from models.policy.build import PolicySettings
+from models.recipe.combinations import check_combination
 from models.reward_model.fit import RewardModelSettings
 
 
@@ -106,7 +106,6 @@ class Recipe(Section):
             raise ValueError("warm_start: null needs policy.base, a model to begin with")
         if self.schedule is None:
             return self
-        slots: Any = self
         if self.policy.subnetwork is not None and self.schedule.optimiser.weight_decay:
             raise ValueError(
                 "policy.subnetwork lets only some weights learn, but schedule.optimiser.weight_decay would shrink the "
@@ -117,56 +116,10 @@ class Recipe(Section):
                 f"schedule.async is 1 and policy.lora.dropout is {self.policy.lora.dropout}: engine and learner would "
                 "draw from one random generator at the same time, and no run could be repeated; set one of them to 0"
             )
-        for slot in ("advantage", "objective"):
-            part = getattr(slots, slot)
-            if getattr(part, "needs_group", getattr(part, "level", "") == "group") and slots.rollouts.group_size < 2:
-                raise ValueError(
-                    f"rollouts.group_size is {slots.rollouts.group_size}, but {slot} {part.name} compares "
-                    "the completions of a group: it needs 2 or more"
-                )
-        if slots.objective.level == "pair" and not any(getattr(one, "makes_pairs", False) for one in slots.select):
-            if slots.rollouts.group_size != 2:
-                raise ValueError(
-                    f"rollouts.group_size is {slots.rollouts.group_size}, but objective {slots.objective.name} learns "
-                    "from pairs: it needs 2, or a selector that makes pairs, such as best_worst"
-                )
-            if not any(select.name == "drop_flat" and select.by == "total" for select in slots.select):
-                raise ValueError(
-                    f"objective {slots.objective.name} learns from a better and a worse completion: select needs "
-                    "drop_flat, which leaves out pairs of equal reward"
-                )
-        if self.schedule.staleness and (not slots.rollouts.draws or getattr(slots.rollouts, "reads_models", False)):
-            raise ValueError(
-                f"schedule.async is 1, but rollouts {slots.rollouts.name} needs more than the engine, which alone can "
-                "work while the learner does"
-            )
+        slots: Any = self
         if self.reward_model is None and any(reward.needs_reward_model for reward in slots.rewards):
             raise ValueError("rewards: reward_model is used but the recipe fits none (reward_model: null)")
-        labels = [reward.label for reward in slots.rewards]
-        if len(set(labels)) < len(labels):
-            raise ValueError(f"rewards: two components are labelled {max(labels, key=labels.count)!r}")
-        for select in slots.select:
-            by = getattr(select, "by", "total")
-            if by != "total" and by not in labels:
-                raise ValueError(f"select.by: no reward is labelled {by!r}; there are {', '.join(labels)}")
-        for number, reward in enumerate(slots.rewards):
-            if isinstance(reward, LearningReward) and reward.by not in labels[:number]:
-                raise ValueError(
-                    f"rewards.{number}.by: no reward before it is labelled {reward.by!r}; "
-                    f"there are {', '.join(labels[:number]) or 'none'}"
-                )
-        if getattr(slots.objective, "by", "total") not in ("total", *labels):
-            raise ValueError(
-                f"objective.by: no reward is labelled {slots.objective.by!r}; there are {', '.join(labels)}"
-            )
-        named = [("rollouts", slots.rollouts), ("advantage", slots.advantage), ("objective", slots.objective)]
-        for slot, part in [*named, *((f"rewards.{number}", reward) for number, reward in enumerate(slots.rewards))]:
-            if slots.reference.needed:
-                break
-            if getattr(part, "kl", 0.0):
-                raise ValueError(f"{slot}.kl is {part.kl}, but there is no reference to hold the policy against")
-            if getattr(part, "needs_reference", False):
-                raise ValueError(f"{slot} {part.name} needs a reference, but the recipe has none")
+        check_combination(slots, self.schedule)
         if self.gate.samples_needed > self.evaluation.samples:
             raise ValueError(
                 f"evaluation.samples is {self.evaluation.samples}, but the gate's metrics "

@@ -2,7 +2,9 @@
 
     reference <- decay * reference + (1 - decay) * policy      after every round
 
-After n rounds it is decay^n * start + (1 - decay) * sum_k decay^(n - k) * policy_k.
+After n rounds it is decay^n * start + (1 - decay) * sum_k decay^(n - k) * policy_k. It is the average of the weights
+that the policy computes with: beside an adapter W = base + B A is averaged and never A and B by themselves, as the
+product of two averages is not the average of the products.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from torch import nn
 
 from models.bounds import Positive
 from models.parts import part
+from models.policy.weights import weights_of_both
 
 
 @part("reference", "moving_average")
@@ -34,6 +37,6 @@ class MovingAverage:
         """Move towards the policy."""
         if (round_number + 1) % self.every:
             return False
-        for old, new in zip(reference.parameters(), policy.parameters(), strict=True):
+        for old, new in weights_of_both(reference, policy):
             old.lerp_(new.to(old), 1.0 - self.decay)
         return True

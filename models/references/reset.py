@@ -13,12 +13,13 @@ from torch import nn
 
 from models.bounds import Positive
 from models.parts import part
+from models.policy.weights import weights_of_both
 
 
 @torch.no_grad()
 def become(reference: nn.Module, policy: nn.Module) -> None:
-    """Copy the policy's weights into the reference."""
-    for old, new in zip(reference.parameters(), policy.parameters(), strict=True):
+    """Copy the weights that the policy computes with into the reference."""
+    for old, new in weights_of_both(reference, policy):
         old.copy_(new)
 
 

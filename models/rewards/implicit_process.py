@@ -29,6 +29,7 @@ from models.learner.packing import Sequences, pack
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout, sequences_of
 from models.loop.slots import World
+from models.objectives.implied_rewards import implied_of_tokens
 from models.objectives.outcome_log_ratio import verdict_loss
 from models.parts import part
 
@@ -39,6 +40,7 @@ class ImplicitProcess:
 
     needs_reward_model: ClassVar[bool] = False
     needs_reference: ClassVar[bool] = True
+    by_token: ClassVar[bool] = True
     companion: ClassVar[str] = "process_reward"
     weight: float = 1.0
     label: str = "implicit_process"
@@ -107,7 +109,7 @@ class ImplicitProcess:
         judge = world.models().companions[self.companion].model
         judged = world.log_probs().under(judge, sequences_of(rollouts))
         reference = self._reference(world, rollouts)
-        return [self.beta * (new - old).cpu() for new, old in zip(judged, reference, strict=True)]
+        return [implied_of_tokens(new, old, self.beta).cpu() for new, old in zip(judged, reference, strict=True)]
 
     def _reference(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
         rows = world.log_probs().reference(rollouts)

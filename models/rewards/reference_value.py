@@ -20,13 +20,14 @@ from torch import Tensor, nn
 
 from models.bounds import Positive
 from models.errors import UserError
-from models.learner.log_probs import hidden_width, row_states, use_packed_attention
+from models.learner.log_probs import hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
-from models.learner.packing import Sequences, pack, packed_row
+from models.learner.packing import Sequences
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout
 from models.loop.slots import World
 from models.parts import part
+from models.references.states import reference_states
 
 
 @part("reward", "reference_value")
@@ -91,22 +92,11 @@ class ReferenceValue:
     @torch.no_grad()
     def _states(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """The reference's states at the last token of each prompt, [completions, hidden], in the dtype of the head."""
-        learner = world.models()
-        head = learner.companions[self.companion].model
+        head = world.models().companions[self.companion].model
         # the state that predicts the first token of a completion is that of the prompt's end
         sequences = Sequences([one.problem.tokens for one in rollouts], [one.completion[:1] for one in rollouts])
         dtype = next(head.parameters()).dtype
         found: dict[int, Tensor] = {}
-        with learner.as_reference() as reference:
-            if reference is None:
-                raise UserError(f"reward {self.label} needs a reference, but the recipe has none")
-            training = reference.training
-            reference.eval()
-            use_packed_attention(reference)
-            width, place = hidden_width(reference), next(reference.parameters()).device
-            for cut in pack(sequences, world.token_budget, width=width, setting="schedule.token_budget"):
-                row = packed_row(sequences.take(cut), place)
-                states = row_states(reference, row.ids, row.positions, row.layout, learner.autocast)
-                found.update(zip(cut, states[row.predicting].to(dtype), strict=True))
-            reference.train(training)
+        for cut, states in reference_states(world, sequences, f"reward {self.label}"):
+            found.update(zip(cut, states.to(dtype), strict=True))
         return torch.stack([found[index] for index in range(len(rollouts))])

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from models.errors import UserError
 from models.loop.rollout import Rollout, sequences_of
-from models.loop.slots import World
+from models.loop.slots import Beside, World
 from models.parts import part
 from models.rewards.exact_answer import is_right
 
@@ -68,6 +68,11 @@ class WinRate:
     def needs_reward_model(self) -> bool:
         """Whether the reward model compares."""
         return self.by == "reward_model"
+
+    @property
+    def asks(self) -> Beside | None:
+        """Opponents, where it compares with nobody else."""
+        return "opponents" if self.against == "opponents" else None
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Win rate of each completion inside its group, [completions], in [0, 1].

@@ -3,15 +3,19 @@
 The spread is compared with a tolerance and not with zero, because floating-point noise makes equal rewards
 differ. With a noisy component in the reward (a reward model), judge flatness by the verifier alone: otherwise
 a group in which everything is right would teach nothing but the reward model's noise.
+
+It changes no expected gradient where the advantage is zero in a flat group anyway, as against the group's own mean.
+Under a baseline that does not come from the group, or a loss that looks at more than differences of reward, flat
+groups teach too, and to leave them out is a bias: `select: {name: all}` there.
 """
 
 from __future__ import annotations
 
-import torch
+from typing import ClassVar
+
 from torch import Tensor
 
-from models.errors import UserError
-from models.loop.rollout import Scored
+from models.loop.rollout import Scored, group_spread
 from models.parts import part
 
 
@@ -19,6 +23,7 @@ from models.parts import part
 class DropFlat:
     """Keep the groups whose rewards spread."""
 
+    drops_flat: ClassVar[bool] = True
     by: str = "total"
     """The reward component that must spread; `total` is the weighted sum."""
     tolerance: float = 1e-4
@@ -26,11 +31,5 @@ class DropFlat:
 
     def __call__(self, scored: Scored) -> Tensor:
         """Indices of the completions of groups with signal, [kept]."""
-        if self.by != "total" and self.by not in scored.components:
-            raise UserError(f"select.by: no reward is called {self.by}; there are {', '.join(scored.components)}")
-        values = scored.rewards if self.by == "total" else scored.components[self.by]
-        groups = scored.groups
-        count = int(groups.max()) + 1 if len(groups) else 0
-        highest = torch.full((count,), -torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amax")
-        lowest = torch.full((count,), torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amin")
-        return ((highest - lowest)[groups] > self.tolerance).nonzero().squeeze(-1)
+        spread = group_spread(scored.component(self.by), scored.groups)
+        return (spread > self.tolerance).nonzero().squeeze(-1)

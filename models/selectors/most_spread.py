@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from models.bounds import Positive
-from models.errors import UserError
 from models.loop.rollout import Scored
 from models.parts import part
 
@@ -44,9 +43,7 @@ class MostSpread:
 
     def __call__(self, scored: Scored) -> Tensor:
         """Indices of the completions to keep, [kept], in their order."""
-        if self.by != "total" and self.by not in scored.components:
-            raise UserError(f"select.by: no reward is called {self.by}; there are {', '.join(scored.components)}")
-        values = scored.rewards if self.by == "total" else scored.components[self.by]
+        values = scored.component(self.by)
         groups = scored.groups
         kept = [torch.zeros(0, dtype=torch.long)]
         for number in range(int(groups.max()) + 1 if len(groups) else 0):

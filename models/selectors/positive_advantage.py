@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from models.errors import UserError
 from models.loop.rollout import Scored
 from models.parts import part
 
@@ -32,7 +31,4 @@ class PositiveAdvantage:
         Raises:
             UserError: no reward is called `by`.
         """
-        if self.by != "total" and self.by not in scored.components:
-            raise UserError(f"select.by: no reward is called {self.by}; there are {', '.join(scored.components)}")
-        worth = scored.rewards if self.by == "total" else scored.components[self.by]
-        return (worth > self.value).nonzero().squeeze(-1)
+        return (scored.component(self.by) > self.value).nonzero().squeeze(-1)

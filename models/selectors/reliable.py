@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
-from models.errors import UserError
-from models.loop.rollout import Scored
-from models.objectives.soft_dpo import uncertainty
+from models.loop.rollout import Scored, group_spread
+from models.objectives.soft_label import uncertainty
 from models.parts import part
 
 
@@ -37,12 +35,5 @@ class Reliable:
         Raises:
             UserError: no reward is called as `by` says.
         """
-        if self.by != "total" and self.by not in scored.components:
-            raise UserError(f"select.by: no reward is called {self.by}; there are {', '.join(scored.components)}")
-        values = scored.rewards if self.by == "total" else scored.components[self.by]
-        groups = scored.groups
-        count = int(groups.max()) + 1 if len(groups) else 0
-        highest = torch.full((count,), -torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amax")
-        lowest = torch.full((count,), torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amin")
-        doubt = uncertainty((highest - lowest) / self.temperature)
-        return (doubt[groups] <= self.most_uncertain).nonzero().squeeze(-1)
+        doubt = uncertainty(group_spread(scored.component(self.by), scored.groups) / self.temperature)
+        return (doubt <= self.most_uncertain).nonzero().squeeze(-1)

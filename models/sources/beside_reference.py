@@ -16,6 +16,7 @@ from models.loop.slots import World
 from models.parts import part
 from models.sources.mixture import draw_from_mixture
 from models.sources.sample import Sample, draw
+from models.sources.seeds import round_seed
 
 
 @part("rollouts", "sample_beside_reference")
@@ -27,14 +28,13 @@ class BesideReference(Sample):
     references: Positive = 1
     """Completions of the reference for each prompt."""
 
-    @property
-    def largest_group(self) -> int:
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
         """The policy's and the reference's."""
         return self.group_size + self.references
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """The policy's completions, then the reference's, prompt by prompt, [prompts * (G + references)]."""
-        seed = 2 * (world.seed * 1_000_003 + round_number)
+        seed = 2 * round_seed(world.seed, round_number)
         own = draw(world, problems, self.sampling, seed)
         of_reference = replace(self.sampling, samples=self.references)
         others = draw_from_mixture(world, problems, of_reference, 1.0, seed + 1, origin="reference")

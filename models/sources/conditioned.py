@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from models.loop.rollout import Problem, Rollout
+from models.loop.rollout import Known, Problem, Rollout
 from models.loop.slots import World
 from models.parts import part
 from models.sources.dataset import Dataset, as_rollout
+from models.text.encoding import Codec
 
 
 @part("rollouts", "conditioned")
@@ -26,16 +27,30 @@ class Conditioned(Dataset):
     flawed_prompt: str = "A careless answer to: {prompt}"
     """The prompt of flawed and rejected answers; `{prompt}` is where the plain one stands."""
 
+    def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
+        """What the prompt of a poor answer says beside the question, [problems]; none where no answer is poor."""
+        return [
+            max(0, len(ids) - len(problem.tokens)) if any(map(_is_poor, problem.known)) else 0
+            for problem, ids in zip(problems, self._told(codec, problems), strict=True)
+        ]
+
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """The answers to `problems`, each under the prompt of its class, those of one prompt side by side."""
-        texts = [self.flawed_prompt.replace("{prompt}", problem.prompt) for problem in problems]
         rollouts = []
-        for number, (problem, ids) in enumerate(zip(problems, world.codec.prompts(texts), strict=True)):
+        for number, (problem, ids) in enumerate(zip(problems, self._told(world.codec, problems), strict=True)):
             told = replace(problem, tokens=tuple(ids))
             for known in problem.known:
-                if known.flaw or known.origin == "rejected":
+                if _is_poor(known):
                     # what a reference said of it was said under the plain prompt
                     rollouts.append(as_rollout(told, number, replace(known, reference_log_probs=None)))
                 else:
                     rollouts.append(as_rollout(problem, number, known))
         return rollouts
+
+    def _told(self, codec: Codec, problems: Sequence[Problem]) -> list[list[int]]:
+        """Prompts that ask for a poor answer, [problems] lists of token ids."""
+        return codec.prompts([self.flawed_prompt.replace("{prompt}", problem.prompt) for problem in problems])
+
+
+def _is_poor(known: Known) -> bool:
+    return bool(known.flaw) or known.origin == "rejected"

@@ -14,6 +14,7 @@ from models.engine.engine import Sampling
 from models.loop.rollout import Known, Problem, Rollout
 from models.loop.slots import World
 from models.parts import part
+from models.text.encoding import Codec
 
 
 def as_rollout(problem: Problem, group: int, known: Known) -> Rollout:
@@ -49,14 +50,17 @@ class Dataset:
         return 2 if self.reads == "preferences" else 1
 
     @property
-    def largest_group(self) -> int:
-        """A pair, or one demonstration of which it is not known how many there are."""
-        return self.group_size
-
-    @property
     def sampling(self) -> Sampling:
         """The distribution that log-probs mean: the policy's own."""
         return Sampling(max_tokens=self.max_tokens)
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """As many answers as the data hold of one of `problems`; of a preference two."""
+        return max((len(problem.known) for problem in problems), default=self.group_size)
+
+    def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
+        """None: prompts and answers are what they are, [problems]."""
+        return [0] * len(problems)
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """The answers to `problems`, those of one prompt side by side, [completions]."""

@@ -23,9 +23,8 @@ from models.loop.slots import World
 from models.parts import part
 from models.rewards.exact_answer import is_right
 from models.sources.sample import Sample, draw
-
-SECOND_DRAW = 500_009
-"""Added to a round's seed for the explanations: far from the seed of any other round."""
+from models.sources.seeds import for_second_draw, round_seed
+from models.text.encoding import Codec
 
 
 @part("rollouts", "explained")
@@ -39,18 +38,24 @@ class Explained(Sample):
     only_right: bool = True
     """Leave out explanations that do not end in the true answer."""
 
-    @property
-    def largest_group(self) -> int:
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
         """Samples and explanations."""
         return self.group_size + self.explanations
 
+    def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
+        """What the prompt of an explanation says beside the question, while it is drawn, [problems]."""
+        return [
+            max(0, len(told.tokens) - len(problem.tokens)) if problem.answer else 0
+            for problem, told in zip(problems, self._told(codec, problems), strict=True)
+        ]
+
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Samples, then explanations if none is right, prompt by prompt, [prompts * G and more]."""
-        seed = world.seed * 1_000_003 + round_number
+        seed = round_seed(world.seed, round_number)
         sampled = draw(world, problems, self.sampling, seed)
         solved = {one.group for one in sampled if is_right(one.text, one.problem.answer)}
         failed = [number for number, problem in enumerate(problems) if number not in solved and problem.answer]
-        explanations = self._explain(world, [problems[number] for number in failed], seed + SECOND_DRAW)
+        explanations = self._explain(world, [problems[number] for number in failed], for_second_draw(seed))
         explained = dict(zip(failed, explanations, strict=True))
         rollouts = []
         for number, problem in enumerate(problems):
@@ -62,14 +67,17 @@ class Explained(Sample):
         """Explanations of the answers to `problems`, [prompts] lists."""
         if not problems:
             return []
-        texts = [self.hint.replace("{prompt}", one.prompt).replace("{answer}", one.answer) for one in problems]
-        told = [
-            replace(problem, tokens=tuple(ids))
-            for problem, ids in zip(problems, world.codec.prompts(texts), strict=True)
-        ]
+        told = self._told(world.codec, problems)
         drawn = draw(world, told, replace(self.sampling, samples=self.explanations), seed, origin="explained")
         found: list[list[Rollout]] = [[] for _ in problems]
         for one in drawn:
             if not self.only_right or is_right(one.text, one.problem.answer):
                 found[one.group].append(replace(one, behaviour_log_probs=()))
         return found
+
+    def _told(self, codec: Codec, problems: Sequence[Problem]) -> list[Problem]:
+        """The problems with their answer in the prompt, [prompts]."""
+        texts = [self.hint.replace("{prompt}", one.prompt).replace("{answer}", one.answer) for one in problems]
+        return [
+            replace(problem, tokens=tuple(ids)) for problem, ids in zip(problems, codec.prompts(texts), strict=True)
+        ]

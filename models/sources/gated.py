@@ -16,51 +16,26 @@ reference's states, rather than the adapter's, is derived: what the gate sees do
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from models.advantages.selective import Selective
-from models.bounds import Positive
-from models.engine.engine import Sampling
 from models.errors import UserError
 from models.loop.rollout import Problem, Rollout
-from models.loop.slots import Reads, World
+from models.loop.slots import Beside, World
 from models.parts import part
-from models.sources.mixture import drawn_by, policy_voice, reference_voice
-
-APART = 0x9E3779B9
-"""Flipped bits that part the gate's seed from the tokens'; within 32, as a CPU's generator sees no more of a seed."""
+from models.sources.seeds import for_choices, round_seed
+from models.sources.voices import Voiced, drawn_by, policy_voice, reference_voice
 
 
 @part("rollouts", "gated")
-class Gated:
+class Gated(Voiced):
     """Completions that policy and reference write by turns. Stands under `rollouts:`."""
 
-    reads: ClassVar[Reads] = "problems"
-    draws: ClassVar[bool] = False
-    needs_reference: ClassVar[bool] = True
-
-    prompts: Positive = 64
-    """Prompts of one round."""
-    group_size: Positive = 8
-    """Completions of each prompt (G)."""
-    max_tokens: Positive = 64
-    """Longest completion, in tokens."""
-    temperature: Annotated[float, Field(gt=0)] = 1.0
-    """Divides the logits of both models; the gate's chance stays as it is."""
-
-    @property
-    def largest_group(self) -> int:
-        """The samples."""
-        return self.group_size
-
-    @property
-    def sampling(self) -> Sampling:
-        """How a writer draws; the learner's log-probs mean the same temperature."""
-        return Sampling(max_tokens=self.max_tokens, temperature=self.temperature, samples=self.group_size)
+    beside: ClassVar[tuple[Beside, ...]] = ("choices",)
+    needs_companion: ClassVar[str] = Selective.companion
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Completions of `problems`, [prompts * G]; the same seed and round give the same ones, and the same writers.
@@ -75,8 +50,8 @@ class Gated:
         if gate is None:
             raise UserError("rollouts gated: there is no gate to choose who writes; set `advantage: {name: selective}`")
         head, weight = gate.model, next(gate.model.parameters())
-        seed = world.seed * 1_000_003 + round_number
-        random = torch.Generator(weight.device).manual_seed(seed ^ APART)
+        seed = round_seed(world.seed, round_number)
+        random = torch.Generator(weight.device).manual_seed(for_choices(seed))
 
         def policy_writes(states: Tensor) -> Tensor:
             chance: Tensor = head(states.to(weight.dtype)).squeeze(-1).sigmoid()

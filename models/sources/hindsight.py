@@ -21,6 +21,8 @@ from models.errors import UserError
 from models.loop.rollout import Known, Problem, Rollout
 from models.loop.slots import World
 from models.parts import part
+from models.sources.seeds import round_seed
+from models.text.encoding import Codec
 
 
 @part("rollouts", "hindsight")
@@ -42,14 +44,19 @@ class Hindsight:
     """Chance that the better answer stands first."""
 
     @property
-    def largest_group(self) -> int:
-        """One chain."""
-        return 1
-
-    @property
     def sampling(self) -> Sampling:
         """The distribution that log-probs mean: the policy's own."""
         return Sampling(max_tokens=self.max_tokens)
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """One chain."""
+        return 1
+
+    def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
+        """What the chain of both answers and their feedback is longer than `max_tokens`, [problems]."""
+        said = sum(len(ids) for ids in self._feedback(codec))
+        lengths = [sum(len(_of(one, origin).completion) for origin in ("chosen", "rejected")) for one in problems]
+        return [max(0, said + length - 1 - self.max_tokens) for length in lengths]  # the first answer ends nothing
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """One chain a prompt, [prompts]; the same seed and round give the same orders.
@@ -57,12 +64,12 @@ class Hindsight:
         Raises:
             UserError: the tokenizer does not tell the two feedbacks apart.
         """
-        bad, good = (ids[:-1] for ids in world.codec.completions([self.bad, self.good]))
+        bad, good = self._feedback(world.codec)
         if bad == good:
             raise UserError(
                 "rollouts.bad and rollouts.good are the same tokens; choose words that the policy's tokenizer knows"
             )
-        order = torch.Generator().manual_seed(world.seed * 1_000_003 + round_number)
+        order = torch.Generator().manual_seed(round_seed(world.seed, round_number))
         first = torch.rand(len(problems), generator=order, dtype=torch.float64) < self.good_first
         rollouts = []
         for number, (problem, flipped) in enumerate(zip(problems, first.tolist(), strict=True)):
@@ -70,6 +77,10 @@ class Hindsight:
             links = [(bad, worse), (good, better)]
             rollouts.append(_chain(world, problem, number, links[::-1] if flipped else links))
         return rollouts
+
+    def _feedback(self, codec: Codec) -> list[list[int]]:
+        """The words before the worse and before the better answer, without an end, 2 lists of token ids."""
+        return [list(ids[:-1]) for ids in codec.completions([self.bad, self.good])]
 
 
 def _of(problem: Problem, origin: str) -> Known:

@@ -18,46 +18,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
-from models.bounds import Positive
-from models.engine.engine import Sampling
 from models.loop.rollout import Problem, Rollout
-from models.loop.slots import Reads, World
+from models.loop.slots import World
 from models.parts import part
-from models.sources.mixture import drawn_by, policy_voice, reference_voice
+from models.sources.seeds import round_seed
+from models.sources.voices import Voiced, drawn_by, policy_voice, reference_voice
 
 
 @part("rollouts", "masked")
-class Masked:
+class Masked(Voiced):
     """Completions of the policy within the lagged policy's mask. Stands under `rollouts:`."""
 
-    reads: ClassVar[Reads] = "problems"
-    draws: ClassVar[bool] = False
-    needs_reference: ClassVar[bool] = True
-
-    prompts: Positive = 64
-    """Prompts of one round."""
-    group_size: Positive = 8
-    """Completions of each prompt (G)."""
-    max_tokens: Positive = 64
-    """Longest completion, in tokens."""
-    temperature: Annotated[float, Field(gt=0)] = 1.0
-    """Divides the logits of both models."""
     mask_top_p: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Probability that the mask holds under the lagged policy; 1 masks nothing."""
-
-    @property
-    def largest_group(self) -> int:
-        """The samples."""
-        return self.group_size
-
-    @property
-    def sampling(self) -> Sampling:
-        """How is drawn, the mask aside; the learner's log-probs mean the same temperature."""
-        return Sampling(max_tokens=self.max_tokens, temperature=self.temperature, samples=self.group_size)
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Completions of `problems`, [prompts * G]; the same seed and round give the same completions.
@@ -68,4 +45,4 @@ class Masked:
         voices = [policy_voice(world.models())]
         if self.mask_top_p < 1.0:  # else the lagged policy has nothing to say
             voices.append(replace(reference_voice(world.models()), veto_top_p=self.mask_top_p))
-        return drawn_by(world, problems, voices, self.sampling, world.seed * 1_000_003 + round_number)
+        return drawn_by(world, problems, voices, self.sampling, round_seed(world.seed, round_number))

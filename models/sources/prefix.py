@@ -28,11 +28,10 @@ from models.loop.slots import World
 from models.parts import part
 from models.sources.mixture import draw_from_mixture
 from models.sources.sample import Sample
+from models.sources.seeds import for_choices, for_second_draw, round_seed
 
 Prefixes = list[tuple[int, ...]]
 """What each prompt's group begins with, [prompts] lists of token ids; empty where it begins at the prompt."""
-GUIDE_DRAW = 500_009
-"""Added to a round's seed for the guide: far from the seed of any other round."""
 
 
 @part("rollouts", "prefix")
@@ -46,12 +45,12 @@ class Prefix(Sample):
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Continuations of one prefix a prompt, [prompts * G]; prefix and continuation have `max_tokens` at most."""
-        seed = world.seed * 1_000_003 + round_number
+        seed = round_seed(world.seed, round_number)
         return go_on(world, problems, self.prefixes(problems, seed), self.sampling, seed)
 
     def prefixes(self, problems: Sequence[Problem], seed: int) -> Prefixes:
-        """Beginnings of answers of the data; the same seed gives the same cuts."""
-        generator = torch.Generator().manual_seed(seed)
+        """Beginnings of answers of the data; the same seed of the continuations gives the same cuts."""
+        generator = torch.Generator().manual_seed(for_choices(seed))
         found: Prefixes = []
         for problem in problems:
             reset, which, where = torch.rand(3, dtype=torch.float64, generator=generator).tolist()
@@ -72,18 +71,18 @@ class GuidedPrefix(Sample):
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Continuations of one prefix a prompt, [prompts * G]; prefix and continuation have `max_tokens` at most."""
-        seed = world.seed * 1_000_003 + round_number
+        seed = round_seed(world.seed, round_number)
         return go_on(world, problems, self.prefixes(world, problems, seed), self.sampling, seed)
 
     def prefixes(self, world: World, problems: Sequence[Problem], seed: int) -> Prefixes:
         """Beginnings of the reference's answers, drawn as the policy's are; the same seed gives the same ones."""
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(for_choices(seed))
         chances = torch.rand(len(problems), 2, dtype=torch.float64, generator=generator).tolist()
         begun = [number for number, (reset, _) in enumerate(chances) if reset < self.share]
         found: Prefixes = [()] * len(problems)
         if begun:
             asked, once = [problems[number] for number in begun], replace(self.sampling, samples=1)
-            drawn = draw_from_mixture(world, asked, once, 1.0, seed + GUIDE_DRAW, origin="guide")
+            drawn = draw_from_mixture(world, asked, once, 1.0, for_second_draw(seed), origin="guide")
             for number, answer in zip(begun, drawn, strict=True):
                 found[number] = cut(answer.completion, chances[number][1], self.max_tokens)
         return found

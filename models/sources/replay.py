@@ -17,6 +17,7 @@ from models.loop.rollout import Problem, Rollout
 from models.loop.slots import World
 from models.parts import part
 from models.sources.sample import Sample, draw
+from models.sources.seeds import for_choices, round_seed
 
 
 @part("rollouts", "replay")
@@ -30,10 +31,10 @@ class Replay(Sample):
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Fresh completions, then replayed ones, each group by itself, [(prompts + replayed) * G]."""
-        seed = world.seed * 1_000_003 + round_number
+        seed = round_seed(world.seed, round_number)
         fresh = draw(world, problems, self.sampling, seed)
         memory = world.models().memory
-        again = drawn_again(memory[-self.rounds_kept :], self.replayed, seed, first=len(problems))
+        again = drawn_again(memory[-self.rounds_kept :], self.replayed, for_choices(seed), first=len(problems))
         memory.append(fresh)
         del memory[: -self.rounds_kept]
         return fresh + again

@@ -12,6 +12,8 @@ from models.engine.engine import Sampling
 from models.loop.rollout import Origin, Problem, Rollout
 from models.loop.slots import Reads, World
 from models.parts import part
+from models.sources.seeds import round_seed
+from models.text.encoding import Codec
 
 
 @part("rollouts", "sample")
@@ -32,11 +34,6 @@ class Sample:
     top_k: Annotated[int, Field(ge=0)] = 0
 
     @property
-    def largest_group(self) -> int:
-        """The samples."""
-        return self.group_size
-
-    @property
     def sampling(self) -> Sampling:
         """How the engine draws."""
         return Sampling(
@@ -47,9 +44,17 @@ class Sample:
             samples=self.group_size,
         )
 
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """The samples."""
+        return self.group_size
+
+    def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
+        """None: prompts and completions are what they are, [problems]."""
+        return [0] * len(problems)
+
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Completions of `problems`, [prompts * G]; the same seed and round give the same completions."""
-        return draw(world, problems, self.sampling, world.seed * 1_000_003 + round_number)
+        return draw(world, problems, self.sampling, round_seed(world.seed, round_number))
 
 
 def draw(

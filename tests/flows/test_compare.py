@@ -1,14 +1,19 @@
 """What must be true of comparing recipes and of smoke runs, as a user calls them: the command, the store, the plot."""
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 from project import Project, rewardflow
 
+from flows.command_line import main
 from tasks.tracking import records, registry, store, summaries
 
 pytestmark = pytest.mark.slow
+
+CHEAP = ("evaluation.problems=2", "evaluation.samples=2", "warm_start.steps=1", "reward_model.fit.steps=1")
+"""What makes a smoke run smaller yet."""
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +30,11 @@ def configured(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def said(project: Project, home: Path) -> str:
-    """What comparing two recipes over two seeds prints."""
+    """What comparing a method that samples with one that does not, over two seeds, prints."""
+    cheap = [word for setting in CHEAP for word in ("--set", setting)]
     ended = rewardflow(
-        project.folder, "compare", "tiny", "rloo", "--seeds", "2", "--smoke", "--set", "evaluation.problems=4",
-        **project.settings(home),
-    )  # fmt: skip
+        project.folder, "compare", "rloo", "dpo", "--seeds", "2", "--smoke", *cheap, **project.settings(home)
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
 
@@ -38,32 +43,56 @@ def said(project: Project, home: Path) -> str:
 def test_the_table_has_a_line_a_method_and_the_run_holds_table_plot_and_numbers(said: str) -> None:
     lines = said.splitlines()
     (head,) = [number for number, line in enumerate(lines) if line.startswith("method ")]
-    assert re.match(r"tiny +0\.\d+ \[0\.\d+, 0\.\d+\] {2,}", lines[head + 1])
-    assert re.match(r"rloo +0\.\d+ \[0\.\d+, 0\.\d+\] +0\.\d\d \[0\.\d\d, 1?0?\.\d\d\]", lines[head + 2])
+    assert re.match(r"rloo +0\.\d+ \[0\.\d+, 0\.\d+\] {2,}", lines[head + 1])
+    assert re.match(r"dpo +0\.\d+ \[0\.\d+, 0\.\d+\] +0\.\d\d \[0\.\d\d, 1?0?\.\d\d\]", lines[head + 2])
     (run,) = set(re.findall(r"/runs/([0-9a-f]{32})", said))
     found = store.client().get_run(run)
-    assert {"tiny/iqm", "rloo/iqm", "rloo/probability_of_improvement"} == set(found.data.metrics)
+    names = ("rloo/iqm", "dpo/iqm", "dpo/probability_of_improvement")
+    assert set(found.data.metrics) == {f"{name}{end}" for name in names for end in ("", "_low", "_high")}
+    for name in names:
+        low, middle, high = (found.data.metrics[f"{name}{end}"] for end in ("_low", "", "_high"))
+        assert low <= middle <= high
+    assert [file.path for file in store.client().list_artifacts(run, "plots")] == ["plots/comparison.png"]
+
+
+@pytest.mark.usefixtures("configured")
+def test_methods_get_as_many_completions_in_rounds_of_their_own_size(said: str) -> None:
+    (run,) = set(re.findall(r"/runs/([0-9a-f]{32})", said))
     rows = records.read_table(run, "comparison.json")
-    assert [row["method"] for row in rows] == ["tiny", "rloo"] and all(float(row["tokens"]) > 0 for row in rows)
-    plots = [file.path for file in store.client().list_artifacts(run, "plots")]
-    assert plots == ["plots/comparison.png"]
+    told = [(row["method"], row["rounds"], row["completions"], row["updates"]) for row in rows]
+    assert told == [("rloo", 1, 16, 1), ("dpo", 2, 16, 2)]  # 4 prompts each, of 4 completions and of 2
+    assert all(float(row["tokens"]) > 0 for row in rows)
 
 
 @pytest.mark.usefixtures("configured", "said")
-def test_each_training_is_a_child_run_and_no_policy_is_registered() -> None:
-    (line,) = summaries.recent_runs("comparison", 5)
-    children = summaries.run_summary("comparison", line.run_id).steps
+def test_each_training_is_a_child_run_with_its_recipe_and_no_policy_is_registered() -> None:
+    (line,) = summaries.recent_runs("comparison-smoke", 5)
+    children = summaries.run_summary("comparison-smoke", line.run_id).steps
     assert sorted(child.name for child in children) == [
-        "rloo, seed 0", "rloo, seed 1", "tiny, seed 0", "tiny, seed 1",
+        "dpo, seed 0", "dpo, seed 1", "rloo, seed 0", "rloo, seed 1",
     ]  # fmt: skip
     assert {child.status for child in children} == {"FINISHED"}
     assert registry.policy_names() == []
+    for child in children:
+        method, seed = child.name.split(", seed ")
+        params = store.client().get_run(child.run_id).data.params
+        assert (params["seed"], params["schedule.rounds"]) == (seed, "1" if method == "rloo" else "2")
+        left = {file.path for file in store.client().list_artifacts(child.run_id, "recipe")}
+        assert left == {f"recipe/{method}.yaml", "recipe/overrides.txt"}
 
 
-def test_a_single_recipe_is_nothing_to_compare(project: Project, tmp_path: Path) -> None:
-    ended = rewardflow(project.folder, "compare", "tiny", "tiny", **project.settings(tmp_path / "home"))
-    assert ended.returncode == 1 and "needs two recipes or more" in ended.stderr
-    assert "Traceback" not in ended.stderr
+def test_what_is_wrong_is_one_line_before_anything_starts(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project.folder)
+    monkeypatch.setattr("os.environ", {**os.environ, "REWARDFLOW_HOME": str(tmp_path / "untouched")})
+    monkeypatch.setattr("sys.argv", ["rewardflow", "compare", "tiny", "rloo", "--metric", "sampled_acuracy"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    (line,) = err.splitlines()
+    assert (ended.value.code, out) == (1, "") and not (tmp_path / "untouched").exists()
+    assert line.startswith("error: a comparison needs recipes with one task") and " in tiny and " in line
 
 
 def test_a_smoke_run_goes_through_every_step_and_learns(project: Project, home: Path, said: str) -> None:

@@ -63,6 +63,7 @@ def changed(project: Path) -> str:
         (["tiny", "-s", "rollouts.group_size=1"], "rollouts.group_size is 1, but advantage group_relative"),
         (["tiny", *own_data("gone.jsonl")], "data.path: gone.jsonl: no such file"),
         (["tiny", "-s", "policy.base=./bare"], "policy.base: bare: no weights, *.safetensors is missing"),
+        (["tiny", "-s", "policy.subnetwork={masks: gone}"], "policy.subnetwork.masks: gone: no such file"),
         (["tiny", "-s", "policy.base=./gone"], "policy.base: gone: no such model folder"),
     ],
 )

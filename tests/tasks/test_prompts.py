@@ -16,7 +16,7 @@ from models.loop.learner import Learner
 from models.policy.build import LoraSettings, with_adapter
 from models.recipe.load import load_recipe
 from models.text.encoding import Codec
-from tasks.prompts import read_prompts, with_reference
+from tasks.prompts import longest_in_training, read_problems, read_prompts, with_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 CODEC = Codec(word_tokenizer())
@@ -105,3 +105,64 @@ def test_a_reference_that_moves_is_read_again_every_round(data, tmp_path):
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), policy, None, None, AS_IT_IS)
     found = with_reference(read_prompts(data, CODEC, moving), learner, moving, tmp_path)
     assert all(known.reference_log_probs is None for one in found for known in one.known)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "added"),
+    [
+        (["rollouts.name=hindsight", "rollouts.bad='; ; ;'", "rollouts.good='= = ='", "rollouts.max_tokens=2"], 7),
+        (["rollouts={name: conditioned, reads: preferences, flawed_prompt: '; ; ; {prompt}', max_tokens: 2}"], 3),
+        (["rollouts={name: explained, hint: '{prompt} #### {answer} ;', max_tokens: 2}"], 3),
+    ],
+    ids=["hindsight", "conditioned", "explained"],
+)
+def test_a_prompt_is_taken_only_if_the_policy_has_room_for_what_the_source_adds(data, overrides, added):
+    """Prompts of 4 tokens, completions of 2: all there is fits into 6 + added, and nothing into one less."""
+    overrides = ["select=[{name: all}]", "objective={name: weighted_likelihood}", *overrides, "evaluation.max_tokens=2"]
+
+    def read(positions):
+        return read_prompts(data, CODEC, recipe(*overrides, f"policy.size.positions={positions}"))
+
+    longest = max(len(one.tokens) for one in read(6 + added))
+    assert longest == 4
+    with_less = [len(one.tokens) for one in read_or_none(read, 5 + added)]
+    assert 4 not in with_less
+
+
+def read_or_none(read, positions):
+    """What is read; nothing where that is refused by the line that names the keys."""
+    try:
+        return read(positions)
+    except UserError as error:
+        assert "policy.size.positions" in str(error) and "rollouts.max_tokens (2)" in str(error)
+        return []
+
+
+def test_an_engine_holds_the_longer_prompts_that_a_source_makes_of_those_of_a_base_model(data):
+    hint = "rollouts={name: explained, hint: '{prompt} #### {answer} ; ;', max_tokens: 8}"
+    base = recipe(hint, "select=[{name: best_worst}]", "policy.base=/somewhere", "validation.max_tokens=20")
+    problems = read_prompts(data, CODEC, base)
+    assert longest_in_training(problems, CODEC, base) == 20 + 8 + 4
+    plain = recipe("rollouts={name: sample, max_tokens: 8}", "select=[{name: best_worst}]", "policy.base=/somewhere",
+                   "validation.max_tokens=20")  # fmt: skip
+    assert longest_in_training(problems, CODEC, plain) == 20 + 8
+
+
+def test_the_evaluations_longest_completion_changes_no_training_prompt(data):
+    long = "evaluation.max_tokens=63"  # of 64 positions: no prompt would be left
+    short = read_prompts(data, CODEC, problems_of())
+    assert len(short) == 3 and read_prompts(data, CODEC, problems_of(long)) == short
+    with pytest.raises(UserError, match="leaves room for 63 tokens"):
+        (data / file_name("problems", "test")).write_bytes((data / file_name("problems", "train")).read_bytes())
+        read_problems(data, CODEC, "test", problems_of(long))
+    assert read_prompts(data, CODEC, recipe(long)) == read_prompts(data, CODEC, recipe())
+    given = ("policy.base=some/model", "validation.max_tokens=3")  # every prompt of the data is longer
+    for more in ((), ("evaluation.max_tokens=60",)):
+        with pytest.raises(UserError, match="leaves room"):
+            read_prompts(data, CODEC, recipe(*given, *more))
+
+
+def problems_of(*overrides):
+    return load_recipe(
+        ROOT / "recipes" / "grpo.yaml", ["rollouts.max_tokens=8", "policy.size.positions=64", *overrides]
+    )

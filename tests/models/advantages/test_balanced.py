@@ -7,8 +7,12 @@ import torch
 from tiny_models import scored
 
 from models.advantages.balanced import Balanced
-from models.loop.rollout import TokenBatch
+from models.errors import UserError
+from models.loop.rollout import Problem, Rollout, TokenBatch
+from models.loop.slots import World
 from models.objectives.weighted_likelihood import WeightedLikelihood
+from models.recipe.load import load_recipe
+from models.rewards.stack import score
 from models.selectors.best_of_n import BestOfN
 
 RIGHT = torch.tensor([1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
@@ -71,3 +75,45 @@ def test_cloning_the_best_of_n_climbs_the_log_of_the_chance_to_be_right():
 @pytest.mark.parametrize("worst", [1, 2])
 def test_cloning_with_balanced_negatives_climbs_the_log_odds_however_many_negatives_are_kept(worst):
     torch.testing.assert_close(-expected_gradient(BestOfN(worst=worst), 1.0), exact_gradient(torch.logit))
+
+
+def through(recipe, texts, liked):
+    """Indices of the completions that a recipe selects, and their advantages, of one prompt whose answer is 7.
+
+    Args:
+        recipe: name of the recipe.
+        texts: the completions.
+        liked: what a reward model says of them, where the recipe asks one, [completions].
+    """
+    slots = load_recipe(recipe)
+    rollouts = [
+        Rollout(Problem("p", "", "7"), 0, (place, 1), (0.0, 0.0), text, True) for place, text in enumerate(texts)
+    ]
+    here = World(None, None, lambda sequences: torch.tensor(liked), seed=0)
+    chosen = score(here, slots.rewards, rollouts)
+    for select in slots.select:
+        chosen = chosen.take(select(chosen))
+    return [one.completion[0] for one in chosen.rollouts], slots.advantage(here, chosen).tolist()
+
+
+TEXTS = ["#### 3", "#### 7", "#### 7", "#### 4", "#### 7", "#### 5", "#### 6", "#### 2"]
+LIKED = [9.0, -9.0, 9.0, 0.0, -1.0, 9.0, -9.0, 3.0]  # a reward model that likes wrong answers and no right one but one
+
+
+def test_oreal_clones_one_right_answer_and_pushes_away_all_wrong_ones_and_no_right_one_whatever_a_model_likes():
+    kept, advantage = through("oreal", TEXTS, LIKED)
+    assert kept[0] == 1 and sorted(kept[1:]) == [0, 3, 5, 6, 7]
+    assert advantage == pytest.approx([1.0] + [-1 / 5] * 5)
+
+
+def test_raft_clones_one_right_answer_the_first():
+    assert through("raft", TEXTS, LIKED) == ([1], [1.0])
+
+
+def test_beside_another_reward_the_verdict_alone_tells_right_from_wrong():
+    verdict = torch.tensor([1.0, 1.0, 0.0, 0.0])
+    liked = torch.tensor([0.0, 1.0, 1.0, 0.0])
+    held = scored(verdict + 0.6 * liked, [4], {"exact_answer": verdict})
+    assert Balanced(by="exact_answer")(None, held).tolist() == [1.0, 1.0, -1.0, -1.0]
+    with pytest.raises(UserError, match=r"advantage\.by: no reward is called judge; there are exact_answer"):
+        Balanced(by="judge")(None, held)

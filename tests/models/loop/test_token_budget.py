@@ -1,22 +1,98 @@
 """A token budget that is too small is refused before anything is generated."""
 
+from dataclasses import replace
+
 import pytest
+from tiny_loops import CODEC, PROBLEMS
 
 from models.errors import UserError
 from models.loop.loop import require_room
-from models.loop.rollout import Problem
+from models.loop.rollout import Known, Problem
+from models.objectives.dpo import Dpo
+from models.objectives.grpo import Grpo
+from models.objectives.tpo import Tpo
+from models.sources.beside_data import BesideData
+from models.sources.beside_reference import BesideReference
+from models.sources.conditioned import Conditioned
+from models.sources.dataset import Dataset
+from models.sources.explained import Explained
+from models.sources.hindsight import Hindsight
+from models.sources.mixture import SampleBesideMixture
+from models.sources.prefix import Prefix
+from models.sources.sample import Sample
+from models.sources.sample_and_greedy import SampleAndGreedy
+
+LONG = Problem("a", "", tokens=(3,) * 30)
 
 
 def test_a_budget_that_the_longest_row_does_not_fit_names_its_setting_and_what_it_needs():
-    problems = [Problem("a", "", tokens=(3,) * 5), Problem("b", "", tokens=(3,) * 30)]
-    require_room(problems, 12, 42, 1)
+    problems, source = [Problem("a", "", tokens=(3,) * 5), replace(LONG, id="b")], Sample(max_tokens=12)
+    require_room(problems, source, Grpo(), CODEC, 42)
     with pytest.raises(UserError, match=r"schedule\.token_budget is 41, .* make it at least 42") as caught:
-        require_room(problems, 12, 41, 1)
+        require_room(problems, source, Grpo(), CODEC, 41)
     assert "\n" not in str(caught.value)
 
 
-def test_all_completions_that_are_compared_must_fit():
-    problems = [Problem("a", "", tokens=(3,) * 30)]
-    require_room(problems, 12, 54, 2)
-    with pytest.raises(UserError, match=r"the 2 completions that are compared stand in one row; make it at least 54"):
-        require_room(problems, 12, 53, 2)
+@pytest.mark.parametrize(
+    ("source", "objective", "together"),
+    [
+        (Sample(group_size=8, max_tokens=12), Dpo(), 2),
+        (Sample(group_size=8, max_tokens=12), Tpo(), 8),
+        (SampleAndGreedy(group_size=8, max_tokens=12), Tpo(), 9),
+        (SampleBesideMixture(group_size=8, opponents=3, max_tokens=12), Tpo(), 11),
+        (BesideReference(group_size=8, references=2, max_tokens=12), Tpo(), 10),
+        (BesideData(group_size=8, known=2, max_tokens=12), Tpo(), 10),
+    ],
+    ids=lambda one: getattr(one, "name", one),
+)
+def test_all_completions_that_are_compared_must_fit(source, objective, together):
+    require_room([LONG], source, objective, CODEC, 30 + 12 * together)
+    with pytest.raises(UserError, match=rf"the {together} completions that are compared stand in one row"):
+        require_room([LONG], source, objective, CODEC, 29 + 12 * together)
+
+
+def test_of_demonstrations_as_many_are_compared_as_the_data_hold_of_one_prompt():
+    known = tuple(Known("demonstration", (4, 1), "") for _ in range(5))
+    source = Dataset(reads="demonstrations", max_tokens=12)
+    require_room([LONG, replace(LONG, known=known)], source, Tpo(), CODEC, 90)
+    with pytest.raises(UserError, match=r"the 5 completions that are compared .* at least 90"):
+        require_room([LONG, replace(LONG, known=known)], source, Tpo(), CODEC, 89)
+
+
+CHOSEN, REJECTED = Known("chosen", (5, 6, 1), "2 3"), Known("rejected", (7, 8, 9, 10, 1), "4 5 6 7", "slip")
+ASKED = replace(PROBLEMS[0], answer="12", known=(CHOSEN, REJECTED))  # 1 + 2 =
+
+
+@pytest.mark.parametrize(
+    ("source", "extra"),
+    [
+        (Prefix(max_tokens=6), 0),
+        (Hindsight(max_tokens=5, bad="; ;", good="= ="), 6),  # 2 + 3 - 1 and 2 + 5, less 5
+        (Explained(max_tokens=6, hint="{prompt} #### {answer} ; ;"), 4),
+        (Conditioned(max_tokens=6, reads="preferences", flawed_prompt="; ; {prompt}"), 2),
+    ],
+    ids=lambda one: getattr(one, "name", one),
+)
+def test_what_a_source_adds_to_a_row_must_fit_too_and_is_named(source, extra):
+    assert source.extra_tokens(CODEC, [ASKED]) == [extra]
+    needed = len(ASKED.tokens) + source.max_tokens + extra
+    require_room([ASKED], source, Grpo(), CODEC, needed)
+    told = f"rollouts {source.name} adds {extra}" if extra else "rollouts.max_tokens is 6; make"
+    with pytest.raises(UserError, match=f"{told}.* at least {needed}"):
+        require_room([ASKED], source, Grpo(), CODEC, needed - 1)
+
+
+def test_where_nothing_is_said_nothing_is_added():
+    sound = replace(ASKED, known=(CHOSEN,), answer="")
+    assert Conditioned(reads="preferences").extra_tokens(CODEC, [sound]) == [0]
+    assert Explained().extra_tokens(CODEC, [sound]) == [0]
+
+
+def test_no_row_of_a_chain_is_longer_than_was_said():
+    from models.loop.slots import World
+
+    source = Hindsight(max_tokens=5, bad="; ;", good="= =")
+    for number in range(4):  # both orders
+        (chain,) = source(World(CODEC, None, None, seed=0), [ASKED], number)
+        assert len(chain.completion) <= source.max_tokens + source.extra_tokens(CODEC, [ASKED])[0]
+        assert len(chain.completion) == 11

@@ -35,7 +35,8 @@ def test_a_completion_by_hand():
     reference = (log_prob - numbers(1.25, 4.0, 0.1).log()).tolist()
     loss, watch = ALol(clip_low=0.75, clip_high=0.5)(log_prob, batch_of((2.0, 1.0, 0.5), reference))
     torch.testing.assert_close(loss, numbers(2.0 * 1.25 * 2.0, 1.0 * 1.5 * 3.0, 0.5 * 0.25 * 5.0))
-    torch.testing.assert_close(watch["sequence_ratio"], numbers(1.25, 4.0, 0.1))
+    torch.testing.assert_close(watch["sequence_log_ratio"], numbers(1.25, 4.0, 0.1).log())
+    torch.testing.assert_close(watch["sequence_weight"], numbers(1.25, 1.5, 0.25))
     assert watch["clipped_share"].tolist() == [0.0, 1.0, 1.0]
 
 
@@ -67,6 +68,15 @@ def test_the_expected_update_over_the_references_answers_is_the_exact_policy_gra
     losses, _ = ALol(clip_low=1.0, clip_high=100.0)(logits.log_softmax(0), batch)
     (found,) = torch.autograd.grad((reference * losses).sum(), logits)
     torch.testing.assert_close(-found, exact)
+
+
+def test_far_from_the_reference_loss_gradient_and_all_that_is_watched_are_finite():
+    """The ratio of a whole answer leaves the range of floats; the weight does not."""
+    log_prob = torch.tensor([-2.0, -300.0])
+    seen = batch_of((1.0, 1.0), (-300.0, -2.0))
+    loss, watch = ALol()(log_prob, seen)
+    assert loss.isfinite().all() and gradient_of(ALol(), log_prob, seen).isfinite().all()
+    assert all(value.isfinite().all() for value in watch.values())
 
 
 def test_what_is_watched_is_one_value_a_completion_without_gradient():

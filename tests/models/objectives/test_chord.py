@@ -12,7 +12,7 @@ OLD = LOG_PROB + torch.tensor([0.1, -0.3, 0.0, 0.0, 0.0], dtype=torch.float64)
 SAMPLED = torch.tensor([True, True, True, False, False])
 
 
-def batch(progress=0.0):
+def batch(progress=0.0, origin="demonstration"):
     """A sample of three tokens and a demonstration of two."""
     return TokenBatch(
         advantage=torch.tensor([1.5, 1.5, 1.5, 7.0, 7.0], dtype=torch.float64),
@@ -20,7 +20,7 @@ def batch(progress=0.0):
         old=OLD,
         reference=LOG_PROB - 0.5,
         completion=torch.tensor([0, 0, 0, 1, 1]),
-        origins=["policy", "demonstration"],
+        origins=["policy", origin],
         progress=progress,
     )
 
@@ -53,6 +53,13 @@ def test_mu_falls_in_a_line_and_stays_where_it_ends(progress, mu):
     assert objective.mu(progress) == pytest.approx(mu)
     _, watch = objective(LOG_PROB, batch(progress))
     assert watch["imitation"].tolist() == pytest.approx([mu] * 5)
+
+
+def test_of_preferences_the_better_answer_is_imitated_and_the_worse_one_left_alone():
+    objective = Chord(start=0.5, end=0.5, kl=0.2, entropy_bonus=0.0)
+    shown = objective(LOG_PROB, batch())[0]
+    torch.testing.assert_close(objective(LOG_PROB, batch(origin="chosen"))[0], shown)
+    torch.testing.assert_close(objective(LOG_PROB, batch(origin="rejected"))[0], torch.where(SAMPLED, shown, 0.0))
 
 
 def test_in_between_it_is_the_mixture_of_both():

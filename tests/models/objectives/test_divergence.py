@@ -1,5 +1,6 @@
 """What must be true of distribution matching, each test named as the theorem it checks, on a softmax bandit."""
 
+from dataclasses import replace
 from itertools import product
 from typing import get_args
 
@@ -72,8 +73,11 @@ def test_the_watched_divergence_and_normaliser_are_the_true_ones_where_all_is_en
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_slope_is_the_derivative_of_f(kind):
     ratio = torch.tensor([0.1, 0.7, 1.4, 9.0], dtype=torch.float64, requires_grad=True)
-    (derivative,) = torch.autograd.grad((ratio * share_of_divergence(ratio.log(), kind)).sum(), ratio)
-    torch.testing.assert_close(slope(ratio.detach().log(), kind), derivative)
+    one = torch.ones_like(ratio)
+    share = share_of_divergence(ratio.log(), one, 1.0 / ratio, kind)
+    (derivative,) = torch.autograd.grad((ratio * share).sum(), ratio)
+    fixed = ratio.detach()
+    torch.testing.assert_close(slope(fixed.log(), torch.ones_like(fixed), 1.0 / fixed, kind), derivative)
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -121,6 +125,40 @@ def test_no_completion_weighs_more_than_one_in_forward_kl_however_much_the_polic
     (found,) = torch.autograd.grad(objective(log_prob, group_of(EACH_ONCE, behaviour))[0].sum(), log_prob)
     wanted = torch.tensor([-1.0, 1 / 3, 1 / 3, 1 / 3], dtype=torch.float64)
     torch.testing.assert_close(found, wanted, atol=1e-3, rtol=0.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "moved",
+    [
+        (-120.0, -120.0, -120.0, -120.0),
+        (120.0, 120.0, 120.0, 120.0),
+        (0.0, -120.0, 120.0, 0.1),
+        (-120.0, 0.0, 0.0, 0.0),
+        (120.0, -120.0, -120.0, -120.0),
+    ],
+    ids=str,
+)
+def test_a_hundred_nats_and_more_from_the_sampler_all_is_finite(kind, dtype, moved):
+    """A weight of exp(-120) beside a slope of exp(240), neither of which a float32 can hold."""
+    behaviour = torch.tensor([-150.0, -130.0, -140.0, -145.0], dtype=dtype)
+    seen = group_of(EACH_ONCE, behaviour)
+    seen = replace(seen, reference=behaviour + 1.0, reward=seen.reward.to(dtype), advantage=seen.advantage.to(dtype))
+    log_prob = (behaviour + torch.tensor(moved, dtype=dtype)).requires_grad_()
+    loss, watch = DivergenceToPosterior(to=kind, beta=BETA)(log_prob, seen)
+    (found,) = torch.autograd.grad(loss.sum(), log_prob)
+    assert loss.isfinite().all() and found.isfinite().all()
+    assert all(value.isfinite().all() for value in watch.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_at_the_target_nothing_is_pushed_though_somebody_else_sampled_and_weights_are_truncated(kind):
+    drawn, behaviour = torch.tensor([0, 1, 1, 3]), torch.tensor([-0.1, -5.0, -4.0, -9.0], dtype=torch.float64)
+    log_prob = TARGET.log()[drawn].requires_grad_()
+    loss, _ = DivergenceToPosterior(to=kind, beta=BETA)(log_prob, group_of(drawn, behaviour))
+    (found,) = torch.autograd.grad(loss.sum(), log_prob)
+    torch.testing.assert_close(found, torch.zeros(4, dtype=torch.float64))
 
 
 def test_a_constant_added_to_all_rewards_of_a_prompt_changes_nothing():

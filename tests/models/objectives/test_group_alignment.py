@@ -75,6 +75,14 @@ def test_samples_as_good_as_the_answer_are_not_aligned():
     torch.testing.assert_close(gradient_of(with_it, batch(equal)), gradient_of(without, batch(equal)))
 
 
+def test_the_worse_answer_of_a_preference_is_neither_a_sample_nor_imitated():
+    origins = ("policy", "policy", "chosen", "policy", "rejected")
+    found = gradient_of(GroupAlignment(imitation=5.0, alignment=5.0), batch(origins=origins))
+    shown = gradient_of(GroupAlignment(imitation=5.0, alignment=5.0), batch())
+    torch.testing.assert_close(found[:3], shown[:3])
+    torch.testing.assert_close(found[3:], torch.tensor([1.0, 0.0], dtype=torch.float64))  # its prompt only explores
+
+
 def test_a_group_without_an_answer_of_the_data_only_explores():
     seen = batch(origins=("policy",) * 5)
     found = gradient_of(GroupAlignment(imitation=5.0, alignment=5.0), seen)

@@ -9,7 +9,11 @@ from tiny_models import scored
 
 from models.advantages.group_relative import GroupRelative
 from models.loop.rollout import TokenBatch
-from models.objectives.grpo import Grpo, k3, truncated_importance
+from models.objectives.grpo import Grpo
+from models.objectives.importance import truncated_importance
+from models.objectives.kl_term import k3
+from models.objectives.reinforce import Reinforce
+from models.objectives.weighted_likelihood import WeightedLikelihood
 
 
 def numbers(*values):
@@ -93,6 +97,20 @@ def test_the_kl_term_adds_beta_times_one_minus_the_odds_of_the_reference():
     loss, watch = Grpo(kl=0.1)(log_prob, seen)
     torch.testing.assert_close(watch["kl"], numbers(3.0 - 1 - math.log(3), 0.5 - 1 + math.log(2)))
     torch.testing.assert_close(loss, 0.1 * watch["kl"])
+
+
+@pytest.mark.parametrize("objective", [Grpo(kl=0.0), Reinforce(kl=0.0), WeightedLikelihood(kl=0.0)])
+def test_a_kl_that_weighs_nothing_is_watched_and_teaches_nothing_however_far_the_reference_is(objective):
+    """k3 is beyond the range of floats here; times zero it would be no number."""
+    log_prob = torch.tensor([-200.0, -1.0])
+    seen = batch(torch.tensor([1.0, -1.0]), log_prob, reference=torch.tensor([-0.1, -1.5]))
+    without = batch(torch.tensor([1.0, -1.0]), log_prob)
+    loss, watch = objective(log_prob, seen)
+    assert loss.isfinite().all() and watch["kl"][0].isinf() and watch["kl"][1].isfinite()
+    found = gradient_of(objective, log_prob, seen)
+    torch.testing.assert_close(loss, objective(log_prob, without)[0])
+    torch.testing.assert_close(found, gradient_of(objective, log_prob, without))
+    assert found.isfinite().all() and "kl" not in objective(log_prob, without)[1]
 
 
 def test_importance_weights_correct_the_engine_and_are_capped():

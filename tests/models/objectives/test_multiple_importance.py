@@ -62,9 +62,17 @@ def test_what_the_policy_holds_for_likely_counts_less_by_one_minus_its_probabili
     torch.testing.assert_close(found, -ADVANTAGE * torch.where(SAMPLED, 1.0, (1.0 - LOG_PROB.exp()) ** 2))
 
 
+def test_every_answer_of_the_data_is_weighed_as_one_the_worse_of_a_preference_too():
+    """A rejected answer is nobody's sample: it is not clipped against a policy that never wrote it."""
+    demonstrated = MultipleImportance(kl=0.0)(LOG_PROB, batch(old=LOG_PROB - 0.4))[0]
+    for origin in ("chosen", "rejected"):
+        seen = batch(old=LOG_PROB - 0.4, origins=("policy", origin))
+        torch.testing.assert_close(MultipleImportance(kl=0.0)(LOG_PROB, seen)[0], demonstrated)
+
+
 def test_a_ratio_by_hand():
     seen = batch(old=torch.full((5,), 0.4, dtype=torch.float64).log())
     _, watch = MultipleImportance(doubt=0.5, uniform=0.2)(torch.full((5,), 0.7, dtype=torch.float64).log(), seen)
     # the author's guess is 0.3, so 2 * 0.7 / (0.3 + 0.4)
-    assert watch["demonstrated_ratio"].tolist() == pytest.approx([1.0, 1.0, 1.0, 2.0, 2.0])
+    assert watch["data_ratio"].tolist() == pytest.approx([1.0, 1.0, 1.0, 2.0, 2.0])
     assert watch["exploration"].tolist() == pytest.approx([1.0, 1.0, 1.0, 0.3, 0.3])

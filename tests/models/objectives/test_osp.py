@@ -1,11 +1,13 @@
 """What must be true of the loss over all pairs with strengths, each test named as the theorem it checks."""
 
 import math
+from itertools import combinations
 
 import pytest
 import torch
 from enumerable_pairs import PAIRS, REFERENCE, REWARDS, batch_of_lists, batch_of_pairs, losses, optimum
 
+from models.objectives.dpo import Dpo
 from models.objectives.osp import Osp
 from models.objectives.soft_dpo import SoftDpo
 
@@ -17,6 +19,16 @@ def test_of_two_completions_it_is_soft_dpo_with_strengths():
     seen = batch_of_pairs(PAIRS, reward=reward)
     found, _ = Osp(beta=0.4, temperature=0.7)(LOGITS.log_softmax(0)[PAIRS].flatten(), seen)
     torch.testing.assert_close(found, losses(SoftDpo(beta=0.4, temperature=0.7), LOGITS, reward=reward))
+
+
+def test_where_the_strengths_are_certain_it_is_the_mean_of_dpo_over_all_pairs():
+    better_first = [2, 0, 3, 1]  # worth so far apart that every label is one
+    reward = [3000.0, 2000.0, 1000.0, 0.0]
+    log_prob = LOGITS.log_softmax(0)
+    seen = batch_of_lists(reward, REFERENCE[better_first].tolist(), [0] * 4)
+    found, _ = Osp(beta=0.4)(log_prob[better_first], seen)
+    pairs = torch.tensor(list(combinations(better_first, 2)))
+    torch.testing.assert_close(found, losses(Dpo(beta=0.4), LOGITS, pairs).mean()[None])
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0])

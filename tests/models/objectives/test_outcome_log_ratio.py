@@ -7,7 +7,8 @@ import torch
 
 from models.errors import UserError
 from models.loop.rollout import TokenBatch
-from models.objectives.outcome_log_ratio import OutcomeLogRatio, step_rewards, verdict_loss
+from models.objectives.implied_rewards import implied_of_completions, implied_of_tokens
+from models.objectives.outcome_log_ratio import OutcomeLogRatio, verdict_loss
 
 
 def numbers(*values):
@@ -52,18 +53,14 @@ def test_it_is_smallest_where_the_log_odds_are_those_of_being_right():
     assert float(gradient.abs()) < 1e-12
 
 
-def test_the_rewards_of_the_steps_add_up_to_the_log_ratio_of_the_whole_answer():
-    generator = torch.Generator().manual_seed(0)
-    log_ratio = torch.randn(9, dtype=torch.float64, generator=generator)
-    for ends in ([9], [1, 2, 3, 4, 5, 6, 7, 8, 9], [4, 5, 9]):
-        found = step_rewards(log_ratio, ends, beta=0.3)
-        assert found.shape == (len(ends),)
-        assert float(found.sum()) == pytest.approx(0.3 * float(log_ratio.sum()))
-
-
-def test_a_steps_reward_is_the_sum_over_its_own_tokens():
-    found = step_rewards(numbers(1.0, 2.0, -4.0, 8.0, 16.0), [2, 3, 5], beta=0.5)
-    assert found.tolist() == [1.5, -2.0, 12.0]
+def test_the_rewards_of_the_tokens_add_up_to_what_the_outcome_is_predicted_from():
+    """What the implicit process reward gives token by token is the value that this loss fits, laid on its tokens."""
+    batch = batch_of((-5.0, -4.0), (1.0, 0.0))
+    tokens = numbers(-1.0, -2.0, -0.5, -2.5)
+    by_token = batch.sum_by_completion(implied_of_tokens(tokens, batch.reference, beta=0.3))
+    whole = batch.sum_by_completion(tokens)
+    torch.testing.assert_close(by_token, implied_of_completions(whole, batch, beta=0.3))
+    torch.testing.assert_close(by_token, OutcomeLogRatio(beta=0.3)(whole, batch)[1]["outcome_value"])
 
 
 def test_prefix_sums_are_the_soft_values_of_the_reward_that_the_policy_implies():
@@ -77,8 +74,10 @@ def test_prefix_sums_are_the_soft_values_of_the_reward_that_the_policy_implies()
         reward = beta * (head + tails)
         soft = beta * (reference[1 + first] * (reward / beta).exp()).sum().log()
         for second in (0, 1):
-            values = step_rewards(torch.stack([head, tails[second]]), [1, 2], beta).cumsum(0)
-            torch.testing.assert_close(values[0], soft)
+            wrote = torch.stack([policy[0][first], policy[1 + first][second]]).log()
+            held = torch.stack([reference[0][first], reference[1 + first][second]]).log()
+            values = implied_of_tokens(wrote, held, beta).cumsum(0)
+            torch.testing.assert_close(values, torch.stack([soft, reward[second]]))
 
 
 def test_the_outcome_can_be_one_component_and_an_unknown_one_is_named():

@@ -1,5 +1,6 @@
 """What must be true of the pairwise policy gradient, each test named as the theorem it checks."""
 
+import math
 from dataclasses import replace
 from itertools import product
 
@@ -45,10 +46,10 @@ def test_pairs_are_those_of_a_group_each_once_and_a_group_of_one_has_none():
 def test_a_pair_by_hand():
     sampled = numbers(-2.0, -1.0)
     seen = batch(numbers(1.0, 0.0), sampled, [0, 0])
-    loss, watch = P3o(clip=0.5)(sampled + numbers(0.3, -0.1), seen)
-    torch.testing.assert_close(loss, numbers(-0.2))  # half the difference of 1, times 0.3 + 0.1
+    loss, watch = P3o(clip=0.5)(sampled + numbers(0.2, -0.2), seen)  # together as likely as before: a weight of one
+    torch.testing.assert_close(loss, numbers(-0.2))  # half the difference of 1, times 0.2 + 0.2
     assert watch["pair_moved"].tolist() == pytest.approx([0.4]) and watch["clipped_share"].tolist() == [0.0]
-    loss, watch = P3o(clip=0.25)(sampled + numbers(0.3, -0.1), seen)
+    loss, watch = P3o(clip=0.25)(sampled + numbers(0.2, -0.2), seen)
     torch.testing.assert_close(loss, numbers(-0.125))
     assert watch["clipped_share"].tolist() == [1.0]
 
@@ -67,8 +68,41 @@ def test_a_pair_by_hand():
 def test_the_clip_stops_exactly_the_pairs_that_have_gone_far_enough(difference, moved, gradient):
     sampled = numbers(-2.0, -1.0)
     seen = batch(numbers(difference, 0.0), sampled, [0, 0])
-    found = gradient_of(P3o(clip=0.2), sampled + numbers(moved, 0.0), seen)
+    found = gradient_of(P3o(clip=0.2), sampled + numbers(moved / 2, -moved / 2), seen)
     torch.testing.assert_close(found, numbers(gradient, -gradient))
+
+
+def test_on_the_first_step_every_pair_teaches_whatever_the_engine_says_of_it():
+    """The gap of 0.5 nats between engine and learner is more than the clip: it weighs the pair and stops nothing."""
+    old = numbers(-2.0, -1.0, -1.5)
+    seen = replace(batch(numbers(1.0, 0.0, -1.0), old, [0, 0, 0]), behaviour=old - numbers(0.5, 0.0, -0.5))
+    _, watch = P3o(clip=0.2)(old, seen)
+    assert watch["clipped_share"].tolist() == [0.0] and watch["pair_moved"].tolist() == [0.0]
+    # the gradients of the three pairs' half differences, weighed by exp(0.5), 1 and exp(-0.5)
+    first, outer, last = 0.5 * math.exp(0.5), 1.0, 0.5 * math.exp(-0.5)
+    wanted = numbers(-first - outer, first - last, last + outer) / 3
+    torch.testing.assert_close(gradient_of(P3o(clip=0.2), old, seen), wanted)
+
+
+def test_no_pair_weighs_more_than_the_ceiling_and_no_gradient_flows_through_its_weight():
+    old = numbers(-2.0, -1.0)
+    seen = replace(batch(numbers(1.0, 0.0), old, [0, 0]), behaviour=old - 3.0)
+    found = gradient_of(P3o(importance_ceiling=1.5), old, seen)
+    torch.testing.assert_close(found, numbers(-0.75, 0.75))
+
+
+def test_in_a_later_step_on_another_engines_draws_the_expected_update_is_still_the_exact_policy_gradient():
+    worth, engine, old = numbers(1.0, 0.0, -2.0), numbers(0.5, 0.3, 0.2).log(), numbers(0.4, 0.4, 0.2).log()
+    logits = numbers(0.3, -0.2, 0.9).requires_grad_()
+    log_prob = logits.log_softmax(0)
+    (exact,) = torch.autograd.grad((log_prob.exp() * worth).sum(), logits, retain_graph=True)
+    total = torch.zeros((), dtype=torch.float64)
+    for actions in map(list, product(range(3), repeat=2)):
+        seen = replace(batch(worth[actions], old[actions], [0, 0]), behaviour=engine[actions])
+        losses, _ = P3o(clip=10.0, importance_ceiling=100.0)(log_prob[actions], seen)
+        total = total + engine[actions].sum().exp() * losses.sum()
+    (expected,) = torch.autograd.grad(total, logits)
+    torch.testing.assert_close(-expected, exact)
 
 
 def random_round():

@@ -1,14 +1,23 @@
 """Where pair losses lead in self-play that can be enumerated (SPIN, DNO), each test named as the theorem it checks."""
 
+from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
 from enumerable_pairs import mean_gradient
+from torch import nn
 
+from models.loop.batch import pairs_of, token_batch
+from models.loop.rollout import Problem, Rollout
 from models.objectives.dpo import Dpo
 from models.objectives.soft_dpo import SoftDpo
+from models.recipe.load import load_recipe
+from models.rewards.stack import score
 from models.rewards.win_rate import win_rates
+
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
 DATA = torch.tensor([0.1, 0.4, 0.2, 0.3], dtype=torch.float64)
 OPPONENT = torch.tensor([0.4, 0.1, 0.3, 0.2], dtype=torch.float64)
@@ -40,6 +49,61 @@ def test_an_iteration_of_spin_is_at_rest_at_the_opponent_times_a_power_of_its_ra
     at_rest = (OPPONENT.log() + (DATA / OPPONENT).log() / beta).softmax(0)
     torch.testing.assert_close(spin(beta, at_rest, OPPONENT), NOTHING)
     assert (beta == 1.0) == torch.allclose(at_rest, DATA)
+
+
+class Softmax(nn.Module):
+    """A policy over the four answers that the reference of a recipe can follow."""
+
+    def __init__(self, chance):
+        super().__init__()
+        self.logits = nn.Parameter(chance.log())
+
+    def log_prob(self):
+        return self.logits.log_softmax(0)
+
+
+def spin_round(recipe, policy, reference):
+    """Exact gradient of a round's first step by the recipe's own rewards, selectors, loss: the policy draws against the
+    answers of the data, [answers]."""
+    told = policy.log_prob()
+    problems = [Problem(str(number), "") for number in range(len(ALL))]
+    rollouts = [
+        Rollout(problem, number, (int(answer),), (), "", True, origin=origin)
+        for number, (problem, answers) in enumerate(zip(problems, ALL, strict=True))
+        for answer, origin in zip(answers, ("demonstration", "policy"), strict=True)
+    ]
+    chosen = score(None, recipe.rewards, rollouts)
+    for select in recipe.select:
+        chosen = chosen.take(select(chosen))
+    answers = torch.tensor([rollout.completion[0] for rollout in chosen.rollouts])
+    advantage = recipe.advantage(None, chosen)
+    held = list(reference.log_prob().detach()[answers].split(1))
+    log_prob, batch = token_batch(chosen, range(len(answers)), advantage, told[answers], told[answers], None, held)
+    batch = replace(batch, pairs=pairs_of(chosen, range(len(answers))))
+    assert len(batch.pairs) == len(ALL)
+    losses, _ = recipe.objective(batch.by_pair(log_prob), batch)
+    chance = DATA[ALL[:, 0]] * told.detach().exp()[ALL[:, 1]]
+    return torch.autograd.grad((chance * losses).sum(), policy.logits)[0]
+
+
+@pytest.mark.parametrize("finished", [0, 1, 6])
+def test_by_the_recipe_spin_stops_at_the_data_whatever_round_it_is_because_the_opponent_is_its_reference(finished):
+    recipe = load_recipe(RECIPES / "spin.yaml")
+    policy, reference = Softmax(DATA), Softmax(OPPONENT)  # the round that is over has brought the policy to the data
+    assert spin_round(recipe, policy, reference).abs().max() > 1e-3  # with an older opponent it would go on
+    recipe.reference.follow(reference, policy, finished)
+    torch.testing.assert_close(spin_round(recipe, policy, reference), NOTHING)
+
+
+@pytest.mark.parametrize("name", ["spin", "dno"])
+def test_a_round_of_self_play_begins_at_its_reference_and_takes_steps_away_from_it(name):
+    """Of one step a round every margin would be zero, and the loss never more than its slope there."""
+    recipe = load_recipe(RECIPES / f"{name}.yaml")
+    for finished in range(12):
+        policy, reference = Softmax(DATA), Softmax(OPPONENT)
+        recipe.reference.follow(reference, policy, finished)
+        torch.testing.assert_close(reference.logits, policy.logits)
+    assert recipe.schedule.minibatches * recipe.schedule.epochs > 1 and recipe.schedule.staleness == 0
 
 
 BEATS = torch.tensor([[0.5, 0.9, 0.2], [0.1, 0.5, 0.8], [0.8, 0.2, 0.5]], dtype=torch.float64)

@@ -8,7 +8,8 @@ from enumerable_pairs import PAIRS, REFERENCE, REWARDS, batch_of_pairs, losses, 
 
 from models.errors import UserError
 from models.objectives.dpo import Dpo
-from models.objectives.soft_dpo import SoftDpo, uncertainty
+from models.objectives.soft_dpo import SoftDpo
+from models.objectives.soft_label import uncertainty
 
 LOGITS = torch.tensor([1.5, -0.3, 0.4, -2.0], dtype=torch.float64)
 TRUE_REWARDS = REWARDS[PAIRS.flatten()]
@@ -78,6 +79,14 @@ def test_certainty_falls_from_one_to_a_half_as_the_values_come_near():
     found = labels(SoftDpo(label="certainty"), [50.0, math.log(3), 0.7], [0.0, 0.0, 0.7])
     bits = -(0.75 * math.log2(0.75) + 0.25 * math.log2(0.25))
     assert found.tolist() == pytest.approx([1.0, 1 - bits / 2, 0.5])
+
+
+@pytest.mark.parametrize("label", ["certainty", "strength"])
+def test_where_nothing_is_in_doubt_it_is_dpo(label):
+    """UPO's and OSP's labels are one for pairs that differ by more than any doubt."""
+    reward = torch.tensor([1000.0, 0.0], dtype=torch.float64).repeat(len(PAIRS))
+    found = losses(SoftDpo(beta=0.3, label=label), LOGITS, reward=reward)
+    torch.testing.assert_close(found, losses(Dpo(beta=0.3), LOGITS))
 
 
 def test_uncertainty_is_finite_and_zero_however_large_the_log_odds():

@@ -7,7 +7,8 @@ import torch
 from enumerable_pairs import PAIRS, batch_of_lists, batch_of_pairs, losses
 
 from models.objectives.dpo import Dpo
-from models.objectives.tpo import Tpo, ranks, same_group
+from models.objectives.tpo import Tpo, ranks
+from models.objectives.within_groups import same_group
 
 TWO_PLACES = 1 - 1 / math.log2(3)
 """Difference of the discounts of the first and the second place."""
@@ -76,8 +77,8 @@ def test_a_policy_that_is_its_reference_learns_from_every_pair():
 
 
 def test_places_are_counted_in_each_list_and_equals_stand_in_their_order():
-    batch = batch_of_lists([0.0] * 5, [0.0] * 5, [0, 1, 0, 1, 0])
-    found = ranks(torch.tensor([0.5, 9.0, 0.5, 10.0, 0.7]), same_group(batch))
+    together = same_group(torch.tensor([0, 1, 0, 1, 0]))
+    found = ranks(torch.tensor([0.5, 9.0, 0.5, 10.0, 0.7]), together)
     assert found.tolist() == [2, 2, 3, 1, 1]
 
 

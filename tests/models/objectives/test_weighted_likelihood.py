@@ -1,5 +1,6 @@
 """What must be true of weighted likelihood, each test named as the theorem it checks."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -61,18 +62,44 @@ def losses(select, advantage, objective, rewards, sizes):
     return kept, objective(log_prob, seen)[0]
 
 
-def test_raft_is_oreal_without_negatives_and_kl():
-    rewards, sizes = torch.tensor([0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0], dtype=torch.float64), [3, 2, 3]
-    raft, oreal = load_recipe(RECIPES / "raft.yaml"), load_recipe(RECIPES / "oreal.yaml")
-    best, full = raft.select[-1], oreal.select[-1]
-    kept, loss = losses(best, raft.advantage, raft.objective, rewards, sizes)
-    bare, bare_loss = losses(
-        BestOfN(best=full.best, worst=0, least=full.least), Balanced(strength=0.0), WeightedLikelihood(), rewards, sizes
-    )
-    assert kept.tolist() == bare.tolist() == [1, 5]
-    torch.testing.assert_close(loss, bare_loss)
-    more, _ = losses(full, oreal.advantage, oreal.objective, rewards, sizes)
-    assert set(kept.tolist()) < set(more.tolist())
+EXACT = torch.tensor([0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+"""What is right of 12 completions: some, none, some and all of a prompt."""
+SCORES = torch.tensor([2.1, -0.3, 1.4, 0.2, 0.9, 0.1, -1.2, 1.8, 0.6, 0.3, -0.4, 1.1], dtype=torch.float64)
+"""What a reward model says of them, and not always with reason."""
+PROMPTS = [3, 3, 3, 3]
+
+
+def taught_by(name):
+    """Places of the completions that a recipe teaches, in order, their advantages and losses without any KL."""
+    recipe = load_recipe(RECIPES / f"{name}.yaml")
+    told = {one.label: EXACT if one.name == "exact_answer" else SCORES.sigmoid() for one in recipe.rewards}
+    total = sum(one.weight * told[one.label] for one in recipe.rewards)
+    places = torch.arange(len(EXACT), dtype=torch.float64)  # a component for the eye, which says who is who
+    chosen = scored(total, PROMPTS, {**told, "place": places})
+    for select in recipe.select:
+        chosen = chosen.take(select(chosen))
+    kept, order = chosen.components["place"].long().sort()
+    advantage = recipe.advantage(None, chosen)[order]
+    log_prob = -1.0 - kept.double() / 10
+    loss, _ = replace(recipe.objective, kl=0.0)(log_prob, TokenBatch(advantage, log_prob, log_prob, None, kept))
+    return kept, advantage, loss
+
+
+def test_raft_is_oreal_without_negatives_and_kl_on_every_prompt_that_is_neither_all_right_nor_all_wrong():
+    """Through all that either recipe selects and weighs, not through the objective alone."""
+    (cloned, ones, raft), (kept, advantage, oreal) = taught_by("raft"), taught_by("oreal")
+    assert (cloned // 3).tolist() == [0, 2, 3] and EXACT[cloned].min() == 1  # none of the prompt that has none right
+    mixed, right = cloned < 9, advantage > 0  # of the last prompt, all right, OREAL learns nothing
+    assert kept[right].tolist() == cloned[mixed].tolist()
+    torch.testing.assert_close(advantage[right], ones[mixed])
+    torch.testing.assert_close(oreal[right], raft[mixed])
+
+
+def test_all_that_oreal_pushes_away_is_wrong_and_together_as_heavy_as_what_it_clones():
+    kept, advantage, _ = taught_by("oreal")
+    pushed = kept[advantage < 0]
+    assert pushed.tolist() == [0, 7] and EXACT[pushed].max() == 0
+    torch.testing.assert_close(advantage[kept < 3].sum(), torch.zeros((), dtype=torch.float64))
 
 
 def test_a_strength_of_zero_silences_what_is_wrong_even_where_it_is_chosen():

@@ -9,8 +9,8 @@ from models.engine.transformers_engine import TransformersEngine
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser
-from models.loop.readings import Readings
 from models.loop.learner import Learner
+from models.loop.readings import Readings
 from models.policy.build import LoraSettings, open_policy, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights, plain_model

@@ -19,7 +19,6 @@ from models.policy.update_sparsity import (
     changed_weights,
     learn_only,
     masks_of,
-    overlap,
     update_of,
 )
 
@@ -62,12 +61,6 @@ def test_a_policy_that_has_not_learned_has_changed_nowhere():
 def test_states_of_different_policies_are_refused():
     with pytest.raises(ValueError, match=r"differ in \['vector'\]"):
         changed_weights(BEFORE, {"square": BEFORE["square"]}, 0.0)
-
-
-def test_the_overlap_of_two_updates_is_told_beside_that_of_chance():
-    one = {"a": torch.tensor([True, True, False, False]), "b": torch.tensor([True, True])}
-    other = {"a": torch.tensor([True, False, False, False]), "b": torch.tensor([True, True])}
-    assert overlap(one, other) == (3 / 4, 3 / 6) and overlap(one, one)[0] == 1.0
 
 
 def trained(masks, steps=4):

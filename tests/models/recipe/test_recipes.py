@@ -138,6 +138,85 @@ def test_an_impossible_combination_is_one_line(recipe, text, pattern):
 
 
 @pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        (
+            "advantage: {name: greedy_baseline}",
+            r"advantage greedy_baseline needs greedy, which rollouts sample does not give; set rollouts\.name to "
+            r"sample_and_greedy$",
+        ),
+        (
+            "advantage: {name: selective}",
+            r"advantage selective needs choices, which rollouts sample .* set rollouts\.name to gated$",
+        ),
+        ("rollouts: {name: gated}", r"rollouts gated needs a gate; set advantage\.name to selective$"),
+        (
+            "rewards: {name: win_rate, against: opponents}",
+            r"rewards\.0 win_rate needs opponents, .* rollouts\.name to sample_and_greedy or sample_beside_mixture$",
+        ),
+        (
+            "advantage: {name: process_leave_one_out}",
+            r"process_leave_one_out reads rewards token by token, but none .* gives them; add implicit_process$",
+        ),
+        (
+            "rewards: [{name: exact_answer}, {name: implicit_process}, {name: implicit_process, label: two, beta: 1}]",
+            r"rewards\.1 and rewards\.2 both bring a companion called process_reward, .* leave one of them out$",
+        ),
+        (
+            "advantage: {name: reward}",
+            r"advantage reward is not zero .* but select drop_flat leaves such prompts .* set select\.name to all$",
+        ),
+        ("advantage: {name: gae}", r"advantage gae is not zero .* set select\.name to all$"),
+        ("advantage: {name: balanced, by: judge}", r"advantage\.by: no reward is labelled 'judge'; there are exact"),
+        (
+            "rollouts: {name: sample_beside_data, group_size: 2}\nobjective: {name: dpo}",
+            r"rollouts sample_beside_data gives 3 completions of a prompt, but objective dpo learns from pairs",
+        ),
+        (
+            "objective: {name: group_alignment}\nschedule: {async: 1}",
+            r"schedule\.async is 1, but objective group_alignment is right only for completions of the policy as it",
+        ),
+        (
+            "objective: {name: group_alignment}\nschedule: {epochs: 2}",
+            r"schedule\.minibatches is 1 and schedule\.epochs is 2, but objective group_alignment is right only",
+        ),
+        (
+            "objective: {name: nash_md}\nschedule: {minibatches: 2}",
+            r"schedule\.minibatches is 2 and schedule\.epochs is 1, but objective nash_md is right only",
+        ),
+        (
+            "objective: {name: group_alignment}\nrollouts: {name: replay}",
+            r"rollouts replay gives completions of earlier rounds, but objective group_alignment is right only",
+        ),
+    ],
+)
+def test_parts_that_cannot_work_together_are_refused_before_the_first_round_with_the_part_that_can(
+    recipe, text, pattern
+):
+    refused(recipe(text), pattern)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "advantage: {name: greedy_baseline}\nrollouts: {name: sample_and_greedy}",
+        "advantage: {name: selective}\nrollouts: {name: gated}",
+        "rewards: {name: win_rate, against: opponents}\nrollouts: {name: sample_beside_mixture}",
+        "rewards: {name: win_rate, against: opponents}\nrollouts: {name: sample_and_greedy}",
+        "rewards: [{name: exact_answer}, {name: implicit_process}]\nadvantage: {name: process_leave_one_out}",
+        "rewards: [{name: exact_answer}, {name: implicit_process}, {name: reference_value}]",
+        "advantage: {name: reward}\nselect: {name: all}",
+        "advantage: {name: none}\nobjective: {name: weighted_likelihood}",
+        "objective: {name: group_alignment}",
+        "objective: {name: grpo}\nschedule: {async: 1, epochs: 2}",
+        "rollouts: {name: sample_beside_data, group_size: 2}\nobjective: {name: dpo}\nselect: {name: best_worst}",
+    ],
+)
+def test_parts_that_bring_what_others_need_are_taken(recipe, text):
+    load_recipe(recipe(text))
+
+
+@pytest.mark.parametrize(
     ("text", "path"),
     [
         ("schedule: {minibatches: 0}", "schedule.minibatches"),

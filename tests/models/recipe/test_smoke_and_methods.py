@@ -44,10 +44,22 @@ def test_every_recipe_is_listed_once_with_its_slots_and_its_paper():
 
 def test_every_recipe_says_in_its_first_line_what_it_is_and_names_its_paper():
     for one in methods(ROOT / "recipes"):
-        assert one.idea and one.paper, one.name
+        first = (ROOT / "recipes" / f"{one.name}.yaml").read_text().splitlines()[0]
+        assert first.startswith("# ") and one.paper, one.name
 
 
 def test_a_file_that_is_no_recipe_is_named(tmp_path):
     (tmp_path / "odd.yaml").write_text("shedule: {}")
     with pytest.raises(UserError, match=r"odd\.yaml: shedule"):
         methods(tmp_path)
+
+
+def test_a_folder_without_recipes_is_named_and_no_empty_table(tmp_path):
+    with pytest.raises(UserError, match=r"recipes/: no recipes here"):
+        methods(tmp_path / "recipes")
+
+
+def test_an_empty_file_is_a_recipe_of_defaults(tmp_path):
+    (tmp_path / "plain.yaml").write_text("")
+    (one,) = methods(tmp_path)
+    assert (one.name, one.slots[0], one.paper) == ("plain", "sample", "")

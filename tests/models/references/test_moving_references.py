@@ -6,8 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 from tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
+from tiny_models import SEQUENCES, plain_log_probs, tiny_policy
 from torch import nn
 
+from models.policy.build import LoraSettings, with_adapter
+from models.policy.weights import merged_weights
 from models.references.frozen import Frozen
 from models.references.moving_average import MovingAverage
 from models.references.reset import HardReset, PreviousRound
@@ -136,3 +139,40 @@ def test_a_killed_run_goes_on_across_a_move_of_the_reference_and_ends_bit_for_bi
     assert told.resumed == [2]
     assert same_weights(whole, resumed) and whole.updates == resumed.updates and same_state(whole, resumed)
     assert all(map(torch.equal, whole.reference.parameters(), resumed.reference.parameters()))
+
+
+def adapted(seed):
+    """A policy with an adapter that has learned something, in float64."""
+    policy = with_adapter(tiny_policy(), LoraSettings(rank=2, alpha=4), seed=0)
+    with torch.no_grad():
+        for name, parameter in policy.named_parameters():
+            if "lora_" in name:
+                parameter.normal_(std=0.3, generator=torch.Generator().manual_seed(seed + len(name)))
+    return policy
+
+
+def plain_weights(policy):
+    return {name: weight.clone() for name, weight in merged_weights(policy)}
+
+
+def test_beside_an_adapter_the_average_is_that_of_whole_weights_and_not_of_the_adapters_factors():
+    reference, policies = tiny_policy().requires_grad_(False), [adapted(seed) for seed in (1, 2, 3)]
+    begun = plain_weights(reference)
+    for number, policy in enumerate(policies):
+        MovingAverage(decay=0.5).follow(reference, policy, number)
+    after = reference.state_dict()
+    for name, start in begun.items():
+        one, two, three = (plain_weights(policy)[name] for policy in policies)
+        torch.testing.assert_close(after[name], start / 8 + one / 8 + two / 4 + three / 2, rtol=1e-12, atol=1e-12)
+    assert any(not torch.allclose(after[name], start) for name, start in begun.items())
+
+
+@pytest.mark.parametrize("kind", [HardReset, PreviousRound, MovingAverage])
+def test_a_reference_that_has_become_an_adapted_policy_says_what_the_policy_says(kind):
+    reference, policy = tiny_policy().requires_grad_(False), adapted(1)
+    settings = {"decay": 0.0} if kind is MovingAverage else {}
+    kind(every=1, **settings).follow(reference, policy, 0)
+    for mine, theirs in zip(
+        plain_log_probs(reference, SEQUENCES), plain_log_probs(policy.eval(), SEQUENCES), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs.detach(), rtol=1e-9, atol=1e-9)

@@ -1,10 +1,10 @@
 """What must be true of the filter by rank, each test named as the theorem it checks."""
 
-import pytest
 import torch
 from tiny_models import scored
 
-from models.selectors.rank_filter import RankFilter, kept_by_rank, r_squared, r_squared_by_filter
+from models.learner.packing import Sequences
+from models.selectors.rank_filter import RankFilter, kept_by_rank
 
 
 def numbers(*values):
@@ -37,68 +37,29 @@ def test_of_nothing_nothing_is_kept():
     assert RankFilter()(scored([], [])).tolist() == []
 
 
-def test_r_squared_by_hand():
-    # deviations (-1, 0, 1) and (-1, 1, 0): covariance 1, variances 2 and 2
-    assert r_squared(numbers(1, 2, 3), numbers(0, 2, 1)) == pytest.approx(1 / 4)
+def test_the_best_and_some_by_chance_hold_the_best_and_no_completion_twice():
+    held = scored(numbers(3, 1, 5, 2, 4, 10, 30, 20), [5, 3])
+    kept = RankFilter(keep="best_random", count=1)(held).tolist()
+    assert {2, 6} < set(kept) and len(kept) == len(set(kept)) == 4 and kept == sorted(kept)
+    assert RankFilter(keep="best_random", count=9)(held).tolist() == list(range(8))
 
 
-def test_r_squared_is_one_minus_what_the_best_line_leaves():
-    generator = torch.Generator().manual_seed(0)
-    said = torch.randn(50, dtype=torch.float64, generator=generator)
-    real = 0.3 * said + torch.randn(50, dtype=torch.float64, generator=generator)
-    columns = torch.stack([said, torch.ones(50, dtype=torch.float64)], dim=1)
-    line = torch.linalg.lstsq(columns, real[:, None]).solution
-    left = ((columns @ line).squeeze(-1) - real).square().sum() / (real - real.mean()).square().sum()
-    assert r_squared(said, real) == pytest.approx(1 - float(left))
+def test_each_of_the_others_has_the_same_chance_whatever_it_is_worth():
+    rewards, times = numbers(7, 3, 1, 5, 2, 4, 6, 0), torch.zeros(8)
+    for seed in range(4000):
+        times[kept_by_rank(rewards, "best_random", 2, seed)] += 1
+    assert times[0] == times[6] == 4000
+    others = times[[1, 2, 3, 4, 5, 7]]
+    assert ((others - 4000 / 3).abs() < 4 * (4000 * 2 / 9) ** 0.5).all()
 
 
-def test_r_squared_does_not_see_the_scale_of_either_and_is_zero_where_one_does_not_vary():
-    said, real = numbers(1, 2, 3), numbers(0, 2, 1)
-    assert r_squared(5 * said - 9, -2 * real) == pytest.approx(r_squared(said, real))
-    assert r_squared(said, numbers(1, 1, 1)) == 0.0 and r_squared(numbers(2, 2, 2), real) == 0.0
-
-
-def test_with_noise_in_the_middle_alone_the_table_of_filters_is_known():
-    """Two groups of five; the reward is the truth at both ends and has nothing to do with it in the middle."""
-    rewards = torch.tensor([[4, 3, 2, 1, 0], [0, 1, 2, 3, 4]], dtype=torch.float64)
-    truth = torch.tensor([[4, 1, 2, 3, 0], [0, 3, 2, 1, 4]], dtype=torch.float64)
-    table = r_squared_by_filter(rewards, truth, count=1)
-    # all: covariance (2*2 - 1*1 + 0 - 1*1 + 2*2) = 6 of 10 a group; both ends: the points (4, 4) and (0, 0)
-    assert table == pytest.approx({"all": 0.36, "both": 1.0, "best": 0.0, "worst": 0.0})
-    # two at each end: (4, 4), (3, 1), (1, 3), (0, 0) is again 6 of 10; (4, 4), (3, 1) is a line
-    assert r_squared_by_filter(rewards, truth, count=2) == pytest.approx(
-        {"all": 0.36, "both": 0.36, "best": 1.0, "worst": 1.0}
-    )
-
-
-def test_with_noise_at_the_low_end_alone_the_best_are_to_be_trusted_and_the_worst_are_not():
-    rewards = torch.tensor([[5, 4, 1, 0], [9, 7, 1, 0]], dtype=torch.float64)
-    truth = torch.tensor([[5, 4, 0, 1], [9, 7, 0, 1]], dtype=torch.float64)
-    table = r_squared_by_filter(rewards, truth, count=2)
-    assert table["best"] == pytest.approx(1.0) and table["worst"] == pytest.approx(1.0)  # a line may fall
-    truth[1, 2:] = numbers(1, 0)  # now the low end agrees in one group and not in the other
-    table = r_squared_by_filter(rewards, truth, count=2)
-    assert table["best"] == pytest.approx(1.0) and table["worst"] == 0.0 and table["worst"] < table["all"] < 1.0
-
-
-def test_under_a_noise_of_known_variance_the_table_is_what_the_variances_say():
-    """Truths at sevenths from -1 to 1. The four in the middle get rewards that know nothing of them; the two at each
-    end get their truth and a little noise, too little to change places with the middle."""
-    generator = torch.Generator().manual_seed(0)
-    truth = (torch.tensor([-7, -5, -3, -1, 1, 3, 5, 7], dtype=torch.float64) / 7).repeat(4000, 1)
-    even = 2 * torch.rand(4000, 8, dtype=torch.float64, generator=generator) - 1
-    middle = truth.abs() < 0.5
-    rewards = torch.where(middle, even / 2, truth + 0.17 * even)
-    table = r_squared_by_filter(rewards, truth, count=2)
-    noise, ends, whole = 0.17**2 / 3, 2 * (25 + 49) / 49, 2 * (1 + 9 + 25 + 49) / 49  # sums of squares but the first
-    end = 2 * (1 / 7) ** 2
-    assert table == pytest.approx(
-        {
-            "all": ends**2 / (whole * (ends + 4 * noise + 4 / 12)),
-            "both": ends / (ends + 4 * noise),
-            "best": end / (end + 2 * noise),
-            "worst": end / (end + 2 * noise),
-        },
-        abs=0.02,
-    )
-    assert table["both"] > 0.98 > table["all"] + 0.15 > table["best"] + 0.2
+def test_chance_hangs_on_the_group_itself_and_not_on_where_it_stands():
+    words = Sequences([[3]] * 16, [[place, 1] for place in range(2, 18)])
+    held = scored(torch.zeros(16), [8, 8], sequences=words)
+    chosen = RankFilter(keep="best_random", count=2)
+    kept = chosen(held).tolist()
+    assert chosen(held).tolist() == kept
+    turned = held.take(torch.tensor([*range(8, 16), *range(8)]))
+    assert sorted((index + 8) % 16 for index in chosen(turned).tolist()) == kept
+    drawn = {tuple(kept_by_rank(torch.zeros(8), "best_random", 2, seed).tolist()) for seed in range(40)}
+    assert len(drawn) > 5

@@ -75,4 +75,4 @@ def test_which_answers_stand_beside_is_drawn_by_seed_and_round_alone():
 def test_a_prompt_with_fewer_answers_than_wanted_gives_what_it_has():
     rollouts = BesideData(group_size=1, known=3)(WORLD, with_known(SHOWN[:1]), 0)
     assert [one.origin for one in rollouts] == ["policy", "demonstration"] * 3
-    assert BesideData(group_size=4, known=3).largest_group == 7
+    assert BesideData(group_size=4, known=3).largest_group() == 7

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,11 +14,13 @@ from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
-from models.loop.rollout import Known, Scored
+from models.loop.rollout import Known
 from models.loop.slots import World
-from models.objectives.exponential_likelihood import ExponentialLikelihood
+from models.recipe.load import load_recipe
+from models.rewards.stack import score
 from models.sources.hindsight import Hindsight
 
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 WORLD = World(CODEC, None, None, 7)
 END = CODEC.end
 BETTER, WORSE = (tuple(CODEC.completions([text])[0]) for text in ("4 + 7 #### 7", "1 #### 2"))
@@ -47,15 +50,18 @@ def test_exactly_the_tokens_of_the_answers_are_taught():
             assert not any(chain.taught[: len(BAD)])
 
 
-def test_the_loss_is_the_likelihood_of_the_answers_given_the_feedback_and_nothing_else():
-    rollouts = chains(0.5)
+def test_by_the_recipe_the_loss_is_the_likelihood_of_the_answers_given_the_feedback_and_nothing_else():
+    rollouts, recipe = chains(0.5), load_recipe(RECIPES / "chain_of_hindsight.yaml")
     policy = tiny_policy()
     before = copy.deepcopy(policy.state_dict())
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)
     step = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
     settings = ScheduleSettings(rounds=1, optimiser=step)
-    scored = Scored(rollouts, torch.zeros(len(rollouts)))  # no answer weighs more than another
-    told = fit_round(learner, ExponentialLikelihood(), scored, scored.rewards, settings, 64)
+    scored = score(WORLD, recipe.rewards, rollouts)
+    for select in recipe.select:
+        scored = scored.take(select(scored))
+    assert len(scored.rollouts) == len(rollouts)
+    told = fit_round(learner, recipe.objective, scored, recipe.advantage(WORLD, scored), settings, 64)
 
     plain = tiny_policy()
     rows = plain_log_probs(plain, scored.sequences)

@@ -5,18 +5,29 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_loops import SLOTS, run, same_weights, save_start
+from tiny_loops import CODEC, SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
+from tiny_loops import PROBLEMS as ASKED
 from tiny_models import PROMPTS, plain_log_probs, tiny_policy, word_tokenizer
 
+from models.advantages.gae import Gae
+from models.critic.settings import CriticSettings
+from models.engine.engine import EngineSettings
+from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS, Distribution
 from models.learner.log_probs import all_log_probs
+from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
-from models.loop.rollout import Problem
+from models.loop.loop import Watchers, run_loop
+from models.loop.rollout import Problem, TokenBatch
 from models.loop.slots import World
+from models.objectives.grpo import Grpo
 from models.references.reset import PreviousRound
+from models.selectors.everything import Everything
 from models.sources.masked import Masked
+from models.sources.mixture import Mixture
+from models.sources.sample import Sample
 from models.text.encoding import Codec
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
@@ -162,3 +173,52 @@ def test_a_killed_run_goes_on_with_the_lagged_policy_that_it_had_and_ends_the_sa
     assert sorted(told.metrics) == [5, 6] and same_weights(whole, resumed)
     unmasked, _ = run(start, tmp_path / "free", slots=replace(slots, source=replace(source, mask_top_p=1.0)))
     assert not same_weights(whole, unmasked)
+
+
+def test_the_weight_of_a_token_is_the_mass_that_the_policy_gives_to_the_mask():
+    """pi_old / mu = Z, the weight that `grpo` gives a token, where nothing truncates it."""
+    here = world()
+    rollouts = Masked(group_size=6, max_tokens=8, mask_top_p=0.8)(here, PROBLEMS, 0)
+    sequences = Sequences([one.problem.tokens for one in rollouts], [one.completion for one in rollouts])
+    weights = []
+    for one, old in zip(rollouts, plain_log_probs(here.learner.policy, sequences), strict=True):
+        behaviour = torch.tensor(one.behaviour_log_probs, dtype=torch.float64)
+        batch = TokenBatch(torch.ones(len(old)), behaviour, old.detach(), None, torch.zeros(len(old)).long())
+        weight = Grpo(kl=0.0)(old, batch)[1]["importance_weight"]
+        ids = torch.tensor([[*one.problem.tokens, *one.completion]])
+        with torch.no_grad():
+            logits = here.learner.policy(ids).logits[0, len(one.problem.tokens) - 1 : -1]
+        allowed = masks(here.learner.reference, one.problem.tokens, one.completion, 0.8)
+        mass = torch.stack([row[sorted(kept)].sum() for row, kept in zip(logits.softmax(-1), allowed, strict=True)])
+        torch.testing.assert_close(weight, mass, rtol=0, atol=1e-5)
+        weights += weight.tolist()
+    assert max(weights) <= 1.0 + 1e-5 and min(weights) < 0.6
+
+
+def test_with_a_mask_of_1_nlpo_is_ppo_policy_and_critic_to_the_bit(tmp_path):
+    """Two rounds of the loop with a critic: masked by a lagged policy that allows all, and sampled by the engine."""
+    start = save_start(tmp_path / "start")
+    critic = CriticSettings(epochs=2, minibatches=2, optimiser=OptimiserSettings(learning_rate=1e-3, warmup_steps=1))
+    gae, schedule = Gae(critic=critic, kl=0.02), replace(SCHEDULE, rounds=2)
+    ends = []
+    for name, source in [
+        ("masked", Masked(prompts=4, group_size=4, max_tokens=5, mask_top_p=1.0)),
+        ("mixture", Mixture(prompts=4, group_size=4, max_tokens=5, reference_share=0.0)),
+        ("sample", Sample(prompts=4, group_size=4, max_tokens=5)),
+    ]:
+        learner = new_learner(schedule)
+        torch.manual_seed(0)
+        learner.companions["critic"] = gae.accompany(learner.policy)
+        slots = replace(SLOTS, source=source, select=[Everything()], advantage=gae, objective=Grpo(kl=0.0))
+        engine = TransformersEngine(start, EngineSettings(), end=END) if source.draws else None
+        run_loop(learner, World(CODEC, engine, None, seed=7), slots, schedule, ASKED, tmp_path / name, Watchers())
+        ends.append({**learner.policy.state_dict(), **{f"critic.{n}": v for n, v in critic_state(learner).items()}})
+    begun = {**new_learner(schedule).policy.state_dict()}
+    masked, mixture, sampled = ends
+    assert all(torch.equal(masked[name], value) for name, value in mixture.items())
+    assert all(torch.equal(masked[name], value) for name, value in sampled.items())
+    assert any(not torch.equal(masked[name], value) for name, value in begun.items())
+
+
+def critic_state(learner):
+    return learner.companions["critic"].model.state_dict()

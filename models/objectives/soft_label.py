@@ -1,0 +1,23 @@
+"""Cross-entropy of a preference against a label between 0 and 1, and how unsure an order is."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def soft_loss(margin: Tensor, label: Tensor | float) -> Tensor:
+    """Cross-entropy of sigmoid(margin) against a label in [0, 1], nats, same shape; gradient flows through the margin.
+
+    It does not depend on which of the two is called the better one: (margin, label) and (-margin, 1 - label) cost the
+    same.
+    """
+    return -label * functional.logsigmoid(margin) - (1.0 - label) * functional.logsigmoid(-margin)
+
+
+def uncertainty(log_odds: Tensor) -> Tensor:
+    """Entropy in bits of a chance with these log-odds, in [0, 1], same shape: 1 at zero, 0 far from it."""
+    chance = torch.sigmoid(log_odds)
+    surprise = chance * functional.logsigmoid(log_odds) + (1.0 - chance) * functional.logsigmoid(-log_odds)
+    return -surprise / torch.log(torch.full_like(chance, 2.0))

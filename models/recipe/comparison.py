@@ -1,0 +1,197 @@
+"""What recipes need to be compared: the same task and beginning, and the same budget.
+
+    completions = rounds * prompts of a round * completions of a prompt     (the most, baselines and opponents included)
+
+They agree in the data, the evaluation and the policy that learning begins with; what else differs is the method. Each
+gets as many rounds as come nearest to the budget. Where nothing is sampled (offline methods), the completions are those
+of the data that are learned from, of a prompt's demonstrations one. Optimiser steps are a method's own and are told,
+not made equal.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.errors import UserError
+from models.evaluation.report import summary_names
+from models.recipe.load import find_recipe, load_recipe, plain, require_files
+from models.recipe.schema import Recipe
+from models.recipe.smoke import smoke_overrides
+
+EXPERIMENT = "comparison"
+"""Every recipe's name in a comparison, with `-smoke` behind it in a smoke run: MLflow's experiment, and the name under
+which reward models are shared by the methods."""
+
+SHARED = ("data", "validation", "evaluation", "warm_start", "policy")
+"""Sections in which recipes agree. Which weights of the policy learn afterwards is a method's own."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One recipe of a comparison, with the rounds that the budget allows."""
+
+    name: str
+    file: Path
+    overrides: tuple[str, ...]
+    """All that stands on top of the file, name and rounds included; the seed comes with each training."""
+    recipe: Recipe
+
+    @property
+    def completions_of_a_round(self) -> int:
+        """The most completions of one round."""
+        source: Any = self.recipe.rollouts  # type: ignore[attr-defined]
+        return int(source.prompts * source.largest_group())
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of each training."""
+        assert self.recipe.schedule is not None, "checked when it was made"
+        return self.recipe.schedule.rounds
+
+    @property
+    def completions(self) -> int:
+        """Completions of each training."""
+        return self.rounds * self.completions_of_a_round
+
+    @property
+    def updates(self) -> int:
+        """Optimiser steps of each training."""
+        assert self.recipe.schedule is not None, "checked when it was made"
+        return self.recipe.schedule.updates
+
+
+def contenders(
+    paths: Sequence[str],
+    overrides: Sequence[str],
+    seeds: int,
+    metric: str,
+    budget: int | None = None,
+    smoke: bool = False,
+) -> list[Contender]:
+    """The recipes of a comparison, checked before anything starts.
+
+    Args:
+        paths: paths or names of recipes.
+        overrides: `key.path=value` each, for all of them.
+        seeds: trainings of each.
+        metric: held-out metric that they are compared by.
+        budget: completions of each training; None: the smallest of the recipes' own budgets.
+        smoke: make every recipe small.
+
+    Raises:
+        UserError: fewer than two recipes, two of one name, one that is wrong or trains no policy; they differ in what
+            they must share; seed or name are set by hand; too few seeds; a metric that is not measured; a budget that
+            is no round.
+    """
+    names = [find_recipe(path).stem for path in paths]
+    if len(names) < 2:
+        raise UserError("a comparison needs two recipes or more")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"a comparison needs recipes of different names; {twice[0]} is named twice")
+    if seeds < 2:
+        raise UserError(f"--seeds {seeds}: a comparison needs 2 or more, one training has no spread")
+    for override in overrides:
+        if (key := override.partition("=")[0]) in ("seed", "name"):
+            raise UserError(f"--set {override}: a comparison sets {key} itself, for each of its trainings")
+    if budget is not None and budget < 1:
+        raise UserError(f"--budget {budget}: at least one completion")
+    found = [_contender(path, overrides, smoke) for path in paths]
+    require_shared(found)
+    for one in found:
+        require_files(one.recipe)
+    require_metric(metric, found[0].recipe)
+    granted = min(one.completions for one in found) if budget is None else budget
+    return [_within(one, granted) for one in found]
+
+
+def _contender(path: str, overrides: Sequence[str], smoke: bool) -> Contender:
+    file = find_recipe(path)
+    small = smoke_overrides(load_recipe(file, overrides)) if smoke else []
+    chosen = (*small, *overrides, f"name={EXPERIMENT}{'-smoke' if smoke else ''}")
+    recipe = load_recipe(file, chosen)
+    if recipe.schedule is None:
+        raise UserError(f"{file}: ends before reinforcement learning (schedule: null), so there is no policy")
+    return Contender(file.stem, file, chosen, recipe)
+
+
+def _within(one: Contender, budget: int) -> Contender:
+    """The same with the rounds that come nearest to the budget."""
+    size = one.completions_of_a_round
+    if budget < size:
+        raise UserError(
+            f"--budget {budget}: a round of {one.name} is {size} completions (rollouts.prompts x completions of a "
+            "prompt); raise the budget or lower rollouts.prompts"
+        )
+    chosen = (*one.overrides, f"schedule.rounds={(budget + size // 2) // size}")
+    return Contender(one.name, one.file, chosen, load_recipe(one.file, chosen))
+
+
+def require_shared(found: Sequence[Contender]) -> None:
+    """Make sure that all have the task and the beginning of the first.
+
+    Raises:
+        UserError: a key differs.
+    """
+    first = found[0]
+    for other in found[1:]:
+        differs = _difference(_shared(first.recipe), _shared(other.recipe))
+        if differs is not None:
+            key, one, two = differs
+            raise UserError(
+                f"a comparison needs recipes with one task and one policy to begin with, but {key} is {_shown(one)} in "
+                f"{first.name} and {_shown(two)} in {other.name}"
+            )
+
+
+def require_metric(metric: str, recipe: Recipe) -> None:
+    """Make sure that an evaluation measures `metric`, as far as that is known before the data are read.
+
+    Raises:
+        UserError: it does not.
+    """
+    known = summary_names(recipe.evaluation.ks, recipe.evaluation.samples)
+    if recipe.reward_model is None:
+        known = [name for name in known if not name.startswith("reward_")]
+    if recipe.gate.safety_patterns:
+        known.append("flagged_share")
+    if metric in known or re.fullmatch(r"level_[0-9]+_accuracy", metric):
+        return
+    near = difflib.get_close_matches(metric, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}, level_L_accuracy"
+    at_k = re.fullmatch(r"(?:pass|maj)_at_[1-9][0-9]*", metric)
+    ks = ", ".join(map(str, recipe.evaluation.ks))
+    why = f"evaluation.ks is {ks}, evaluation.samples {recipe.evaluation.samples}" if at_k else "it is not measured"
+    raise UserError(f"--metric {metric}: {why}; {hint}")
+
+
+def _shared(recipe: Recipe) -> dict[str, Any]:
+    """The sections in which recipes agree."""
+    described = plain(recipe)
+    shared = {name: described[name] for name in SHARED}
+    shared["policy"].pop("subnetwork")
+    if recipe.warm_start is None:
+        shared["policy"].pop("lora")  # an adapter that no warm start has trained changes nothing at the beginning
+    if recipe.evaluation.max_tokens is None:
+        shared["evaluation"]["max_tokens"] = described["rollouts"]["max_tokens"]
+    return shared
+
+
+def _difference(one: Any, other: Any, path: str = "") -> tuple[str, Any, Any] | None:
+    """The first key path whose values differ, with both."""
+    if not (isinstance(one, Mapping) and isinstance(other, Mapping)):
+        return None if one == other else (path, one, other)
+    for key in dict.fromkeys((*one, *other)):
+        found = _difference(one.get(key), other.get(key), f"{path}.{key}" if path else key)
+        if found is not None:
+            return found
+    return None
+
+
+def _shown(value: Any) -> str:
+    return "set" if isinstance(value, Mapping) else json.dumps(value, default=str)

@@ -1,0 +1,69 @@
+"""What must be true of fine-tuning when it is stopped after its last round: real loop, checkpoints and store."""
+
+import logging
+from contextlib import nullcontext
+
+import pytest
+from tiny_loops import PROBLEMS, save_start
+
+from models.datasets.schema import arrow_schema, file_name, write_rows
+from models.recipe.load import load_recipe
+from tasks import fine_tune as step
+from tasks.step import StepResult, is_complete, step_folder
+from tasks.tracking import registry, runs, store
+
+RECIPE = """
+reward_model: null
+rollouts: {name: sample, prompts: 3, group_size: 2, max_tokens: 5}
+select: {name: all}
+engine: {name: transformers}
+policy: {precision: float32, size: {positions: 64}}
+schedule: {rounds: 3, checkpoint_every: 1, samples_every: 3}
+"""
+
+
+@pytest.fixture
+def inputs(tmp_path, monkeypatch):
+    """What the task is called with: clean problems, a warm start that the store knows, and a run of a flow."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    store.configure(tmp_path / "home")
+    parent = runs.open_flow_run("tiny", "a flow")
+    rows = [
+        {"id": one.id, "prompt": one.prompt, "answer": "7", "level": 1, "tests": "", "entry_point": ""}
+        for one in PROBLEMS
+    ]
+    (tmp_path / "validate" / "clean").mkdir(parents=True)
+    write_rows(tmp_path / "validate" / "clean" / file_name("problems", "train"), rows, arrow_schema("problems"))
+    start = save_start(tmp_path / "warm_start" / "policy")
+    links = {"model_id": registry.log_model(parent, start, "warm-start", "text-generation")}
+    made = {"key": "k", "digest": "d", "headline": "", "metrics": {}, "run_id": parent, "seconds": 0.0}
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    # a task outside a flow: Prefect gives it neither a logger nor the place on the GPU
+    monkeypatch.setattr(step, "get_run_logger", lambda: logging.getLogger("fine_tune"))
+    monkeypatch.setattr(step, "gpu_slot", nullcontext)
+    return {
+        "key": "k" * 64, "recipe": load_recipe("tiny.yaml"), "rewarded": None, "home": tmp_path / "home",
+        "validated": StepResult(step="validate", folder=str(tmp_path / "validate"), **made),
+        "warmed": StepResult(step="warm_start", folder=str(tmp_path / "warm_start"), links=links, **made),
+        "parent_run": parent,
+    }  # fmt: skip
+
+
+def test_a_training_stopped_before_its_result_is_written_keeps_its_checkpoints_and_goes_on(inputs, monkeypatch, caplog):
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    folder = step_folder(inputs["home"], "fine_tune", inputs["key"])
+    with monkeypatch.context() as patch:
+        patch.setattr(step, "changed_share_of_files", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            step.fine_tune.fn(**inputs)
+    assert not is_complete(inputs["home"], "fine_tune", inputs["key"])
+    assert sorted(entry.name for entry in (folder / "checkpoints").iterdir())[-1] == "round_000002"
+
+    with caplog.at_level(logging.INFO, logger="fine_tune"):
+        result = step.fine_tune.fn(**inputs)
+    assert "going on from the checkpoint after round 2" in caplog.text
+    assert is_complete(inputs["home"], "fine_tune", inputs["key"]) and not (folder / "checkpoints").exists()
+    assert result.digest and "in 3 rounds" in result.headline

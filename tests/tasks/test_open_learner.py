@@ -1,0 +1,41 @@
+"""What must be true of the models that the loop begins with, each test named as the theorem it checks."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import tiny_policy
+
+from models.policy.weights import merged_weights
+from models.recipe.load import load_recipe
+from tasks.open_learner import build_learner
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+COMMON = ["policy.precision=float32", "policy.lora={rank: 2}"]
+
+
+def built(reference, folder):
+    recipe = load_recipe(RECIPES / "arithmetic.yaml", [*COMMON, f"reference={{name: {reference}}}"])
+    return build_learner(tiny_policy(torch.float32), recipe, recipe.schedule, folder, None), recipe
+
+
+@pytest.mark.parametrize("reference", ["moving_average", "hard_reset", "previous_round"])
+def test_beside_an_adapter_a_reference_that_moves_holds_whole_weights_and_begins_as_the_policy(reference, tmp_path):
+    learner, recipe = built(reference, tmp_path)
+    held = dict(learner.reference.named_parameters())
+    assert learner.adapter_off is None and not any("lora_" in name for name in held)
+    assert not any(parameter.requires_grad for parameter in held.values())
+    assert all(torch.equal(held[name], weight) for name, weight in merged_weights(learner.policy) if name in held)
+    with torch.no_grad():
+        for name, parameter in learner.policy.named_parameters():
+            if "lora_B" in name:
+                parameter.fill_(0.1)
+    assert recipe.reference.follow(learner.reference, learner.policy, recipe.reference.every - 1)
+    begun = tiny_policy(torch.float32).state_dict()
+    assert any(not torch.equal(value, begun[name]) for name, value in held.items())
+    assert held.keys() == dict(learner.moving["reference"].named_parameters()).keys()
+
+
+def test_beside_an_adapter_a_frozen_reference_is_the_policy_without_it(tmp_path):
+    learner, _ = built("frozen", tmp_path)
+    assert learner.reference is None and learner.adapter_off is not None
