@@ -55,8 +55,10 @@ class EvaluationSettings:
     """Held-out problems, evenly spaced over the test split; the same for every model."""
     samples: Positive = 16
     """Completions of each at `temperature`."""
-    temperature: float = 1.0
-    top_p: float = 1.0
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """Of the sampled completions; the greedy one of each problem stands beside them."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the probability that the sampled completions are drawn from."""
     max_tokens: Positive | None = None
     """Longest completion; None: as in the rollouts."""
     ks: tuple[int, ...] = (1, 4, 16)

@@ -229,6 +229,8 @@ def test_parts_that_bring_what_others_need_are_taken(recipe, text):
         ("rollouts: {prompts: 0}", "rollouts.prompts"),
         ("rollouts: {top_p: 1.5}", "rollouts.top_p"),
         ("evaluation: {samples: 0}", "evaluation.samples"),
+        ("evaluation: {temperature: 0}", "evaluation.temperature"),
+        ("evaluation: {top_p: 1.5}", "evaluation.top_p"),
     ],
 )
 def test_a_number_that_would_train_or_measure_nothing_is_refused_by_its_path(recipe, text, path):
