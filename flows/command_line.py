@@ -23,6 +23,9 @@ app = typer.Typer(
 
 _debug = False
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
 ModelOption = Annotated[str, typer.Option("--model", help="Registered model; the only policy there is, if left out.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a key of the recipe.")
@@ -247,22 +250,14 @@ def main() -> None:
     """Entry point: a UserError becomes one line and exit status 1; with --debug everything shows its traceback."""
     prepare_environment()
     try:
-        app(standalone_mode=False)
-    except typer.Exit as exit_:
-        sys.exit(exit_.exit_code)
-    except typer.Abort:
-        sys.exit(130)
-    except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on from the last checkpoint", file=sys.stderr)
-        sys.exit(130)
+        app()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            print("\ninterrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        raise
     except Exception as error:
         if _debug or "--debug" in sys.argv:
             raise
-        from click import ClickException
-
-        if isinstance(error, ClickException):
-            error.show()
-            sys.exit(error.exit_code)
         line = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {' '.join(str(error).split())}"
         print(
             f"error: {line}" + ("" if isinstance(error, UserError) else "  (--debug shows the traceback)"),

@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from project import rewardflow
 from running import ROOT, free_port, start_python
 
 from flows.doctor import Finding, diagnose, table
@@ -81,3 +82,13 @@ def test_it_imports_nothing_heavy_and_writes_nothing(tmp_path: Path) -> None:
     asked = start_python(code, tmp_path)
     assert asked.communicate()[0].strip() == "[]"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_exit_status_tells_that_something_is_wrong(tmp_path: Path) -> None:
+    asked = rewardflow(tmp_path, "doctor", PYTHONPATH=str(ROOT), REWARDFLOW_HOME=str(tmp_path / "home"))
+    assert "no .dvc in" in asked.stdout and asked.returncode == 1, asked.stdout + asked.stderr
+
+
+def test_an_option_that_does_not_exist_is_told_as_every_command_line_does(tmp_path: Path) -> None:
+    asked = rewardflow(tmp_path, "doctor", "--no-such-option", PYTHONPATH=str(ROOT))
+    assert asked.returncode == 2 and "No such option: --no-such-option" in asked.stderr

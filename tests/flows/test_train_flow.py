@@ -291,3 +291,16 @@ def tell(project: Project, *arguments: str) -> str:
     ended = rewardflow(project.folder, *arguments, **project.settings())
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
+
+
+def test_ctrl_c_says_how_to_go_on_and_ends_with_the_shells_status(project: Project, tmp_path: Path) -> None:
+    stopped = project.start(*SEVEN, home=tmp_path / "home", log=tmp_path / "log")
+    try:
+        wait_for("the flow", lambda: "Beginning flow run" in (tmp_path / "log").read_text(), stopped)
+        stopped.send_signal(signal.SIGINT)
+        stopped.wait(timeout=60)
+    finally:
+        if stopped.poll() is None:
+            os.killpg(stopped.pid, signal.SIGKILL)
+    assert stopped.returncode == 130
+    assert (tmp_path / "log").read_text().endswith("interrupted; the same command goes on from the last checkpoint\n")
