@@ -296,7 +296,7 @@ def tell(project: Project, *arguments: str) -> str:
 def test_ctrl_c_says_how_to_go_on_and_ends_with_the_shells_status(project: Project, tmp_path: Path) -> None:
     stopped = project.start(*SEVEN, home=tmp_path / "home", log=tmp_path / "log")
     try:
-        wait_for("the flow", lambda: "Beginning flow run" in (tmp_path / "log").read_text(), stopped)
+        wait_for("a step", lambda: "Finished in state Completed" in (tmp_path / "log").read_text(), stopped)
         stopped.send_signal(signal.SIGINT)
         stopped.wait(timeout=60)
     finally:
