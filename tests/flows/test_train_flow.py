@@ -294,9 +294,10 @@ def tell(project: Project, *arguments: str) -> str:
 
 
 def test_ctrl_c_says_how_to_go_on_and_ends_with_the_shells_status(project: Project, tmp_path: Path) -> None:
-    stopped = project.start(*SEVEN, home=tmp_path / "home", log=tmp_path / "log")
+    home = tmp_path / "home"
+    stopped = project.start("--set", "seed=7", "--set", "schedule.rounds=200", home=home, log=tmp_path / "log")
     try:
-        wait_for("a step", lambda: "Finished in state Completed" in (tmp_path / "log").read_text(), stopped)
+        wait_for("a checkpoint", lambda: list(home.glob("store/fine_tune/*/checkpoints/round_*")), stopped)
         stopped.send_signal(signal.SIGINT)
         stopped.wait(timeout=60)
     finally:

@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(autouse=True)
 def same_parts_after(monkeypatch):
+    for slot in PACKAGES:
+        parts(slot)  # imported now: what registers while a test runs is forgotten after it
     monkeypatch.setattr(registry, "_PARTS", {slot: dict(found) for slot, found in registry._PARTS.items()})
 
 
