@@ -8,8 +8,8 @@ PYTHON ?= python3.11
 RECIPE ?= recipes/arithmetic.yaml
 # More for the command behind run, ui, schedule and bench, as in: make ui OPTIONS="--mlflow-port 5001"
 OPTIONS ?=
-# Test processes side by side; tests/conftest.py says which tests stay in one.
-WORKERS ?= 2
+# Test processes side by side, 0: none but pytest's own; tests/conftest.py says which tests stay in one.
+WORKERS ?= 0
 # CUDA=1 or CUDA=0 decides by hand; otherwise a working nvidia-smi does.
 CUDA ?= $(shell nvidia-smi >/dev/null 2>&1 && echo 1 || echo 0)
 LOCK := $(if $(filter 1,$(CUDA)),cuda.lock,cpu.lock)

@@ -1,5 +1,6 @@
 """What must be true of the doctor: it tells a well machine from a sick one, and says what mends it."""
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from project import rewardflow
 from running import ROOT, free_port, start_python
 
+from flows.command_line import main
 from flows.doctor import Finding, diagnose, table
 
 
@@ -92,3 +94,18 @@ def test_the_exit_status_tells_that_something_is_wrong(tmp_path: Path) -> None:
 def test_an_option_that_does_not_exist_is_told_as_every_command_line_does(tmp_path: Path) -> None:
     asked = rewardflow(tmp_path, "doctor", "--no-such-option", PYTHONPATH=str(ROOT))
     assert asked.returncode == 2 and "No such option: --no-such-option" in asked.stderr
+
+
+def test_an_interruption_says_how_to_go_on_and_ends_with_the_shells_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(deep: bool) -> list[Finding]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flows.doctor.diagnose", interrupt)
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    monkeypatch.setattr("sys.argv", ["rewardflow", "doctor"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "\ninterrupted; the same command goes on from the last checkpoint\n"

@@ -291,17 +291,3 @@ def tell(project: Project, *arguments: str) -> str:
     ended = rewardflow(project.folder, *arguments, **project.settings())
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
-
-
-def test_ctrl_c_says_how_to_go_on_and_ends_with_the_shells_status(project: Project, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    stopped = project.start("--set", "seed=7", "--set", "schedule.rounds=200", home=home, log=tmp_path / "log")
-    try:
-        wait_for("a checkpoint", lambda: list(home.glob("store/fine_tune/*/checkpoints/round_*")), stopped)
-        stopped.send_signal(signal.SIGINT)
-        stopped.wait(timeout=60)
-    finally:
-        if stopped.poll() is None:
-            os.killpg(stopped.pid, signal.SIGKILL)
-    assert stopped.returncode == 130
-    assert (tmp_path / "log").read_text().endswith("interrupted; the same command goes on from the last checkpoint\n")
