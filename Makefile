@@ -8,7 +8,7 @@ PYTHON ?= python3.11
 RECIPE ?= recipes/arithmetic.yaml
 # More for the command behind run, ui, schedule and bench, as in: make ui OPTIONS="--mlflow-port 5001"
 OPTIONS ?=
-# Test processes side by side, 0: none but pytest's own; tests/conftest.py says which tests stay in one.
+# Test processes side by side, each with whole files; 0: pytest's own alone, in the order of the files.
 WORKERS ?= 0
 # CUDA=1 or CUDA=0 decides by hand; otherwise a working nvidia-smi does.
 CUDA ?= $(shell nvidia-smi >/dev/null 2>&1 && echo 1 || echo 0)
@@ -29,7 +29,7 @@ run: .venv/.installed ## Main job: data, validation, warm start, reward model, R
 	@$(BIN)/rewardflow run $(RECIPE) $(OPTIONS)
 
 test: .venv/.installed browser lint ## Check style, types and imports, then run all tests, the fast ones first
-	@echo "== pytest" && $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	@echo "== pytest" && $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 lint: .venv/.installed ## Check style (ruff), types (mypy) and the walls between the layers (import-linter)
 	@echo "== ruff" && $(BIN)/ruff check .

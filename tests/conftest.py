@@ -22,19 +22,9 @@ os.environ.update(
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The fast tests first; within the two groups the order stays.
-
-    Of several processes (`-n 2 --dist loadgroup`) one runs all tests of the flows, which share a project and its
-    servers; any other file stays whole in one of them too.
-    """
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The fast tests first; within the two groups the order stays."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
-    if config.pluginmanager.hasplugin("xdist"):
-        flows = ROOT / "tests" / "flows"
-        for item in items:
-            together = flows if item.path.parent == flows else item.path
-            item.add_marker(pytest.mark.xdist_group(str(together.relative_to(ROOT))))
 
 
 @pytest.fixture(scope="session")
