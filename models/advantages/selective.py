@@ -25,14 +25,13 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from models.advantages.group_relative import GroupRelative
 from models.bounds import Positive
 from models.errors import UserError
-from models.learner.log_probs import hidden_width
-from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
+from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.loop.learner import Companion
 from models.loop.rollout import Scored
 from models.loop.slots import Beside, Signal, World
 from models.parts import part
-from models.references.states import reference_states
+from models.references.states import flat_head, reference_states
 
 CERTAIN = 40.0
 """A log-odds whose sigmoid is exactly 1 in every precision, float64 included."""
@@ -64,10 +63,7 @@ class Selective:
 
     def accompany(self, policy: nn.Module) -> Companion:
         """A linear head from states to the log-odds that the policy writes; it begins at `share` everywhere."""
-        weight = next(policy.parameters())
-        head = nn.Linear(hidden_width(policy), 1, device=weight.device, dtype=weight.dtype)
-        nn.init.zeros_(head.weight)
-        nn.init.constant_(head.bias, CERTAIN if self.share == 1.0 else math.log(self.share / (1.0 - self.share)))
+        head = flat_head(policy, CERTAIN if self.share == 1.0 else math.log(self.share / (1.0 - self.share)))
         return Companion(head, build_optimiser(head, self._optimiser))
 
     def __call__(self, world: World, scored: Scored) -> Signal:
@@ -95,10 +91,7 @@ class Selective:
         chance = total = 0.0
         for _ in range(self.passes):
             chance, total = self._backward(world, scored.sequences, chosen, signal, tokens)
-            # the step size does not decay, so how many steps there will be in all does not matter
-            parameters = companion.model.parameters()
-            take_step(companion.optimiser, parameters, companion.updates, 1, self._optimiser, "advantage")
-            companion.updates += 1
+            companion.step(self._optimiser, "advantage")
         return {"chance": chance, "loss": total}
 
     def _backward(

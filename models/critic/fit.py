@@ -16,7 +16,6 @@ from models.critic.losses import loss_of, values_of
 from models.critic.model import Critic
 from models.errors import UserError
 from models.learner.log_probs import hidden_width
-from models.learner.optimiser import take_step
 from models.learner.packing import pack
 from models.loop.fit import minibatches
 from models.loop.learner import Companion
@@ -92,15 +91,7 @@ def fit_critic(
                 torch.autograd.backward(loss / tokens)
                 losses += float(loss.detach())
                 errors += float((values_of(outputs.detach(), settings) - target).abs().double().sum())
-            norms += take_step(
-                companion.optimiser,
-                critic.parameters(),
-                companion.updates,
-                0,  # only a decay would ask for the number of all steps
-                settings.optimiser,
-                "advantage.critic.optimiser",
-            )
-            companion.updates += 1
+            norms += companion.step(settings.optimiser, "advantage.critic.optimiser")
             seen, steps = seen + tokens, steps + 1
     if not steps:
         return {}

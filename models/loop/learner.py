@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from models.learner.fused_log_probs import Distribution
+from models.learner.optimiser import OptimiserSettings, take_step
 from models.loop.memory import Memory
 
 
@@ -21,6 +22,22 @@ class Companion:
     optimiser: torch.optim.Optimizer
     updates: int = 0
     """Optimiser steps taken so far."""
+
+    def step(self, settings: OptimiserSettings, setting: str) -> float:
+        """One optimiser step on the gradients that are gathered. Returns their norm.
+
+        How many steps there will be in all is not told: the settings of companions have no decay that would ask.
+
+        Args:
+            settings: step size, its warm-up, clipping.
+            setting: key of the recipe that they stand under, for the error's line.
+
+        Raises:
+            UserError: a gradient is not finite.
+        """
+        norm = take_step(self.optimiser, self.model.parameters(), self.updates, 1, settings, setting)
+        self.updates += 1
+        return norm
 
 
 @dataclass

@@ -138,11 +138,7 @@ class Scored:
         Raises:
             UserError: no reward is called `by`; the line names `setting`, the key of the recipe that says so.
         """
-        if by == "total":
-            return self.rewards
-        if by not in self.components:
-            raise UserError(f"{setting}: no reward is called {by}; there are {', '.join(self.components)}")
-        return self.components[by]
+        return _worth(by, self.rewards, self.components, setting)
 
     def rewards_by_token(self) -> list[Tensor]:
         """Rewards where they are given, [completions] tensors of [tokens of it]: what belongs to a whole completion
@@ -155,6 +151,14 @@ class Scored:
             values[-1] += self.rewards[index] - values.sum()
             placed.append(values)
         return placed
+
+
+def _worth(by: str, total: Tensor, components: Mapping[str, Tensor], setting: str) -> Tensor:
+    if by == "total":
+        return total
+    if by not in components:
+        raise UserError(f"{setting}: no reward is called {by}; there are {', '.join(components)}")
+    return components[by]
 
 
 def group_mean(values: Tensor, groups: Tensor) -> Tensor:
@@ -227,11 +231,7 @@ class TokenBatch:
         Raises:
             UserError: no reward is called as `by` says.
         """
-        if by == "total":
-            return self.rewards()
-        if by not in self.components:
-            raise UserError(f"objective.by: no reward is called {by}; there are {', '.join(self.components)}")
-        return self.components[by]
+        return _worth(by, self.rewards(), self.components, "objective.by")
 
     def sum_by_completion(self, values: Tensor) -> Tensor:
         """Sums of token values, [tokens] -> [completions]; gradient flows."""

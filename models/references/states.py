@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.errors import UserError
 from models.learner.log_probs import hidden_width, row_states, use_packed_attention
 from models.learner.packing import Sequences, pack, packed_row
 from models.loop.slots import World
+
+
+def flat_head(policy: nn.Module, value: float) -> nn.Linear:
+    """A linear head for the states of models like `policy`, on its device and in its dtype, that says `value` of all
+    of them until it learns."""
+    weight = next(policy.parameters())
+    head = nn.Linear(hidden_width(policy), 1, device=weight.device, dtype=weight.dtype)
+    nn.init.zeros_(head.weight)
+    nn.init.constant_(head.bias, value)
+    return head
 
 
 def reference_states(world: World, sequences: Sequences, asked_by: str) -> Iterator[tuple[list[int], Tensor]]:

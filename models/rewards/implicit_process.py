@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from models.bounds import Positive
 from models.errors import UserError
 from models.learner.log_probs import completion_log_probs, hidden_width
-from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
+from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences, pack
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout, sequences_of
@@ -96,11 +96,7 @@ class ImplicitProcess:
                 loss.backward()  # type: ignore[no-untyped-call]
                 loss_sum += float(loss.detach())
                 correct += int(((value > 0) == truth).sum())
-            # the step size does not decay, so how many steps there will be in all does not matter
-            norm = take_step(
-                companion.optimiser, judge.parameters(), companion.updates, 1, self._optimiser, f"rewards.{self.label}"
-            )
-            companion.updates += 1
+            norm = companion.step(self._optimiser, f"rewards.{self.label}")
             told = {"loss": loss_sum, "accuracy": correct / len(rollouts), "gradient_norm": norm}
         return told
 

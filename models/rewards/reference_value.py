@@ -20,14 +20,13 @@ from torch import Tensor, nn
 
 from models.bounds import Positive
 from models.errors import UserError
-from models.learner.log_probs import hidden_width
-from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
+from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout
 from models.loop.slots import World
 from models.parts import part
-from models.references.states import reference_states
+from models.references.states import flat_head, reference_states
 
 
 @part("reward", "reference_value")
@@ -53,10 +52,7 @@ class ReferenceValue:
 
     def accompany(self, policy: nn.Module) -> Companion:
         """A linear head for the policy's states, all zero."""
-        weight = next(policy.parameters())
-        head = nn.Linear(hidden_width(policy), 1, device=weight.device, dtype=weight.dtype)
-        nn.init.zeros_(head.weight)
-        nn.init.zeros_(head.bias)
+        head = flat_head(policy, 0.0)
         return Companion(head, build_optimiser(head, self._optimiser))
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
@@ -76,10 +72,7 @@ class ReferenceValue:
             loss = (companion.model(states).squeeze(-1) - wanted).square().mean()
             loss.backward()
             error = float(loss.detach())
-            # the step size does not decay, so how many steps there will be in all does not matter
-            parameters = companion.model.parameters()
-            take_step(companion.optimiser, parameters, companion.updates, 1, self._optimiser, f"rewards.{self.label}")
-            companion.updates += 1
+            companion.step(self._optimiser, f"rewards.{self.label}")
         return {"squared_error": error}
 
     @torch.no_grad()
