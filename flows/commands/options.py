@@ -1,0 +1,28 @@
+"""Arguments and options that several commands take alike."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from models.errors import UserError
+
+ModelOption = Annotated[str, typer.Option("--model", help="Registered model; the only policy there is, if left out.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a key of the recipe.")
+]
+
+
+def meant_policy(model: str) -> str:
+    """The registered model that is meant: the given one, or the only policy there is."""
+    if model:
+        return model
+    from tasks.tracking import registry
+
+    names = registry.policy_names()
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise UserError("no policy is registered yet; `rewardflow run RECIPE` trains one")
+    raise UserError(f"which policy? name one with --model: {', '.join(names)}")

@@ -1,0 +1,72 @@
+"""Train: a recipe, or several beside each other."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from flows.commands.options import SetOption
+from flows.environment import state_folder
+
+
+def run(
+    recipe: Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")],
+    overrides: SetOption = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Run every step again, cached or not.")] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Run every step in seconds, on a tiny policy, as NAME-smoke.")
+    ] = False,
+) -> None:
+    """Run a recipe from data to promoted model.
+
+    Example: `rewardflow run recipes/arithmetic.yaml --set schedule.rounds=20`
+    """
+    from models.recipe.load import load_recipe, require_files
+    from models.recipe.smoke import smoke_overrides
+
+    chosen = overrides or []
+    if smoke:
+        chosen = [*smoke_overrides(load_recipe(recipe, chosen)), *chosen]
+    require_files(load_recipe(recipe, chosen))  # what is wrong is said before Prefect takes seconds to start
+    from flows.outcome import closing_lines
+    from flows.train import train
+
+    outcome: Any = train(recipe, chosen, refresh)
+    print(closing_lines(outcome, state_folder()))
+
+
+def compare(
+    recipes: Annotated[list[str], typer.Argument(help="Recipes; the first is the one to beat.")],
+    seeds: Annotated[int, typer.Option("--seeds", help="Trainings of each recipe, 2 or more.")] = 5,
+    metric: Annotated[str, typer.Option("--metric", help="Held-out metric.")] = "sampled_accuracy",
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            "--budget",
+            help="Completions of each training; the smallest of the recipes' own (rounds x prompts x completions of a "
+            "prompt) if left out.",
+        ),
+    ] = None,
+    overrides: SetOption = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="In seconds, on tiny policies, as comparison-smoke.")] = False,
+) -> None:
+    """Train several recipes over several seeds and compare them: interquartile means, probability of improvement.
+
+    They must agree in data, evaluation and the policy to begin with. Each gets the rounds that come nearest to the
+    budget; where a method samples nothing, completions are those of the data that it learns from.
+
+    Example: `rewardflow compare rloo grpo remax --seeds 5 --budget 15000`
+    """
+    from models.recipe.comparison import contenders
+
+    chosen = overrides or []
+    contenders(recipes, chosen, seeds, metric, budget, smoke)  # what is wrong is said before Prefect takes seconds
+    from flows.compare import compare as compared
+    from flows.outcome import comparison_lines
+
+    run, standings, costs = compared(recipes, chosen, seeds, metric, budget, smoke)
+    print(comparison_lines(run, standings, costs, metric, state_folder()))
+
+
+COMMANDS = (run, compare)
