@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.quiet import Busy, Watch, require_quiet_now
 from benchmarks.rows import Row, read, table, write
 from benchmarks.settings import Settings, has_trl
 
@@ -24,6 +25,7 @@ BENCHMARKS = {
     "flops": "benchmarks.flops",
     "evaluation": "benchmarks.evaluation",
     "overhead": "benchmarks.overhead",
+    "beside_a_neighbour": "benchmarks.neighbour",
 }
 """Name and module; the module's `measure(settings, name)` gives the rows."""
 
@@ -43,7 +45,11 @@ def main() -> int:
     settings = Settings(options.repeats, options.quick)
     out = options.out or (RESULTS / "quick" if options.quick else RESULTS)
     if options.here:
-        run_here(options.here, settings, out)
+        try:
+            run_here(options.here, settings, out, beside_others=options.beside_others or options.quick)
+        except Busy as busy:
+            print(busy, file=sys.stderr)
+            return 1
         return 0
     names = options.only or list(BENCHMARKS)
     if not has_trl():
@@ -64,7 +70,9 @@ def main() -> int:
             "--repeats",
             str(options.repeats),
         ]
-        done = subprocess.run([*command, *(["--quick"] if options.quick else [])], env={**QUIET, **os.environ})
+        chosen = {"--quick": options.quick, "--beside-others": options.beside_others}
+        flags = [flag for flag, given in chosen.items() if given]
+        done = subprocess.run([*command, *flags], env={**QUIET, **os.environ})
         if done.returncode:
             failed.append(name)
             continue
@@ -77,12 +85,20 @@ def main() -> int:
     return int(bool(failed))
 
 
-def run_here(name: str, settings: Settings, out: Path) -> None:
-    """One benchmark in this process."""
+def run_here(name: str, settings: Settings, out: Path, beside_others: bool = False) -> None:
+    """One benchmark in this process.
+
+    Raises:
+        Busy: other processes took the processor and nobody said that they may; nothing is written.
+    """
     from benchmarks.machine import describe
 
+    if not beside_others:
+        require_quiet_now()
     machine = describe()
+    watch = Watch()
     rows = importlib.import_module(BENCHMARKS[name]).measure(settings, name)
+    machine["others_cores"] = round(watch.cores() if beside_others else watch.require_quiet("meanwhile"), 2)
     write(out / f"{name}.json", name, machine, rows, {"repeats": settings.samples, "quick": settings.quick})
 
 
@@ -92,6 +108,7 @@ def parser() -> argparse.ArgumentParser:
                       help=f"one of {', '.join(BENCHMARKS)}; may be given several times")  # fmt: skip
     made.add_argument("--repeats", type=int, default=5, help="samples of each side (default 5, the median is told)")
     made.add_argument("--quick", action="store_true", help="tiny shapes, one repeat: only shows that everything runs")
+    made.add_argument("--beside-others", action="store_true", help="write results although other processes are busy")
     made.add_argument("--out", type=Path, help="folder of the JSON files (default benchmarks/results)")
     made.add_argument("--here", choices=list(BENCHMARKS), help=argparse.SUPPRESS)
     return made

@@ -24,11 +24,8 @@ CACHE_LEAST, CACHE_MOST = 1 << 26, 1 << 30
 def prepare_environment() -> None:
     """Settings that vLLM reads from the environment; what the user has set is left alone.
 
-    Engine and learner take turns on the same threads (`nobind`: no core is kept from the learner). What costs is
-    OpenMP's waiting: on two cores with other work on them (load 4), generating 64 x 64 tokens and one update in turn
-    took 5.4 s (at worst 17) and 2.7 s where idle threads spin, as is the default, 0.6 and 0.8 s with
-    OMP_WAIT_POLICY=PASSIVE, and 0.6 and 0.9 s with one thread. OpenMP reads that variable when torch is imported, so
-    it must be set before, not here.
+    Engine and learner take turns on the same threads (`nobind`: no core is kept from the learner). How long their idle
+    threads spin is set in models/__init__.py: OpenMP reads it when torch is loaded.
     """
     for key, value in {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",

@@ -1,0 +1,114 @@
+"""A GRPO step beside a neighbour: how much a busy process on one of the cores slows it down.
+
+The whole step of `grpo_32`, this project's side only. Four figures are taken in turns, a step each: quiet and beside a
+process that never rests, once with the short spin that Rewardflow gives to OpenMP's idle threads (models/__init__.py)
+and once with OpenMP's own long one. Each side is a process of its own, for the spin is read when torch is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from benchmarks.alternate import REST, Apart, Made
+from benchmarks.grpo_step import DISTINCT, ENGINES, SHAPES, Shape, our_stepper
+from benchmarks.materials import llama, save, token_lists, word_tokenizer
+from benchmarks.rows import Row, compare
+from benchmarks.settings import Settings
+
+SLOWER_AT_MOST = 2.5
+COSTS_AT_MOST = 0.05
+SPIN = "GOMP_SPINCOUNT"
+OPENMP_OWN = "300000"
+"""What libgomp takes where nothing is set."""
+
+
+def measure(settings: Settings, name: str) -> list[Row]:
+    """Two rows: beside the neighbour against quiet, and what the short spin costs where it is quiet."""
+    shape = SHAPES["grpo_32"]
+    if settings.quick:
+        shape = Shape(4, 8, 4, 2, shape.at_least)
+    prompts = token_lists(DISTINCT, shape.prompt, seed=1)
+    seconds: dict[tuple[str, bool], list[float]] = {}
+    with tempfile.TemporaryDirectory() as place:
+        folder = save(llama(), word_tokenizer(), Path(place) / "model")
+        sides = {
+            spin: _side(spin, partial(our_stepper, folder, prompts, shape, ENGINES["transformers"]))
+            for spin in (os.environ[SPIN], OPENMP_OWN)
+        }
+        for side in sides.values():
+            side.advance(settings.warm)
+        for _ in range(settings.samples):
+            for busy in (False, True):
+                with neighbour() if busy else _nobody():
+                    for spin, side in sides.items():
+                        time.sleep(REST)
+                        seconds.setdefault((spin, busy), []).extend(side.advance(1))
+        for side in sides.values():
+            side.stop()
+    short, long = sides
+    details = {
+        "spin_count": short,
+        "openmp_default_quiet_s": statistics.median(seconds[long, False]),
+        "openmp_default_beside_s": statistics.median(seconds[long, True]),
+    }
+    return [
+        compare(
+            "GRPO step beside a busy neighbour, against the quiet step",
+            seconds[short, True],
+            seconds[short, False],
+            "s",
+            1 / SLOWER_AT_MOST,
+            smaller_is_better=True,
+            against="the same step on a quiet machine",
+            wanted=f"at most {SLOWER_AT_MOST} times slower",
+            details=details,
+        ),
+        compare(
+            "quiet GRPO step with the short spin, against OpenMP's own",
+            seconds[short, False],
+            seconds[long, False],
+            "s",
+            1 / (1 + COSTS_AT_MOST),
+            smaller_is_better=True,
+            against="OpenMP's default spin",
+            wanted=f"at most {COSTS_AT_MOST:.0%} slower",
+            details=details,
+        ),
+    ]
+
+
+def _side(spin: str, make: Callable[[], Made]) -> Apart:
+    """A side whose process is started with this spin, and with no other policy of waiting."""
+    before = {name: os.environ.pop(name, None) for name in (SPIN, "OMP_WAIT_POLICY")}
+    os.environ[SPIN] = spin
+    try:
+        return Apart(make)
+    finally:
+        del os.environ[SPIN]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+
+
+@contextmanager
+def neighbour() -> Iterator[int]:
+    """A process that keeps one core busy until the end. Gives its id."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        time.sleep(REST)
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _nobody() -> Iterator[None]:
+    yield

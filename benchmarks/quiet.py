@@ -1,0 +1,79 @@
+"""Whether a machine is quiet: the CPU time that other processes take beside a measurement.
+
+The load average counts the measurement itself and forgets slowly; CPU time counts who took it. A process's own time
+and that of its ended children are both asked for, so that a process which ends between two looks is still counted,
+with whoever waited for it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import psutil
+
+AT_MOST = 0.5
+"""Cores that other processes may take on average while something is measured."""
+LOOK = 2.0
+"""Seconds of the look before a measurement begins."""
+
+
+class Busy(Exception):
+    """Other processes take the processor: what is measured now would mean nothing."""
+
+
+def foreign_cpu_seconds(own: int | None = None) -> float:
+    """CPU seconds that all processes but `own` and those below it have taken so far.
+
+    Args:
+        own: process id; this process where it is left out.
+    """
+    me = psutil.Process(own or os.getpid())
+    mine = {me.pid, *(child.pid for child in me.children(recursive=True))}
+    total = 0.0
+    for process in psutil.process_iter():
+        if process.pid in mine:
+            continue
+        try:
+            total += sum(process.cpu_times()[:4])
+        except psutil.Error:
+            continue  # it ended meanwhile; its time is now its parent's
+    return total
+
+
+class Watch:
+    """How many cores other processes took since the watch was made."""
+
+    def __init__(self, own: int | None = None) -> None:
+        self._own = own
+        self._seconds = foreign_cpu_seconds(own)
+        self._began = time.perf_counter()
+
+    def cores(self) -> float:
+        """Cores taken on average since then."""
+        took = max(0.0, foreign_cpu_seconds(self._own) - self._seconds)
+        return took / max(1e-9, time.perf_counter() - self._began)
+
+    def require_quiet(self, when: str) -> float:
+        """The cores taken by others.
+
+        Args:
+            when: for the message, such as "before the measurement".
+
+        Raises:
+            Busy: they took more than AT_MOST.
+        """
+        cores = self.cores()
+        if cores > AT_MOST:
+            raise Busy(
+                f"other processes took {cores:.1f} cores {when} ({AT_MOST} at most): nothing is written; "
+                "end them, or say --beside-others"
+            )
+        return cores
+
+
+def require_quiet_now() -> float:
+    """Look for LOOK seconds. Returns the cores that others took meanwhile; raises Busy where they are too many."""
+    watch = Watch()
+    time.sleep(LOOK)
+    return watch.require_quiet("before the measurement")
