@@ -80,7 +80,8 @@ def evaluate_policy(
             f"greedy {metrics['eval/greedy_accuracy']:.1%}"
         )
         get_run_logger().info(f"evaluation of the {role}: {headline}")
-        return Made(hash_folder(folder), headline, metrics, {"model_id": model_id})
+        measured = records.Measured(model_id, f"{recipe.data.name}/clean", validated.digest[:36])
+        return Made(hash_folder(folder), headline, metrics, {"model_id": model_id}, measured)
 
     with engine_place():
         return run_step(home, "evaluate", key, parent_run, work)

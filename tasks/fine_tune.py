@@ -31,7 +31,7 @@ from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
 from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.journal import Row, read_journal
 from tasks.tracking.metrics import MetricLog
-from tasks.validate_data import clean_folder
+from tasks.validate_data import clean_folder, example_of
 
 
 @task(name="fine_tune", task_run_name="fine-tune {recipe.name}", **cached_by_key)
@@ -74,7 +74,10 @@ def fine_tune(
             run_id, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning")
         )
         digest = save_model_folder(plain_model(learner.policy), tokenizer, folder / "policy")
-        model_id = registry.log_model(run_id, folder / "policy", "policy", "text-generation", step=settings.rounds)
+        example = example_of(clean_folder(validated), "problems", "prompt")
+        model_id = registry.log_model(
+            run_id, folder / "policy", "policy", "text-generation", step=settings.rounds, example=example
+        )
         times = log_times(run_id, recipe, curves, time.perf_counter() - began - in_rounds)
         tail = [row.metrics["reward/total"] for row in curves if "reward/total" in row.metrics]
         headline = f"reward {_mean(tail[:5]):.3f} to {_mean(tail[-5:]):.3f} in {settings.rounds} rounds"

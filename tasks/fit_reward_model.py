@@ -24,7 +24,7 @@ from tasks.progress import progress
 from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
 from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.metrics import MetricLog
-from tasks.validate_data import clean_folder
+from tasks.validate_data import clean_folder, example_of
 
 
 @task(name="reward_model", task_run_name="reward model {recipe.name}", **cached_by_key)
@@ -53,7 +53,10 @@ def reward_model(
         metrics = {f"reward_model/{name}": value for name, value in report.metrics().items()}
         records.log_figure(run_id, "plots/calibration.png", plots.reliability(report.curve, report.calibration_error))
         digest = save_model_folder(model, tokenizer, folder / "reward_model")
-        model_id = registry.log_model(run_id, folder / "reward_model", "reward-model", "text-classification")
+        example = example_of(data, "preferences", "prompt", "chosen")
+        model_id = registry.log_model(
+            run_id, folder / "reward_model", "reward-model", "text-classification", example=example
+        )
         accuracy = f"{report.accuracy.estimate:.3f} [{report.accuracy.low:.3f}, {report.accuracy.high:.3f}]"
         version = _register(recipe, model_id, digest, accuracy, parent_run)
         get_run_logger().info(f"reward model: held-out pair accuracy {accuracy}, ECE {report.calibration_error:.3f}")
@@ -62,7 +65,8 @@ def reward_model(
                 f"reward model: held-out pair accuracy {accuracy} is below reward_model.least_accuracy "
                 f"{section.least_accuracy}; stopped before reinforcement learning (see its run {run_id})"
             )
-        return Made(digest, f"pair accuracy {accuracy}", metrics, {"model_id": model_id, "version": version})
+        measured = records.Measured(model_id, f"{recipe.data.name}/clean", validated.digest[:36])
+        return Made(digest, f"pair accuracy {accuracy}", metrics, {"model_id": model_id, "version": version}, measured)
 
     with gpu_slot():
         return run_step(home, "reward_model", key, parent_run, work)

@@ -130,7 +130,7 @@ def _judged_before(name: str, known: registry.VersionInfo, home: Path, key: str,
         )
 
     result = run_step(home, "promote", key, parent_run, work)
-    compared_with = known.tags.get(tags.COMPARED_WITH, "")
+    compared_with = registry.facts_of(known).get(tags.COMPARED_WITH, "")
     return Promotion(result, known.version, decision, reason, compared_with, None, reused=True)  # type: ignore[arg-type]
 
 

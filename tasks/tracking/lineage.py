@@ -1,7 +1,7 @@
 """Where a model version comes from, from the hash of the raw data to its aliases, by queries to MLflow alone.
 
     version -> its run -> data set inputs of that run and of its flow; LoggedModel inputs -> reward model version ->
-    its run and data; tags of the version -> recipe, commit, evaluation run -> metrics; gate tags -> verdict; aliases.
+    its run and data; facts of the version -> recipe, commit, evaluation run -> metrics, checks of the gate; aliases.
 
 Nothing is read from the checkout or the state folder, so it prints the same on any machine that reaches the server.
 """
@@ -21,15 +21,14 @@ from tasks.tracking.summaries import DataLink, data_of
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-_VERSIONS_OF_MODEL = "mlflow.modelVersions"
-"""MLflow's tag on a LoggedModel: the versions that it was registered as."""
-
 
 @dataclass(frozen=True)
 class Origin:
     """A registered model version and the run that made it."""
 
     version: VersionInfo
+    facts: Mapping[str, str]
+    """All that was written down about the version: tags and record."""
     run_name: str
     data: tuple[DataLink, ...]
     """What that run and its flow read, raw data first."""
@@ -64,25 +63,26 @@ def lineage(name: str, version: int) -> Lineage:
         UserError: there is no such version.
     """
     policy = registry.version_info(name, version)
+    facts = registry.facts_of(policy)
     run = _run(policy.run_id)
     read = _models_read(run)
-    reward_model = _pinned(policy.tags.get(tags.REWARD_MODEL_VERSION, ""))
+    reward_model = _pinned(facts.get(tags.REWARD_MODEL_VERSION, ""))
     plain = tuple(label for model_id, label in read.items() if not reward_model or model_id != reward_model.model_id)
-    evaluation_run = policy.tags.get(tags.EVALUATION_RUN, "")
+    evaluation_run = facts.get(tags.EVALUATION_RUN, "")
     evaluated = _run(evaluation_run)
     return Lineage(
-        policy=Origin(policy, _name(run), _data_behind(run), plain),
+        policy=Origin(policy, facts, _name(run), _data_behind(run), plain),
         reward_model=_origin(reward_model) if reward_model else None,
         reward_model_read=reward_model is not None and reward_model.model_id in read,
         evaluation_run=evaluation_run,
         evaluation=dict(sorted(evaluated.data.metrics.items())) if evaluated else {},
-        gate=tuple(tags.read_gate(policy.tags)),
+        gate=tuple(tags.read_gate(facts)),
     )
 
 
 def render(chain: Lineage, metrics_shown: int = 12) -> str:
     """The chain as a tree for a terminal."""
-    policy = chain.policy.version
+    policy, known = chain.policy.version, chain.policy.facts
     raw = [link for link in chain.data if link.context == "raw"]
     prepared = [link for link in chain.data if link.context != "raw"]
     lines = [f"{policy.name} version {policy.version}" + _in_brackets(policy.aliases)]
@@ -96,7 +96,7 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
         sections.append(
             (
                 f"reward model {found.name} version {found.version}{_in_brackets(found.aliases)}{seen}",
-                _facts(found, chain.reward_model.run_name, (("held-out pair accuracy", tags.HELDOUT_ACCURACY),)),
+                _facts(chain.reward_model, (("held-out pair accuracy", tags.HELDOUT_ACCURACY),)),
             )
         )
     else:
@@ -109,21 +109,21 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
         ("seed", tags.SEED),
     )
     models_read = [f"starts from {label}" for label in chain.policy.models_read]
-    sections.append((f"policy version {policy.version}", _facts(policy, chain.policy.run_name, facts) + models_read))
+    sections.append((f"policy version {policy.version}", _facts(chain.policy, facts) + models_read))
     shown = [f"{key} = {value:.4g}" for key, value in list(chain.evaluation.items())[:metrics_shown]]
     if len(chain.evaluation) > metrics_shown:
         shown.append(f"... and {len(chain.evaluation) - metrics_shown} more")
     compared = [
-        f"{label}: {policy.tags[key]}"
+        f"{label}: {known[key]}"
         for label, key in (("compared with", tags.COMPARED_WITH), ("difference", tags.IMPROVEMENT))
-        if key in policy.tags
+        if key in known
     ]
     run = f" (run {chain.evaluation_run})" if chain.evaluation_run else ""
     sections.append((f"evaluation{run}", compared + shown))
     checks = [f"{'passed' if check.passed else 'FAILED'}  {check.name}: {check.detail}" for check in chain.gate]
-    verdict = policy.tags.get(tags.VERDICT)
+    verdict = known.get(tags.VERDICT)
     sections.append(("gate" + (f": {verdict}" if verdict else ""), checks))
-    promoted = [f"{key.removeprefix('rewardflow.')}: {policy.tags[key]}" for key in _ALIAS_TAGS if key in policy.tags]
+    promoted = [f"{key.removeprefix('rewardflow.')}: {known[key]}" for key in _ALIAS_FACTS if key in known]
     sections.append((f"aliases: {', '.join(policy.aliases) or 'none'}", promoted))
     for index, (title, inside) in enumerate(sections):
         last = index == len(sections) - 1
@@ -134,12 +134,12 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
     return "\n".join(lines)
 
 
-_ALIAS_TAGS = (tags.PROMOTED_AT, tags.PROMOTED_BY, tags.REPLACED, tags.REPLACED_BY)
+_ALIAS_FACTS = (tags.PROMOTED_AT, tags.PROMOTED_BY, tags.REPLACED, tags.REPLACED_BY)
 
 
 def _origin(version: VersionInfo) -> Origin:
     run = _run(version.run_id)
-    return Origin(version, _name(run), _data_behind(run), tuple(_models_read(run).values()))
+    return Origin(version, registry.facts_of(version), _name(run), _data_behind(run), tuple(_models_read(run).values()))
 
 
 def _pinned(text: str) -> VersionInfo | None:
@@ -174,17 +174,18 @@ def _models_read(run: Run | None) -> dict[str, str]:
     found = {}
     for entry in run.inputs.model_inputs if run and run.inputs else []:
         model = store.patiently(store.client().get_logged_model, entry.model_id)
-        registered = json.loads(model.tags.get(_VERSIONS_OF_MODEL, "[]"))
+        registered = json.loads(model.tags.get(registry.VERSIONS_OF_MODEL, "[]"))
         label = ", ".join(f"{version['name']} version {version['version']}" for version in registered)
         found[entry.model_id] = label or f"{model.name} ({entry.model_id})"
     return found
 
 
-def _facts(version: VersionInfo, run_name: str, facts: Iterable[tuple[str, str]]) -> list[str]:
-    found = [f"run {run_name or 'not found'} ({version.run_id})"]
-    found += [f"{label}: {version.tags[key]}" for label, key in facts if key in version.tags]
-    if tags.WEIGHTS_SHA256 in version.tags:
-        found.append(f"weights sha256: {version.tags[tags.WEIGHTS_SHA256]}")
+def _facts(origin: Origin, wanted: Iterable[tuple[str, str]]) -> list[str]:
+    known = origin.facts
+    found = [f"run {origin.run_name or 'not found'} ({origin.version.run_id})"]
+    found += [f"{label}: {known[key]}" for label, key in wanted if key in known]
+    if tags.WEIGHTS_SHA256 in known:
+        found.append(f"weights sha256: {known[tags.WEIGHTS_SHA256]}")
     return found
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,16 @@ TABLES = "mlflow.loggedArtifacts"
 """MLflow's tag that names the artifacts which are tables."""
 REPORT = "report.md"
 """Artifact with the whole description, where the tag holds only its beginning."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a number was measured on: then it stands on the page of the model too, beside the data set."""
+
+    model_id: str
+    dataset: str
+    """Name of the data set, as `log_dataset` was given it."""
+    digest: str
 
 
 def log_dataset(
@@ -59,15 +70,20 @@ def log_dataset(
     store.patiently(store.client().log_inputs, run_id, datasets=[DatasetInput(entity, [tag])])
 
 
-def log_metrics(run_id: str, metrics: Mapping[str, float], step: int = 0) -> None:
-    """Log the final numbers of a run at once (curves: tasks.tracking.metrics). What is not finite is left out."""
+def log_metrics(run_id: str, metrics: Mapping[str, float], step: int = 0, measured: Measured | None = None) -> None:
+    """Log the final numbers of a run at once (curves: tasks.tracking.metrics). What is not finite is left out.
+
+    Args:
+        measured: the model and the data that the numbers are about, where they are about one model.
+    """
     from mlflow.entities import Metric
 
     now = int(time.time() * 1000)
     finite = {clean_key(key): float(value) for key, value in metrics.items() if math.isfinite(value)}
     if len(finite) > MOST_KEYS:
         raise UserError(f"{len(finite)} metric keys for run {run_id}, at most {MOST_KEYS}")
-    entries = [Metric(key, value, now, step) for key, value in finite.items()]
+    about = (measured.model_id, measured.dataset, measured.digest) if measured else (None, None, None)
+    entries = [Metric(key, value, now, step, *about) for key, value in finite.items()]
     store.patiently(store.client().log_batch, run_id, metrics=entries)
 
 

@@ -7,7 +7,7 @@ model, and aliases say what a version is for: see tasks.tracking.aliases.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
+import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 from urllib.parse import unquote, urlparse
 
 from models.errors import UserError
-from tasks.tracking import store
+from tasks.tracking import model_files, store, tags
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -27,6 +27,9 @@ Result = TypeVar("Result")
 Task = Literal["text-generation", "text-classification"]
 
 CHAMPION, CANDIDATE, PREVIOUS = "champion", "candidate", "previous"
+
+VERSIONS_OF_MODEL = "mlflow.modelVersions"
+"""MLflow's tag on a LoggedModel, the versions that it was registered as: without it its page says "Not registered"."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,20 @@ class VersionInfo:
         """Address by number, which never comes to mean another model."""
         return f"models:/{self.name}/{self.version}"
 
+    @property
+    def logged(self) -> bool:
+        """Whether a LoggedModel is behind it; a version made by hand may have only files."""
+        return self.model_id.startswith("m-")
+
 
 def log_model(
-    run_id: str, folder: Path, name: str, task: Task, model_tags: Mapping[str, str] | None = None, step: int = 0
+    run_id: str,
+    folder: Path,
+    name: str,
+    task: Task,
+    model_tags: Mapping[str, str] | None = None,
+    step: int = 0,
+    example: str = "",
 ) -> str:
     """Log a Hugging Face model folder (safetensors and tokenizer) as an output of a run. Returns its model id.
 
@@ -62,6 +76,7 @@ def log_model(
         task: "text-generation" for a policy, "text-classification" for a reward model with one label.
         model_tags: of the LoggedModel.
         step: training step of the weights.
+        example: a text that the model can be given, shown on its page.
 
     Raises:
         UserError: the folder lacks its configuration or its weights.
@@ -88,7 +103,7 @@ def log_model(
             description = Model(
                 artifact_path=logged.artifact_location, model_uuid=model_id, run_id=run_id, model_id=model_id
             )
-            _write_mlflow_model(folder, target, task, description)
+            model_files.write_model(folder, target, task, description, example)
             store.patiently(store.client().log_model_artifacts, model_id, str(target))
     except BaseException:
         store.client().finalize_logged_model(model_id, "FAILED")
@@ -114,8 +129,13 @@ def log_model_outputs(run_id: str, model_ids: Iterable[str]) -> None:
     store.patiently(store.client().log_outputs, run_id, outputs)
 
 
-def register(name: str, model_id: str, version_tags: Mapping[str, str] | None = None, description: str = "") -> int:
-    """Make a LoggedModel the next version of the registered model `name` (made where it is missing)."""
+def register(name: str, model_id: str, facts: Mapping[str, str] | None = None, description: str = "") -> int:
+    """Make a LoggedModel the next version of the registered model `name` (made where it is missing).
+
+    Args:
+        facts: see `annotate`.
+        description: Markdown.
+    """
     from mlflow import MlflowException
 
     try:
@@ -124,26 +144,45 @@ def register(name: str, model_id: str, version_tags: Mapping[str, str] | None = 
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     logged = store.patiently(store.client().get_logged_model, model_id)
+    shown, rest = _sorted_out(facts or {})
     made = store.patiently(
         store.client().create_model_version,
         name,
         source=f"models:/{model_id}",
         run_id=logged.source_run_id,
-        tags=dict(version_tags or {}),
+        tags=shown,
         description=description or None,
         model_id=model_id,
     )
+    _link_to_version(model_id, name, str(made.version))
+    model_files.add_to_record(model_id, rest)
     return int(made.version)
 
 
-def annotate(
-    name: str, version: int, version_tags: Mapping[str, str] | None = None, description: str | None = None
-) -> None:
-    """Set tags of a version, and its description (Markdown) where one is given."""
-    for key, value in (version_tags or {}).items():
+def annotate(name: str, version: int, facts: Mapping[str, str] | None = None, description: str | None = None) -> None:
+    """Write down facts about a version, and its description (Markdown) where one is given.
+
+    What a person needs (`tags.FOR_A_PERSON`) becomes a tag; the rest goes into the version's record, which
+    `facts_of` reads.
+    """
+    found = version_info(name, version)
+    shown, rest = _sorted_out(facts or {}) if found.logged else (dict(facts or {}), {})
+    for key, value in shown.items():
         store.patiently(store.client().set_model_version_tag, name, str(version), key, str(value))
+    model_files.add_to_record(found.model_id, rest)
     if description is not None:
         store.patiently(store.client().update_model_version, name, str(version), description)
+
+
+def facts_of(version: VersionInfo) -> dict[str, str]:
+    """All that was written down about a version: its record and its tags."""
+    record = model_files.read_record(version.model_id) if version.logged else {}
+    return {**record, **version.tags}
+
+
+def describe_model(name: str, description: str) -> None:
+    """Make `description` (Markdown) that of the registered model `name`."""
+    store.patiently(store.client().update_registered_model, name, description)
 
 
 def version_info(name: str, version: int) -> VersionInfo:
@@ -219,23 +258,19 @@ def fetch(uri: str) -> Path:
     return folder
 
 
-def _write_mlflow_model(folder: Path, target: Path, task: Task, description: object) -> None:
-    """Write the folder as an MLflow model of the transformers flavour: `model/` is a copy of `folder`."""
-    import mlflow.transformers
-    from huggingface_hub import ModelCard
+def _sorted_out(facts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Facts for a version's tags, and those for its record."""
+    shown = {key: str(value) for key, value in facts.items() if key in tags.FOR_A_PERSON}
+    return shown, {key: str(value) for key, value in facts.items() if key not in shown}
 
-    here = {package: importlib.metadata.version(package) for package in ("mlflow", "transformers", "torch")}
-    card = ModelCard(
-        f"---\nlicense: other\npipeline_tag: {task}\n---\nMade by Rewardflow; see the run that logged it.\n"
-    )
-    mlflow.transformers.save_model(
-        transformers_model=str(folder.absolute()),
-        path=str(target),
-        task=task,
-        mlflow_model=description,
-        model_card=card,
-        pip_requirements=[f"{package}=={number.split('+')[0]}" for package, number in here.items()],
-    )
+
+def _link_to_version(model_id: str, name: str, version: str) -> None:
+    """Name a version on its LoggedModel, as a tracking server does by itself and MLflow's embedded store does not."""
+    logged = store.patiently(store.client().get_logged_model, model_id)
+    linked = json.loads(logged.tags.get(VERSIONS_OF_MODEL, "[]"))
+    own = {"name": name, "version": version}
+    if own not in [{key: str(value) for key, value in entry.items()} for entry in linked]:
+        store.patiently(store.client().set_logged_model_tags, model_id, {VERSIONS_OF_MODEL: json.dumps([*linked, own])})
 
 
 def _search(name: str, query: str) -> list[VersionInfo]:

@@ -1,6 +1,7 @@
-"""The names of the tags that Rewardflow writes, one sentence each: what lineage, reuse and review are queries over.
+"""The names of the facts that Rewardflow writes down, one sentence each: what lineage, reuse and review ask for.
 
-Tags on runs say who wrote them; tags on model versions say where a model comes from and why it stands where it does.
+Tags on runs say who wrote them. Facts about model versions say where a model comes from and why it stands where it
+does: the ten that a person needs are tags, the others stand in the version's record (tasks.tracking.model_files).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ COMPARED_WITH = "rewardflow.compared_with"
 VERDICT = "rewardflow.verdict"
 """What the gate decided: promoted, kept or refused, and why."""
 GATE = "rewardflow.gate."
-"""Prefix: one tag for each check of the gate, "passed: ..." or "failed: ..." with its numbers."""
+"""Prefix: one fact for each check of the gate, "passed: ..." or "failed: ..." with its numbers."""
 PROMOTED_AT = "rewardflow.promoted_at"
 """When the version last became champion, UTC."""
 PROMOTED_BY = "rewardflow.promoted_by"
@@ -65,6 +66,20 @@ REPLACED = "rewardflow.replaced"
 REPLACED_BY = "rewardflow.replaced_by"
 """The version that took this one's place, and when."""
 
+FOR_A_PERSON = (
+    VERDICT,
+    IMPROVEMENT,
+    HELDOUT_ACCURACY,
+    PROMOTED_AT,
+    PROMOTED_BY,
+    RECIPE,
+    GIT_COMMIT,
+    DATA_REVISION,
+    RUN,
+    WEIGHTS_SHA256,
+)
+"""Facts about a version that are tags: ten at most, or nobody reads them. The last one is searched for."""
+
 # On the registered model.
 HISTORY = "rewardflow.champion_history"
 """All champions, newest first, one line each: aliases keep no history, this does."""
@@ -72,7 +87,7 @@ HISTORY = "rewardflow.champion_history"
 
 @dataclass(frozen=True)
 class GateTag:
-    """One check of the gate as it stands on a model version."""
+    """One check of the gate as it stands in a version's facts."""
 
     name: str
     passed: bool
@@ -80,15 +95,15 @@ class GateTag:
 
 
 def gate_tag(name: str, passed: bool, detail: str) -> dict[str, str]:
-    """The tag for one check of the gate."""
+    """The fact for one check of the gate."""
     return {GATE + name: f"{'passed' if passed else 'failed'}: {detail}"}
 
 
-def read_gate(tags: Mapping[str, str]) -> list[GateTag]:
-    """The checks of the gate that stand in `tags`, by name."""
+def read_gate(facts: Mapping[str, str]) -> list[GateTag]:
+    """The checks of the gate that stand in `facts`, by name."""
     checks = []
-    for key in sorted(tags):
+    for key in sorted(facts):
         if key.startswith(GATE):
-            outcome, _, detail = tags[key].partition(": ")
+            outcome, _, detail = facts[key].partition(": ")
             checks.append(GateTag(key.removeprefix(GATE), outcome == "passed", detail))
     return checks

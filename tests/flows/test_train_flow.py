@@ -73,7 +73,7 @@ def test_the_policy_names_the_version_of_the_reward_model_that_it_was_trained_ag
     model_id = registry.version_info(name, int(version)).model_id
     assert model_id in [entry.model_id for entry in first.child("fine_tune").inputs.model_inputs]
     (policy,) = registry.versions("tiny-policy")
-    assert policy.tags[tags.REWARD_MODEL_VERSION] == pinned
+    assert registry.facts_of(policy)[tags.REWARD_MODEL_VERSION] == pinned
 
 
 def test_a_reviewer_finds_samples_curves_and_at_most_sixty_keys_a_run(first: Ran) -> None:

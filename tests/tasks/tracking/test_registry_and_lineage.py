@@ -102,8 +102,8 @@ def test_promotion_moves_the_old_champion_to_previous_and_writes_it_down(home: P
     aliases.promote("policy", first, why="gate")
     aliases.promote("policy", second, why="gate", judged_against=first)
     assert by_alias() == {"champion": second, "previous": first}
-    assert registry.version_info("policy", second).tags[tags.REPLACED] == str(first)
-    assert registry.version_info("policy", first).tags[tags.REPLACED_BY].startswith(f"{second} at ")
+    assert registry.facts_of(registry.version_info("policy", second))[tags.REPLACED] == str(first)
+    assert registry.facts_of(registry.version_info("policy", first))[tags.REPLACED_BY].startswith(f"{second} at ")
     assert [line.split(" UTC ")[1] for line in aliases.history("policy")] == ["version 2 (gate)", "version 1 (gate)"]
     aliases.promote("policy", second)
     assert by_alias() == {"champion": second, "previous": first} and len(aliases.history("policy")) == 2
