@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
+LONGEST_LINE = 600
+"""Characters of a message; whatever a file holds, a terminal shows the end of the line."""
+
 
 class UserError(Exception):
-    """Bad input or a missing condition. The message names the file, row, field or key, and what to do."""
+    """Bad input or a missing condition. The message names the file, row, field or key, and what to do.
+
+    It is one line whatever was quoted in it: line ends and control characters become spaces.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shortened("".join(c if c.isprintable() else " " for c in message), LONGEST_LINE))
+
+
+def shortened(text: object, longest: int = 60) -> str:
+    """What a user wrote, for a message: its middle left out where it is longer than `longest` characters."""
+    whole = str(text)
+    if len(whole) <= longest:
+        return whole
+    head = longest * 2 // 3
+    return f"{whole[:head]}...{whole[-(longest - head - 3) :]}"
+
+
+def listed(names: list[str], most: int = 12) -> str:
+    """Names of a message, each shortened, the rest counted: `a, b, c and 7 more`; `none` where there are none."""
+    shown = ", ".join(shortened(name, 40) for name in names[:most]) or "none"
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

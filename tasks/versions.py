@@ -35,7 +35,10 @@ from models.errors import UserError
 Report = Callable[[str], None]
 
 STAGE = "prepare"
-READING_CODE = ("folder", "formats", "normalise", "params", "prepare", "raw", "schema", "settings")
+READING_CODE = (
+    "folder", "formats", "messages", "normalise", "params", "prepare", "raw", "schema", "settings", "strict_json",
+    "strict_yaml", "text_files",
+)  # fmt: skip
 """Modules of models/datasets that decide what a user's files become."""
 HINTS = ("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`")
 """What DVC says about the next git command; of no use to somebody who runs a recipe."""

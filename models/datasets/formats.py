@@ -6,6 +6,7 @@
     problems        prompt, answer
     demonstrations  prompt, completion
     preferences     prompt, chosen, rejected
+                    (in these three a prompt or an answer may be messages, see `messages.py`)
     kinds           a folder with a file for each of the last three, a column `split` where the split is given
 
 The settings' `columns` say which column of the user's file stands for which field. A row that lacks a value gets "",
@@ -20,13 +21,16 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
+from models.datasets.messages import columns_of_messages, read_fields
 from models.datasets.raw import RawRow, files_of, read_files
 from models.datasets.schema import KINDS, SPLITS, Kind, Row, Split
-from models.errors import UserError
+from models.errors import UserError, listed, shortened
 
 CALCULATOR_NOTE = re.compile(r"<<[^<>]*>>")
 FINAL_ANSWER = "####"
 ASSISTANT = "\n\nAssistant:"
+WHOLE_NUMBER = re.compile("[0-9]+")
+HIGHEST_LEVEL = 1_000_000
 
 Fields = Mapping[str, str]
 Converted = dict[Kind, dict[str, str]]
@@ -167,17 +171,21 @@ def columns_of(name: str, mapping: Mapping[str, str], rows: Sequence[RawRow]) ->
     for given in mapping:
         if given not in shape.columns:
             known = ", ".join(shape.columns)
-            raise UserError(f"data.columns: the format {name} has no field '{given}' (its fields: {known})")
+            raise UserError(f"data.columns: the format {name} has no field '{shortened(given)}' (its fields: {known})")
     present = {column for row in rows for column in row.values}
     columns: dict[str, str] = {}
-    for wanted, default in shape.columns.items():
-        column = mapping.get(wanted, default)
+    for wanted, default in columns_of_messages(shape.columns, rows).items():
+        column = mapping.get(wanted, default).strip()
         if column in present:
             columns[wanted] = column
         elif wanted in mapping or wanted not in shape.optional:
             named = f"data.columns.{wanted}" if wanted in mapping else f"the field '{wanted}' (name it in data.columns)"
             raise UserError(
-                f"{rows[0].file}: no column '{column}' for {named}; the file has {', '.join(sorted(present)) or 'none'}"
+                f"{rows[0].file}: no column '{shortened(column)}' for {named}; the file has {listed(sorted(present))}"
+            )
+        elif wanted == "answer" and (near := [name for name in sorted(present) if name.casefold() == column]):
+            raise UserError(
+                f"{rows[0].file}: no column '{column}' but '{near[0]}'; data.columns={{answer: {near[0]}}} reads it"
             )
     return columns
 
@@ -195,7 +203,7 @@ def convert_rows(name: str, mapping: Mapping[str, str], rows: Sequence[RawRow], 
     records: list[Record] = []
     recognised = False
     for raw in rows:
-        fields = {wanted: raw.text(column) for wanted, column in columns.items()}
+        fields = read_fields(raw, columns)
         split = _split(raw, fields.pop(SPLIT_IF_NAMED)) if SPLIT_IF_NAMED in fields else None
         recognised = recognised or shape.recognised(fields)
         for kind, values in shape.convert(fields).items():
@@ -207,17 +215,21 @@ def convert_rows(name: str, mapping: Mapping[str, str], rows: Sequence[RawRow], 
 
 
 def _level(raw: RawRow, text: str) -> int:
-    try:
-        return int(text) if text else 0
-    except ValueError:
-        raise UserError(f"{raw.place}: level '{text[:40]}' is not a whole number") from None
+    if not text:
+        return 0
+    if not WHOLE_NUMBER.fullmatch(text.strip()):
+        raise UserError(f"{raw.place}: level '{shortened(text, 40)}' is not a whole number")
+    digits = text.strip().lstrip("0") or "0"
+    if len(digits) > len(str(HIGHEST_LEVEL)) or int(digits) > HIGHEST_LEVEL:
+        raise UserError(f"{raw.place}: level {shortened(text, 40)} is not within 0 and {HIGHEST_LEVEL}")
+    return int(digits)
 
 
 def _split(raw: RawRow, text: str) -> Split:
     for split in SPLITS:
         if text == split:
             return split
-    raise UserError(f"{raw.place}: split '{text[:40]}' is none of {', '.join(SPLITS)}")
+    raise UserError(f"{raw.place}: split '{shortened(text, 40)}' is none of {', '.join(SPLITS)}")
 
 
 def read_records(

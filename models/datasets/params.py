@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
+from models.datasets.strict_yaml import YamlError, parse_yaml
+from models.datasets.text_files import not_utf8
 from models.errors import UserError
 
 ERROR_PREFIX = "data error: "
@@ -25,11 +26,13 @@ def read_section(path: Path, section: str) -> Any:
         UserError: no such file, no valid YAML, or no such key.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    except UnicodeDecodeError:
+        raise UserError(not_utf8(path)) from None
+    except YamlError as error:
+        raise UserError(f"{path}: not valid YAML ({error})") from None
     if not isinstance(content, dict) or section not in content:
         raise UserError(f"{path}: no section '{section}'")
     return content[section]

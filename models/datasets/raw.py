@@ -1,23 +1,26 @@
 """Rows from a user's files: JSON lines, JSON lists, CSV and Parquet, each row with the place that it came from.
 
 Everything becomes text: a missing or null value "", a whole-numbered float its whole number. What makes a file
-unreadable (broken JSON, a CSV row longer than its header, corrupt Parquet, text that is not UTF-8) is a UserError that
-names file and line; whether the values are fit for training is not asked here.
+unreadable (broken JSON, a CSV row longer than its header, a column or key that stands twice, corrupt Parquet, text that
+is not UTF-8) is a UserError that names file and line, and so is a value that is neither text nor a finite number.
+Spaces around the name of a column are no part of it. Whether the values are fit for training is not asked here.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from models.datasets.schema import read_parquet
-from models.errors import UserError
+from models.datasets.strict_json import JsonError, parse_json
+from models.datasets.text_files import not_utf8, require_data_file
+from models.errors import UserError, shortened
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 LONGEST_CSV_FIELD = 1 << 30  # characters; Python's own limit of 128 KiB is too short for a document
@@ -34,27 +37,36 @@ class RawRow:
     @property
     def place(self) -> str:
         """Where the row stands, for messages."""
-        return f"{self.file}, {'row' if self.file.suffix == '.parquet' else 'line'} {self.number}"
+        return f"{self.file}, {'row' if self.file.suffix.lower() == '.parquet' else 'line'} {self.number}"
 
     def text(self, column: str) -> str:
         """The value of a column as text; "" where it is missing or null.
 
         Raises:
-            UserError: the value is a list or an object, or text that is no valid Unicode.
+            UserError: the value is neither text nor a finite number, or text that is no valid Unicode or holds a NUL.
         """
-        value = self.values.get(column)
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+        return self.as_text(self.values.get(column), column)
+
+    def as_text(self, value: Any, column: str) -> str:
+        """A value that stands in `column`, as text; raises as `text` does."""
+        if isinstance(value, str):
+            if "\0" in value:
+                raise UserError(f"{self.place}: column '{shortened(column)}' holds a NUL character")
+            try:
+                value.encode("utf-8")
+            except UnicodeEncodeError as error:
+                raise UserError(
+                    f"{self.place}: column '{shortened(column)}' is not valid Unicode ({error.reason})"
+                ) from error
+            return value
+        if value is None or (isinstance(value, (float, Decimal)) and math.isnan(value)):
             return ""
-        if isinstance(value, (list, dict, bytes)):
-            raise UserError(f"{self.place}: column '{column}' holds a {type(value).__name__}, not text")
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        text = str(value)
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise UserError(f"{self.place}: column '{column}' is not valid Unicode ({error.reason})") from error
-        return text
+        if isinstance(value, (float, Decimal)) and math.isinf(value):
+            raise UserError(f"{self.place}: column '{shortened(column)}' holds {value}, not a finite number")
+        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+            held = str(value).lower() if isinstance(value, bool) else f"a {type(value).__name__}"
+            raise UserError(f"{self.place}: column '{shortened(column)}' holds {held}, not text; write it as text")
+        return str(int(value) if value == int(value) else value)
 
 
 def files_of(paths: Iterable[Path], key: str = "data.path") -> list[Path]:
@@ -65,17 +77,13 @@ def files_of(paths: Iterable[Path], key: str = "data.path") -> list[Path]:
     """
     found: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
-            if not inside:
-                raise UserError(f"{key}: the folder {path} has no {', '.join(SUFFIXES)} file")
-            found += inside
-        elif not path.is_file():
-            raise UserError(f"{key}: {path}: no such file")
-        elif path.suffix not in SUFFIXES:
-            raise UserError(f"{key}: {path}: unknown kind of file (known: {', '.join(SUFFIXES)})")
-        else:
+        if require_data_file(path, SUFFIXES, key):
             found.append(path)
+            continue
+        inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
+        if not inside:
+            raise UserError(f"{key}: the folder {path} has no {', '.join(SUFFIXES)} file")
+        found += inside
     return found
 
 
@@ -95,17 +103,23 @@ def read_files(files: Iterable[Path], limit: int | None = None) -> list[RawRow]:
 def _read(file: Path) -> Iterator[RawRow]:
     readers = {".jsonl": _json_lines, ".json": _json_list, ".csv": _csv, ".parquet": _parquet}
     try:
-        yield from readers[file.suffix](file)
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file}: not UTF-8 text (byte {error.start} of what was read)") from error
+        yield from readers[file.suffix.lower()](file)
+    except UnicodeDecodeError:
+        raise UserError(not_utf8(file)) from None
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror})") from error
 
 
 def _json_lines(file: Path) -> Iterator[RawRow]:
     with file.open(encoding="utf-8-sig") as lines:
+        begun = False
         for number, line in enumerate(lines, start=1):
             if line.strip():
+                if not begun and line.lstrip()[0] == "[":
+                    raise UserError(
+                        f"{file}, line {number}: a JSON list, but .jsonl is one object a line; name the file .json"
+                    )
+                begun = True
                 yield _json_row(file, number, _json(file, line.strip(), number))
 
 
@@ -119,33 +133,65 @@ def _json_list(file: Path) -> Iterator[RawRow]:
 
 def _json(file: Path, text: str, number: int) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        line = number + getattr(error, "lineno", 1) - 1
-        reason = getattr(error, "msg", "nested too deeply")
-        raise UserError(f"{file}, line {line}: not valid JSON ({reason})") from error
+        return parse_json(text)
+    except JsonError as error:
+        hint = ""
+        if file.suffix.lower() == ".json" and error.reason == "Extra data":
+            hint = "; one object a line is .jsonl"
+        raise UserError(f"{file}, line {number + error.line - 1}: not valid JSON ({error.reason}{hint})") from None
 
 
 def _json_row(file: Path, number: int, value: Any) -> RawRow:
     if not isinstance(value, dict):
         raise UserError(f"{file}, line {number}: not a JSON object but a {type(value).__name__}")
+    if any(name != name.strip() for name in value):
+        _names(list(value), f"{file}, line {number}")
+        value = {name.strip(): one for name, one in value.items()}
     return RawRow(file, number, value)
+
+
+def _names(columns: Sequence[str], place: str) -> list[str]:
+    """The columns of a header without the spaces around them.
+
+    Raises:
+        UserError: two columns have one name.
+    """
+    names = [column.strip() for column in columns]
+    for name in names:
+        if name and names.count(name) > 1:
+            raise UserError(
+                f"{place}: {names.count(name)} columns are called '{shortened(name)}'; rename or remove one"
+            )
+    return names
 
 
 def _csv(file: Path) -> Iterator[RawRow]:
     csv.field_size_limit(LONGEST_CSV_FIELD)
     with file.open(encoding="utf-8-sig", newline="") as text:
-        reader = csv.DictReader(text, strict=True)
+        reader = csv.reader(_without_nul(text, file), strict=True)
+        names: list[str] | None = None
         try:
-            for values in reader:
-                if None in values or None in values.values():
-                    problem = "more" if None in values else "fewer"
-                    raise UserError(f"{file}, line {reader.line_num}: {problem} fields than the header")
-                yield RawRow(file, reader.line_num, values)
+            for fields in reader:
+                if names is None:
+                    names = _names(fields, f"{file}, line {reader.line_num}") if fields else None
+                elif fields:
+                    if len(fields) != len(names):
+                        problem = "more" if len(fields) > len(names) else "fewer"
+                        raise UserError(f"{file}, line {reader.line_num}: {problem} fields than the header")
+                    yield RawRow(file, reader.line_num, dict(zip(names, fields, strict=True)))
         except csv.Error as error:
             raise UserError(f"{file}, line {reader.line_num}: not valid CSV ({error})") from error
 
 
+def _without_nul(lines: Iterable[str], file: Path) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        if "\0" in line:
+            raise UserError(f"{file}, line {number}: a NUL character; is the file UTF-16, or cut by a full disk?")
+        yield line
+
+
 def _parquet(file: Path) -> Iterator[RawRow]:
-    for number, values in enumerate(read_parquet(file).to_pylist(), start=1):
+    table = read_parquet(file)
+    table = table.rename_columns(_names(table.column_names, str(file)))
+    for number, values in enumerate(table.to_pylist(), start=1):
         yield RawRow(file, number, values)

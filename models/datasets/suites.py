@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.datasets.row_checks import COMPUTED
 from models.datasets.schema import COLUMNS, Kind
+from models.datasets.strict_yaml import YamlError, parse_yaml
+from models.datasets.text_files import not_utf8
 from models.errors import UserError
 
 
@@ -81,11 +82,13 @@ def read_suite(folder: Path, kind: Kind) -> Suite:
     """
     path = folder / f"{kind}.yaml"
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such expectation suite") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    except UnicodeDecodeError:
+        raise UserError(not_utf8(path)) from None
+    except YamlError as error:
+        raise UserError(f"{path}: not YAML: {error}") from None
     if not isinstance(content, dict) or set(content) != {"kind", "expectations"} or content["kind"] != kind:
         raise UserError(f"{path}: a suite has two keys, 'kind: {kind}' and 'expectations'")
     checks: list[Check] = []

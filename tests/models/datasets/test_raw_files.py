@@ -61,7 +61,7 @@ def test_broken_json_names_its_line(tmp_path):
 
 
 def test_a_json_line_that_is_no_object_names_its_line(tmp_path):
-    assert "line 1: not a JSON object but a list" in refused(tmp_path / "a.jsonl", "[1]\n")
+    assert "line 2: not a JSON object but a list" in refused(tmp_path / "a.jsonl", '{"x": 1}\n[1]\n')
 
 
 def test_a_value_that_is_no_text_names_line_and_column(tmp_path):
