@@ -48,7 +48,6 @@ def build_learner(
         adapter_off = policy.disable_adapter
     if recipe.policy.subnetwork is not None:
         learn_only(policy, masks_of(policy, recipe.policy.subnetwork))
-    policy.train()
     autocast = learner_autocast(recipe.policy, policy, home, run_id)
     drawn = slots.rollouts.sampling
     distribution = Distribution(temperature=drawn.temperature or 1.0, top_p=drawn.top_p, top_k=drawn.top_k)

@@ -65,7 +65,7 @@ def fit_critic(
     settings = critic.settings
     masks = counted if counted is not None else [taught_mask(rollout) for rollout in chosen.rollouts]
     place = critic.head.weight.device
-    critic.train()
+    critic.eval()  # as it was read when the round began: dropout would look like a change of the values
     losses = errors = norms = 0.0
     seen = steps = 0
     for _ in range(settings.epochs):

@@ -25,9 +25,9 @@ class OptimiserSettings:
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     """Gradients are scaled down to this global L2 norm."""
     warmup_steps: Annotated[int, Field(ge=0)] = 10
-    """Steps over which the step size rises linearly from zero."""
+    """Steps over which the step size rises linearly from zero; the last of them has its peak."""
     decay: Literal["none", "linear", "cosine"] = "none"
-    """How the step size falls over all steps, from its peak to nearly zero at the last one."""
+    """How the step size falls from its peak, where the warm-up ends, to nearly zero at the last step."""
 
 
 def build_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.AdamW:
@@ -42,9 +42,10 @@ def build_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.opti
 
 
 def learning_rate_at(step: int, total: int, settings: OptimiserSettings) -> float:
-    """Step size of the `step`-th update (from 0) of `total`."""
+    """Step size of the `step`-th update (from 0) of `total`: `learning_rate` itself where the warm-up ends."""
     warm = min(1.0, (step + 1) / max(1, settings.warmup_steps))
-    progress = min(1.0, step / max(1, total))
+    peak = max(0, settings.warmup_steps - 1)
+    progress = min(1.0, max(0, step - peak) / max(1, total - peak))
     if settings.decay == "linear":
         warm *= 1.0 - progress
     elif settings.decay == "cosine":

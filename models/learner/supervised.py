@@ -17,6 +17,7 @@ from models.learner.log_probs import completion_log_probs, hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
 from models.learner.packing import Sequences, pack
 from models.learner.reduce import token_weights
+from models.seeds import seed_of
 
 Report = Callable[[int, dict[str, float]], None]
 
@@ -43,7 +44,7 @@ def shuffled_batches(rows: int, batch: int, seed: int) -> Iterator[list[int]]:
     epoch = 0
     carried: list[int] = []
     while True:
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        generator = torch.Generator().manual_seed(seed_of(seed, "batches", epoch))
         carried += torch.randperm(rows, generator=generator).tolist()
         while len(carried) >= batch:
             yield carried[:batch]

@@ -14,9 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 import torch
-from torch import nn
 
-from models.errors import UserError
 from models.loop.rollout import Rollout
 
 
@@ -67,19 +65,3 @@ class Ahead:
             made = self._make(number)
         own.synchronize()
         return made, time.perf_counter() - started
-
-
-def require_no_dropout(policy: nn.Module) -> None:
-    """Learner and engine share torch's global generator; drawn from at once, no run could be repeated.
-
-    Raises:
-        UserError: the policy has dropout, so its learner draws.
-    """
-    for name, module in policy.named_modules():
-        drawing = module.p if isinstance(module, nn.Dropout) else getattr(module, "attention_dropout", 0.0)
-        if isinstance(drawing, float) and drawing > 0:
-            raise UserError(
-                f"schedule.async: 1 needs a policy without dropout, and {name or 'the policy'} has {drawing}: engine "
-                "and learner would draw from one random generator at the same time; set policy.lora.dropout to 0 "
-                "(or the base model's own), or schedule.async to 0"
-            )

@@ -69,6 +69,9 @@ def fit_round(
 ) -> dict[str, float]:
     """Take the round's optimiser steps on `learner.policy`, in place.
 
+    The policy is read without dropout, as its old log-probs and those of the reference are: between two dropout masks
+    ratios would differ from one, and tokens be clipped, though no weight has moved.
+
     Args:
         learner: policy, optimiser and reference.
         objective: the loss.
@@ -85,6 +88,7 @@ def fit_round(
     Raises:
         UserError: the loss or a gradient is not finite; the weights have not moved since the last step.
     """
+    learner.policy.eval()
     sequences = chosen.sequences
     readings = readings or Readings(learner, settings.token_budget)
     reference = readings.reference(chosen.rollouts)

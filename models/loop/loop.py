@@ -26,7 +26,7 @@ from models.engine.canary import TOLERANCE, canary_gap, check, fixed_tokens
 from models.errors import UserError
 from models.learner.optimiser import learning_rate_at
 from models.learner.packing import Sequences
-from models.loop.ahead import Ahead, require_no_dropout
+from models.loop.ahead import Ahead
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
 from models.loop.memory import read, written
@@ -37,6 +37,7 @@ from models.loop.slots import Advantage, LearningAdvantage, Objective, Reference
 from models.policy.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
 from models.policy.weights import merged_weights
 from models.rewards.stack import score
+from models.seeds import seed_of
 from models.text.encoding import Codec
 
 CANARY_TOKENS = 64
@@ -77,11 +78,9 @@ def run_loop(
     """Train `learner.policy` in place for `settings.rounds` rounds, going on from the newest checkpoint.
 
     Raises:
-        UserError: a canary past its tolerance, a loss or reward that is not finite, a full disk, dropout under
-            `async`, a token budget that a prompt with its longest completion does not fit.
+        UserError: a canary past its tolerance, a loss or reward that is not finite, a full disk, a token budget that a
+            prompt with its longest completion does not fit.
     """
-    if settings.staleness:
-        require_no_dropout(learner.policy)
     world = replace(world, learner=learner, token_budget=settings.token_budget)
     require_room(problems, slots.source, slots.objective, world.codec, settings.token_budget)
     canary = fixed_tokens([problem.tokens[:CANARY_TOKENS] for problem in problems], world.codec.end)
@@ -207,7 +206,7 @@ def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed:
 
 @lru_cache(maxsize=2)
 def _order(size: int, seed: int, epoch: int) -> tuple[int, ...]:
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    generator = torch.Generator().manual_seed(seed_of(seed, "order", epoch))
     return tuple(torch.randperm(size, generator=generator).tolist())
 
 

@@ -52,6 +52,8 @@ class LoraSettings:
     rank: int = 16
     alpha: int = 32
     dropout: float = 0.0
+    """Of the warm start alone. The loop reads the policy whole: a ratio between two dropout masks would say that the
+    policy has moved where it has not."""
     targets: str | tuple[str, ...] = "all-linear"
 
 

@@ -113,11 +113,6 @@ class Recipe(Section):
                 "policy.subnetwork lets only some weights learn, but schedule.optimiser.weight_decay would shrink the "
                 "others too; set it to 0"
             )
-        if self.schedule.staleness and self.policy.lora is not None and self.policy.lora.dropout:
-            raise ValueError(
-                f"schedule.async is 1 and policy.lora.dropout is {self.policy.lora.dropout}: engine and learner would "
-                "draw from one random generator at the same time, and no run could be repeated; set one of them to 0"
-            )
         slots: Any = self
         if self.reward_model is None and any(reward.needs_reward_model for reward in slots.rewards):
             raise ValueError("rewards: reward_model is used but the recipe fits none (reward_model: null)")

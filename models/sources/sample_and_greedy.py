@@ -31,7 +31,7 @@ class SampleAndGreedy(Sample):
         seed = round_seed(world.seed, round_number)
         sampled = draw(world, problems, self.sampling, seed)
         likeliest = replace(self.sampling, temperature=0.0, samples=1)
-        # chance decides nothing here, but an engine seeds torch's generator, which dropout draws from afterwards
+        # chance decides nothing here, but an engine seeds torch's generator, which others may draw from afterwards
         drawn = draw(world, problems, likeliest, for_second_draw(seed), origin="greedy")
         greedy = [replace(one, taught=(False,) * len(one.completion)) for one in drawn]
         size = self.group_size

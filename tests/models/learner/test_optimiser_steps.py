@@ -9,13 +9,24 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser, learnin
 
 
 def test_the_step_size_by_hand():
+    """Four steps up, of which the last is the peak, then six sevenths of the way down to zero, which is step 10."""
     settings = OptimiserSettings(learning_rate=1.0, warmup_steps=4, decay="linear")
-    assert [learning_rate_at(step, 10, settings) for step in (0, 1, 3, 5, 10)] == [
-        pytest.approx(value) for value in (0.25 * 1.0, 0.5 * 0.9, 1.0 * 0.7, 0.5, 0.0)
-    ]
-    cosine = OptimiserSettings(learning_rate=2.0, warmup_steps=1, decay="cosine")
-    assert learning_rate_at(5, 10, cosine) == pytest.approx(1.0)
+    assert [learning_rate_at(step, 10, settings) for step in range(11)] == pytest.approx(
+        [1 / 4, 2 / 4, 3 / 4, 1.0, 6 / 7, 5 / 7, 4 / 7, 3 / 7, 2 / 7, 1 / 7, 0.0]
+    )
+    cosine = OptimiserSettings(learning_rate=2.0, warmup_steps=3, decay="cosine")
+    assert [learning_rate_at(step, 10, cosine) for step in (0, 1, 2, 6, 10)] == pytest.approx([2 / 3, 4 / 3, 2, 1, 0])
     assert learning_rate_at(900, 10, OptimiserSettings(learning_rate=0.3, warmup_steps=0)) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("decay", ["none", "linear", "cosine"])
+@pytest.mark.parametrize("warmup", [0, 1, 2, 7, 10])
+def test_the_step_size_reaches_its_peak_once_and_never_passes_it(decay, warmup):
+    settings = OptimiserSettings(learning_rate=0.3, warmup_steps=warmup, decay=decay)
+    rates = [learning_rate_at(step, 10, settings) for step in range(10)]
+    assert max(rates) == 0.3 == rates[max(0, warmup - 1)] and min(rates) > 0
+    falling = rates[max(0, warmup - 1) :]
+    assert falling == sorted(falling, reverse=True)
 
 
 def test_a_gradient_of_norm_five_is_scaled_down_to_one():

@@ -11,13 +11,14 @@ from threading import Event, Timer
 import pytest
 import torch
 from tiny_loops import END, SCHEDULE, new_learner, run, same_weights, save_start
-from torch import nn
+from tiny_models import scored
 
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
-from models.errors import UserError
-from models.learner.optimiser import OptimiserSettings
-from models.loop.ahead import Ahead, require_no_dropout
+from models.learner.optimiser import OptimiserSettings, build_optimiser
+from models.loop.ahead import Ahead
+from models.loop.fit import fit_round
+from models.objectives.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter
 
 AHEAD = replace(SCHEDULE, staleness=1)
@@ -153,15 +154,14 @@ def test_an_engine_that_dies_behind_the_learners_back_ends_the_run_with_its_own_
         run(start, tmp_path, schedule=replace(AHEAD, checkpoint_every=100), engine=Dying)
 
 
-def test_dropout_is_refused_because_both_would_draw_from_one_generator(start):
-    policy = new_learner(SCHEDULE).policy
-    require_no_dropout(policy)
-    require_no_dropout(with_adapter(new_learner(SCHEDULE).policy, LoraSettings(rank=4), seed=0))
-    dropping = with_adapter(policy, LoraSettings(rank=4, dropout=0.1), seed=0)
-    with pytest.raises(UserError, match=r"schedule\.async: 1 needs a policy without dropout, and .* has 0\.1"):
-        require_no_dropout(dropping)
-    with pytest.raises(UserError, match=r"has 0\.5"):
-        require_no_dropout(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
+def test_a_fit_draws_no_random_number_which_the_engine_beside_it_would_miss():
+    """Engine and learner share torch's global generator: drawn from by both at once, no run could be repeated."""
+    learner = new_learner(SCHEDULE)
+    learner.policy = with_adapter(learner.policy, LoraSettings(rank=4, dropout=0.5), seed=0).train()
+    learner.optimiser = build_optimiser(learner.policy, SCHEDULE.optimiser)
+    before = torch.get_rng_state()
+    fit_round(learner, Grpo(kl=0.1), scored([1.0, -1.0], [2]), torch.tensor([1.0, -1.0]), SCHEDULE, longest=5)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 THREADS = """

@@ -371,7 +371,6 @@ def test_async_is_spelt_as_python_cannot(recipe, tmp_path):
     assert load_recipe(recipe(yaml.safe_dump(plain(found)), "again")).schedule == found.schedule
     refused(file, r"schedule\.async: '2' is not known; there is 0, 1", ["schedule.async=2"])
     refused(file, r"schedule\.asinc: unknown key; did you mean async\?", ["schedule.asinc=1"])
-    refused(file, r"schedule\.async is 1 and policy\.lora\.dropout is 0\.1", ["policy.lora={dropout: 0.1}"])
 
 
 def test_a_recipe_never_changes():
