@@ -12,6 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from models.advantages.kl_in_reward import KlInReward
 from models.errors import UserError
 from models.loop.rollout import Scored
 from models.loop.slots import Beside, World
@@ -19,7 +20,7 @@ from models.parts import part
 
 
 @part("advantage", "greedy_baseline")
-class GreedyBaseline:
+class GreedyBaseline(KlInReward):
     """Reward less that of the greedy completion of the prompt; needs `rollouts: {name: sample_and_greedy}`."""
 
     needs_group: ClassVar[bool] = False
@@ -29,8 +30,9 @@ class GreedyBaseline:
         """Advantages, [completions]; zero for the greedy completions themselves.
 
         Raises:
-            UserError: a prompt has no greedy completion.
+            UserError: a prompt has no greedy completion; a KL penalty is wanted, but the recipe has no reference.
         """
+        scored = self.penalised(world, scored)
         groups = scored.groups
         baseline = torch.full((int(groups.max()) + 1,), torch.nan, dtype=scored.rewards.dtype)
         for index, rollout in enumerate(scored.rollouts):

@@ -2,7 +2,8 @@
 
     A_i = r_i - mean of r_j over j != i = G / (G - 1) * (r_i - mean of group)
 
-The baseline does not depend on the completion itself, so the policy gradient stays unbiased.
+The baseline does not depend on the completion itself, so the policy gradient stays unbiased. The paper's reward holds
+the KL to the reference (`kl_in_reward`): it is taken off before the mean of the others is.
 """
 
 from __future__ import annotations
@@ -12,19 +13,25 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from models.advantages.kl_in_reward import KlInReward
 from models.loop.rollout import Scored, group_mean
 from models.loop.slots import World
 from models.parts import part
 
 
 @part("advantage", "leave_one_out")
-class LeaveOneOut:
+class LeaveOneOut(KlInReward):
     """Reward less the mean of the others in its group; zero for a completion that is alone."""
 
     needs_group: ClassVar[bool] = True
 
     def __call__(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions]; the sum of every group is zero."""
+        """Advantages, [completions]; the sum of every group is zero.
+
+        Raises:
+            UserError: a KL penalty is wanted, but the recipe has no reference.
+        """
+        scored = self.penalised(world, scored)
         groups = scored.groups
         sizes = torch.bincount(groups)[groups].to(scored.rewards)
         return (scored.rewards - group_mean(scored.rewards, groups)) * sizes / (sizes - 1).clamp(min=1)

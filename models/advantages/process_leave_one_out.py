@@ -21,6 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from models.advantages.kl_in_reward import KlInReward
 from models.errors import UserError
 from models.loop.rollout import Scored, group_mean
 from models.loop.slots import Signal, World
@@ -45,7 +46,7 @@ def discounted_to_go(values: Tensor, discount: float) -> Tensor:
 
 
 @part("advantage", "process_leave_one_out")
-class ProcessLeaveOneOut:
+class ProcessLeaveOneOut(KlInReward):
     """Rewards to go of the tokens plus the outcome, both less the mean of the others; zero for one that is alone."""
 
     needs_group: ClassVar[bool] = True
@@ -57,8 +58,10 @@ class ProcessLeaveOneOut:
         """Advantages token by token, [completions] tensors of [tokens of it].
 
         Raises:
-            UserError: no reward of the recipe is given token by token.
+            UserError: no reward of the recipe is given token by token; a KL penalty is wanted, but the recipe has no
+                reference.
         """
+        scored = self.penalised(world, scored)
         if scored.token_rewards is None:
             raise UserError(
                 "advantage process_leave_one_out needs a reward for each token, such as rewards.name: implicit_process"

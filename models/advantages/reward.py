@@ -12,22 +12,31 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from models.advantages.kl_in_reward import KlInReward
 from models.loop.rollout import Scored
 from models.loop.slots import World
 from models.parts import part
 
 
 @part("advantage", "reward")
-class FixedBaseline:
+class FixedBaseline(KlInReward):
     """Reward less a constant."""
 
     needs_group: ClassVar[bool] = False
-    flat_groups_teach: ClassVar[bool] = True
     baseline: float = 0.0
 
+    @property
+    def flat_groups_teach(self) -> bool:
+        """The constant knows nothing of the group."""
+        return True
+
     def __call__(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions]."""
-        return scored.rewards - self.baseline
+        """Advantages, [completions].
+
+        Raises:
+            UserError: a KL penalty is wanted, but the recipe has no reference.
+        """
+        return self.penalised(world, scored).rewards - self.baseline
 
 
 @part("advantage", "none")

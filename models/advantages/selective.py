@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from models.advantages.group_relative import GroupRelative
+from models.advantages.kl_in_reward import KlInReward
 from models.bounds import Positive
 from models.errors import UserError
 from models.learner.optimiser import OptimiserSettings, build_optimiser
@@ -38,7 +39,7 @@ CERTAIN = 40.0
 
 
 @part("advantage", "selective")
-class Selective:
+class Selective(KlInReward):
     """Group-relative, with a gate that learns when the policy should write. Stands beside rollouts `gated`."""
 
     needs_group: ClassVar[bool] = True
@@ -73,7 +74,8 @@ class Selective:
             UserError: nobody chose who writes the completions.
         """
         _choices(scored)  # better said before the policy has learned from the round than after
-        whole = GroupRelative(scale=self.scale, epsilon=self.epsilon)(world, scored)
+        relative = GroupRelative(scale=self.scale, epsilon=self.epsilon, kl_in_reward=self.kl_in_reward)
+        whole = relative(world, scored)
         # a signal, so that the loop lets the gate learn too
         return Signal([value.repeat(length) for value, length in zip(whole, scored.lengths.tolist(), strict=True)])
 

@@ -7,6 +7,9 @@ cannot depend on micro-batches, on their order or on gradient accumulation.
 - `completion`: every completion counts the same, its tokens share its weight (GRPO, arXiv 2402.03300).
 - `constant`: every token weighs 1 / (completions * longest), free of any length bias (Dr. GRPO, arXiv 2503.20783).
 
+An entropy bonus is a mean over tokens under all three: a completion's share or a constant would make what a nat of
+entropy is worth depend on the lengths of the completions, or on the longest that a recipe allows.
+
 The batch is one optimiser step: the completions of its minibatch that a selector has left and that hold a taught token,
 not those that were sampled. Where `drop_flat` leaves few groups each of them weighs more, under every normalisation:
 the direction of the mean gradient stays and its length grows by sampled / left. Only with `select: all` is `constant`
@@ -42,3 +45,14 @@ def token_weights(lengths: Sequence[int], normalisation: Normalisation, longest:
         return 1.0 / (completions * longest)
 
     return [torch.full((length,), weight(length), dtype=torch.float64) for length in lengths]
+
+
+def entropy_term(entropy: Tensor, bonus: float, tokens: int) -> Tensor:
+    """What a row's tokens add to the loss of the whole batch for their entropy; the rows' terms sum to -bonus * mean.
+
+    Args:
+        entropy: of the policy's distribution at the row's taught tokens, [tokens of the row], nats; gradient flows.
+        bonus: what a nat of the mean entropy is worth.
+        tokens: taught tokens of the whole batch.
+    """
+    return -bonus * entropy.sum() / tokens

@@ -14,7 +14,7 @@ from models.errors import UserError
 from models.learner.log_probs import completion_log_probs, hidden_width
 from models.learner.optimiser import OptimiserSettings, take_step
 from models.learner.packing import pack
-from models.learner.reduce import Normalisation, token_weights
+from models.learner.reduce import Normalisation, entropy_term, token_weights
 from models.loop.batch import pairs_of, token_batch
 from models.loop.learner import Learner
 from models.loop.readings import Readings
@@ -105,6 +105,7 @@ def fit_round(
                 longest,
             )
             weight_of = dict(zip(rows, weights, strict=True))
+            tokens = sum(map(len, weights))
             cuts = pack(
                 sequences.take(rows),
                 settings.token_budget,
@@ -125,6 +126,9 @@ def fit_round(
                 if objective.level == "pair":
                     batch = replace(batch, pairs=pairs_of(chosen, indices).to(log_prob.device))
                 loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], watched)
+                if bonus := getattr(objective, "entropy_bonus", 0.0):
+                    assert batch.entropy is not None, "token_batch was given the entropies"
+                    loss = loss + entropy_term(batch.entropy, bonus, tokens)
                 if not torch.isfinite(loss):
                     raise UserError(
                         f"update {learner.updates}: the loss is not finite; lower schedule.optimiser.learning_rate"

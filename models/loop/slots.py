@@ -190,7 +190,11 @@ class LearningReward(Accompanied, Protocol):
 
 
 class Objective(Protocol):
-    """What the policy minimises."""
+    """What the policy minimises.
+
+    Beside what stands here one may have `entropy_bonus`, what a nat of the tokens' mean entropy is worth: the fit takes
+    it off the loss, as a mean over tokens however the loss is averaged.
+    """
 
     level: ClassVar[Literal["token", "completion", "pair", "group"]]
     """Whether the loss has one entry a token, one a completion, one a pair of completions of the same prompt, or one a

@@ -5,13 +5,15 @@
     loss = 0                              on those of its worse answer, which is neither
     phi  = p (1 - p), p = pi(token)       no gradient; 1 where it is switched off
 
-mu falls linearly from `start` to `end` until the share `until` of the run is done, and stays there. phi is derived as
-the variance of "this token or another one" under the policy: it leaves alone what the policy knows already, and what it
-holds for so unlikely that imitating it would tear up what it has.
+The paper has two forms. CHORD-phi: phi on, mu = 0.1 throughout, which are the defaults here. CHORD-mu: phi off, mu from
+0.9 to 0.05 by half a cosine until the share `until` of the run is done, where it stays. phi is the variance of "this
+token or another one" under the policy: it leaves alone what the policy knows already, and what it holds for so unlikely
+that imitating it would tear up what it has.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import torch
@@ -30,10 +32,10 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class Chord(Grpo):
     """One loss a token; needs `rollouts: {name: sample_beside_data}`."""
 
-    start: Share = 0.9
+    start: Share = 0.1
     """mu in the first round."""
-    end: Share = 0.05
-    """mu when it has fallen as far as it does."""
+    end: Share = 0.1
+    """mu when it has fallen as far as it does, by half a cosine."""
     until: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of the run's rounds over which mu falls."""
     token_wise: bool = True
@@ -44,7 +46,8 @@ class Chord(Grpo):
 
     def mu(self, progress: float) -> float:
         """Weight of imitation when the share `progress` of the run is done."""
-        return self.start + (self.end - self.start) * min(1.0, progress / self.until)
+        fallen = 0.5 * (1.0 - math.cos(math.pi * min(1.0, progress / self.until)))
+        return self.start + (self.end - self.start) * fallen
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss of each token, [tokens].

@@ -1,9 +1,9 @@
-"""Data of others beside one's own samples, by multiple importance sampling (RL-PLUS, paper 266).
+"""Data of others beside one's own samples, by multiple importance sampling (RL-PLUS, arXiv 2508.00222; paper 266).
 
-    sampled tokens        the clipped surrogate of GRPO
+    sampled tokens        the surrogate of GRPO; the published run does not clip it
     tokens of the data    loss = -ratio * explore * A
     ratio   = 2 pi / (author + pi_old)     the balance heuristic of two samplers (Veach and Guibas 1995)
-    author  = (1 - doubt) * pi_old + doubt * uniform
+    author  = (1 - doubt) * pi_old + doubt * anybody
     explore = (1 - pi)^curiosity           no gradient: what the policy holds for unlikely, though right, counts most
 
 Dividing by the author alone would explode where he writes what the policy also writes but seldom wrote himself;
@@ -11,9 +11,11 @@ dividing by pi_old alone would be biased. With the mixture of both as denominato
 the mean over as many draws of either would be exactly the policy's expectation, if all were weighed so and the author
 known. The loss promises less: only answers of the data are weighed so, samples as in GRPO and however many there are of
 each; ratios are those of single tokens, which leaves the choice of the beginning uncorrected; and nobody knows the
-author's log-probs. His stand-in is the mean guess of one who doubts whether he is the policy itself or anybody, who
-writes every token of the vocabulary with the same chance. What is left is a bounded weight that lets unlikely answers
-teach. The form of the guess and of `explore` is derived here.
+author's log-probs. His stand-in is the mean of two guesses, that he is the policy itself and that any token was certain
+for him: 0.5 (pi_old + 1) with the constants of the published code, which are the defaults here, as is the square root
+of 1 - pi. So with pi = pi_old the ratio runs from 0 for unlikely tokens to 1 for certain ones. As nobody's distribution
+gives one to every token, `anybody` is a free constant; one over the vocabulary would be a proper distribution, and
+makes the ratio nearly 1 for all but the most unlikely tokens.
 
 The worse answer of a preference is an answer of the data too: with the advantage that it has it is pushed away.
 """
@@ -43,11 +45,11 @@ class MultipleImportance(Grpo):
     """One loss a token; needs `rollouts: {name: sample_beside_data}`."""
 
     doubt: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Chance that the author of the data writes anything whatever, and not what the policy writes."""
-    uniform: Annotated[float, Field(gt=0, le=1)] = 0.002
-    """Probability of a token where anything may be written: one over the tokens of the policy's vocabulary. The default
-    is that of the built-in tokenizer with 512 tokens; a model of 150000 wants 0.000007. Batches do not tell."""
-    curiosity: Annotated[float, Field(ge=0)] = 1.0
+    """Weight of the guess that knows nothing of the author, beside that he is the policy."""
+    anybody: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """What the guess that knows nothing gives to every token. One as published; one over the vocabulary would be a
+    distribution."""
+    curiosity: Annotated[float, Field(ge=0)] = 0.5
     """How much likely tokens of the data lose of their weight; 0 leaves all theirs."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -59,7 +61,7 @@ class MultipleImportance(Grpo):
         """
         own, watch = super().__call__(log_prob, batch)
         known = of_the_data(batch)[batch.completion]
-        guess = (1.0 - self.doubt) * torch.exp(batch.old) + self.doubt * self.uniform
+        guess = (1.0 - self.doubt) * torch.exp(batch.old) + self.doubt * self.anybody
         ratio = multiple_importance(log_prob, batch.old, guess.log())
         explore = (1.0 - torch.exp(log_prob.detach())).clamp(min=0.0) ** self.curiosity
         loss = torch.where(known, -ratio * explore * batch.advantage, own)

@@ -92,8 +92,9 @@ def _reference(slots: Any) -> None:
     for slot, part in _named(slots):
         if slots.reference.needed:
             break
-        if getattr(part, "kl", 0.0):
-            raise ValueError(f"{slot}.kl is {part.kl}, but there is no reference to hold the policy against")
+        for key in ("kl", "kl_in_reward"):
+            if weight := getattr(part, key, 0.0):
+                raise ValueError(f"{slot}.{key} is {weight}, but there is no reference to hold the policy against")
         if getattr(part, "needs_reference", False):
             raise ValueError(f"{slot} {part.name} needs a reference, but the recipe has none")
 

@@ -52,3 +52,11 @@ def test_groups_do_not_see_each_other():
     alone = GroupRelative()(None, scored(numbers(1, 0, 2), [3]))
     together = GroupRelative()(None, scored(numbers(1, 0, 2, 100, -100), [3, 2]))
     torch.testing.assert_close(together[:3], alone)
+
+
+def test_the_deviation_of_n_less_one_is_the_estimate_that_published_code_takes():
+    rewards = numbers(1, 0, 0.5, 1, 5, 3)
+    wanted = torch.cat([(part - part.mean()) / (part.std() + 1e-3) for part in rewards.split([4, 2])])
+    found = GroupRelative(deviation="n-1", epsilon=1e-3)(None, scored(rewards, [4, 2]))
+    torch.testing.assert_close(found, wanted)
+    assert GroupRelative(deviation="n-1")(None, scored(numbers(3.0), [1])).tolist() == [0.0]

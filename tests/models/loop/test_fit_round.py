@@ -61,6 +61,24 @@ def step(chosen=None, advantage=ADVANTAGE, dtype=torch.float64, objective=None, 
 
 
 @pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
+def test_the_entropy_bonus_is_a_mean_over_tokens_however_the_loss_is_averaged(normalisation):
+    """By a completion's share or a constant a nat of entropy would be worth more in short completions, or next to
+    nothing under a large max_tokens."""
+    plain, _ = step(normalisation=normalisation)
+    rewarded, _ = step(normalisation=normalisation, objective=Grpo(kl=0.1, entropy_bonus=0.5), token_budget=24)
+    policy = tiny_policy()
+    entropies = []
+    for prompt, completion in zip(PROMPTS, COMPLETIONS, strict=True):
+        whole = policy(torch.tensor([[*prompt, *completion]])).logits[0].log_softmax(-1)
+        at = whole[len(prompt) - 1 : -1]
+        entropies.append(-(at.exp() * at).sum(-1))
+    (-0.5 * torch.cat(entropies).mean()).backward()
+    for name, parameter in policy.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(rewarded[name] - plain[name], parameter.grad, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
 def test_the_gradient_is_that_of_the_formula_computed_without_any_packing(normalisation):
     found, metrics = step(normalisation=normalisation)
     plain, chosen = tiny_policy(), round_of()

@@ -47,12 +47,22 @@ def test_phi_weighs_a_token_by_the_variance_of_the_policy_there():
     torch.testing.assert_close(found, torch.where(SAMPLED, 0.0, -4.0 * chance * (1 - chance)))
 
 
-@pytest.mark.parametrize(("progress", "mu"), [(0.0, 0.8), (0.1, 0.6), (0.2, 0.4), (0.4, 0.0), (0.9, 0.0)])
-def test_mu_falls_in_a_line_and_stays_where_it_ends(progress, mu):
+@pytest.mark.parametrize(
+    ("progress", "mu"), [(0.0, 0.8), (0.1, 0.4 + 0.4 * 2**-0.5), (0.2, 0.4), (0.3, 0.4 - 0.4 * 2**-0.5), (0.9, 0.0)]
+)
+def test_mu_falls_by_half_a_cosine_and_stays_where_it_ends(progress, mu):
     objective = Chord(start=0.8, end=0.0, until=0.4)
     assert objective.mu(progress) == pytest.approx(mu)
     _, watch = objective(LOG_PROB, batch(progress))
     assert watch["imitation"].tolist() == pytest.approx([mu] * 5)
+
+
+@pytest.mark.parametrize("progress", [0.0, 0.3, 0.9])
+def test_by_default_it_is_chord_phi_with_a_tenth_of_imitation_throughout(progress):
+    chance = LOG_PROB.exp()
+    loss, _ = Chord(kl=0.0)(LOG_PROB, batch(progress))
+    own = Grpo(kl=0.0)(LOG_PROB, batch())[0]
+    torch.testing.assert_close(loss, torch.where(SAMPLED, 0.9 * own, -0.1 * chance * (1 - chance) * LOG_PROB))
 
 
 def test_of_preferences_the_better_answer_is_imitated_and_the_worse_one_left_alone():

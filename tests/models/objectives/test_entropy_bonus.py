@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import torch
 
+from models.learner.reduce import entropy_term
 from models.loop.rollout import TokenBatch
 from models.objectives.grpo import Grpo
 
@@ -31,22 +32,21 @@ def policy():
 
 def gradient(bonus, advantage=1.0):
     logits, log_prob, batch = policy()
-    loss, _ = Grpo(kl=0.0, entropy_bonus=bonus)(log_prob, replace(batch, advantage=advantage * batch.advantage))
-    return torch.autograd.grad(loss.sum(), logits)[0]
+    loss, _ = Grpo(kl=0.0)(log_prob, replace(batch, advantage=advantage * batch.advantage))
+    return torch.autograd.grad(loss.mean() + entropy_term(batch.entropy, bonus, 2), logits)[0]
 
 
-def test_the_bonus_is_taken_off_the_loss_of_each_token():
-    _, log_prob, batch = policy()
-    plain, _ = Grpo(kl=0.0)(log_prob, batch)
-    with_bonus, _ = Grpo(kl=0.0, entropy_bonus=0.3)(log_prob, batch)
-    torch.testing.assert_close(with_bonus, plain - 0.3 * batch.entropy)
+def test_the_rows_terms_sum_to_the_bonus_times_the_mean_entropy_however_they_are_cut():
+    _, _, batch = policy()
+    parts = entropy_term(batch.entropy[:1], 0.3, 2) + entropy_term(batch.entropy[1:], 0.3, 2)
+    torch.testing.assert_close(parts, -0.3 * batch.entropy.mean())
 
 
 def test_without_advantage_the_gradient_is_the_bonus_times_p_times_the_surprise_above_the_entropy():
     logits, _, batch = policy()
     whole = logits.detach().log_softmax(-1)
     surprise = -whole - batch.entropy.detach()[:, None]
-    torch.testing.assert_close(gradient(0.3, advantage=0.0), -0.3 * whole.exp() * (surprise))
+    torch.testing.assert_close(gradient(0.3, advantage=0.0), -0.15 * whole.exp() * surprise)
 
 
 def test_the_gradient_is_that_of_the_policy_gradient_plus_that_of_the_bonus():
@@ -59,16 +59,7 @@ def test_descent_on_the_bonus_alone_makes_every_word_as_likely_as_the_others():
     for _ in range(400):
         logits.requires_grad_()
         whole = logits.log_softmax(-1)
-        log_prob, entropy = whole[:, 0], -(whole.exp() * whole).sum(-1)
-        seen = TokenBatch(
-            numbers(0.0), log_prob.detach(), log_prob.detach(), None, torch.zeros(1).long(), entropy=entropy
-        )
-        (step,) = torch.autograd.grad(Grpo(entropy_bonus=1.0)(log_prob, seen)[0].sum(), logits)
+        entropy = -(whole.exp() * whole).sum(-1)
+        (step,) = torch.autograd.grad(entropy_term(entropy, 1.0, 1), logits)
         logits = (logits - step).detach()
     torch.testing.assert_close(logits.softmax(-1), torch.full((1, 3), 1 / 3, dtype=torch.float64), rtol=0, atol=1e-6)
-
-
-def test_without_a_bonus_no_entropy_is_needed():
-    _, log_prob, batch = policy()
-    loss, _ = Grpo(kl=0.0)(log_prob, replace(batch, entropy=None))
-    assert torch.isfinite(loss).all()

@@ -72,7 +72,29 @@ def test_every_answer_of_the_data_is_weighed_as_one_the_worse_of_a_preference_to
 
 def test_a_ratio_by_hand():
     seen = batch(old=torch.full((5,), 0.4, dtype=torch.float64).log())
-    _, watch = MultipleImportance(doubt=0.5, uniform=0.2)(torch.full((5,), 0.7, dtype=torch.float64).log(), seen)
+    _, watch = MultipleImportance(doubt=0.5, anybody=0.2, curiosity=1.0)(
+        torch.full((5,), 0.7, dtype=torch.float64).log(), seen
+    )
     # the author's guess is 0.3, so 2 * 0.7 / (0.3 + 0.4)
     assert watch["data_ratio"].tolist() == pytest.approx([1.0, 1.0, 1.0, 2.0, 2.0])
     assert watch["exploration"].tolist() == pytest.approx([1.0, 1.0, 1.0, 0.3, 0.3])
+
+
+def test_by_default_it_is_the_published_loss_with_omega_half_of_pi_old_plus_one_and_the_root_of_one_less_pi():
+    """Written anew from the published code: no clip on the samples, 2 p / (p_old + omega) sqrt(1 - p) A on the data."""
+    old = LOG_PROB + torch.tensor([0.9, -0.7, 0.0, 0.4, -0.2], dtype=torch.float64)
+    leaf = LOG_PROB.clone().requires_grad_()
+    objective = MultipleImportance(kl=0.0, clip_low=None, clip_high=None)
+    found = torch.autograd.grad(objective(leaf, batch(old=old))[0].sum(), leaf)[0]
+    p, before = LOG_PROB.exp(), old.exp()
+    omega = 0.5 * (before + 1.0)
+    on_data = 2.0 * p / (before + omega) * (1.0 - p).sqrt() * ADVANTAGE  # d p / d log p = p; (1 - p) is held
+    torch.testing.assert_close(found, -torch.where(SAMPLED, p / before * ADVANTAGE, on_data))
+
+
+def test_without_a_clip_every_ratio_counts():
+    old = LOG_PROB - torch.tensor([2.0, -2.0, 1.0, 0.0, 0.0], dtype=torch.float64)
+    seen = batch(old=old, origins=("policy", "policy"))
+    loss, watch = Grpo(kl=0.0, clip_low=None, clip_high=None)(LOG_PROB, seen)
+    torch.testing.assert_close(loss, -(LOG_PROB - old).exp() * ADVANTAGE)
+    assert not watch["clipped_share"].any()

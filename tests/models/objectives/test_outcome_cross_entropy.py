@@ -16,11 +16,11 @@ SIZES = [3, 2]
 GROUPS = torch.tensor([0, 0, 0, 1, 1])
 
 
-def batch(rewards=RIGHT, groups=GROUPS, reference=REFERENCE):
+def batch(rewards=RIGHT, groups=GROUPS, reference=REFERENCE, old=REFERENCE):
     return TokenBatch(
         advantage=torch.zeros_like(rewards),
-        behaviour=reference,
-        old=reference,
+        behaviour=old,
+        old=old,
         reference=reference,
         completion=torch.arange(len(rewards)),
         reward=rewards,
@@ -28,15 +28,15 @@ def batch(rewards=RIGHT, groups=GROUPS, reference=REFERENCE):
     )
 
 
-def gradient_of(log_prob, seen, beta=0.5):
+def gradient_of(log_prob, seen, beta=0.5, **settings):
     log_prob = log_prob.clone().requires_grad_()
-    loss, _ = OutcomeCrossEntropy(beta=beta)(log_prob, seen)
+    loss, _ = OutcomeCrossEntropy(beta=beta, **{"balance": False, **settings})(log_prob, seen)
     return torch.autograd.grad(loss.sum(), log_prob)[0]
 
 
 def test_a_group_of_two_by_hand():
     log_prob = REFERENCE + torch.tensor([0.0, 0.0, 0.0, 2.0, -4.0], dtype=torch.float64)
-    loss, watch = OutcomeCrossEntropy(beta=0.5)(log_prob, batch())
+    loss, watch = OutcomeCrossEntropy(beta=0.5, balance=False)(log_prob, batch())
     # implied 1 and -2, so scores 3 and -3: both losses are log(1 + e^-3)
     assert loss.tolist() == pytest.approx([math.log(2), math.log(1 + math.exp(-3))])
     assert float(watch["outcome_accuracy"][1]) == 1.0
@@ -91,3 +91,55 @@ def test_a_reward_outside_of_zero_and_one_counts_as_the_nearer_of_both():
     log_prob = REFERENCE + torch.tensor([0.3, -1.0, 0.2, 0.5, -0.4], dtype=torch.float64)
     outside = batch(RIGHT + 0.3 * (2.0 * RIGHT - 1.0))
     torch.testing.assert_close(OutcomeCrossEntropy()(log_prob, outside)[0], OutcomeCrossEntropy()(log_prob, batch())[0])
+
+
+def published_loss(log_prob, old, outcomes, group_size):
+    """Cross-entropy of each group, written anew from the published code: beta 1, anchor the policy of the round, leave
+    one out, weights n / (classes * count) where a group has both outcomes."""
+    losses = []
+    for start in range(0, len(outcomes), group_size):
+        part = slice(start, start + group_size)
+        reward = log_prob[part] - old[part]
+        score = reward - (reward.sum() - reward) / (group_size - 1)
+        labels = outcomes[part]
+        both = 0 < labels.sum() < group_size
+        weights = [group_size / (2 * float((labels == label).sum())) if both else 1.0 for label in labels]
+        chance = 1.0 / (1.0 + (-score).exp())
+        terms = [
+            -w * (label * p.log() + (1 - label) * (1 - p).log())
+            for w, label, p in zip(weights, labels, chance, strict=True)
+        ]
+        losses.append(torch.stack(terms).mean())
+    return torch.stack(losses)
+
+
+def test_by_default_it_is_the_published_loss_against_the_policy_of_the_round_with_both_outcomes_balanced():
+    noise = torch.Generator().manual_seed(3)
+    outcomes = torch.tensor([1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    log_prob, old, reference = (-3.0 * torch.rand(12, dtype=torch.float64, generator=noise) for _ in range(3))
+    seen = batch(outcomes, torch.arange(12) // 4, reference, old)
+    leaf, other = log_prob.clone().requires_grad_(), log_prob.clone().requires_grad_()
+    found, wanted = OutcomeCrossEntropy()(leaf, seen)[0], published_loss(other, old, outcomes, 4)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(
+        torch.autograd.grad(found.sum(), leaf)[0], torch.autograd.grad(wanted.sum(), other)[0], rtol=1e-12, atol=1e-12
+    )
+
+
+def test_balanced_the_right_ones_and_the_wrong_ones_of_a_prompt_push_with_the_same_force():
+    """Before any score has moved: one right of three rises as much as both wrong ones fall together."""
+    found = gradient_of(REFERENCE, batch(), balance=True)
+    plain = gradient_of(REFERENCE, batch())
+    assert float(found[0]) == pytest.approx(-float(found[1] + found[2]))
+    assert float(found[0]) != pytest.approx(float(plain[0]))
+
+
+def test_only_the_reference_as_the_anchor_needs_one():
+    elsewhere = batch(reference=REFERENCE - 1.0 + 0.5 * torch.arange(5))
+    assert not OutcomeCrossEntropy().needs_reference and OutcomeCrossEntropy(anchor="reference").needs_reference
+    log_prob = REFERENCE + 0.1
+    torch.testing.assert_close(
+        OutcomeCrossEntropy()(log_prob, elsewhere)[0], OutcomeCrossEntropy()(log_prob, batch())[0]
+    )
+    held = OutcomeCrossEntropy(anchor="reference")
+    assert not torch.allclose(held(log_prob, elsewhere)[0], held(log_prob, batch())[0])
