@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from flows.commands import catalogue, operation, registry, review, training
 from flows.environment import prepare_environment
 from models.errors import UserError
+from tasks import interrupt
 
 app = typer.Typer(
     name="rewardflow",
@@ -23,7 +25,7 @@ app = typer.Typer(
 _debug = False
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
+"""Exit status with which typer ends after Ctrl-C."""
 
 GROUPS = (training, catalogue, review, registry, operation)
 """Files of commands, in the order of `rewardflow --help`; a new command is a function in one of them."""
@@ -41,23 +43,36 @@ def options(debug: Annotated[bool, typer.Option("--debug", help="Show the traceb
 
 
 def main() -> None:
-    """Entry point: a UserError becomes one line and exit status 1; with --debug everything shows its traceback."""
+    """Entry point: a UserError becomes one line and exit status 1, Ctrl-C and SIGTERM one line and their status.
+
+    With --debug everything shows its traceback.
+    """
     prepare_environment()
+    interrupt.install()
     try:
         app()
-    except SystemExit as end:
-        if end.code == INTERRUPTED:
-            print("\ninterrupted; the same command goes on from the last checkpoint", file=sys.stderr)
-        raise
-    except Exception as error:
+    except BaseException as error:
+        interrupt.work_is_over()
         if _debug or "--debug" in sys.argv:
             raise
-        line = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {' '.join(str(error).split())}"
-        print(
-            f"error: {line}" + ("" if isinstance(error, UserError) else "  (--debug shows the traceback)"),
-            file=sys.stderr,
-        )
-        sys.exit(1)
+        code, line = ending(error)
+        if line:
+            print(line, file=sys.stderr)
+        sys.exit(code)
+
+
+def ending(error: BaseException) -> tuple[int, str]:
+    """Exit status of a command that ended with `error`, and the line that says why; "" where all was said."""
+    asked = interrupt.asked()
+    if asked is None and (isinstance(error, KeyboardInterrupt) or getattr(error, "code", 0) == INTERRUPTED):
+        asked = signal.SIGINT  # where another handler stood
+    if asked is not None:  # whatever was raised over it
+        return interrupt.status(asked), f"\n{interrupt.WORDS[asked]}"
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None), ""
+    if isinstance(error, UserError):
+        return 1, f"error: {error}"
+    return 1, f"error: {type(error).__name__}: {' '.join(str(error).split())}  (--debug shows the traceback)"
 
 
 if __name__ == "__main__":

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import subprocess
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from flows import console
 from flows.environment import state_folder
 from flows.schedule import create_gpu_limit
 from flows.servers import end_orphans
 from models.errors import UserError
 from models.recipe.load import digest, find_recipe, load_recipe, plain, require_files
 from models.recipe.schema import Recipe
+from tasks import interrupt
 from tasks.tracking import records, runs, store, tags
 
 
@@ -80,8 +80,9 @@ def own_folder(experiment: str) -> Iterator[Path]:
         UserError: another run goes on in it.
     """
     home = state_folder()
-    quiet_user_errors()
-    quiet_libraries()
+    interrupt.keep()  # Prefect takes SIGTERM where a flow begins
+    console.quiet()
+    console.quiet_transformers()
     with only_run(home):
         end_orphans(home)
         store.configure(home)
@@ -137,35 +138,3 @@ def git_commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "none"
     return f"{commit}-dirty" if changed.strip() else commit
-
-
-def quiet_libraries() -> None:
-    """Keep from the terminal what libraries say to their own developers."""
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", category=FutureWarning)
-    warnings.filterwarnings("ignore", category=DeprecationWarning)
-    for chatty in ("torch._library.triton", "great_expectations", "EventsWorker", "APILogWorker"):
-        logging.getLogger(chatty).setLevel(logging.ERROR)
-
-    def no_farewell(record: logging.LogRecord) -> bool:
-        return not str(record.msg).startswith("Stopping temporary server")
-
-    logging.getLogger("prefect").addFilter(no_farewell)  # the last line is the run's address, or the error
-
-
-def quiet_user_errors() -> None:
-    """A UserError says all in one line: Prefect logs it without the traceback that it adds to any other error."""
-
-    class WithoutTraceback(logging.Filter):
-        def filter(self, record: logging.LogRecord) -> bool:
-            if record.exc_info and isinstance(record.exc_info[1], UserError):
-                record.msg, record.args = "stopped: %s", (str(record.exc_info[1]),)
-                record.exc_info = record.exc_text = None
-            return True
-
-    for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
-        logger = logging.getLogger(name)
-        if not any(type(present).__name__ == "WithoutTraceback" for present in logger.filters):
-            logger.addFilter(WithoutTraceback())

@@ -20,6 +20,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from flows.servers import MLFLOW_PORT, PREFECT_PORT, addresses, servers_end_with_us, serving
+from flows.temporary_server import is_temporary
 from models.errors import UserError
 
 if TYPE_CHECKING:
@@ -92,7 +93,6 @@ def create_gpu_limit() -> None:
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate, GlobalConcurrencyLimitUpdate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
-    from prefect.settings import PREFECT_API_URL
 
     with get_client(sync_client=True) as client:
         try:  # asked first: the server logs a traceback where one is created that exists
@@ -101,7 +101,7 @@ def create_gpu_limit() -> None:
             with contextlib.suppress(ObjectAlreadyExists):
                 client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=GPU_SLOT, limit=1))
         else:
-            if not PREFECT_API_URL.value():
+            if is_temporary():
                 client.update_global_concurrency_limit(GPU_SLOT, GlobalConcurrencyLimitUpdate(active_slots=0))
 
 

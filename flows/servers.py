@@ -130,7 +130,7 @@ def serving(
             started[name] = _launch(name, port, home)
             _record(home, {**there, **started})
         for server in started.values():
-            _wait_until_healthy(server)
+            wait_until_healthy(server)
         yield {**there, **started}
     finally:
         _end(started, home)
@@ -233,7 +233,12 @@ def _launch(name: str, port: int, home: Path) -> Server:
     return Server(name, f"http://{HOST}:{port}", child.pid, started, str(log))
 
 
-def _wait_until_healthy(server: Server) -> None:
+def wait_until_healthy(server: Server) -> None:
+    """Wait until a server that was started answers.
+
+    Raises:
+        UserError: it ended, or stayed silent for START_SECONDS; the text names its log.
+    """
     url = server.address + {"mlflow": "/health", "prefect": "/api/health"}[server.name]
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy to 127.0.0.1
     deadline = time.monotonic() + START_SECONDS

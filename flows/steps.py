@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from flows.opening import Opened
 from models.recipe.load import plain
+from tasks import interrupt
 from tasks.contents import policy_inputs
 from tasks.step import StepResult, content_key, is_complete, record_reuse
 from tasks.validate_data import validate_data
@@ -26,10 +27,12 @@ class Called(NamedTuple):
 
 def call_cached(task: Any, key: str, home: Path, parent_run: str, refresh: bool, **arguments: Any) -> Called:
     """Call a cached task. A cached result whose outputs were deleted is not taken: the step runs again."""
+    interrupt.raise_again()
     fresh = refresh or not is_complete(home, task.name, key)
     started = time.perf_counter()
     call: Callable[..., Any] = task.with_options(refresh_cache=True) if fresh else task
     state = call(key=key, home=home, parent_run=parent_run, return_state=True, **arguments)
+    interrupt.raise_again()
     result: StepResult = state.result()
     reused = state.name == "Cached"
     if reused:

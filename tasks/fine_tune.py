@@ -21,7 +21,7 @@ from models.policy.update_sparsity import changed_share_of_files
 from models.policy.weights import plain_model
 from models.recipe.schema import Recipe
 from models.text.token_cache import CachedCodec
-from tasks import plots, timing
+from tasks import interrupt, plots, timing
 from tasks.caching import cached_by_key
 from tasks.description import cell, section, time_table
 from tasks.open_learner import build_learner, engine_for, reward_scorer
@@ -169,7 +169,7 @@ def _train(
             settings,
             problems,
             folder / "checkpoints",
-            Watchers(metrics, samples, resumed),
+            Watchers(metrics, samples, resumed, interrupt.raise_again),
         )
     return last, in_rounds
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tasks import interrupt
+
 Advance = Callable[[int, dict[str, float]], None]
 
 
@@ -19,6 +21,7 @@ def progress(title: str, total: int, shown: tuple[str, ...], every_seconds: floa
 
     def advance(done: int, metrics: dict[str, float]) -> None:
         nonlocal last
+        interrupt.raise_again()
         text = ", ".join(f"{key.rsplit('/', 1)[-1]} {metrics[key]:.3f}" for key in shown if key in metrics)
         bar.set_postfix_str(text)
         bar.update(done - bar.n)
@@ -40,6 +43,7 @@ def stages(title: str, names: Sequence[str]) -> Iterator[Callable[[str], None]]:
     bar = _bar(title, len(names))
 
     def begin(name: str) -> None:
+        interrupt.raise_again()
         bar.set_postfix_str(name, refresh=False)
         bar.update(names.index(name) - bar.n)
         bar.refresh()

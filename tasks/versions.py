@@ -40,8 +40,11 @@ READING_CODE = (
     "strict_yaml", "text_files",
 )  # fmt: skip
 """Modules of models/datasets that decide what a user's files become."""
-HINTS = ("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`")
-"""What DVC says about the next git command; of no use to somebody who runs a recipe."""
+HINTS = (
+    *("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`"),
+    *("> ", "Generating lock file", "Updating lock file"),
+)
+"""What DVC says about the next git command and its own files; of no use to somebody who runs a recipe."""
 
 
 @dataclass(frozen=True, kw_only=True)

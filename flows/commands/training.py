@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from flows import console, temporary_server
 from flows.commands.options import SetOption
 from flows.environment import state_folder
+from tasks import interrupt
 
 
 def run(
@@ -29,10 +31,14 @@ def run(
     if smoke:
         chosen = [*smoke_overrides(load_recipe(recipe, chosen)), *chosen]
     require_files(load_recipe(recipe, chosen))  # what is wrong is said before Prefect takes seconds to start
+    server_answers = temporary_server.start(state_folder())
     from flows.outcome import closing_lines
     from flows.train import train
 
+    console.quiet(told_at_the_end=True)
+    server_answers()
     outcome: Any = train(recipe, chosen, refresh)
+    interrupt.raise_again()
     print(closing_lines(outcome, state_folder()))
 
 
@@ -62,10 +68,14 @@ def compare(
 
     chosen = overrides or []
     contenders(recipes, chosen, seeds, metric, budget, smoke)  # what is wrong is said before Prefect takes seconds
+    server_answers = temporary_server.start(state_folder())
     from flows.compare import compare as compared
     from flows.outcome import comparison_lines
 
+    console.quiet(told_at_the_end=True)
+    server_answers()
     run, standings, costs = compared(recipes, chosen, seeds, metric, budget, smoke)
+    interrupt.raise_again()
     print(comparison_lines(run, standings, costs, metric, state_folder()))
 
 

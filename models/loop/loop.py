@@ -64,6 +64,8 @@ class Watchers:
     samples: Callable[[int, list[dict[str, object]]], None] = lambda round_number, rows: None
     resumed: Callable[[int], None] = lambda round_number: None
     """Called once before the first round with the rounds that an earlier, interrupted run finished."""
+    proceed: Callable[[], None] = lambda: None
+    """Called before every round; raises whatever stops the training."""
 
 
 def run_loop(
@@ -94,6 +96,7 @@ def run_loop(
     meter = Meter(learner, settings)
     with Ahead(make, meter.device) as ahead:
         for number in range(start, settings.rounds):
+            watchers.proceed()
             done = number + 1
             to_keep = done % settings.checkpoint_every == 0 and done < settings.rounds
             torch.manual_seed(world.seed * 1_000_003 + number)

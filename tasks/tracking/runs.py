@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from tasks import interrupt
 from tasks.tracking import process, store, tags
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
@@ -53,7 +54,8 @@ def close_run(run_id: str, status: Status = "FINISHED") -> None:
 
 def status_after(error: BaseException) -> Status:
     """How a run ended that `error` stopped."""
-    return "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
+    # What is no Exception came from outside: Ctrl-C, SIGTERM. One that was raised over it tells of something else.
+    return "FAILED" if isinstance(error, Exception) and interrupt.asked() is None else "KILLED"
 
 
 def set_tags(run_id: str, run_tags: Mapping[str, str]) -> None:

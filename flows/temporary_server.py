@@ -1,0 +1,126 @@
+"""The Prefect server of one command, where no other runs: in a session of its own, so that a Ctrl-C at the terminal,
+which reaches every process of the command, does not end it before the flow could tell it how it ended.
+
+It listens on a socket that is bound before it starts, ends with the command, and watches for the command's death: a
+command that was killed leaves no server behind.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from flows.environment import STARTER
+from flows.servers import HOST, Server, wait_until_healthy
+from models.errors import UserError
+
+END_SECONDS = 5.0
+"""How long it may take to end by itself."""
+WATCH_SECONDS = 0.5
+"""Seconds between two looks at whether the command that started it still lives."""
+
+_server: Server | None = None
+
+
+def start(home: Path) -> Callable[[], None]:
+    """Start the server and set PREFECT_API_URL to it, unless another is chosen or one runs; before Prefect is imported.
+
+    It ends when this process does. Returns what waits until it answers: it starts while the caller imports.
+    """
+    global _server
+    if "PREFECT_API_URL" in os.environ or _chosen_by_profile():
+        return lambda: None
+    (home / "logs").mkdir(parents=True, exist_ok=True)
+    log = home / "logs" / "prefect-temporary.log"
+    with socket.socket() as heard, log.open("w") as words:
+        heard.bind((HOST, 0))
+        heard.listen(128)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "flows.temporary_server", str(heard.fileno())],
+            env={
+                "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+                **os.environ,
+                "PREFECT_UI_ENABLED": "0",
+                "PREFECT__SERVER_EPHEMERAL": "1",
+                "PREFECT__SERVER_FINAL": "1",
+                STARTER: str(os.getpid()),
+            },
+            pass_fds=(heard.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        address = f"http://{HOST}:{heard.getsockname()[1]}"
+    # Before Prefect is imported, so that it comes after whatever Prefect still sends on its way out.
+    atexit.register(_end, child)
+    server = Server("prefect", address, child.pid, psutil.Process(child.pid).create_time(), str(log))
+    os.environ["PREFECT_API_URL"] = f"{address}/api"
+    _server = server
+    return lambda: wait_until_healthy(server)
+
+
+def is_temporary() -> bool:
+    """Whether the Prefect server that this process uses is used by nobody else."""
+    from prefect.settings import PREFECT_API_URL
+
+    address = PREFECT_API_URL.value()
+    return not address or (_server is not None and address == f"{_server.address}/api")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _chosen_by_profile() -> bool:
+    """Whether a profile of Prefect's names a server."""
+    named = os.environ.get("PREFECT_PROFILES_PATH") or Path(os.environ.get("PREFECT_HOME", "")) / "profiles.toml"
+    with contextlib.suppress(OSError):
+        return "PREFECT_API_URL" in Path(named).read_text(errors="replace")
+    return False
+
+
+def _watch(starter: int) -> None:
+    """End this process when the one that started it has gone."""
+    while os.getppid() == starter:
+        time.sleep(WATCH_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(END_SECONDS)
+    os._exit(1)
+
+
+def _serve(handle: int) -> None:
+    """Serve Prefect's API on the listening socket `handle` until SIGTERM or the death of the starter."""
+    threading.Thread(target=_watch, args=(int(os.environ[STARTER]),), daemon=True).start()
+    import uvicorn
+
+    config = uvicorn.Config(
+        "prefect.server.api.server:create_app",
+        factory=True,
+        log_level="error",
+        lifespan="on",
+        timeout_graceful_shutdown=2,
+    )
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=handle)])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise UserError("started by flows.command_line only")
+    _serve(int(sys.argv[1]))

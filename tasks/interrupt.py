@@ -1,0 +1,90 @@
+"""Ctrl-C and SIGTERM that stick: what swallows the first KeyboardInterrupt meets it again at the next step or round.
+
+A KeyboardInterrupt is raised wherever the main thread happens to be, and libraries lose some: a `finally` that raises
+over it, an `except` that takes everything, a thread's join. So the handler also remembers, and `raise_again()` stands
+where work begins. A second signal, or one that comes when the work is over, leaves at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from types import FrameType
+
+TOGETHER = 1.0
+"""Seconds within which two signals are one wish: a terminal and a program above may both hand on one Ctrl-C."""
+
+WORDS = {
+    signal.SIGINT: "interrupted; the same command goes on from the last checkpoint",
+    signal.SIGTERM: "ended by SIGTERM; the same command goes on from the last checkpoint",
+}
+
+
+@dataclass
+class _Asked:
+    """What this process was asked."""
+
+    number: signal.Signals | None = None
+    at: float = 0.0
+    installed: bool = False
+    over: bool = False
+    """The work is done or was stopped: what is left to do must not be broken by an exception."""
+
+
+_asked = _Asked()
+
+
+def install() -> None:
+    """Take SIGINT and SIGTERM from here on, forgetting earlier ones. Only the main thread can; elsewhere: nothing."""
+    global _asked
+    if threading.current_thread() is threading.main_thread():
+        _asked = _Asked(installed=True)
+        for number in WORDS:
+            signal.signal(number, _on_signal)
+
+
+def keep() -> None:
+    """Take the signals back where a library took them since `install`, which must have been called in this process."""
+    if _asked.installed and threading.current_thread() is threading.main_thread():
+        for number in WORDS:
+            signal.signal(number, _on_signal)
+
+
+def asked() -> signal.Signals | None:
+    """The signal that asked this process to stop; None where none did."""
+    return _asked.number
+
+
+def raise_again() -> None:
+    """Raise the interrupt that was asked for, wherever the first one went.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C or SIGTERM came.
+    """
+    if _asked.number is not None:
+        raise KeyboardInterrupt
+
+
+def work_is_over() -> None:
+    """From here on a signal ends the process at once, with its line and status, instead of raising."""
+    _asked.over = True
+
+
+def status(number: signal.Signals) -> int:
+    """Exit status of a process that `number` ended, as shells have it."""
+    return 128 + int(number)
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    this, now = signal.Signals(number), time.monotonic()
+    if _asked.number is None:
+        _asked.number, _asked.at = this, now
+        if not _asked.over:
+            raise KeyboardInterrupt
+    elif now - _asked.at < TOGETHER:
+        return
+    os.write(2, f"\n{WORDS[_asked.number]}\n".encode())
+    os._exit(status(_asked.number))  # servers that were started here notice it and end

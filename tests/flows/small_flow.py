@@ -1,0 +1,65 @@
+"""A command with one small flow, for tests of what ends it: it says on which moment it is, and is otherwise `run`.
+
+Started as `python small_flow.py` with the state folder in REWARDFLOW_HOME; lines `at MOMENT` go to standard output.
+"""
+
+import atexit
+import time
+from pathlib import Path
+from typing import Any
+
+from flows import command_line, console, temporary_server
+from flows.environment import state_folder
+from tasks import interrupt
+
+
+def at(moment: str) -> None:
+    print(f"at {moment}", flush=True)
+
+
+def small() -> None:
+    """Run the small flow."""
+    atexit.register(lambda: (at("closing"), time.sleep(2)))
+    server_answers = temporary_server.start(state_folder())
+    at("server starts")
+    from prefect import flow, task
+
+    from flows.opening import closed_with, own_folder
+    from flows.steps import call_cached
+    from tasks.caching import cached_by_key
+    from tasks.step import Made, StepResult, gpu_slot, run_step
+    from tasks.tracking import runs
+
+    @task(name="loop", **cached_by_key)
+    def loop(key: str, home: Path, parent_run: str) -> StepResult:
+        def work(folder: Path, run_id: str) -> Made:
+            try:
+                at("round")
+                time.sleep(1)
+            except KeyboardInterrupt:  # as a library does
+                at("swallowed")
+            return Made("digest", "headline")
+
+        with gpu_slot():
+            return run_step(home, "loop", key, parent_run, work)
+
+    @flow(name="small")
+    def body() -> Any:
+        with own_folder("small") as home:
+            run_id = runs.open_flow_run("small", "small")
+            with closed_with(run_id):
+                call_cached(loop, "a key", home, run_id, False)
+        at("end of the body")
+        return run_id
+
+    console.quiet(told_at_the_end=True)
+    server_answers()
+    body()
+    interrupt.raise_again()
+    at("end")
+
+
+command_line.app.command()(small)
+
+if __name__ == "__main__":
+    command_line.main()

@@ -1,0 +1,201 @@
+"""Ctrl-C and SIGTERM at whatever moment: one line, the shells' status, no traceback, no server left, the run KILLED.
+
+The signals go to a whole process group, as a terminal's Ctrl-C does.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from project import Project, Ran, environment
+from running import ROOT, Pair, wait_for
+
+from tasks import interrupt
+from tasks.tracking import store, summaries
+
+INTERRUPTED = "interrupted; the same command goes on from the last checkpoint"
+ENDED = "ended by SIGTERM; the same command goes on from the last checkpoint"
+
+
+@dataclass
+class Ended:
+    """A process group after a signal."""
+
+    status: int
+    seconds: float
+    """From the signal to the end."""
+    out: str
+    err: str
+
+
+def signalled(process: subprocess.Popen[str], number: signal.Signals) -> Ended:
+    started = time.monotonic()
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=120)
+    return Ended(process.returncode, time.monotonic() - started, out, err)
+
+
+def servers_of(home: Path) -> list[psutil.Process]:
+    """Temporary Prefect servers over the state folder `home`."""
+    there = []
+    for process in psutil.process_iter():
+        try:
+            marks = process.environ()
+        except psutil.Error:
+            continue
+        if marks.get("PREFECT__SERVER_EPHEMERAL") == "1" and marks.get("PREFECT_HOME") == f"{home}/prefect":
+            there.append(process)
+    return there
+
+
+def assert_one_line(ended: Ended, line: str) -> None:
+    assert "Traceback" not in ended.out + ended.err, ended.err
+    assert [text for text in ended.err.splitlines() if text.strip()] == [line], ended.err
+    assert ended.seconds < 30  # 71 to 81 s before; under 10 s on a quiet machine
+
+
+# ---------------------------------------- a training
+
+
+@pytest.fixture
+def training(project: Project, first: Ran, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run of thousands of rounds with a server of its own, in its first rounds."""
+    command = [sys.executable, "-m", "flows.command_line", "run", "tiny", "--set", "schedule.rounds=5000"]
+    process = subprocess.Popen(
+        command,
+        cwd=project.folder,
+        env=environment(**project.settings(own_server=True)),
+        stdout=subprocess.PIPE,
+        stderr=(tmp_path / "err").open("w"),
+        text=True,
+        start_new_session=True,
+    )
+
+    def rounds() -> bool:
+        fresh = list(project.home.glob("store/fine_tune/*/metrics.jsonl"))
+        return any(not (file.parent / "result.json").exists() and file.stat().st_size for file in fresh)
+
+    wait_for("the first rounds", rounds, process)
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "status", "line"), [(signal.SIGINT, 130, INTERRUPTED), (signal.SIGTERM, 143, ENDED)], ids=["^C", "TERM"]
+)
+def test_a_training_that_is_interrupted_ends_at_once_with_one_line(
+    training: subprocess.Popen[str],
+    project: Project,
+    first: Ran,
+    tmp_path: Path,
+    number: signal.Signals,
+    status: int,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    servers = servers_of(project.home)
+    assert len(servers) == 1  # it is there, and in the folder's name
+    before = (tmp_path / "err").stat().st_size
+    ended = signalled(training, number)
+    ended.err = (tmp_path / "err").read_text()[before:]
+    assert ended.status == status
+    assert_one_line(ended, line)
+    assert not psutil.wait_procs(servers, timeout=10)[1]
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    store.configure(first.home)
+    newest = summaries.recent_runs("tiny", 1)[0]
+    steps = {step.name: step.status for step in summaries.run_summary("tiny", newest.run_id).steps}
+    assert (newest.status, steps["fine_tune"]) == ("KILLED", "KILLED")
+
+
+# ---------------------------------------- a small flow, at each moment
+
+
+def small_flow(home: Path, **extra: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "tests/flows/small_flow.py"), "small"],
+        cwd=home,
+        env=environment(PYTHONPATH=str(ROOT), REWARDFLOW_HOME=str(home), **extra),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def until(process: subprocess.Popen[str], moment: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line == f"at {moment}\n":
+            return
+    pytest.fail(f"it never came to {moment!r}: {process.communicate()[1]}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["^C", "TERM"])
+def test_an_interrupt_before_the_flow_leaves_no_server(tmp_path: Path, number: signal.Signals) -> None:
+    process = small_flow(tmp_path)
+    until(process, "server starts")
+    servers = servers_of(tmp_path)
+    ended = signalled(process, number)
+    assert ended.status == 128 + number
+    assert_one_line(ended, interrupt.WORDS[number])
+    assert len(servers) == 1 and not psutil.wait_procs(servers, timeout=10)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["round", "end of the body", "closing"])
+def test_an_interrupt_that_a_library_swallows_is_raised_again(moment: str, servers: Pair, tmp_path: Path) -> None:
+    process = small_flow(tmp_path, PREFECT_API_URL=f"{servers.prefect}/api")
+    until(process, moment)
+    ended = signalled(process, signal.SIGINT)
+    assert ended.status == 130
+    assert_one_line(ended, INTERRUPTED)
+    assert "at end\n" not in ended.out
+    assert ("at swallowed\n" in ended.out) == (moment == "round")
+
+
+@pytest.mark.slow
+def test_a_command_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
+    process = small_flow(tmp_path)
+    until(process, "server starts")
+    servers = servers_of(tmp_path)
+    signalled(process, signal.SIGKILL)
+    assert len(servers) == 1 and not psutil.wait_procs(servers, timeout=20)[1]
+
+
+# ---------------------------------------- the handler itself
+
+
+def handled(code: str) -> subprocess.CompletedProcess[str]:
+    program = f"import os, signal, time\nfrom tasks import interrupt\ninterrupt.install()\n{code}"
+    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+SWALLOW = "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(5)\nexcept KeyboardInterrupt:\n    pass\n"
+
+
+def test_one_ctrl_c_that_arrives_twice_counts_once() -> None:
+    done = handled(SWALLOW + "os.kill(os.getpid(), signal.SIGINT)\nprint(interrupt.asked())")
+    assert (done.returncode, done.stdout.strip()) == (0, "2"), done.stderr
+
+
+def test_a_second_ctrl_c_leaves_at_once() -> None:
+    done = handled(SWALLOW + "time.sleep(1.1)\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)\nprint('stayed')")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", f"\n{INTERRUPTED}\n")
+
+
+def test_a_swallowed_interrupt_is_raised_at_the_next_round() -> None:
+    done = handled(SWALLOW + "interrupt.raise_again()")
+    assert done.returncode != 0 and re.search(r"KeyboardInterrupt\s*$", done.stderr)
