@@ -50,6 +50,19 @@ def artifact_folder(home: Path) -> Path:
     return home / "mlartifacts"
 
 
+def prefect_folders(home: Path) -> dict[str, str]:
+    """Where Prefect keeps what it keeps: in the state folder `home`, or in the user's PREFECT_HOME where it is set.
+
+    PREFECT_HOME alone does not do it: Prefect 3 puts results and its server's memo into the user's home directory.
+    """
+    prefect = Path(os.environ.get("PREFECT_HOME") or home / "prefect")
+    return {
+        "PREFECT_HOME": str(prefect),
+        "PREFECT_LOCAL_STORAGE_PATH": str(prefect / "storage"),
+        "PREFECT_MEMO_STORE_PATH": str(prefect / "memo_store.toml"),
+    }
+
+
 def prepare_environment(make: bool = False) -> Path:
     """Set every variable above that is not set, and where Prefect lives. Returns the state folder.
 
@@ -60,7 +73,7 @@ def prepare_environment(make: bool = False) -> Path:
     Prefect starts a temporary server of its own.
     """
     home = state_folder()
-    for name, value in {**QUIET, "PREFECT_HOME": str(home / "prefect")}.items():
+    for name, value in {**QUIET, **prefect_folders(home)}.items():
         os.environ.setdefault(name, value)
     if make:
         Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)

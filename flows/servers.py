@@ -23,7 +23,7 @@ from types import FrameType
 
 import psutil
 
-from flows.environment import QUIET, STARTER, artifact_folder, tracking_database
+from flows.environment import QUIET, STARTER, artifact_folder, prefect_folders, tracking_database
 from models.errors import UserError
 
 HOST = "127.0.0.1"
@@ -214,7 +214,7 @@ def _launch(name: str, port: int, home: Path) -> Server:
     inherited = {key: value for key, value in os.environ.items() if key not in foreign}
     environment = {
         **QUIET,
-        "PREFECT_HOME": str(home / "prefect"),
+        **prefect_folders(home),
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
         # On the disk, so that a slot that a killed run held is given back even where the server was ended meanwhile.
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",

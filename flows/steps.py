@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from flows.opening import Opened
 from models.recipe.load import plain
 from tasks import interrupt
+from tasks.caching import reuse
 from tasks.contents import policy_inputs
-from tasks.step import StepResult, content_key, is_complete, record_reuse
+from tasks.step import StepResult, content_key, earlier_result
 from tasks.validate_data import validate_data
 from tasks.versions import DataVersion
 
@@ -26,17 +26,17 @@ class Called(NamedTuple):
 
 
 def call_cached(task: Any, key: str, home: Path, parent_run: str, refresh: bool, **arguments: Any) -> Called:
-    """Call a cached task. A cached result whose outputs were deleted is not taken: the step runs again."""
+    """Call a task, or take its earlier result where there is one whose outputs are still what it says."""
     interrupt.raise_again()
-    fresh = refresh or not is_complete(home, task.name, key)
     started = time.perf_counter()
-    call: Callable[..., Any] = task.with_options(refresh_cache=True) if fresh else task
-    state = call(key=key, home=home, parent_run=parent_run, return_state=True, **arguments)
-    interrupt.raise_again()
-    result: StepResult = state.result()
-    reused = state.name == "Cached"
-    if reused:
-        record_reuse(parent_run, result)
+    result: StepResult | None = None if refresh else earlier_result(home, task.name, key)
+    reused = result is not None
+    if result is None:
+        state = task(key=key, home=home, parent_run=parent_run, return_state=True, **arguments)
+        interrupt.raise_again()
+        result = state.result()
+    else:
+        reuse(result, parent_run)
     return Called(result, reused, time.perf_counter() - started)
 
 

@@ -1,19 +1,26 @@
-"""How steps are cached: on the content key that the flow computes from all that a step depends on."""
+"""How steps are cached: by their content key, in the state folder, and by nothing else.
+
+Prefect's own results and keys are left out: they know nothing of whether the files that a result names are still
+what they were, or whose they are.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from prefect.context import TaskRunContext
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
+
+from tasks.step import StepResult, record_reuse
+
+cached_by_key: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
+"""Options of a task whose result `tasks.step.earlier_result` finds by its `key` argument."""
 
 
-def _by_key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
-    return f"rewardflow-{context.task.name}-{parameters['key']}"
-
-
-cached_by_key: dict[str, Any] = {
-    "cache_key_fn": _by_key,
-    "persist_result": True,
-    "result_serializer": "json",
-}
-"""Options of a task whose result is kept under its `key` argument."""
+@task(name="reuse", task_run_name="{result.step}: reused", **cached_by_key)
+def reuse(result: StepResult, parent_run: str) -> State[None]:
+    """Stand in Prefect, and in MLflow, for a step whose earlier result is taken."""
+    record_reuse(parent_run, result)
+    return Completed(name="Cached", message=f"Its outputs are what MLflow run {result.run_id} made: {result.headline}")

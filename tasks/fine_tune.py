@@ -27,6 +27,7 @@ from tasks.description import cell, section, time_table
 from tasks.open_learner import build_learner, engine_for, reward_scorer
 from tasks.progress import progress
 from tasks.prompts import read_prompts, with_reference
+from tasks.results import CHECKPOINTS
 from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
 from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.journal import Row, read_journal
@@ -93,7 +94,7 @@ def fine_tune(
     with gpu_slot():
         result = run_step(home, "fine_tune", key, parent_run, work)
     # Only now: a run that is killed before its result is written goes on from the last checkpoint.
-    shutil.rmtree(Path(result.folder) / "checkpoints", ignore_errors=True)
+    shutil.rmtree(Path(result.folder) / CHECKPOINTS, ignore_errors=True)
     return result
 
 
@@ -168,7 +169,7 @@ def _train(
             Slots(slots.rollouts, slots.rewards, slots.select, slots.advantage, slots.objective, slots.reference),
             settings,
             problems,
-            folder / "checkpoints",
+            folder / CHECKPOINTS,
             Watchers(metrics, samples, resumed, interrupt.raise_again),
         )
     return last, in_rounds

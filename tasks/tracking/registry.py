@@ -228,6 +228,23 @@ def find_by_tag(name: str, key: str, value: str) -> list[VersionInfo]:
     return _search(name, f"name = '{name}' and tag.`{key}` = '{value}'")
 
 
+def missing(run_id: str, links: Mapping[str, str]) -> str:
+    """What the store in use does not have, of a run and the links of its result; empty where it has all of it.
+
+    Args:
+        run_id: a run; one that was moved to MLflow's trash is still there.
+        links: `model_id` of a LoggedModel, `version` as NAME/NUMBER; other names are passed over.
+    """
+    name, _, number = links.get("version", "").rpartition("/")
+    if _or_none(store.client().get_run, run_id) is None:
+        return f"run {run_id}"
+    if "model_id" in links and _or_none(store.client().get_logged_model, links["model_id"]) is None:
+        return f"model {links['model_id']}"
+    if name and _or_none(store.client().get_model_version, name, number) is None:
+        return f"model {name} version {number}"
+    return ""
+
+
 def fetch(uri: str) -> Path:
     """Folder of the Hugging Face model behind `models:/NAME@ALIAS`, `models:/NAME/VERSION` or `models:/ID`.
 

@@ -9,7 +9,7 @@ from tiny_loops import PROBLEMS, save_start
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.recipe.load import load_recipe
 from tasks import fine_tune as step
-from tasks.step import StepResult, is_complete, step_folder
+from tasks.step import StepResult, earlier_result, step_folder
 from tasks.tracking import registry, runs, store
 
 RECIPE = """
@@ -59,11 +59,11 @@ def test_a_training_stopped_before_its_result_is_written_keeps_its_checkpoints_a
         patch.setattr(step, "changed_share_of_files", stopped)
         with pytest.raises(KeyboardInterrupt):
             step.fine_tune.fn(**inputs)
-    assert not is_complete(inputs["home"], "fine_tune", inputs["key"])
+    assert not earlier_result(inputs["home"], "fine_tune", inputs["key"])
     assert sorted(entry.name for entry in (folder / "checkpoints").iterdir())[-1] == "round_000002"
 
     with caplog.at_level(logging.INFO, logger="fine_tune"):
         result = step.fine_tune.fn(**inputs)
     assert "going on from the checkpoint after round 2" in caplog.text
-    assert is_complete(inputs["home"], "fine_tune", inputs["key"]) and not (folder / "checkpoints").exists()
+    assert earlier_result(inputs["home"], "fine_tune", inputs["key"]) and not (folder / "checkpoints").exists()
     assert result.digest and "in 3 rounds" in result.headline

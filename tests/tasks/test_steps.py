@@ -9,7 +9,7 @@ import pytest
 
 from models.errors import UserError
 from tasks import step
-from tasks.step import Made, StepResult, content_key, is_complete, record_reuse, run_step, step_folder
+from tasks.step import Made, content_key, earlier_result, record_reuse, run_step, step_folder
 from tasks.tracking import runs, store, tags
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,17 +76,17 @@ def test_changed_source_changes_the_key_and_nothing_else_of_the_checkout_does(tm
 
 
 def test_a_step_is_complete_when_its_result_lies_beside_its_outputs(home: Path, parent: str) -> None:
-    assert not is_complete(home, "one", "k" * 64)
+    assert earlier_result(home, "one", "k" * 64) is None
 
     def work(folder: Path, run_id: str) -> Made:
         (folder / "output").write_text("made")
-        assert not is_complete(home, "one", "k" * 64)
-        return Made("digest", "went well", {"accuracy": 0.5}, {"model_id": "m"})
+        assert earlier_result(home, "one", "k" * 64) is None
+        return Made("digest", "went well", {"accuracy": 0.5}, {"report": "r"})
 
     result = run_step(home, "one", "k" * 64, parent, work)
-    assert is_complete(home, "one", "k" * 64) and not is_complete(home, "one", "l" * 64)
+    assert earlier_result(home, "one", "k" * 64) == result
+    assert earlier_result(home, "one", "l" * 64) is None
     folder = step_folder(home, "one", "k" * 64)
-    assert StepResult.model_validate_json((folder / "result.json").read_text()) == result
     assert sorted(file.name for file in folder.iterdir()) == ["output", "result.json"]
     assert children(parent) == [("one", "FINISHED")]
     assert store.client().get_run(result.run_id).data.metrics["accuracy"] == 0.5
@@ -120,7 +120,7 @@ def test_a_step_that_fails_closes_its_run_and_leaves_no_result_but_its_checkpoin
     with pytest.raises(type(error)):
         run_step(home, "two", key, parent, work)
     assert children(parent) == [("two", status)]
-    assert not is_complete(home, "two", key)
+    assert not earlier_result(home, "two", key)
     assert [entry.name for entry in step_folder(home, "two", key).iterdir()] == ["checkpoints"]
 
 
@@ -128,7 +128,7 @@ def test_a_result_that_cannot_be_recorded_is_no_result(home: Path, parent: str) 
     """More metrics than a run may have: the step's outputs are there, but it does not count as done."""
     with pytest.raises(UserError, match="at most"):
         run_step(home, "three", "k", parent, lambda folder, run: Made("d", "h", {f"m{i}": 0.0 for i in range(99)}))
-    assert not is_complete(home, "three", "k")
+    assert not earlier_result(home, "three", "k")
     assert children(parent) == [("three", "FAILED")]
 
 

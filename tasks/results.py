@@ -1,0 +1,106 @@
+"""A step's result on the disk, and the rule by which it is taken again: only where its outputs are what it says.
+
+`result.json` is written last. It names every file beside it with its size and SHA-256 and carries a hash of itself,
+so a file that was changed, cut short, removed or added is noticed, and so is a result that was edited. No path in it
+reaches outside its folder: a state folder may be moved or copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+RESULT = "result.json"
+CHECKPOINTS = "checkpoints"
+"""Folder beside the outputs that a step goes on from; it is no output, and gone when the step is done."""
+
+
+class NotAsMade(Exception):
+    """A result that must not be taken; the text says why."""
+
+
+def write_result(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write `facts` as the result of what lies in `folder`: whole or not at all.
+
+    Args:
+        folder: the outputs, all of them written.
+        facts: plain data; the keys `outputs` and `sha256` are added.
+    """
+    content: dict[str, Any] = {**facts, "outputs": {name: _entry(file) for name, file in _outputs(folder).items()}}
+    content["sha256"] = _hash_of(content)
+    beside = folder / f".result.{os.getpid()}.json"
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(content, indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, folder / RESULT)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """The facts that `write_result` wrote; None where there is no result.
+
+    Raises:
+        NotAsMade: the result is broken, or what lies beside it is not what was there when it was written.
+    """
+    try:
+        content = json.loads((folder / RESULT).read_bytes())
+        recorded = content.pop("sha256")
+        outputs = dict(content["outputs"])
+        said = {name: (entry["bytes"], entry["sha256"]) for name, entry in outputs.items()}
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise NotAsMade(f"{RESULT} is broken") from None
+    if _hash_of(content) != recorded:
+        raise NotAsMade(f"{RESULT} was changed")
+    there = _outputs(folder)
+    for name in sorted(said.keys() ^ there.keys()):
+        raise NotAsMade(f"{name} {'is missing' if name in said else 'was added'}")
+    for name, file in there.items():  # sizes first: a file that was cut short costs no reading of all the others
+        if file.stat().st_size != said[name][0]:
+            raise NotAsMade(f"{name} has {file.stat().st_size:,} bytes, not {said[name][0]:,}")
+    for name, file in there.items():
+        if _sha256(file) != said[name][1]:
+            raise NotAsMade(f"{name} has other content than was made")
+    del content["outputs"]
+    return dict(content)
+
+
+def clear_result(folder: Path) -> None:
+    """Remove a result that is made anew, with its outputs; what a step that was stopped left stays as it is."""
+    if (folder / RESULT).is_file():
+        aside = folder.with_name(f".{folder.name}.{os.getpid()}.gone")
+        os.replace(folder, aside)  # at once: a kill in between leaves no half of it
+        shutil.rmtree(aside)
+
+
+def _outputs(folder: Path) -> dict[str, Path]:
+    """Path below `folder`, in POSIX form -> file, of all that a step made there."""
+    found = {}
+    for file in sorted(folder.rglob("*")):
+        inside = file.relative_to(folder)
+        ours = inside.parts[0] in (RESULT, CHECKPOINTS) or inside.parts[0].startswith(".result.")
+        if not ours and not file.is_dir():
+            found[inside.as_posix()] = file
+    return found
+
+
+def _entry(file: Path) -> dict[str, Any]:
+    return {"bytes": file.stat().st_size, "sha256": _sha256(file)}
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _hash_of(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
