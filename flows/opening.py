@@ -15,7 +15,8 @@ from flows.environment import state_folder
 from flows.schedule import create_gpu_limit
 from flows.servers import end_orphans
 from models.errors import UserError
-from models.recipe.load import digest, find_recipe, load_recipe, plain, require_files
+from models.recipe.find import find_recipe
+from models.recipe.load import digest, load_recipe, plain, require_files
 from models.recipe.schema import Recipe
 from tasks import interrupt
 from tasks.tracking import records, runs, store, tags

@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from models.engine.engine import Engine, open_engine
 from models.learner.fused_log_probs import Distribution
@@ -27,6 +26,9 @@ from models.text.encoding import Codec
 from tasks.precision import learner_autocast
 from tasks.prompts import longest_in_training
 from tasks.step import StepResult
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def build_learner(

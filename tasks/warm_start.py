@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prefect import get_run_logger, task
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from models.datasets.schema import available, read_rows
 from models.errors import UserError
@@ -25,6 +25,9 @@ from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
 from tasks.tracking import records, registry
 from tasks.tracking.metrics import MetricLog
 from tasks.validate_data import clean_folder, example_of, training_texts
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @task(name="warm_start", task_run_name="warm start {recipe.name}", **cached_by_key)

@@ -24,6 +24,9 @@ def run(
 
     Example: `rewardflow run recipes/arithmetic.yaml --set schedule.rounds=20`
     """
+    from models.recipe.find import find_recipe
+
+    find_recipe(recipe)  # a misspelt name is told before the parts are imported, which takes seconds
     from models.recipe.load import load_recipe, require_files
     from models.recipe.smoke import smoke_overrides
 
@@ -64,6 +67,10 @@ def compare(
 
     Example: `rewardflow compare rloo grpo remax --seeds 5 --budget 15000`
     """
+    from models.recipe.find import find_recipe
+
+    for recipe in recipes:
+        find_recipe(recipe)  # as above
     from models.recipe.comparison import contenders
 
     chosen = overrides or []

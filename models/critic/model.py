@@ -8,12 +8,11 @@ their prompts as the policy's do; what a token is worth depends on nothing but w
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedModel
 
 from models.critic.losses import values_of
 from models.critic.settings import CriticSettings
@@ -21,6 +20,9 @@ from models.learner.log_probs import hidden_width, plain_inner, row_states, use_
 from models.learner.optimiser import build_optimiser
 from models.learner.packing import Sequences, pack, packed_row
 from models.loop.learner import Companion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 HEAD_SPREAD = 0.01
 """Standard deviation of a fresh head's weights: small, so that all values start near each other."""

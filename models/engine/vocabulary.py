@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig
-
 from models.errors import UserError
 from models.policy.build import first_line, open_tokenizer
 from models.policy.folder import check_model_folder
@@ -18,6 +16,8 @@ def read_config(folder: Path, *, trust_remote_code: bool = False) -> Any:
     Raises:
         UserError: the folder is no model folder, or its config cannot be read.
     """
+    from transformers import AutoConfig
+
     check_model_folder(folder)
     try:
         config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from models.errors import UserError
 from models.evaluation.bootstrap import Interval
@@ -27,6 +26,8 @@ Scores = NDArray[np.float64]
 
 def interquartile_mean(scores: ArrayLike) -> float:
     """Mean of the middle half of all scores, [runs, tasks]; a quarter, rounded down, is cut at each end."""
+    from scipy import stats
+
     return float(stats.trim_mean(np.asarray(scores, dtype=np.float64), proportiontocut=0.25, axis=None))
 
 

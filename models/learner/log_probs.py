@@ -7,16 +7,18 @@ packed log-probs are those of its own plain forward pass.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS, Distribution, Head, fused_log_probs
-from models.learner.packed_attention import NAME, read_packed
+from models.learner.packed_attention import NAME, read_packed, register_packed_attention
 from models.learner.packing import Sequences, pack, packed_row
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 PROBE = Sequences([(1, 2, 3), (1, 2, 3), (4, 5)], [(6, 7, 8, 9), (5, 4), (3, 2, 1)])
 """Two completions of one prompt and one of another: enough to show a layout that is not kept."""
@@ -147,6 +149,7 @@ def use_packed_attention(model: nn.Module) -> None:
     try:
         inner.set_attn_implementation("eager")  # the architecture's own definition, whatever a kernel leaves out
         plain = _plain_probe(inner)  # where this fails the error is the model's own, not one of packing
+        register_packed_attention()
         inner.set_attn_implementation(NAME)
         try:
             gap = _gap(_packed_probe(inner), plain)

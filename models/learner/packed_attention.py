@@ -13,19 +13,19 @@ the fastest of three routes that can take it is used; all three compute the same
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
 
 from models.errors import UserError
 from models.learner.layout import Layout, allowed
 from models.learner.two_part_attention import two_part_attention
 from models.learner.varlen_attention import has_varlen, varlen_attention
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 NAME = "rewardflow_packed"
 
@@ -83,6 +83,8 @@ def packed_attention(
         if softcap is not None:
             others["softcap"] = softcap
             return _capped(query, key, value, _bias(attention_mask, query, key), scaling, softcap), None
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
         out: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
@@ -154,8 +156,13 @@ def _capped(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scaling: fl
     return (weights @ value.repeat_interleave(groups, dim=1)).transpose(1, 2).contiguous()
 
 
-AttentionInterface.register(NAME, packed_attention)
-AttentionMaskInterface.register(NAME, sdpa_mask)
+def register_packed_attention() -> None:
+    """Make `NAME` known to transformers; twice is as good as once."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(NAME, packed_attention)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 def read_packed(backbone: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout | RowAttention) -> Tensor:

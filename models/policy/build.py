@@ -9,24 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError
 from torch import nn
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
 
 from models.errors import UserError
 from models.policy.folder import check_model_folder, given_folder
 from models.policy.update_sparsity import SubnetworkSettings
 from models.text.tokenizer import TokenizerSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3ForCausalLM
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -98,6 +93,8 @@ def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int
             f"policy.size: hidden {size.hidden} must be a multiple of heads {size.heads}, "
             f"and heads a multiple of key_value_heads {size.key_value_heads}"
         )
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
     config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=size.hidden,
@@ -124,6 +121,8 @@ def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreT
     Raises:
         UserError: it cannot be had.
     """
+    from transformers import AutoTokenizer
+
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             str(base), trust_remote_code=trust_remote_code
@@ -144,6 +143,8 @@ def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code
     Raises:
         UserError: it cannot be had or is broken, or weights are missing (transformers would make them up).
     """
+    from transformers import AutoModelForCausalLM, PreTrainedModel
+
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             str(name), dtype=dtype, use_safetensors=True, trust_remote_code=trust_remote_code, output_loading_info=True
@@ -194,4 +195,4 @@ def with_adapter(model: PreTrainedModel, settings: LoraSettings, seed: int) -> P
         task_type="CAUSAL_LM",
     )
     adapted: Any = get_peft_model(model, config)
-    return cast(PreTrainedModel, adapted)  # it answers as the model it wraps
+    return cast("PreTrainedModel", adapted)  # it answers as the model it wraps

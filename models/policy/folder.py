@@ -8,10 +8,12 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from models.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 def write_folder(target: Path, write: Callable[[Path], None]) -> None:
@@ -112,6 +114,8 @@ def check_model_folder(folder: Path) -> None:
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer that lies beside the weights of a model folder."""
+    from transformers import AutoTokenizer
+
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
@@ -50,6 +52,8 @@ def weights_of_both(plain: nn.Module, model: nn.Module) -> Iterator[tuple[Tensor
 
 def plain_model(model: Any) -> PreTrainedModel:
     """A model without adapters, ready to be saved; an adapted model is merged for good and must not train on."""
+    from transformers import PreTrainedModel
+
     if hasattr(model, "merge_and_unload"):
         model = model.merge_and_unload()
     assert isinstance(model, PreTrainedModel)

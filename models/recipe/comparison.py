@@ -20,7 +20,8 @@ from typing import Any
 
 from models.errors import UserError
 from models.evaluation.report import summary_names
-from models.recipe.load import find_recipe, load_recipe, plain, require_files
+from models.recipe.find import find_recipe
+from models.recipe.load import load_recipe, plain, require_files
 from models.recipe.schema import Recipe
 from models.recipe.smoke import smoke_overrides
 

@@ -21,10 +21,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from models.datasets.raw import files_of
 from models.errors import UserError
 from models.policy.folder import check_model_folder, given_folder
+from models.recipe.find import find_recipe
 from models.recipe.schema import Recipe, recipe_type
-
-FOLDER = Path("recipes")
-"""Where `rewardflow run NAME` and `extends: NAME` look."""
 
 SLOT_KEYS = ("rollouts", "rewards", "select", "advantage", "objective", "reference")
 """The keys of a recipe under which parts stand."""
@@ -51,17 +49,6 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         raise UserError(f"{file}: {explain(error, recipe_type())}") from None
     except UserError as error:  # a section's own check
         raise UserError(f"{file}: {error}") from None
-
-
-def find_recipe(path: str | Path) -> Path:
-    """The file that `path` means; a bare name is looked for in recipes/."""
-    for candidate in (Path(path), FOLDER / f"{path}.yaml", FOLDER / str(path)):
-        if candidate.is_file():
-            return candidate
-    known = sorted(file.stem for file in FOLDER.glob("*.yaml"))
-    near = difflib.get_close_matches(Path(path).stem, known, n=1)
-    hint = f"; did you mean {FOLDER / near[0]}.yaml?" if near else ""
-    raise UserError(f"{path}: no such recipe{hint}")
 
 
 def require_files(recipe: Recipe) -> None:

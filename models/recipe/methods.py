@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import UserError
-from models.recipe.load import FOLDER, load_recipe
+from models.recipe.find import FOLDER
+from models.recipe.load import load_recipe
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
-from transformers import PreTrainedModel
 
 from models.bounds import Positive
 from models.errors import UserError
@@ -27,6 +26,9 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser, learnin
 from models.learner.packing import Sequences, pack
 from models.learner.supervised import Report, shuffled_batches
 from models.reward_model.model import checked_lengths, score, score_all
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel
-from transformers.utils import logging as transformers_logging
 
 from models.errors import UserError
 from models.learner.log_probs import hidden_width, row_states, use_packed_attention
 from models.learner.packing import Sequences, pack, packed_row
 from models.policy.folder import check_model_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def reward_model_from_policy(policy: Path, *, seed: int, head_std: float = 0.01) -> PreTrainedModel:
@@ -50,6 +51,8 @@ def load_reward_model(folder: Path) -> PreTrainedModel:
     Raises:
         UserError: the folder is no model folder, or holds a language model without a score head.
     """
+    from transformers import AutoConfig
+
     check_model_folder(folder)
     names = AutoConfig.from_pretrained(folder).architectures or []
     if not any(name.endswith("ForSequenceClassification") for name in names):
@@ -119,6 +122,9 @@ def checked_lengths(model: PreTrainedModel, sequences: Sequences) -> list[int]:
 
 
 def _load(folder: Path) -> PreTrainedModel:
+    from transformers import AutoModelForSequenceClassification
+    from transformers.utils import logging as transformers_logging
+
     check_model_folder(folder)
     said = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity(logging.ERROR)  # that the head is new is meant, not a warning to a user

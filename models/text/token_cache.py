@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import tokenizers
-import transformers
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
@@ -49,6 +48,8 @@ class CachedCodec(Codec):
         if backend is None:
             return None
         beside = [self.end, self.tokenizer.chat_template, getattr(self.tokenizer, "split_special_tokens", False)]
+        import transformers
+
         versions = [type(self.tokenizer).__name__, tokenizers.__version__, transformers.__version__]
         return _sha256(backend.to_str(), json.dumps([beside, versions]))
 

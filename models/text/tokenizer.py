@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordLevel
 from tokenizers.trainers import BpeTrainer
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from models.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 PAD, END, UNKNOWN = "<pad>", "<end>", "<unk>"
 
@@ -73,6 +75,8 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTra
             show_progress=False,
         )
         tokenizer.train_from_iterator(texts, trainer)
+    from transformers import PreTrainedTokenizerFast
+
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,

@@ -7,7 +7,8 @@ import pytest
 
 from models.errors import UserError
 from models.recipe import load
-from models.recipe.load import digest, find_recipe, load_recipe, plain
+from models.recipe.find import find_recipe
+from models.recipe.load import digest, load_recipe, plain
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
