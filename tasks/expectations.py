@@ -3,7 +3,7 @@
 Every file `KIND_SPLIT.parquet` of a folder is held against the suite `data/expectations/KIND.yaml`. What comes out, all
 under one folder:
 
-    data_docs/index.html    Great Expectations' own report: every suite, every file, every failing value
+    data_docs/index.html    the report, one page: every file, every expectation, every failing value
     quarantine.parquet      the rows that failed, with the reason
     clean/                  the rest, under the same names; only where few enough failed, and then complete
 
@@ -15,8 +15,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +40,7 @@ from models.datasets.schema import (
 from models.datasets.suites import Check, read_suite
 from models.datasets.validation import ValidationReport, ValidationSettings
 from models.errors import UserError
+from tasks.data_docs import Failing, FileFindings, Finding, page
 
 if TYPE_CHECKING:
     from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
@@ -49,13 +48,12 @@ if TYPE_CHECKING:
 SUITES = Path(__file__).resolve().parents[1] / "data" / "expectations"
 """The suites that stand in the project."""
 
-_SITE = "report"
-
 
 @dataclass(frozen=True)
 class _Findings:
     """What the checks of one file found."""
 
+    checked: FileFindings
     failures: list[Failure]
     warnings: list[str]
     stops: list[str]
@@ -98,17 +96,21 @@ def validate(
     warnings: list[str] = []
     stops: list[str] = []
     expectations = 0
-    with _report(out / "data_docs") as context:
-        for name, frame in frames.items():
-            kind, split = files[name]
-            computed = computed_columns(split, frame, neighbours, count_tokens, parse_answer)
-            whole = pd.concat([frame, computed], axis="columns").assign(row=range(len(frame)))
-            checks = read[kind].for_file(split, list(whole.columns))
-            expectations += len(checks)
-            found = _checked(context, folder.name, name, whole, checks, settings)
-            failures += found.failures
-            warnings += found.warnings
-            stops += found.stops
+    context = _context()
+    checked: list[FileFindings] = []
+    for name, frame in frames.items():
+        kind, split = files[name]
+        computed = computed_columns(split, frame, neighbours, count_tokens, parse_answer)
+        whole = pd.concat([frame, computed], axis="columns").assign(row=range(len(frame)))
+        checks = read[kind].for_file(split, list(whole.columns))
+        expectations += len(checks)
+        found = _checked(context, folder.name, name, whole, checks, settings)
+        checked.append(found.checked)
+        failures += found.failures
+        warnings += found.warnings
+        stops += found.stops
+    (out / "data_docs").mkdir()
+    (out / "data_docs" / "index.html").write_text(page(folder.name, checked, settings.model_dump()), encoding="utf-8")
 
     failures.sort()
     quarantined = quarantined_rows(failures, frames)
@@ -196,9 +198,8 @@ def _write_clean(folder: Path, sound: dict[str, tuple[Kind, pd.DataFrame]], clea
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
-@contextmanager
-def _report(folder: Path) -> Iterator[EphemeralDataContext]:
-    """A context of Great Expectations that keeps nothing outside `folder`, where its Data Docs are built at the end."""
+def _context() -> EphemeralDataContext:
+    """A context of Great Expectations that writes nothing."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     import great_expectations
     from great_expectations.data_context.types.base import ProgressBarsConfig
@@ -207,16 +208,8 @@ def _report(folder: Path) -> Iterator[EphemeralDataContext]:
     context.variables.progress_bars = ProgressBarsConfig(globally=False)  # type: ignore[assignment]
     for site in list(context.variables.data_docs_sites or {}):
         context.delete_data_docs_site(site)
-    site_config: Any = {
-        "class_name": "SiteBuilder",
-        "show_how_to_buttons": False,
-        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
-        "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())},
-    }
-    context.add_data_docs_site(_SITE, site_config)
     context.data_sources.add_pandas("prepared")
-    yield context
-    context.build_data_docs(site_names=[_SITE])
+    return context
 
 
 def _checked(
@@ -230,8 +223,8 @@ def _checked(
     """Runs the checks of one file through a checkpoint.
 
     Args:
-        context: where suite, data and results are kept until the Data Docs are built.
-        data: name of the data set, for the report.
+        context: where suite, data and results are kept.
+        data: name of the data set.
         file: name of the file.
         whole: its rows with the computed columns and the position `row`.
         checks: what to run.
@@ -263,11 +256,13 @@ def _checked(
     failures: set[Failure] = set()
     warnings: list[str] = []
     stops: list[str] = []
+    findings: list[Finding] = []
     for result in next(iter(outcome.run_results.values())).results:
-        if result.success:
-            continue
         configuration: Any = result.expectation_config
         check = checks[configuration.meta["check"]]
+        findings.append(_finding(check, result))
+        if result.success:
+            continue
         if result.exception_info and _exception(result.exception_info):
             raise UserError(f"{file}: {check.type} of '{check.checked}': {_exception(result.exception_info)}")
         rows = [int(entry["row"]) for entry in result.result.get("unexpected_index_list") or ()]
@@ -279,7 +274,23 @@ def _checked(
         else:
             observed = _short(result.result.get("observed_value"))
             stops.append(f"{file}: column '{check.column}': {check.reason} (observed {observed})")
-    return _Findings(sorted(failures), warnings, stops)
+    return _Findings(FileFindings(file, len(whole), tuple(findings)), sorted(failures), warnings, stops)
+
+
+def _finding(check: Check, result: Any) -> Finding:
+    """A result of Great Expectations for the report."""
+    found = result.result
+    failing = () if result.success else found.get("unexpected_index_list") or ()
+    observed = found.get("observed_value")
+    return Finding(
+        check,
+        held=bool(result.success),
+        failing=tuple(
+            Failing(int(row["row"]), str(row.get("id")), str(row.get(check.checked, row.get(check.column, ""))))
+            for row in failing
+        ),
+        observed="" if observed is None or isinstance(observed, list | dict) else _short(observed),
+    )
 
 
 def _expectation(check: Check, number: int) -> Any:

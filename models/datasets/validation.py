@@ -65,7 +65,7 @@ class ValidationReport:
     expectations: int = 0
     """Expectations evaluated, all files together."""
     docs: str = ""
-    """Path of the first page of the Data Docs."""
+    """Path of the Data Docs, one HTML page."""
     clean: str = ""
     """Folder with the rows that passed, under the file names of the data that was read."""
     quarantine: str = ""
