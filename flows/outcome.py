@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.servers import running_servers
+from flows.servers import given_servers, page_address, running_servers
 
 if TYPE_CHECKING:
     from flows.train import Outcome
@@ -42,9 +42,8 @@ def _where(run_id: str, home: Path) -> list[str]:
     """The run's page in the MLflow UI."""
     from tasks.tracking.summaries import page_of_run
 
-    mlflow = running_servers(home).get("mlflow")
-    lines = [f"run        {mlflow.address if mlflow else 'http://127.0.0.1:5000'}{page_of_run(run_id)}"]
-    if mlflow is None:
+    lines = [f"run        {page_address(home, 'mlflow')}{page_of_run(run_id)}"]
+    if not {**running_servers(home), **given_servers(home)}.get("mlflow"):
         lines.append("           (`make ui` starts the servers; `rewardflow show latest` prints the run here)")
     return lines
 
@@ -102,5 +101,4 @@ def print_run(summary: RunSummary, home: Path) -> None:
     console.print()
     for link in summary.data:
         console.print(f"  data {link.name:<36} {link.digest:<38} {link.context}", highlight=False, soft_wrap=True)
-    mlflow = running_servers(home).get("mlflow")
-    console.print(f"\n{mlflow.address if mlflow else 'http://127.0.0.1:5000'}{summary.address}", soft_wrap=True)
+    console.print(f"\n{page_address(home, 'mlflow')}{summary.address}", soft_wrap=True)

@@ -116,7 +116,8 @@ def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefe
     path = path.absolute()
     deployments = read_deployments(path)
     with servers_end_with_us(), _only_one(home), serving(home, mlflow_port, prefect_port) as servers:
-        os.environ["PREFECT_API_URL"] = f"{servers['prefect'].address}/api"
+        if not servers["prefect"].given:
+            os.environ["PREFECT_API_URL"] = f"{servers['prefect'].address}/api"
         os.chdir(path.parent)  # entrypoints and recipe paths are meant from here
         served = [_to_prefect(deployment) for deployment in deployments]
         create_gpu_limit()

@@ -1,6 +1,7 @@
 """The two servers a person looks at, MLflow and Prefect, over the state folder: start, find, end.
 
-Both listen on 127.0.0.1 only and each leads a process group of its own, so that ending one ends all its workers. What
+A server that the environment names (PREFECT_API_URL, MLFLOW_TRACKING_URI) is used as it is, neither started nor ended.
+Ours listen on 127.0.0.1 only and each leads a process group of its own, so that ending one ends all its workers. What
 runs is written to `servers.json` in the state folder; a process is believed to be the recorded one only where its
 start time agrees too, because process ids are used again.
 """
@@ -15,16 +16,19 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlparse
 
 import psutil
 
 from flows.environment import QUIET, STARTER, artifact_folder, prefect_folders, tracking_database
 from models.errors import UserError
+from tasks.tracking.store import wished
 
 HOST = "127.0.0.1"
 MLFLOW_PORT = 5000
@@ -42,9 +46,15 @@ class Server:
     name: str
     address: str
     pid: int
+    """0: not ours, the environment names it."""
     started: float
     """Start time of the process, seconds since 1970."""
     log: str
+
+    @property
+    def given(self) -> bool:
+        """Whether it is not ours but one that the environment names."""
+        return self.pid == 0
 
     @property
     def port(self) -> int:
@@ -67,6 +77,21 @@ class Server:
 def running_servers(home: Path) -> dict[str, Server]:
     """The recorded servers of the state folder `home` that live and accept connections, by name."""
     return {name: server for name, server in _recorded(home).items() if server.process() and _accepts(server.port)}
+
+
+def given_servers(home: Path) -> dict[str, Server]:
+    """The servers that the environment names and that are not those recorded in `home`, by name."""
+    named = {"prefect": os.environ.get("PREFECT_API_URL", ""), "mlflow": wished()}
+    own = {server.address for server in _recorded(home).values()}
+    plain = {name: uri.rstrip("/").removesuffix("/api") for name, uri in named.items() if uri.startswith("http")}
+    return {name: Server(name, at, pid=0, started=0.0, log="") for name, at in plain.items() if at not in own}
+
+
+def page_address(home: Path, name: str) -> str:
+    """Where the pages of a server are or, where none is known, will be after `rewardflow ui`."""
+    known = {**running_servers(home), **given_servers(home)}
+    port = {"mlflow": MLFLOW_PORT, "prefect": PREFECT_PORT}[name]
+    return known[name].address if name in known else f"http://{HOST}:{port}"
 
 
 def port_is_free(port: int) -> bool:
@@ -109,12 +134,17 @@ def _record(home: Path, servers: Mapping[str, Server]) -> None:
 def serving(
     home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT, say: Callable[[str], None] = print
 ) -> Iterator[dict[str, Server]]:
-    """Both servers, healthy, by name. Those that run already are used as they are; the others are started and ended.
+    """Both servers, healthy, by name. Those that the environment names and those that run already are used as they are;
+    the others are started and ended.
 
     Raises:
-        UserError: a port is in use, or a server ended or stayed silent while it was started; the text names its log.
+        UserError: a server that the environment names does not answer, a port is in use, or a server ended or stayed
+            silent while it was started; the text names its log.
     """
-    there = running_servers(home)
+    given = given_servers(home)
+    for server in given.values():
+        _check_given(server)
+    there = {**running_servers(home), **given}
     ports = {"mlflow": mlflow_port, "prefect": prefect_port}
     missing = {name: port for name, port in ports.items() if name not in there}
     for name, port in missing.items():
@@ -128,7 +158,7 @@ def serving(
         for name, port in missing.items():
             say(f"Starting the {name} server on port {port} ...")
             started[name] = _launch(name, port, home)
-            _record(home, {**there, **started})
+            _record(home, {**running_servers(home), **started})
         for server in started.values():
             wait_until_healthy(server)
         yield {**there, **started}
@@ -159,16 +189,17 @@ def end_orphans(home: Path) -> list[int]:
 
 def serve(home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT) -> None:
     """Run both servers until Ctrl-C or SIGTERM, printing their addresses. Returns at once where both run already."""
-    there = running_servers(home)
+    there = {**running_servers(home), **given_servers(home)}
     if len(there) == 2:
         print("Both servers are running already:")
         print(addresses(there))
         return
     with servers_end_with_us(), serving(home, mlflow_port, prefect_port) as both:
         print(f"\n{addresses(both)}\n\nCtrl-C ends what was started here.", flush=True)
-        while all(server.process() for server in both.values()):
+        ours = [server for server in both.values() if not server.given]
+        while all(server.process() for server in ours):
             time.sleep(0.5)
-        gone = next(server for server in both.values() if not server.process())
+        gone = next(server for server in ours if not server.process())
         raise UserError(f"the {gone.name} server ended by itself; its last words are in {gone.log}")
     print("Ended.")
 
@@ -201,7 +232,8 @@ def _command(name: str, port: int, home: Path) -> list[str]:
     where = ["--host", HOST, "--port", str(port)]
     if name == "prefect":
         return [sys.executable, "-m", "prefect", "server", "start", *where]
-    store = ["--backend-store-uri", tracking_database(home), "--default-artifact-root", str(artifact_folder(home))]
+    database = wished() or tracking_database(home)  # a server's address does not come here: nothing is started for it
+    store = ["--backend-store-uri", database, "--default-artifact-root", str(artifact_folder(home))]
     return [sys.executable, "-m", "mlflow", "server", *where, *store, "--workers", "1"]
 
 
@@ -219,6 +251,9 @@ def _launch(name: str, port: int, home: Path) -> Server:
         # On the disk, so that a slot that a killed run held is given back even where the server was ended meanwhile.
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     }
+    if not {"PREFECT_UI_API_URL", "PREFECT_SERVER_UI_API_URL"} & set(inherited):
+        # Else the page asks port 4200, wherever the server listens, and stays blank.
+        environment["PREFECT_SERVER_UI_API_URL"] = f"http://{HOST}:{port}/api"
     with log.open("w") as words:
         child = subprocess.Popen(
             _command(name, port, home),
@@ -231,6 +266,20 @@ def _launch(name: str, port: int, home: Path) -> Server:
         )
     started = psutil.Process(child.pid).create_time()
     return Server(name, f"http://{HOST}:{port}", child.pid, started, str(log))
+
+
+def _check_given(server: Server) -> None:
+    variable = {"mlflow": "MLFLOW_TRACKING_URI", "prefect": "PREFECT_API_URL"}[server.name]
+    local = urlparse(server.address).hostname in (HOST, "localhost", "::1")
+    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if local else []))
+    try:
+        opener.open(server.address, timeout=20).close()
+    except urllib.error.HTTPError:
+        return  # it answers; what it lets us do is its own affair
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{variable} names {server.address}, which does not answer ({error}); start it, or unset {variable}"
+        ) from None
 
 
 def wait_until_healthy(server: Server) -> None:

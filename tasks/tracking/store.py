@@ -74,9 +74,8 @@ def configure(home: Path) -> Store:
         os.environ.setdefault(name, value)
     home = home.absolute()
     home.mkdir(parents=True, exist_ok=True)
-    given = os.environ.get("MLFLOW_TRACKING_URI")
-    # MLflow itself puts the chosen URI into the environment: earlier choices of ours are no wish of the user's.
-    uri = given if given and given not in _set_here else f"sqlite:///{home / 'mlflow.db'}"
+    given = wished()
+    uri = given or f"sqlite:///{home / 'mlflow.db'}"
 
     import mlflow
 
@@ -89,6 +88,15 @@ def configure(home: Path) -> Store:
         _set_here.add(uri)
     _store = Store(uri, home)
     return _store
+
+
+def wished() -> str:
+    """MLFLOW_TRACKING_URI where the user set it, else "".
+
+    MLflow itself puts the chosen address into the environment: earlier choices of ours are no wish of the user's.
+    """
+    given = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return "" if given in _set_here else given
 
 
 def current() -> Store:

@@ -1,0 +1,89 @@
+"""Servers that the environment names are used and left alone; the pages of ours work on any port."""
+
+from pathlib import Path
+
+import pytest
+from running import Pair, ask, end, free_port, start_python, wait_for
+
+from flows.servers import end_servers, given_servers, page_address, running_servers, serving
+from models.errors import UserError
+
+TOY_FLOW = """
+from prefect import flow
+
+@flow
+def rest(recipe: str = "") -> str:
+    return recipe
+"""
+TOY_DEPLOYMENTS = """
+deployments:
+  - name: on-the-users-server
+    entrypoint: toy.py:rest
+    schedules: [{cron: "0 2 1 1 *"}]
+"""
+
+
+@pytest.fixture
+def named(servers: Pair, monkeypatch: pytest.MonkeyPatch) -> Pair:
+    """The session's servers as a user's own, named by the environment."""
+    monkeypatch.setenv("PREFECT_API_URL", f"{servers.prefect}/api")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", servers.mlflow)
+    return servers
+
+
+@pytest.mark.slow
+def test_the_prefect_page_asks_the_port_that_its_server_listens_on(servers: Pair) -> None:
+    assert ask(f"{servers.prefect}/ui-settings")["api_url"] == f"{servers.prefect}/api"
+
+
+@pytest.mark.slow
+def test_servers_that_the_user_names_are_used_and_none_is_started(named: Pair, tmp_path: Path) -> None:
+    with serving(tmp_path) as both:
+        assert {name: server.address for name, server in both.items()} == {
+            "mlflow": named.mlflow,
+            "prefect": named.prefect,
+        }
+        assert running_servers(tmp_path) == {} and not (tmp_path / "logs").exists()
+        assert end_servers(tmp_path) == []
+    assert ask(f"{named.prefect}/api/health") is True  # leaving does not end what is not ours
+    assert page_address(tmp_path, "mlflow") == named.mlflow
+
+
+@pytest.mark.slow
+def test_our_own_server_named_by_our_own_command_is_no_wish_of_the_user(named: Pair) -> None:
+    assert given_servers(named.home) == {}
+
+
+def test_a_named_server_that_does_not_answer_is_one_line_that_names_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{free_port()}/api")
+    with pytest.raises(UserError, match=r"PREFECT_API_URL names http://127.0.0.1:.*does not answer"), serving(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_schedule_is_served_on_the_prefect_server_that_the_user_names(named: Pair, tmp_path: Path) -> None:
+    (tmp_path / "toy.py").write_text(TOY_FLOW)
+    (tmp_path / "prefect.yaml").write_text(TOY_DEPLOYMENTS)
+    code = (
+        "from pathlib import Path; from flows.environment import prepare_environment; "
+        "from flows.schedule import serve_schedule; "
+        "serve_schedule(Path('prefect.yaml').absolute(), prepare_environment())"
+    )
+    given = {"PREFECT_API_URL": f"{named.prefect}/api", "MLFLOW_TRACKING_URI": named.mlflow}
+    process = start_python(code, tmp_path, **given)
+    try:
+        wait_for(
+            "the deployment on the user's server",
+            lambda: [
+                row
+                for row in ask(f"{named.prefect}/api/deployments/filter", {})
+                if row["name"] == "on-the-users-server" and not row["paused"]
+            ],
+            process,
+        )
+        assert not (tmp_path / "servers.json").exists()
+    finally:
+        end(process)
