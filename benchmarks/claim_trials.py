@@ -19,7 +19,7 @@ from models.loop.rollout import Rollout
 from models.loop.slots import World
 from models.policy.build import load_causal_model
 from models.policy.update_sparsity import COARSEST_STEP, changed_weights
-from models.rewards.exact_answer import is_right
+from models.rewards.exact_answer import solves
 from tasks.warm_start import demonstrations
 
 Effect = tuple[float, dict[str, float]]
@@ -140,7 +140,7 @@ class Noisy:
         seeds = [sha256(f"{one.problem.id} {one.completion}".encode()).digest()[:7] for one in rollouts]
         chances = [torch.Generator().manual_seed(int.from_bytes(seed, "big")) for seed in seeds]
         noise = [torch.randn((), generator=chance).item() for chance in chances]
-        truth = [float(is_right(one.text, one.problem.answer)) for one in rollouts]
+        truth = [float(solves(one)) for one in rollouts]
         return torch.tensor(truth) + self.spread * torch.tensor(noise)
 
 

@@ -64,7 +64,8 @@ def fine_tune(
         problems = with_reference(problems, learner, recipe, home)
         engine = engine_for(start, recipe, codec, learner.autocast, problems) if slots.rollouts.draws else None
         try:
-            world = World(codec, engine, reward_scorer(rewarded, recipe, home), recipe.seed)
+            scorer = reward_scorer(rewarded, recipe, home)
+            world = World(codec, engine, scorer, recipe.seed, truncated=recipe.truncated)
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
                 last, in_rounds = _train(learner, world, recipe, settings, problems, folder, run_id, log)
         finally:

@@ -69,6 +69,12 @@ def _completions(codec: Codec, flat: Sequence[tuple[Problem, Generated]], score:
     sequences = Sequences([problem.tokens for problem, _ in flat], [generated.tokens for _, generated in flat])
     scores = score(sequences).tolist() if score else [float("nan")] * len(flat)
     return [
-        Completion(text, len(generated.tokens), is_right(text, problem.answer), generated.finished, value)
+        Completion(
+            text,
+            len(generated.tokens),
+            is_right(text, problem.answer, finished=generated.finished),
+            generated.finished,
+            value,
+        )
         for (problem, generated), text, value in zip(flat, texts, scores, strict=True)
     ]

@@ -16,7 +16,7 @@ class Completion:
     tokens: int
     """Length, the end token included."""
     correct: bool
-    """What the verifier says."""
+    """What the verifier says; never of one that did not end."""
     finished: bool
     """Whether it ended by itself and not at the limit of tokens."""
     reward_score: float = float("nan")

@@ -1,8 +1,9 @@
 """maj@k: how often the most frequent answer of k samples is right, exactly (self-consistency, Wang et al. 2022).
 
 The value is the expectation over all subsets of k of a prompt's n samples, counted and not drawn. Samples vote with
-the answer that they state; one without an answer has no vote but takes its place among the k. Where several answers
-lead with the same number of votes, one of them is taken at random: the value counts 1/(leaders) for each.
+the answer that they state; one without an answer, or cut before its end, has no vote but takes its place among the k.
+Where several answers lead with the same number of votes, one of them is taken at random: the value counts 1/(leaders)
+for each.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def majority(samples: tuple[Completion, ...], k: int) -> float:
     votes: Counter[str] = Counter()
     right: Counter[str] = Counter()
     for sample in samples:
-        answer = extract_answer(sample.text)
+        answer = extract_answer(sample.text) if sample.finished else None
         if answer is not None:
             votes[answer_key(answer)] += 1
             right[answer_key(answer)] += sample.correct

@@ -34,6 +34,7 @@ from models.loop.meter import Meter
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.slots import Advantage, LearningAdvantage, Objective, Reference, Reward, Select, Signal, Source, World
+from models.loop.truncation import WRONG, TruncationSettings
 from models.policy.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
 from models.policy.weights import merged_weights
 from models.rewards.stack import score
@@ -104,14 +105,14 @@ def run_loop(
             if not staleness:
                 meter.generated(rollouts)
             seen = replace(world, readings=Readings(learner, settings.token_budget))
-            scored = score(seen, slots.rewards, rollouts)
+            scored = world.truncated.penalised(score(seen, slots.rewards, rollouts), slots.source.max_tokens)
             chosen = scored
             for select in slots.select:
                 chosen = chosen.take(select(chosen))
             meter.lap("score")
             if settings.staleness and not to_keep and done < settings.rounds:
                 ahead.begin(number + 1)
-            metrics = rollout_metrics(scored, chosen)
+            metrics = rollout_metrics(scored, chosen, world.truncated)
             if len(chosen.rollouts):
                 metrics |= _teach(learner, seen, slots, settings, chosen, number)
             meter.lap("learn")
@@ -146,7 +147,7 @@ def _teach(
     signal = slots.advantage(world, chosen)
     tokens = signal.tokens if isinstance(signal, Signal) else signal
     metrics: dict[str, float] = {}
-    taught = chosen.taught
+    taught = world.truncated.teaching(chosen)
     if len(taught):
         mine = tokens[taught] if isinstance(tokens, Tensor) else [tokens[index] for index in taught.tolist()]
         longest = slots.source.max_tokens
@@ -226,7 +227,7 @@ def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> 
     return found.round_number
 
 
-def rollout_metrics(scored: Scored, chosen: Scored) -> dict[str, float]:
+def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSettings = WRONG) -> dict[str, float]:
     """What a round's completions look like: rewards by component, lengths, and how many of them teach.
 
     Where the policy wrote any, only its own are told of: not the greedy baselines, opponents, explanations and answers
@@ -241,8 +242,8 @@ def rollout_metrics(scored: Scored, chosen: Scored) -> dict[str, float]:
         **components,
         **scored.watched,
         "rollouts/length": float(seen.lengths.double().mean()),
-        "rollouts/finished_share": sum(rollout.finished for rollout in seen.rollouts) / len(seen.rollouts),
-        "rollouts/taught_share": len(chosen.taught) / max(1, len(scored.taught)),
+        "rollouts/cut_share": sum(not rollout.finished for rollout in seen.rollouts) / len(seen.rollouts),
+        "rollouts/taught_share": len(truncated.teaching(chosen)) / max(1, len(scored.taught)),
     }
 
 

@@ -71,6 +71,8 @@ class Rollout:
     """What the data say is wrong with it."""
     taught: tuple[bool, ...] | None = None
     """Which tokens the policy learns from, [tokens]; None: all of them."""
+    begun: int = 0
+    """Tokens of the answer that somebody else wrote; they stand at the prompt's end."""
 
     @property
     def taught_tokens(self) -> int:

@@ -13,6 +13,7 @@ from models.learner.packing import Sequences
 from models.loop.learner import Companion, Learner
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored, TokenBatch
+from models.loop.truncation import WRONG, TruncationSettings
 from models.text.encoding import Codec
 
 
@@ -32,6 +33,8 @@ class World:
     """Tokens of one packed row, for parts that read completions with a model."""
     readings: Readings | None = None
     """Log-probs of this round's completions; the loop puts them here anew every round."""
+    truncated: TruncationSettings = WRONG
+    """What becomes of completions that did not end."""
 
     def sampler(self) -> Engine:
         """The engine, which every source that draws has."""

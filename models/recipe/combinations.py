@@ -11,6 +11,7 @@ from typing import Any
 
 from models.loop.fit import ScheduleSettings
 from models.loop.slots import Accompanied, LearningReward
+from models.loop.truncation import LABEL
 from models.parts import Slot, parts
 
 
@@ -18,7 +19,7 @@ def check_combination(slots: Any, schedule: ScheduleSettings) -> None:
     """Hold the parts of a recipe against one another.
 
     Args:
-        slots: has `rollouts`, `rewards`, `select`, `advantage`, `objective` and `reference`.
+        slots: has `rollouts`, `rewards`, `select`, `advantage`, `objective`, `reference` and `truncated`.
         schedule: how often a round's completions are used.
 
     Raises:
@@ -26,6 +27,7 @@ def check_combination(slots: Any, schedule: ScheduleSettings) -> None:
     """
     for check in (_groups, _pairs, _labels, _reference, _beside, _companions, _token_rewards, _flat_groups):
         check(slots)
+    _truncated(slots)
     _staleness(slots, schedule)
     _on_policy(slots, schedule)
 
@@ -73,6 +75,8 @@ def _pairs(slots: Any) -> None:
 
 def _labels(slots: Any) -> None:
     labels = [reward.label for reward in slots.rewards]
+    if slots.truncated.rule == "soft_penalty":
+        labels.append(LABEL)
     if len(set(labels)) < len(labels):
         raise ValueError(f"rewards: two components are labelled {max(labels, key=labels.count)!r}")
     for number, reward in enumerate(slots.rewards):
@@ -145,6 +149,17 @@ def _flat_groups(slots: Any) -> None:
             f"advantage {slots.advantage.name} is not zero where all completions of a prompt are worth the same, but "
             f"select {dropping[0]} leaves such prompts out, which makes the gradient biased; set select.name to all"
         )
+
+
+def _truncated(slots: Any) -> None:
+    rule, level, last = slots.truncated.rule, slots.objective.level, slots.truncated.last_tokens
+    if rule == "masked" and level in ("pair", "group"):
+        raise ValueError(
+            f"truncated.rule is masked, but objective {slots.objective.name} compares completions, and one that leaves "
+            f"the loss would leave its {level} broken; set it to wrong"
+        )
+    if last is not None and last > slots.rollouts.max_tokens:
+        raise ValueError(f"truncated.last_tokens is {last}, more than rollouts.max_tokens, {slots.rollouts.max_tokens}")
 
 
 def _staleness(slots: Any, schedule: ScheduleSettings) -> None:

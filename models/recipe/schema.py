@@ -15,6 +15,7 @@ from models.engine.engine import EngineSettings, Sampling
 from models.evaluation.gate import GateSettings
 from models.learner.supervised import SupervisedSettings
 from models.loop.fit import ScheduleSettings
+from models.loop.truncation import TruncationSettings
 from models.parts import Slot, parts
 from models.policy.build import PolicySettings
 from models.recipe.combinations import check_combination
@@ -95,6 +96,8 @@ class Recipe(Section):
     reward_model: RewardModelSection | None = RewardModelSection()
     evaluation: EvaluationSettings = EvaluationSettings()
     gate: GateSettings = GateSettings()
+    truncated: TruncationSettings = TruncationSettings()
+    """What becomes of completions that did not end."""
     schedule: ScheduleSettings | None = Field(default_factory=ScheduleSettings)
     """How long the loop runs; null: the flow ends after the reward model."""
     reports: str | None = Field(default=None, pattern=r"^s3://[^/]+")

@@ -14,10 +14,18 @@ from models.parts import part
 from models.rewards.answers import extract_answer, same_answer
 
 
-def is_right(text: str, answer: str) -> bool:
-    """Whether the final answer stated in `text` equals `answer`; text without an answer is wrong."""
-    given = extract_answer(text)
+def is_right(text: str, answer: str, *, finished: bool) -> bool:
+    """Whether the final answer stated in `text` equals `answer`.
+
+    Text without an answer is wrong, and so is one that did not end: `#### 4` may be the beginning of `#### 42`.
+    """
+    given = extract_answer(text) if finished else None
     return given is not None and same_answer(given, answer)
+
+
+def solves(rollout: Rollout) -> bool:
+    """Whether a completion ended and states the answer of its problem."""
+    return is_right(rollout.text, rollout.problem.answer, finished=rollout.finished)
 
 
 @part("reward", "exact_answer")
@@ -30,4 +38,4 @@ class ExactAnswer:
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """One or zero for each completion, [completions]."""
-        return torch.tensor([float(is_right(rollout.text, rollout.problem.answer)) for rollout in rollouts])
+        return torch.tensor([float(solves(rollout)) for rollout in rollouts])

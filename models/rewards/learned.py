@@ -1,6 +1,9 @@
 """The score of the fitted reward model, squashed to (0, 1) so that no outlier rules a group.
 
 A Bradley-Terry score is a log-odds: its sigmoid is the chance to win against a completion of score zero.
+
+A reward model was fitted to answers that end, and says nothing of one that was cut: such a completion is worth no more
+than the worst of its round. A fixed penalty would have to know the scale of the scores.
 """
 
 from __future__ import annotations
@@ -16,6 +19,14 @@ from models.loop.slots import World
 from models.parts import part
 
 
+def learned_scores(world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    """Scores by the reward model of this run, [completions]; of those that were cut the least of all `rollouts`."""
+    assert world.score_with_reward_model is not None, "the recipe check makes sure that a reward model is there"
+    scores = world.score_with_reward_model(sequences_of(rollouts))
+    ended = torch.tensor([rollout.finished for rollout in rollouts], device=scores.device)
+    return scores if ended.all() else torch.where(ended, scores, scores.min())
+
+
 @part("reward", "reward_model")
 class LearnedReward:
     """The reward model of this run."""
@@ -28,6 +39,5 @@ class LearnedReward:
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Score of prompt and completion together, [completions]."""
-        assert world.score_with_reward_model is not None, "the recipe check makes sure that a reward model is there"
-        scores = world.score_with_reward_model(sequences_of(rollouts))
+        scores = learned_scores(world, rollouts)
         return torch.sigmoid(scores) if self.squash == "sigmoid" else scores

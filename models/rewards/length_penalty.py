@@ -17,7 +17,7 @@ from torch import Tensor
 from models.loop.rollout import Rollout
 from models.loop.slots import World
 from models.parts import part
-from models.rewards.exact_answer import is_right
+from models.rewards.exact_answer import solves
 
 
 @part("reward", "length_penalty")
@@ -43,6 +43,6 @@ class LengthPenalty:
             if not spread:
                 return 0.0
             brevity = 0.5 - (len(rollout.completion) - least) / spread
-            return brevity if is_right(rollout.text, rollout.problem.answer) else min(0.0, brevity)
+            return brevity if solves(rollout) else min(0.0, brevity)
 
         return torch.tensor([value(rollout) for rollout in rollouts])

@@ -22,10 +22,11 @@ from pydantic import Field
 from torch import Tensor
 
 from models.errors import UserError
-from models.loop.rollout import Rollout, sequences_of
+from models.loop.rollout import Rollout
 from models.loop.slots import Beside, World
 from models.parts import part
-from models.rewards.exact_answer import is_right
+from models.rewards.exact_answer import solves
+from models.rewards.learned import learned_scores
 
 
 def preferences_by_rank(worth: Tensor) -> Tensor:
@@ -93,9 +94,8 @@ class WinRate:
     def _worth(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """What is compared, [completions]."""
         if self.by == "exact_answer":
-            return torch.tensor([float(is_right(rollout.text, rollout.problem.answer)) for rollout in rollouts])
-        assert world.score_with_reward_model is not None, "the recipe check makes sure that a reward model is there"
-        return world.score_with_reward_model(sequences_of(rollouts))
+            return torch.tensor([float(solves(rollout)) for rollout in rollouts])
+        return learned_scores(world, rollouts)
 
     def _adversaries(self, group: Sequence[Rollout]) -> Tensor:
         """Who is compared with whom in a group, [completions, completions], bool."""

@@ -21,7 +21,7 @@ from models.bounds import Positive
 from models.loop.rollout import Problem, Rollout
 from models.loop.slots import World
 from models.parts import part
-from models.rewards.exact_answer import is_right
+from models.rewards.exact_answer import solves
 from models.sources.sample import Sample, draw
 from models.sources.seeds import for_second_draw, round_seed
 from models.text.encoding import Codec
@@ -53,7 +53,7 @@ class Explained(Sample):
         """Samples, then explanations if none is right, prompt by prompt, [prompts * G and more]."""
         seed = round_seed(world.seed, round_number)
         sampled = draw(world, problems, self.sampling, seed)
-        solved = {one.group for one in sampled if is_right(one.text, one.problem.answer)}
+        solved = {one.group for one in sampled if solves(one)}
         failed = [number for number, problem in enumerate(problems) if number not in solved and problem.answer]
         explanations = self._explain(world, [problems[number] for number in failed], for_second_draw(seed))
         explained = dict(zip(failed, explanations, strict=True))
@@ -71,7 +71,7 @@ class Explained(Sample):
         drawn = draw(world, told, replace(self.sampling, samples=self.explanations), seed, origin="explained")
         found: list[list[Rollout]] = [[] for _ in problems]
         for one in drawn:
-            if not self.only_right or is_right(one.text, one.problem.answer):
+            if not self.only_right or solves(one):
                 found[one.group].append(replace(one, behaviour_log_probs=()))
         return found
 

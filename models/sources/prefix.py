@@ -119,6 +119,7 @@ def go_on(
                     "",
                     made.finished and len(made.tokens) <= room,
                     origin="guide" if prefix else "policy",
+                    begun=len(prefix),
                 )
             )
     texts = world.codec.text([[*prefixes[one.group], *one.completion] for one in rollouts])

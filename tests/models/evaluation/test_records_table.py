@@ -71,7 +71,7 @@ def test_each_prompt_has_its_own_completions_verified_and_scored(measured):
         assert (record.id, record.level, len(record.samples)) == (problem.id, problem.level, 4)
         for completion in (record.greedy, *record.samples):
             assert completion.reward_score == len(problem.tokens) + completion.tokens
-            assert completion.correct == is_right(completion.text, "3")
+            assert completion.correct == is_right(completion.text, "3", finished=completion.finished)
             assert completion.finished or completion.tokens == 6
 
 

@@ -28,7 +28,7 @@ def test_baselines_opponents_and_answers_of_the_data_are_not_told_of_as_the_poli
 
 def test_where_the_policy_wrote_nothing_the_data_are_told_of():
     told = rollout_metrics(*[round_of("chosen", "rejected", "rejected")] * 2)
-    assert told["reward/total"] == 1.0 and told["rollouts/finished_share"] == 1.0
+    assert told["reward/total"] == 1.0 and told["rollouts/cut_share"] == 0.0
 
 
 @pytest.mark.parametrize(("kept", "share"), [([0, 1, 2, 3], 1.0), ([0, 2], 0.5), ([1, 3], 0.5), ([3], 0.0)])

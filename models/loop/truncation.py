@@ -1,0 +1,91 @@
+"""What becomes of completions that did not end: cut at the limit of tokens, they state no answer, whatever they say.
+
+`#### 4` may be the beginning of `#### 42`. So a verifier counts every cut completion as wrong, and a learned reward
+finds none of them better than the worst of its round (see each reward). On top of that a recipe has one of three rules:
+
+    wrong           that is all
+    masked          they leave the loss and stay in their group's baseline ("Overlong Filtering", DAPO, arXiv
+                    2503.14476, section 3.4: the loss of truncated samples is masked)
+    soft_penalty    the last tokens before the limit cost, the more of them the more (its formula 13, "Soft Overlong
+                    Punishment", added to the reward of correctness)
+
+                         0                                   |y| <= L_max - L_cache
+                         ((L_max - L_cache) - |y|) / L_cache   up to L_max
+                        -1                                   beyond
+
+The penalty is a function of the completion's length alone, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.bounds import Positive
+from models.loop.rollout import Rollout, Scored
+
+LABEL = "overlong"
+"""Name of the penalty among the components of the reward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TruncationSettings:
+    """The rule for completions that were cut. Stands under `truncated:`."""
+
+    rule: Literal["wrong", "masked", "soft_penalty"] = "wrong"
+    last_tokens: Positive | None = None
+    """Tokens before the limit that cost, for soft_penalty (L_cache); None: a fifth of rollouts.max_tokens, as in the
+    paper (4,096 of 20,480)."""
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    """What the whole penalty is worth. The paper's answers are worth 1 and -1; where they are worth 1 and 0, 0.5 is the
+    same."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would say nothing."""
+        if self.rule != "soft_penalty" and (self.last_tokens is not None or self.weight != 1.0):
+            raise ValueError(f"last_tokens and weight are for rule soft_penalty, but rule is {self.rule}")
+
+    def penalised(self, scored: Scored, limit: int) -> Scored:
+        """`scored` with the soft penalty as one more component of the reward, where that is the rule.
+
+        Args:
+            scored: the round's completions with their rewards.
+            limit: tokens that a completion may have (L_max).
+        """
+        if self.rule != "soft_penalty":
+            return scored
+        values = overlong_penalty(scored.rollouts, limit, self.last_tokens or max(1, limit // 5))
+        return replace(
+            scored,
+            rewards=scored.rewards + self.weight * values,
+            components={**scored.components, LABEL: values},
+        )
+
+    def teaching(self, chosen: Scored) -> Tensor:
+        """Indices of the completions that the policy learns from, [kept]: not the cut ones where they are masked."""
+        taught = chosen.taught
+        if self.rule != "masked":
+            return taught
+        ended = [chosen.rollouts[index].finished for index in taught.tolist()]
+        return taught[torch.tensor(ended, dtype=torch.bool)]
+
+
+WRONG = TruncationSettings()
+"""The rule where a recipe names none."""
+
+
+def overlong_penalty(rollouts: Sequence[Rollout], limit: int, last_tokens: int) -> Tensor:
+    """DAPO's formula 13 of each completion, [completions], in [-1, 0].
+
+    Args:
+        rollouts: the completions; what somebody else began counts for the length of an answer too.
+        limit: tokens that an answer may have (L_max).
+        last_tokens: how many before that cost (L_cache).
+    """
+    lengths = torch.tensor([one.begun + len(one.completion) for one in rollouts])
+    return ((limit - last_tokens - lengths) / last_tokens).clamp(-1.0, 0.0)
