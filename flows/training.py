@@ -116,7 +116,7 @@ def train_policy(opened: Opened, refresh: bool = False) -> Training:
         )  # fmt: skip
     training = Training(opened, refresh, version, validated, warmed, rewarded, steps=steps)
     if recipe.schedule is not None:
-        loop = [sections[name] for name in (*SLOT_KEYS, "truncated", "schedule")]
+        loop = [sections[name] for name in (*SLOT_KEYS, "truncated", "schedule", "alarm")]
         training.tuned = step(
             "fine_tune", fine_tune, validated.digest, warmed.digest, rewarded.digest if rewarded else None, policy,
             engine, loop, seed, recipe=recipe, validated=validated, warmed=warmed, rewarded=rewarded,

@@ -10,6 +10,7 @@ from typing import Any
 
 from prefect import get_run_logger, task
 
+from models.loop.alarm import Collapse
 from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
 from models.loop.loop import Slots, Watchers, run_loop
@@ -33,6 +34,9 @@ from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.journal import Row, read_journal
 from tasks.tracking.metrics import MetricLog
 from tasks.validate_data import clean_folder, example_of
+
+COLLAPSED = "collapsed"
+"""The link of a fine-tuning's result that says, in one sentence, that its policy collapsed; absent where none did."""
 
 
 @task(name="fine_tune", task_run_name="fine-tune {recipe.name}", **cached_by_key)
@@ -67,7 +71,7 @@ def fine_tune(
             scorer = reward_scorer(rewarded, recipe, home)
             world = World(codec, engine, scorer, recipe.seed, truncated=recipe.truncated)
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
-                last, in_rounds = _train(learner, world, recipe, settings, problems, folder, run_id, log)
+                last, in_rounds, collapse = _train(learner, world, recipe, settings, problems, folder, run_id, log)
         finally:
             if engine is not None:
                 engine.close()
@@ -82,14 +86,17 @@ def fine_tune(
         )
         times = log_times(run_id, recipe, curves, time.perf_counter() - began - in_rounds)
         tail = [row.metrics["reward/total"] for row in curves if "reward/total" in row.metrics]
-        headline = f"reward {_mean(tail[:5]):.3f} to {_mean(tail[-5:]):.3f} in {settings.rounds} rounds"
+        headline = f"reward {_mean(tail[:5]):.3f} to {_mean(tail[-5:]):.3f} in {len(curves)} rounds"
+        if collapse is not None:
+            headline += f"; {collapse}"
+            get_run_logger().warning(str(collapse))
         return Made(
             digest,
             headline,
             {f"last/{k}": v for k, v in last.items() if k.startswith("reward/")}
             | times
             | {"update/changed_share": changed_share_of_files(start, folder / "policy")},
-            {"model_id": model_id},
+            {"model_id": model_id} | ({COLLAPSED: str(collapse)} if collapse is not None else {}),
         )
 
     with gpu_slot():
@@ -140,8 +147,9 @@ def _train(
     folder: Path,
     run_id: str,
     log: MetricLog,
-) -> tuple[dict[str, float], float]:
-    """Run the loop. Returns the last value of each metric, and the seconds of the rounds that were run."""
+) -> tuple[dict[str, float], float, Collapse | None]:
+    """Run the loop. Returns the last value of each metric, the seconds of the rounds that were run, and whether the
+    policy collapsed."""
     slots: Any = recipe
     last: dict[str, float] = {}
     in_rounds = 0.0
@@ -164,7 +172,7 @@ def _train(
                 logger.info(f"going on from the checkpoint after round {rounds}")
                 advance(rounds, {})
 
-        run_loop(
+        collapse = run_loop(
             learner,
             world,
             Slots(slots.rollouts, slots.rewards, slots.select, slots.advantage, slots.objective, slots.reference),
@@ -172,8 +180,9 @@ def _train(
             problems,
             folder / CHECKPOINTS,
             Watchers(metrics, samples, resumed, interrupt.raise_again),
+            recipe.alarm,
         )
-    return last, in_rounds
+    return last, in_rounds, collapse
 
 
 def _mean(values: Sequence[float]) -> float:

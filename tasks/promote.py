@@ -12,6 +12,7 @@ from models.evaluation.gate import Verdict, judge
 from models.evaluation.table import read_records
 from models.recipe.schema import Recipe
 from tasks.description import Decision
+from tasks.fine_tune import COLLAPSED
 from tasks.step import Made, StepResult, run_step
 from tasks.tracking import aliases, registry, runs, tags
 from tasks.unexpected import tried_again
@@ -65,7 +66,7 @@ def promote(
         (base, "the base model") if champion is None else (champion, f"champion, version {_number(judged_against)}")
     )
     verdict = judge(_records(candidate), _records(baseline), recipe.gate)
-    decision, reason = _decide(verdict, recipe.approval, compared_with)
+    decision, reason = _decide(verdict, recipe.approval, compared_with, trained.links.get(COLLAPSED, ""))
     versions: list[int] = []
 
     def work(folder: Path, run_id: str) -> Made:
@@ -104,7 +105,9 @@ def policy_name(recipe: Recipe) -> str:
     return f"{recipe.name}-policy"
 
 
-def _decide(verdict: Verdict, approval: bool, compared_with: str) -> tuple[Decision, str]:
+def _decide(verdict: Verdict, approval: bool, compared_with: str, collapsed: str = "") -> tuple[Decision, str]:
+    if collapsed:  # whatever an earlier checkpoint is worth, nobody asked for a run that had to be stopped
+        return "refused", collapsed
     failed = [check for check in verdict.checks if not check.passed]
     if failed:
         decision: Decision = "refused" if failed[0].name != "better" else "kept"

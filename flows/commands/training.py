@@ -11,6 +11,9 @@ from flows.commands.options import SetOption
 from flows.environment import state_folder
 from tasks import interrupt
 
+NOTHING_LEARNED = 3
+"""Exit status of a run that ended, but whose policy did not learn or was lost on the way."""
+
 
 def run(
     recipe: Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")],
@@ -43,6 +46,8 @@ def run(
     outcome: Any = train(recipe, chosen, refresh)
     interrupt.raise_again()
     print(closing_lines(outcome, state_folder()))
+    if outcome.collapsed:
+        raise typer.Exit(NOTHING_LEARNED)
 
 
 def compare(

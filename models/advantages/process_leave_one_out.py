@@ -9,8 +9,8 @@ o_i:   everything else, which belongs to the whole completion
 
 The outcome's baseline does not depend on completion i and leaves the policy gradient unbiased. The process baseline is
 taken off every token, and so does more: a completion is paid for tokens better than the others' and not for being
-longer. The published code also scales a token's distance from its own completion's mean by K / (K - 1) and whitens
-over the batch; both are left out.
+longer. The published code also scales a token's distance from its own completion's mean by K / (K - 1), which is left
+out, and whitens over the tokens of the batch (`whiten`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from models.advantages.gae import taught_mask, whitened
 from models.advantages.kl_in_reward import KlInReward
 from models.errors import UserError
 from models.loop.rollout import Scored, group_mean
@@ -53,6 +54,8 @@ class ProcessLeaveOneOut(KlInReward):
     needs_token_rewards: ClassVar[bool] = True
     discount: Annotated[float, Field(ge=0, le=1)] = 1.0
     """What a token later is worth now (gamma)."""
+    whiten: bool = False
+    """Mean 0 and deviation 1 over all tokens of the round."""
 
     def __call__(self, world: World, scored: Scored) -> Signal:
         """Advantages token by token, [completions] tensors of [tokens of it].
@@ -73,9 +76,8 @@ class ProcessLeaveOneOut(KlInReward):
         means = torch.stack([row.mean() for row in process])
         baseline = others_mean(means, groups)
         alone = torch.bincount(groups)[groups] < 2
-        return Signal(
-            [
-                torch.zeros_like(row) if alone[i] else discounted_to_go(row - baseline[i], self.discount) + outcome[i]
-                for i, row in enumerate(process)
-            ]
-        )
+        tokens = [
+            torch.zeros_like(row) if alone[i] else discounted_to_go(row - baseline[i], self.discount) + outcome[i]
+            for i, row in enumerate(process)
+        ]
+        return Signal(whitened(tokens, [taught_mask(one) for one in scored.rollouts]) if self.whiten else tokens)

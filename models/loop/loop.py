@@ -26,7 +26,9 @@ from models.engine.canary import TOLERANCE, canary_gap, check, fixed_tokens
 from models.errors import UserError
 from models.learner.optimiser import learning_rate_at
 from models.learner.packing import Sequences
+from models.loop import alarm as alarms
 from models.loop.ahead import Ahead
+from models.loop.alarm import AlarmSettings, Collapse, History
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
 from models.loop.memory import read, written
@@ -35,7 +37,7 @@ from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.slots import Advantage, LearningAdvantage, Objective, Reference, Reward, Select, Signal, Source, World
 from models.loop.truncation import WRONG, TruncationSettings
-from models.policy.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
+from models.policy.checkpoint import keep_best, load_checkpoint, newest_checkpoint, restore_best, save_checkpoint
 from models.policy.weights import merged_weights
 from models.rewards.stack import score
 from models.seeds import seed_of
@@ -77,8 +79,12 @@ def run_loop(
     problems: Sequence[Problem],
     checkpoints: Path,
     watchers: Watchers,
-) -> None:
+    alarm: AlarmSettings | None = None,
+) -> Collapse | None:
     """Train `learner.policy` in place for `settings.rounds` rounds, going on from the newest checkpoint.
+
+    With an `alarm` that stops, a policy that collapses ends the run, and the policy is the best of those that the run
+    began with or had at a checkpoint. The collapse is returned, also of an alarm that only warns.
 
     Raises:
         UserError: a canary past its tolerance, a loss or reward that is not finite, a full disk, a token budget that a
@@ -91,7 +97,10 @@ def run_loop(
     def make(number: int) -> list[Rollout]:
         return slots.source(world, prompts_of_round(problems, slots.source.prompts, number, world.seed), number)
 
-    start = resume(learner, checkpoints, problems)
+    start, history = resume(learner, checkpoints, problems)
+    stops = alarm is not None and alarm.action == "stop"
+    if stops and not start:
+        keep_best(checkpoints, learner.policy)
     watchers.resumed(start)
     hand_over(learner, world, settings, canary, start)
     meter = Meter(learner, settings)
@@ -131,13 +140,23 @@ def run_loop(
             if done % settings.samples_every == 0 or done == 1:
                 watchers.samples(done, sample_rows(scored))
             meter.lap("log")
+            if alarm is not None:
+                history = history.after(metrics, alarm)
+                metrics["policy/collapsed"] = float(history.collapse is not None)
+                if to_keep and stops and history.improved(alarm):
+                    keep_best(checkpoints, learner.policy)
+                    history = history.keeping(alarm)
             if to_keep:
                 updates = {"policy": learner.updates, **{n: one.updates for n, one in learner.companions.items()}}
-                memory = written(learner.memory)
-                save_checkpoint(checkpoints, done, learner.moving, learner.optimisers, updates, memory)
+                notes = {"memory": written(learner.memory), "alarm": alarms.written(history)}
+                save_checkpoint(checkpoints, done, learner.moving, learner.optimisers, updates, **notes)
             meter.lap("checkpoint")
             watchers.metrics(done, metrics | meter.end_round(scored, chosen))
             meter.lap("log")
+            if stops and history.collapse is not None:
+                restore_best(checkpoints, learner.policy)
+                return replace(history.collapse, kept=history.best_round)
+    return history.collapse
 
 
 def _teach(
@@ -214,17 +233,17 @@ def _order(size: int, seed: int, epoch: int) -> tuple[int, ...]:
     return tuple(torch.randperm(size, generator=generator).tolist())
 
 
-def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> int:
-    """Load the newest whole checkpoint, if any. Returns the rounds that are done."""
+def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> tuple[int, History]:
+    """Load the newest whole checkpoint, if any. Returns the rounds that are done, and what the alarm remembers."""
     found = newest_checkpoint(checkpoints)
     if found is None:
-        return 0
+        return 0, History()
     load_checkpoint(found, learner.moving, learner.optimisers)
     learner.updates = found.updates["policy"]
     learner.memory[:] = read(found.memory, problems)
     for name, companion in learner.companions.items():
         companion.updates = found.updates[name]
-    return found.round_number
+    return found.round_number, alarms.read(found.alarm)
 
 
 def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSettings = WRONG) -> dict[str, float]:

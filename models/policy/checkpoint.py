@@ -23,6 +23,9 @@ from torch import Tensor, nn
 from models.policy.folder import write_folder
 
 MEMORY = "memory.json"
+ALARM = "alarm.json"
+BEST = "best"
+"""Folder beside the checkpoints that holds the best policy so far."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,12 @@ class Checkpoint:
         """JSON of what was to be remembered beside."""
         return (self.folder / MEMORY).read_text()
 
+    @property
+    def alarm(self) -> str:
+        """JSON of what the alarm remembers; of a checkpoint without one, nothing."""
+        file = self.folder / ALARM
+        return file.read_text() if file.is_file() else "{}"
+
 
 def _flatten(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     state: dict[int, dict[str, Tensor]] = optimiser.state_dict()["state"]
@@ -54,6 +63,7 @@ def save_checkpoint(
     updates: Mapping[str, int],
     memory: str = "[]",
     keep: int = 2,
+    alarm: str = "{}",
 ) -> Path:
     """Write the state after `round_number` rounds; only the newest `keep` stay.
 
@@ -65,6 +75,7 @@ def save_checkpoint(
         updates: optimiser steps that each has taken.
         memory: JSON of what is to be remembered beside.
         keep: how many checkpoints stay.
+        alarm: JSON of what the alarm remembers.
 
     Raises:
         UserError: no space left; the older checkpoints are untouched.
@@ -79,6 +90,7 @@ def save_checkpoint(
                 folder / f"{name}.safetensors",
             )
         (folder / MEMORY).write_text(memory)
+        (folder / ALARM).write_text(alarm)
         hashes = {file.name: _sha256(file) for file in sorted(folder.iterdir())}
         (folder / "state.json").write_text(
             json.dumps({"round": round_number, "updates": dict(updates), "sha256": hashes})
@@ -128,6 +140,29 @@ def load_checkpoint(
             index, moment = key.split(".", 1)
             state.setdefault(int(index), {})[moment] = value
         optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def keep_best(root: Path, policy: nn.Module) -> None:
+    """Keep the weights of `policy` that can change beside the checkpoints, in place of those kept before.
+
+    Raises:
+        UserError: no space left; those kept before are untouched.
+    """
+
+    def write(folder: Path) -> None:
+        tensors = {key: value.detach().cpu().contiguous().clone() for key, value in _trainable(policy).items()}
+        save_file(tensors, folder / "policy.safetensors")
+
+    root.mkdir(parents=True, exist_ok=True)
+    write_folder(root / BEST, write)
+
+
+def restore_best(root: Path, policy: nn.Module) -> None:
+    """Give `policy` the weights that were kept, in place."""
+    own = dict(policy.named_parameters())
+    with torch.no_grad():
+        for key, value in load_file(root / BEST / "policy.safetensors").items():
+            own[key].copy_(value)
 
 
 def _trainable(module: nn.Module) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from models.datasets.validation import ValidationSettings
 from models.engine.engine import EngineSettings, Sampling
 from models.evaluation.gate import GateSettings
 from models.learner.supervised import SupervisedSettings
+from models.loop.alarm import AlarmSettings
 from models.loop.fit import ScheduleSettings
 from models.loop.truncation import TruncationSettings
 from models.parts import Slot, parts
@@ -100,6 +101,8 @@ class Recipe(Section):
     """What becomes of completions that did not end."""
     schedule: ScheduleSettings | None = Field(default_factory=ScheduleSettings)
     """How long the loop runs; null: the flow ends after the reward model."""
+    alarm: AlarmSettings | None = Field(default_factory=AlarmSettings)
+    """When the loop counts the policy as collapsed, and what happens then; null: never."""
     reports: str | None = Field(default=None, pattern=r"^s3://[^/]+")
     """S3 address that the validation report and the description are uploaded to; None: nowhere."""
     approval: bool = False

@@ -9,13 +9,17 @@ phi is an implicit process reward model (models.objectives.outcome_log_ratio; pa
 from the verdicts on the round's own completions and then speaks, so it follows the policy where that goes and cannot
 be fooled for long. No step is ever labelled, and no reward model has to be fitted beforehand. ref is the recipe's
 reference: with `reference: frozen`, the policy as it began.
+
+The judge goes on learning, so its log-ratios grow without a bound while an outcome stays 0 or 1, and soon nothing but
+them would count. The published code therefore divides them (`prime_norm: batch_norm`, its default) by the largest sum
+of rewards to go, in absolute value, of the round: process and outcome stay of one size.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -49,7 +53,9 @@ class ImplicitProcess:
     threshold: float = 0.5
     """Above it a completion is right."""
     beta: Annotated[float, Field(gt=0)] = 0.05
-    """Reward of one nat of log-ratio."""
+    """Reward of one nat of log-ratio, in the judge's loss too."""
+    normalise: Literal["none", "round"] = "none"
+    """round: the largest sum of rewards to go of a round's completions is 1 in absolute value."""
     passes: Positive = 1
     """Optimiser steps on each round's completions."""
     learning_rate: Annotated[float, Field(ge=0)] = 1e-4
@@ -101,11 +107,13 @@ class ImplicitProcess:
         return told
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Reward of each token, [completions] tensors of [tokens of it], on the CPU; they add up to r(y)."""
+        """Reward of each token, [completions] tensors of [tokens of it], on the CPU; unless normalised they add up to
+        r(y)."""
         judge = world.models().companions[self.companion].model
         judged = world.log_probs().under(judge, sequences_of(rollouts))
         reference = self._reference(world, rollouts)
-        return [implied_of_tokens(new, old, self.beta).cpu() for new, old in zip(judged, reference, strict=True)]
+        rows = [implied_of_tokens(new, old, self.beta).cpu() for new, old in zip(judged, reference, strict=True)]
+        return rows if self.normalise == "none" else within_one(rows)
 
     def _reference(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
         rows = world.log_probs().reference(rollouts)
@@ -115,3 +123,9 @@ class ImplicitProcess:
 
     def _cuts(self, world: World, judge: nn.Module, sequences: Sequences) -> list[list[int]]:
         return pack(sequences, world.token_budget, width=hidden_width(judge), setting="schedule.token_budget")
+
+
+def within_one(rows: Sequence[Tensor]) -> list[Tensor]:
+    """`rows` over the largest absolute sum of what is still to come at any token, [completions] tensors of [tokens]."""
+    largest = max(float(row.flip(0).cumsum(0).abs().max()) for row in rows)
+    return [row / largest if largest > 0 else row for row in rows]

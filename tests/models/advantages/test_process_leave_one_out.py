@@ -87,3 +87,10 @@ def test_of_answers_of_one_token_the_expected_update_is_the_exact_gradient_of_bo
 def test_a_recipe_without_token_rewards_is_told_what_is_missing():
     with pytest.raises(UserError, match="needs a reward for each token"):
         ProcessLeaveOneOut()(None, scored([1.0, 0.0], [2]))
+
+
+def test_whitened_advantages_have_mean_nought_and_deviation_one_over_the_tokens_of_the_round():
+    chosen = round_of([1.0, 0.0, 0.5], [[0.25, 0.75], [0.5, 0.0, 0.25], [3.0]], [3])
+    plain = torch.cat([torch.tensor(row) for row in advantages(chosen)])
+    white = torch.cat([torch.tensor(row) for row in advantages(chosen, whiten=True)])
+    torch.testing.assert_close(white, (plain - plain.mean()) / plain.std(unbiased=False), rtol=1e-3, atol=1e-3)

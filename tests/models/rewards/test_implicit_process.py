@@ -139,3 +139,16 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_policy_and_the_same_judge(t
     assert told.metrics[6]["process_reward/loss"] == told_after.metrics[6]["process_reward/loss"]
     begun = tiny_policy(torch.float32, spread=3.0).state_dict()
     assert any(not torch.equal(value, begun[name]) for name, value in left.items())
+
+
+def test_normalised_rewards_keep_one_size_however_far_the_judge_has_gone():
+    """The largest sum of what is to come is 1: the outcome, 0 or 1, is never drowned."""
+    judge = tiny_policy(seed=4)
+    plain = ImplicitProcess()(world_with(ImplicitProcess(), judge), ROLLOUTS)
+    largest = max(abs(float(row[place:].sum())) for row in plain for place in range(len(row)))
+    for beta in (0.05, 5.0):
+        part = ImplicitProcess(beta=beta, normalise="round")
+        for row, before in zip(part(world_with(part, judge), ROLLOUTS), plain, strict=True):
+            torch.testing.assert_close(row, before / largest)
+    fresh = ImplicitProcess(normalise="round")
+    assert all(float(row.abs().max()) == 0.0 for row in fresh(world_with(fresh), ROLLOUTS))

@@ -1,0 +1,190 @@
+"""Has the policy collapsed? A pure function of what the rounds told, and the settings of a recipe's `alarm:`.
+
+Four signs, each of which must hold in every one of the last `patience` rounds, against the first rounds of the run:
+
+    reward     below its start by more than `drop` standard deviations of a completion's reward at the start
+    length     more than `cut_share` of the completions were cut at their limit, which they were not at the start
+    disorder   entropy above `entropy_high` nats a token, and above `entropy_rise` times its start
+    certainty  entropy below `entropy_low` nats a token while the reward is no higher than at the start
+
+A completion's standard deviation is the unit because rewards have none of their own: for a verifier it is
+sqrt(p (1 - p)), so with drop 0.25 a share of 0.18 right alarms below 0.08 and one of 0.5 below 0.38. The mean of a
+round of n completions strays by about 1 / sqrt(n) of it, far from 0.25 for five rounds in a row.
+
+A metric that a round does not tell (an entropy, where nothing was learned) gives no sign. What is needed of the rounds
+lies in every checkpoint, so a run that goes on from one is stopped in the round in which it would have been.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from models.bounds import Positive
+
+SPREAD, FINISHED, ENTROPY = "reward/spread", "rollouts/finished_share", "policy/entropy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmSettings:
+    """When a run counts as collapsed. Stands under `alarm:`; `alarm: null` leaves it out."""
+
+    action: Literal["stop", "warn"] = "stop"
+    """stop: the run ends and keeps the best policy that a checkpoint holds. warn: it goes on and says so."""
+    patience: Positive = 5
+    """Rounds in a row that must show a sign."""
+    opening: Positive = 3
+    """First rounds of a run, whose mean is its start."""
+    by: str = "total"
+    """The reward that is watched: total, or the label of one of the recipe's rewards."""
+    drop: Annotated[float, Field(gt=0)] = 0.25
+    """How far below its start the reward may lie, in standard deviations of a completion's reward at the start."""
+    cut_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Largest share of completions that are cut at their limit."""
+    entropy_low: Annotated[float, Field(ge=0)] = 0.001
+    """Least entropy of the policy, nats a token, while the reward has not risen."""
+    entropy_high: Annotated[float, Field(gt=0)] = 1.0
+    """Largest entropy of the policy, nats a token, where that is also `entropy_rise` times its start."""
+    entropy_rise: Annotated[float, Field(gt=1)] = 5.0
+
+    @property
+    def reward(self) -> str:
+        """Name of the metric of the watched reward."""
+        return f"reward/{self.by}"
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Names of the metrics that are read."""
+        return (self.reward, SPREAD, FINISHED, ENTROPY)
+
+
+@dataclass(frozen=True)
+class Collapse:
+    """A policy that was lost."""
+
+    round_number: int
+    """The round after which every sign was there, from 1."""
+    signs: tuple[str, ...]
+    """What was seen, in words."""
+    kept: int | None = None
+    """Rounds of the policy that was kept; 0: the one that the run began with. None: the run went on."""
+
+    def __str__(self) -> str:
+        kept = "" if self.kept is None else f"; kept the policy after round {self.kept}"
+        return f"the policy collapsed by round {self.round_number}: {', '.join(self.signs)}{kept}"
+
+
+Told = Mapping[str, float]
+"""What a round told, by metric."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What the alarm remembers of the rounds so far."""
+
+    rounds: int = 0
+    opening: tuple[Told, ...] = ()
+    """What the first rounds told, of the watched metrics."""
+    last: tuple[Told, ...] = ()
+    """What the last rounds after these told."""
+    best_round: int = 0
+    """Rounds of the best policy that was kept; 0: the one that the run began with."""
+    best: float | None = None
+    """Its worth; None as long as it is the policy that the run began with."""
+    collapse: Collapse | None = None
+    """The first collapse of the run."""
+
+    def after(self, told: Told, settings: AlarmSettings) -> History:
+        """The same with one round more, and judged."""
+        seen = {name: told[name] for name in settings.watched if name in told}
+        if self.rounds < settings.opening:
+            return replace(self, rounds=self.rounds + 1, opening=(*self.opening, seen))
+        longer = replace(self, rounds=self.rounds + 1, last=(*self.last, seen)[-settings.patience :])
+        return longer if self.collapse is not None else replace(longer, collapse=judge(longer, settings))
+
+    def worth(self, settings: AlarmSettings) -> float:
+        """Mean of the watched reward over the last rounds; -inf where none tells it."""
+        return _or_least(_mean(self.last or self.opening, settings.reward))
+
+    def improved(self, settings: AlarmSettings) -> bool:
+        """Whether the last rounds were better than those of the policy that was kept."""
+        kept = _or_least(_mean(self.opening, settings.reward)) if self.best is None else self.best
+        return self.worth(settings) > kept
+
+    def keeping(self, settings: AlarmSettings) -> History:
+        """The same where the policy as it stands is the one that was kept."""
+        return replace(self, best_round=self.rounds, best=self.worth(settings))
+
+
+_HISTORY: TypeAdapter[History] = TypeAdapter(History)
+
+
+def written(history: History) -> str:
+    """As JSON, which gives every number back to the last bit."""
+    return _HISTORY.dump_json(history).decode()
+
+
+def read(text: str) -> History:
+    """What `written` wrote."""
+    return _HISTORY.validate_json(text)
+
+
+def judge(history: History, settings: AlarmSettings) -> Collapse | None:
+    """What the rounds so far say of the policy; None where it stands, or where there are too few of them to say."""
+    if len(history.last) < settings.patience:
+        return None
+    start = {name: _mean(history.opening, name) for name in settings.watched}
+    signs = [sign(history.last, start, settings) for sign in (_fallen, _cut, _disorder, _certainty)]
+    seen = tuple(sign for sign in signs if sign)
+    return Collapse(history.rounds, seen) if seen else None
+
+
+def _or_least(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
+
+
+def _fallen(last: Sequence[Told], start: Told, settings: AlarmSettings) -> str:
+    least = start[settings.reward] - settings.drop * start[SPREAD]
+    below = _all(last, settings.reward, lambda value: value < least)
+    if not below or not start[SPREAD] > 0:
+        return ""
+    now = _mean(last, settings.reward)
+    return f"{settings.reward} {now:.3g} where it began at {start[settings.reward]:.3g}"
+
+
+def _cut(last: Sequence[Told], start: Told, settings: AlarmSettings) -> str:
+    if not 1 - start[FINISHED] <= settings.cut_share / 2:
+        return ""
+    if not _all(last, FINISHED, lambda value: 1 - value > settings.cut_share):
+        return ""
+    now, then = 1 - _mean(last, FINISHED), 1 - start[FINISHED]
+    return f"{now:.0%} of the completions cut at their limit where it began at {then:.0%}"
+
+
+def _disorder(last: Sequence[Told], start: Told, settings: AlarmSettings) -> str:
+    most = max(settings.entropy_high, settings.entropy_rise * start[ENTROPY])
+    if not _all(last, ENTROPY, lambda value: value > most):
+        return ""
+    return f"entropy {_mean(last, ENTROPY):.3g} nats a token where it began at {start[ENTROPY]:.3g}"
+
+
+def _certainty(last: Sequence[Told], start: Told, settings: AlarmSettings) -> str:
+    certain = _all(last, ENTROPY, lambda value: value < settings.entropy_low)
+    if not certain or not start[ENTROPY] >= settings.entropy_low:
+        return ""
+    if not _mean(last, settings.reward) <= start[settings.reward]:
+        return ""
+    return f"entropy {_mean(last, ENTROPY):.3g} nats a token and a reward no higher than at the start"
+
+
+def _all(rounds: Sequence[Told], name: str, holds: Callable[[float], bool]) -> bool:
+    return all(name in told and holds(told[name]) for told in rounds)
+
+
+def _mean(rounds: Sequence[Told], name: str) -> float:
+    values = [told[name] for told in rounds if name in told]
+    return sum(values) / len(values) if values else math.nan

@@ -1,0 +1,166 @@
+"""What must be true of the alarm, each test named as the theorem it checks."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_loops import CODEC, END, PROBLEMS, SCHEDULE, Brief, Diary, Sevens, new_learner, same_weights, save_start
+
+from models.advantages.reward import FixedBaseline
+from models.engine.engine import EngineSettings
+from models.engine.transformers_engine import TransformersEngine
+from models.loop.alarm import AlarmSettings, Collapse, History, judge, read, written
+from models.loop.loop import Slots, run_loop
+from models.loop.slots import World
+from models.objectives.tapered import Tapered
+from models.policy.checkpoint import newest_checkpoint
+from models.recipe.load import load_recipe
+from models.references.frozen import Frozen
+from models.selectors.everything import Everything
+from models.sources.sample import Sample
+
+SETTINGS = AlarmSettings(patience=3, opening=2)
+
+
+def told(reward=0.5, finished=1.0, entropy=0.3, spread=0.4):
+    return {
+        "reward/total": reward, "reward/spread": spread, "rollouts/finished_share": finished, "policy/entropy": entropy,
+    }  # fmt: skip
+
+
+def after(rounds, settings=SETTINGS):
+    history = History()
+    for one in rounds:
+        history = history.after(one, settings)
+    return history
+
+
+START = [told(0.4), told(0.6)]  # a mean of 0.5, a spread of 0.4: the alarm's line is 0.5 - 0.25 * 0.4 = 0.4
+
+
+@pytest.mark.parametrize(
+    ("last", "sign"),
+    [
+        ([told(0.39)] * 3, "reward/total 0.39 where it began at 0.5"),
+        ([told(finished=0.4)] * 3, "60% of the completions cut at their limit where it began at 0%"),
+        ([told(entropy=1.6)] * 3, "entropy 1.6 nats a token where it began at 0.3"),
+        ([told(0.5, entropy=0.0005)] * 3, "entropy 0.0005 nats a token and a reward no higher than at the start"),
+    ],
+)
+def test_each_sign_of_a_collapse_is_seen_after_the_patience(last, sign):
+    assert after(START + last[:2]).collapse is None
+    assert after(START + last).collapse == Collapse(5, (sign,))
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        [told(0.41)] * 5,  # not far enough below
+        [told(0.3), told(0.3), told(0.5), told(0.3), told(0.3)],  # one round between
+        [told(finished=0.6)] * 5,
+        [told(entropy=1.4)] * 5,  # below five times its start
+        [told(0.9, entropy=0.0)] * 5,  # certain, and right
+        [{}] * 5,  # nothing told
+    ],
+)
+def test_a_policy_that_stands_raises_no_alarm(last):
+    assert after(START + last).collapse is None
+
+
+def test_a_run_that_begins_cut_or_in_disorder_is_not_blamed_for_it():
+    assert after([told(finished=0.1, entropy=3.0)] * 10).collapse is None
+
+
+def test_the_line_lies_below_what_chance_does_to_a_small_round():
+    """64 completions of a policy that stays 18 % right, 300 runs of 30 rounds: hardly one of them is stopped."""
+    generator = torch.Generator().manual_seed(0)
+    right = torch.bernoulli(torch.full((300, 30, 64), 0.18), generator=generator).mean(-1)
+    stopped = sum(
+        after([told(one, spread=0.38) for one in run], AlarmSettings()).collapse is not None for run in right.tolist()
+    )
+    assert stopped <= 3
+
+
+def test_the_best_policy_is_the_one_with_the_best_last_rounds():
+    rounds = [told(0.5)] * 2 + [told(0.6)] * 3
+    history = after(rounds)
+    assert history.improved(SETTINGS) and not after([told(0.5)] * 5).improved(SETTINGS)
+    kept = history.keeping(SETTINGS)
+    assert (kept.best_round, kept.best) == (5, pytest.approx(0.6))
+    assert not kept.after(told(0.6), SETTINGS).improved(SETTINGS) and kept.after(told(0.9), SETTINGS).improved(SETTINGS)
+
+
+def test_what_the_alarm_remembers_comes_back_to_the_last_bit():
+    history = after([told(1 / 3), told(math.pi), *[told(0.0)] * 4]).keeping(SETTINGS)
+    assert history.collapse is not None and read(written(history)) == history
+    assert read("{}") == History()  # a checkpoint of a run without an alarm
+
+
+def test_another_reward_than_the_total_can_be_watched():
+    settings = replace(SETTINGS, by="right")
+    rounds = [{**told(9.0), "reward/right": value} for value in (0.5, 0.5, 0.1, 0.1, 0.1)]
+    assert after(rounds, settings).collapse.signs == ("reward/right 0.1 where it began at 0.5",)
+
+
+def test_judging_says_nothing_before_there_are_rounds_enough():
+    assert judge(History(), SETTINGS) is None
+
+
+def test_every_recipe_has_an_alarm_and_null_takes_it_away():
+    assert load_recipe("grpo").alarm == AlarmSettings()
+    assert load_recipe("grpo", ["alarm=null"]).alarm is None
+    assert load_recipe("grpo", ["alarm.patience=9"]).alarm.patience == 9
+
+
+# A method that only pushes away from what was sampled: what it does to a policy needs no name.
+DESTROYER = Slots(
+    Sample(prompts=4, group_size=4, max_tokens=5), [Sevens(), Brief()], [Everything()], FixedBaseline(baseline=3.0),
+    Tapered(), Frozen(),
+)  # fmt: skip
+LONG = replace(SCHEDULE, rounds=24, optimiser=replace(SCHEDULE.optimiser, learning_rate=0.01, decay="none"))
+
+
+def run(start, checkpoints, alarm, killed_in=None):
+    learner, diary = new_learner(LONG), Diary({}, {}, [])
+    world = World(CODEC, TransformersEngine(start, EngineSettings(), end=END), None, seed=7)
+    try:
+        ended = run_loop(learner, world, DESTROYER, LONG, PROBLEMS, checkpoints, diary.watchers(killed_in), alarm)
+    except KeyboardInterrupt:
+        ended = None
+    return learner, diary, ended
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    return save_start(tmp_path_factory.mktemp("alarm") / "start")
+
+
+@pytest.fixture(scope="module")
+def stopped(start, tmp_path_factory):
+    return run(start, tmp_path_factory.mktemp("stopped"), SETTINGS)
+
+
+def test_a_policy_that_collapses_ends_the_run_with_the_best_policy_it_had(stopped):
+    learner, diary, ended = stopped
+    assert ended is not None and ended.round_number < LONG.rounds and max(diary.metrics) == ended.round_number
+    assert ended.kept == 0 and same_weights(learner, new_learner(LONG))
+    assert diary.metrics[ended.round_number]["policy/collapsed"] == 1.0
+    assert "kept the policy after round 0" in str(ended)
+
+
+def test_a_run_that_is_killed_is_stopped_in_the_same_round_with_the_same_policy(stopped, start, tmp_path):
+    learner, _, ended = stopped
+    assert run(start, tmp_path, SETTINGS, killed_in=ended.round_number - 1)[2] is None
+    resumed = newest_checkpoint(tmp_path).round_number
+    assert 0 < resumed < ended.round_number
+    again, diary, stopped_again = run(start, tmp_path, SETTINGS)
+    assert diary.resumed == [resumed] and stopped_again == ended and same_weights(again, learner)
+
+
+def test_an_alarm_that_only_warns_lets_the_run_go_on(start, tmp_path):
+    learner, diary, ended = run(start, tmp_path, replace(SETTINGS, action="warn"))
+    assert max(diary.metrics) == LONG.rounds and ended is not None and ended.kept is None
+    assert not same_weights(learner, new_learner(LONG))
+    without = run(start, tmp_path / "without", None)
+    assert without[2] is None and same_weights(without[0], learner)  # the alarm itself changes nothing

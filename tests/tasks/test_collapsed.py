@@ -1,0 +1,33 @@
+"""What becomes of a policy that collapsed: never promoted, said so, and told apart by the exit status."""
+
+import pytest
+import typer
+
+from flows.commands import training
+from flows.train import Outcome
+from models.evaluation.bootstrap import Interval
+from models.evaluation.gate import Verdict
+from models.loop.alarm import Collapse
+from tasks.promote import _decide
+
+LOST = str(Collapse(8, ("reward/total 0.01 where it began at 0.18",), kept=5))
+BETTER = Verdict(promoted=True, difference=Interval(0.05, 0.03, 0.07), checks=())
+
+
+def test_the_best_checkpoint_of_a_collapsed_run_is_refused_though_it_is_better():
+    assert _decide(BETTER, False, "the base model")[0] == "promoted"
+    decision, reason = _decide(BETTER, False, "the base model", LOST)
+    assert decision == "refused" and "collapsed by round 8" in reason and "after round 5" in reason
+
+
+@pytest.mark.parametrize(("collapsed", "status"), [("", None), (LOST, 3)])
+def test_a_collapsed_run_ends_with_a_status_of_its_own(collapsed, status, monkeypatch, capsys):
+    monkeypatch.setattr("flows.train.train", lambda *given: Outcome("abc", collapsed=collapsed))
+    monkeypatch.setattr("flows.outcome.closing_lines", lambda outcome, home: "the end")
+    if status is None:
+        training.run("arithmetic")
+    else:
+        with pytest.raises(typer.Exit) as ended:
+            training.run("arithmetic")
+        assert ended.value.exit_code == status
+    assert "the end" in capsys.readouterr().out
