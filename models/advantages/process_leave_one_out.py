@@ -21,8 +21,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from models.advantages.gae import taught_mask, whitened
+from models.advantages.gae import whitened
 from models.advantages.kl_in_reward import KlInReward
+from models.critic.fit import taught_mask
 from models.errors import UserError
 from models.loop.rollout import Scored, group_mean
 from models.loop.slots import Signal, World

@@ -26,7 +26,7 @@ from pydantic import Field, TypeAdapter
 
 from models.bounds import Positive
 
-SPREAD, FINISHED, ENTROPY = "reward/spread", "rollouts/finished_share", "policy/entropy"
+SPREAD, CUT, ENTROPY = "reward/spread", "rollouts/cut_share", "policy/entropy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class AlarmSettings:
     @property
     def watched(self) -> tuple[str, ...]:
         """Names of the metrics that are read."""
-        return (self.reward, SPREAD, FINISHED, ENTROPY)
+        return (self.reward, SPREAD, CUT, ENTROPY)
 
 
 @dataclass(frozen=True)
@@ -157,12 +157,10 @@ def _fallen(last: Sequence[Told], start: Told, settings: AlarmSettings) -> str:
 
 
 def _cut(last: Sequence[Told], start: Told, settings: AlarmSettings) -> str:
-    if not 1 - start[FINISHED] <= settings.cut_share / 2:
+    cut = _all(last, CUT, lambda value: value > settings.cut_share)
+    if not cut or not start[CUT] <= settings.cut_share / 2:
         return ""
-    if not _all(last, FINISHED, lambda value: 1 - value > settings.cut_share):
-        return ""
-    now, then = 1 - _mean(last, FINISHED), 1 - start[FINISHED]
-    return f"{now:.0%} of the completions cut at their limit where it began at {then:.0%}"
+    return f"{_mean(last, CUT):.0%} of the completions cut at their limit where it began at {start[CUT]:.0%}"
 
 
 def _disorder(last: Sequence[Told], start: Told, settings: AlarmSettings) -> str:

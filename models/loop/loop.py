@@ -148,8 +148,10 @@ def run_loop(
                     history = history.keeping(alarm)
             if to_keep:
                 updates = {"policy": learner.updates, **{n: one.updates for n, one in learner.companions.items()}}
-                notes = {"memory": written(learner.memory), "alarm": alarms.written(history)}
-                save_checkpoint(checkpoints, done, learner.moving, learner.optimisers, updates, **notes)
+                memory, remembered = written(learner.memory), alarms.written(history)
+                save_checkpoint(
+                    checkpoints, done, learner.moving, learner.optimisers, updates, memory, alarm=remembered
+                )
             meter.lap("checkpoint")
             watchers.metrics(done, metrics | meter.end_round(scored, chosen))
             meter.lap("log")

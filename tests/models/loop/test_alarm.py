@@ -23,9 +23,9 @@ from models.sources.sample import Sample
 SETTINGS = AlarmSettings(patience=3, opening=2)
 
 
-def told(reward=0.5, finished=1.0, entropy=0.3, spread=0.4):
+def told(reward=0.5, cut=0.0, entropy=0.3, spread=0.4):
     return {
-        "reward/total": reward, "reward/spread": spread, "rollouts/finished_share": finished, "policy/entropy": entropy,
+        "reward/total": reward, "reward/spread": spread, "rollouts/cut_share": cut, "policy/entropy": entropy,
     }  # fmt: skip
 
 
@@ -43,7 +43,7 @@ START = [told(0.4), told(0.6)]  # a mean of 0.5, a spread of 0.4: the alarm's li
     ("last", "sign"),
     [
         ([told(0.39)] * 3, "reward/total 0.39 where it began at 0.5"),
-        ([told(finished=0.4)] * 3, "60% of the completions cut at their limit where it began at 0%"),
+        ([told(cut=0.6)] * 3, "60% of the completions cut at their limit where it began at 0%"),
         ([told(entropy=1.6)] * 3, "entropy 1.6 nats a token where it began at 0.3"),
         ([told(0.5, entropy=0.0005)] * 3, "entropy 0.0005 nats a token and a reward no higher than at the start"),
     ],
@@ -58,7 +58,7 @@ def test_each_sign_of_a_collapse_is_seen_after_the_patience(last, sign):
     [
         [told(0.41)] * 5,  # not far enough below
         [told(0.3), told(0.3), told(0.5), told(0.3), told(0.3)],  # one round between
-        [told(finished=0.6)] * 5,
+        [told(cut=0.4)] * 5,
         [told(entropy=1.4)] * 5,  # below five times its start
         [told(0.9, entropy=0.0)] * 5,  # certain, and right
         [{}] * 5,  # nothing told
@@ -69,7 +69,7 @@ def test_a_policy_that_stands_raises_no_alarm(last):
 
 
 def test_a_run_that_begins_cut_or_in_disorder_is_not_blamed_for_it():
-    assert after([told(finished=0.1, entropy=3.0)] * 10).collapse is None
+    assert after([told(cut=0.9, entropy=3.0)] * 10).collapse is None
 
 
 def test_the_line_lies_below_what_chance_does_to_a_small_round():
@@ -121,11 +121,12 @@ DESTROYER = Slots(
 LONG = replace(SCHEDULE, rounds=24, optimiser=replace(SCHEDULE.optimiser, learning_rate=0.01, decay="none"))
 
 
-def run(start, checkpoints, alarm, killed_in=None):
+def run(start, checkpoints, alarm, killed_in=None, rounds=LONG.rounds):
     learner, diary = new_learner(LONG), Diary({}, {}, [])
+    schedule = replace(LONG, rounds=rounds)
     world = World(CODEC, TransformersEngine(start, EngineSettings(), end=END), None, seed=7)
     try:
-        ended = run_loop(learner, world, DESTROYER, LONG, PROBLEMS, checkpoints, diary.watchers(killed_in), alarm)
+        ended = run_loop(learner, world, DESTROYER, schedule, PROBLEMS, checkpoints, diary.watchers(killed_in), alarm)
     except KeyboardInterrupt:
         ended = None
     return learner, diary, ended
@@ -141,12 +142,13 @@ def stopped(start, tmp_path_factory):
     return run(start, tmp_path_factory.mktemp("stopped"), SETTINGS)
 
 
-def test_a_policy_that_collapses_ends_the_run_with_the_best_policy_it_had(stopped):
+def test_a_policy_that_collapses_ends_the_run_with_the_best_policy_it_had(stopped, start, tmp_path):
     learner, diary, ended = stopped
     assert ended is not None and ended.round_number < LONG.rounds and max(diary.metrics) == ended.round_number
-    assert ended.kept == 0 and same_weights(learner, new_learner(LONG))
+    assert ended.kept % LONG.checkpoint_every == 0 and ended.kept < ended.round_number
+    assert same_weights(learner, run(start, tmp_path, None, rounds=ended.kept)[0])
     assert diary.metrics[ended.round_number]["policy/collapsed"] == 1.0
-    assert "kept the policy after round 0" in str(ended)
+    assert f"kept the policy after round {ended.kept}" in str(ended)
 
 
 def test_a_run_that_is_killed_is_stopped_in_the_same_round_with_the_same_policy(stopped, start, tmp_path):
