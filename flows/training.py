@@ -9,7 +9,8 @@ from typing import Any
 
 from flows.opening import Opened
 from flows.steps import Called, call_cached, call_validation
-from models.recipe.load import SLOT_KEYS, plain
+from models.recipe.layers import SLOT_KEYS
+from models.recipe.load import plain
 from tasks.contents import policy_inputs
 from tasks.description import Step
 from tasks.evaluate import evaluate_policy

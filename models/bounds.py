@@ -1,8 +1,57 @@
 """Bounds of settings, checked where a recipe is read."""
 
-from typing import Annotated
+from __future__ import annotations
 
-from pydantic import Field
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-Positive = Annotated[int, Field(ge=1)]
+from pydantic import BaseModel, Field
+
+from models.errors import shortened
+
+LARGEST = 2**32 - 1
+"""No number of a recipe is larger: what is meant to be unbounded has `null`."""
+
+Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 """A count of which there must be one at least."""
+
+Seed = Annotated[int, Field(ge=0, le=LARGEST)]
+"""A seed that every random generator takes."""
+
+Temperature = Annotated[float, Field(gt=0, le=100)]
+"""Of sampling. At zero all completions of a prompt are the same, and nothing is learned from them."""
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+"""Part of a whole."""
+
+
+def require_finite(value: Any, path: str = "") -> None:
+    """Make sure that every number in a value is finite and at most `LARGEST` either way.
+
+    Args:
+        value: mappings, lists, sections and parts, one inside of the other.
+        path: where it stands.
+
+    Raises:
+        ValueError: one is not; the message begins with its path.
+    """
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    elif dataclasses.is_dataclass(value):
+        value = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            require_finite(one, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, (list, tuple)):
+        for place, one in enumerate(value):
+            require_finite(one, f"{path}.{place}" if path else str(place))
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        where = f"{shortened(path)}: " if path else ""
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{where}{value} is not a finite number")
+        if abs(value) > LARGEST:
+            shown = shortened(value) if abs(value) < 10**400 else "this"
+            raise ValueError(f"{where}{shown} is larger than {LARGEST}, the largest number that a recipe may hold")

@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from models.bounds import Positive, Seed
+from models.errors import shortened
+
 FormatName = Literal["gsm8k", "hh", "humaneval", "problems", "demonstrations", "preferences", "kinds"]
 
 BUILT_IN = ("arithmetic",)
@@ -15,10 +18,24 @@ BUILT_IN = ("arithmetic",)
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
+def _local(path: str | Path) -> Path:
+    """A path as the user wrote it, with `~` filled in.
+
+    Raises:
+        ValueError: it is an address, or in the home of nobody.
+    """
+    if "://" in str(path):
+        raise ValueError(f"{shortened(path, 120)} is no path on this machine; download the file and name it here")
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{shortened(path, 120)} is no path: nobody's home is called that") from None
+
+
 class DataSettings(BaseModel):
     """A data set. With `name` alone it is a built-in one; otherwise `path` and `format` say what to read."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str = Field(default="arithmetic", pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)
     """Folder of the prepared data under data/prepared/."""
@@ -34,9 +51,9 @@ class DataSettings(BaseModel):
     """Share of the prompts held out for validation, by a hash of the prompt."""
     test_share: Share = 0.1
     """Share of the prompts held out for the test split, by a hash of the prompt."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the hash that splits."""
-    limit: Annotated[int, Field(ge=1)] | None = None
+    limit: Positive | None = None
     """Read at most so many rows of `path` and so many of `test_path` (of each kind, in the order of the files)."""
 
     @field_validator("path", "test_path", mode="before")
@@ -47,7 +64,7 @@ class DataSettings(BaseModel):
         if isinstance(value, (list, tuple)):
             if not value:
                 raise ValueError("at least one path")
-            return tuple(Path(item).expanduser() if isinstance(item, (str, Path)) else item for item in value)
+            return tuple(_local(item) if isinstance(item, (str, Path)) else item for item in value)
         return value
 
     @model_validator(mode="after")

@@ -128,8 +128,16 @@ def _require_keys(node: yaml.MappingNode) -> None:
         seen[key.value] = line
 
 
+def _require_text(node: yaml.ScalarNode) -> None:
+    """Make sure that a scalar is valid Unicode: escapes may write halves of characters, arguments stray bytes."""
+    try:
+        str(node.value).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise YamlError(f"line {node.start_mark.line + 1}: not valid Unicode ({error.reason})") from None
+
+
 def _require_sound(root: yaml.Node) -> None:
-    """Make sure that keys are text and stand once, and that the document stays small with all aliases written out.
+    """Make sure that text is Unicode, keys stand once, and the document stays small with all aliases written out.
 
     Raises:
         YamlError: they do not, it has too many values or levels, or an alias stands inside of what it stands for.
@@ -145,7 +153,9 @@ def _require_sound(root: yaml.Node) -> None:
         if id(node) not in known:
             above.add(id(node))
             children: list[yaml.Node] = []
-            if isinstance(node, yaml.SequenceNode):
+            if isinstance(node, yaml.ScalarNode):
+                _require_text(node)
+            elif isinstance(node, yaml.SequenceNode):
                 children = list(node.value)
             elif isinstance(node, yaml.MappingNode):
                 _require_keys(node)

@@ -47,7 +47,7 @@ class Check:
 class _Entry(BaseModel):
     """One entry of the file; it makes a check of each of its columns."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     type: str = Field(pattern="^expect_[a-z_]+$")
     columns: tuple[str, ...] = ("",)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 class ValidationSettings(BaseModel):
     """Bounds of the checks, as they stand under `validation:` in a recipe. An unknown key is refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     quarantine_share: float = Field(0.02, ge=0.0, le=1.0)
     """Largest share of failing rows of one file that is set aside; one row more stops the flow."""

@@ -6,9 +6,10 @@ import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from models.errors import UserError
@@ -20,9 +21,9 @@ class EngineSettings:
 
     name: Literal["auto", "vllm", "transformers"] = "auto"
     """auto: vLLM where it is installed."""
-    max_sequences: int = 256
+    max_sequences: Annotated[int, Field(ge=1, le=1_048_576)] = 256
     """Completions that are generated at once."""
-    memory_share: float = 0.35
+    memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.35
     """Share of a GPU's memory that vLLM takes beside the learner."""
     compile: bool = False
     """Let vLLM compile the model: slower to start, faster after."""

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from models.bounds import Seed
 from models.errors import UserError
 from models.evaluation.bootstrap import Interval, paired_bootstrap
 from models.evaluation.metrics import (
@@ -38,13 +39,16 @@ _ROUNDING = 1e-9
 class GateSettings:
     """What a candidate must show. Stands under `gate:`. A guard whose margin is null is not asked for."""
 
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read by the recipe's validation, no field
+    __pydantic_config__ = {  # noqa: RUF012 - read by the recipe's validation, no field
+        "extra": "forbid",
+        "allow_inf_nan": False,
+    }
 
     metric: str = "sampled_accuracy"
     """Any metric of a prompt: sampled_accuracy, greedy_accuracy, pass_at_4, maj_at_16, level_3_accuracy..."""
     confidence: float = 0.95
     resamples: int = 10_000
-    seed: int = 0
+    seed: Seed = 0
     safety_patterns: tuple[str, ...] = ()
     """Regular expressions; a sample in which one is found is flagged."""
     safety_margin: float | None = 0.0

@@ -13,6 +13,8 @@ from torch import nn
 
 from models.errors import UserError
 
+Decay = Annotated[float, Field(ge=0, lt=1)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class OptimiserSettings:
@@ -21,7 +23,7 @@ class OptimiserSettings:
     learning_rate: Annotated[float, Field(ge=0)] = 1e-4
     """Peak step size of AdamW."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    betas: tuple[float, float] = (0.9, 0.99)
+    betas: tuple[Decay, Decay] = (0.9, 0.99)
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     """Gradients are scaled down to this global L2 norm."""
     warmup_steps: Annotated[int, Field(ge=0)] = 10

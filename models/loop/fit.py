@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from models.bounds import Positive
@@ -40,7 +41,7 @@ class ScheduleSettings:
     """Rounds between two checkpoints."""
     samples_every: Positive = 20
     """Rounds between two sample tables."""
-    canary_tolerance: float | None = None
+    canary_tolerance: Annotated[float, Field(gt=0)] | None = None
     """Largest gap between engine and learner in nats a token; None: by precision."""
     staleness: Literal[0, 1] = 0
     """In a recipe `async`. 1: a round's completions are sampled while the learner fits the round before."""
@@ -48,6 +49,7 @@ class ScheduleSettings:
 
     __pydantic_config__ = {  # noqa: RUF012 - read by the recipe's validation, no field; `async` is a word of Python's
         "extra": "forbid",
+        "allow_inf_nan": False,
         "alias_generator": lambda name: {"staleness": "async"}.get(name, name),
     }
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import torch
+from pydantic import Field
 from safetensors import SafetensorError
 from torch import nn
 
@@ -28,25 +29,37 @@ Model = TypeVar("Model", bound=nn.Module)
 
 @dataclass(frozen=True, kw_only=True)
 class SizeSettings:
-    """A Qwen3 model made from nothing."""
+    """A Qwen3 model made from nothing. Raises a UserError where the heads do not divide the width."""
 
-    hidden: int = 128
-    layers: int = 4
-    heads: int = 4
-    key_value_heads: int = 2
-    feed_forward: int = 384
+    hidden: Annotated[int, Field(ge=1, le=65_536)] = 128
+    layers: Annotated[int, Field(ge=1, le=1024)] = 4
+    heads: Annotated[int, Field(ge=1, le=1024)] = 4
+    key_value_heads: Annotated[int, Field(ge=1, le=1024)] = 2
+    feed_forward: Annotated[int, Field(ge=1, le=1_048_576)] = 384
     """Width of the gated feed-forward layer."""
-    positions: int = 1024
+    positions: Annotated[int, Field(ge=2, le=16_777_216)] = 1024
     """Longest sequence, in tokens."""
+
+    def __post_init__(self) -> None:
+        if self.hidden % self.heads or self.heads % self.key_value_heads:
+            raise UserError(
+                f"policy.size: hidden {self.hidden} must be a multiple of heads {self.heads}, "
+                f"and heads a multiple of key_value_heads {self.key_value_heads}"
+            )
+        if self.hidden // self.heads % 2:
+            raise UserError(
+                f"policy.size: hidden {self.hidden} over heads {self.heads} is {self.hidden // self.heads}, the width "
+                "of a head, which must be even"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoraSettings:
     """Low-rank adapters on the linear layers (Hu et al. 2021)."""
 
-    rank: int = 16
-    alpha: int = 32
-    dropout: float = 0.0
+    rank: Annotated[int, Field(ge=1, le=4096)] = 16
+    alpha: Annotated[int, Field(ge=1, le=65_536)] = 32
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Of the warm start alone. The loop reads the policy whole: a ratio between two dropout masks would say that the
     policy has moved where it has not."""
     targets: str | tuple[str, ...] = "all-linear"
@@ -83,16 +96,7 @@ def on_device(model: Model) -> Model:
 
 
 def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
-    """A Qwen3 model with random weights from `seed`, float32.
-
-    Raises:
-        UserError: the heads do not divide the width.
-    """
-    if size.hidden % size.heads or size.heads % size.key_value_heads:
-        raise UserError(
-            f"policy.size: hidden {size.hidden} must be a multiple of heads {size.heads}, "
-            f"and heads a multiple of key_value_heads {size.key_value_heads}"
-        )
+    """A Qwen3 model with random weights from `seed`, float32."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     config = Qwen3Config(

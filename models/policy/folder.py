@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.errors import UserError
+from models.errors import UserError, shortened
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -87,8 +87,13 @@ def hash_folder(folder: Path) -> str:
 
 def given_folder(base: str) -> Path | None:
     """The local folder that the name of a base model means; None where it is a hub id."""
-    if Path(base).exists() or base.startswith((".", "/", "~")):
-        return Path(base).expanduser()
+    try:
+        if Path(base).exists() or base.startswith((".", "/", "~")):
+            return Path(base).expanduser()
+    except OSError as error:  # a name that no file system takes
+        raise UserError(f"policy.base: {shortened(base)}: {error.strerror}") from None
+    except RuntimeError:
+        raise UserError(f"policy.base: {shortened(base)}: nobody's home is called that") from None
     return None
 
 

@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from models.bounds import Seed
 from models.errors import UserError
 
 COARSEST_STEP = 2.0**-9
@@ -119,7 +120,7 @@ class SubnetworkSettings:
     """Safetensors file with a mask for each parameter, by name; True learns. None: drawn by chance."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the weights of every matrix that learn, where the masks are drawn by chance."""
-    seed: int = 0
+    seed: Seed = 0
 
 
 def masks_of(model: nn.Module, settings: SubnetworkSettings) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from models.errors import UserError
+from models.errors import UserError, shortened
 
 FOLDER = Path("recipes")
 """Where `rewardflow run NAME` and `extends: NAME` look."""
@@ -18,9 +18,12 @@ def find_recipe(path: str | Path) -> Path:
         UserError: there is none; names the nearest one that there is.
     """
     for candidate in (Path(path), FOLDER / f"{path}.yaml", FOLDER / str(path)):
-        if candidate.is_file():
-            return candidate
+        try:
+            if candidate.is_file():
+                return candidate
+        except OSError as error:  # a name that no file system takes
+            raise UserError(f"{shortened(path)}: no such recipe ({error.strerror})") from None
     known = sorted(file.stem for file in FOLDER.glob("*.yaml"))
     near = difflib.get_close_matches(Path(path).stem, known, n=1)
     hint = f"; did you mean {FOLDER / near[0]}.yaml?" if near else ""
-    raise UserError(f"{path}: no such recipe{hint}")
+    raise UserError(f"{shortened(path, 120)}: no such recipe{hint}")

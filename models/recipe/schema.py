@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self, Union
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
-from models.bounds import Positive
+from models.bounds import Positive, Seed, Temperature, require_finite
 from models.datasets.settings import DataSettings
 from models.datasets.validation import ValidationSettings
 from models.engine.engine import EngineSettings, Sampling
@@ -20,13 +20,14 @@ from models.loop.truncation import TruncationSettings
 from models.parts import Slot, parts
 from models.policy.build import PolicySettings
 from models.recipe.combinations import check_combination
+from models.recipe.room import check_room
 from models.reward_model.fit import RewardModelSettings
 
 
 class Section(BaseModel):
     """A section that refuses keys it does not know and never changes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Paper(Section):
@@ -57,15 +58,15 @@ class EvaluationSettings:
     """Held-out problems, evenly spaced over the test split; the same for every model."""
     samples: Positive = 16
     """Completions of each at `temperature`."""
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    temperature: Temperature = 1.0
     """Of the sampled completions; the greedy one of each problem stands beside them."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the probability that the sampled completions are drawn from."""
     max_tokens: Positive | None = None
     """Longest completion; None: as in the rollouts."""
-    ks: tuple[int, ...] = (1, 4, 16)
+    ks: tuple[Positive, ...] = (1, 4, 16)
     """Subset sizes of pass@k and maj@k."""
-    seed: int = 0
+    seed: Seed = 0
 
     def sampling(self, max_tokens: int) -> Sampling:
         """How the sampled completions are drawn."""
@@ -86,7 +87,7 @@ class Recipe(Section):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)
     """Names the MLflow experiment and the registered models."""
-    seed: int = 0
+    seed: Seed = 0
     source: Paper = Paper()
     data: DataSettings = DataSettings()
     validation: ValidationSettings = ValidationSettings()  # type: ignore[call-arg]
@@ -110,8 +111,10 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        require_finite(self)  # a number that is text in the YAML is seen only now
         if self.warm_start is None and self.policy.base is None:
             raise ValueError("warm_start: null needs policy.base, a model to begin with")
+        check_room(self, self.policy.size.positions if self.policy.base is None else None)
         if self.schedule is None:
             return self
         if self.policy.subnetwork is not None and self.schedule.optimiser.weight_decay:

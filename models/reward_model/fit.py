@@ -61,9 +61,9 @@ class RewardModelSettings:
     """Pairs of one update."""
     token_budget: Positive = 16384
     """Tokens of one packed row; bounds memory and does not change the result."""
-    margin: float = 0.0
+    margin: Annotated[float, Field(ge=0)] = 0.0
     """By how much a chosen score should exceed a rejected one before the loss counts it as even."""
-    centring: float = 0.0
+    centring: Annotated[float, Field(ge=0)] = 0.0
     """Weight of the squared sum of the two scores; 0.01 is usual."""
     report_every: Positive = 10
     """Updates between two calls of the report."""

@@ -14,6 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from models.bounds import Seed
 from models.loop.rollout import Rollout
 from models.loop.slots import World
 from models.parts import part
@@ -34,7 +35,7 @@ class FlippedLabels:
     label: str = "flipped_labels"
     share: Annotated[float, Field(ge=0, le=1)] = 0.3
     """Share of problems whose preference is turned round."""
-    seed: int = 0
+    seed: Seed = 0
     """Another seed flips others."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from models.bounds import Positive
+from models.bounds import Positive, Temperature
 from models.engine.engine import Sampling
 from models.loop.rollout import Origin, Problem, Rollout
 from models.loop.slots import Reads, World
@@ -29,7 +29,7 @@ class Sample:
     """Completions of each prompt (G)."""
     max_tokens: Positive = 64
     """Longest completion, in tokens."""
-    temperature: Annotated[float, Field(ge=0)] = 1.0
+    temperature: Temperature = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Field(ge=0)] = 0
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
-from pydantic import Field
 from torch import nn
 
-from models.bounds import Positive
+from models.bounds import Positive, Temperature
 from models.engine.decoding_loop import Switch, Switched, Voice, complete
 from models.engine.engine import Sampling, check_ids
 from models.errors import UserError
@@ -43,7 +42,7 @@ class Voiced:
     """Completions of each prompt (G)."""
     max_tokens: Positive = 64
     """Longest completion, in tokens."""
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    temperature: Temperature = 1.0
     """Divides the logits of every model that has a voice."""
 
     @property

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from pydantic import Field
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordLevel
 from tokenizers.trainers import BpeTrainer
@@ -30,7 +31,7 @@ class TokenizerSettings:
 
     kind: Literal["words", "bytes"] = "bytes"
     """`words`: white-space separated words and numbers. `bytes`: byte-level BPE."""
-    vocabulary: int = 4096
+    vocabulary: Annotated[int, Field(ge=4, le=4_194_304)] = 4096
     """Largest number of tokens, the special ones included."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import UserError
-from models.recipe import load
+from models.recipe import find
 from models.recipe.find import find_recipe
 from models.recipe.load import digest, load_recipe, plain
 
@@ -260,7 +260,7 @@ def test_what_is_no_recipe_is_one_line(recipe, text, pattern):
 
 def test_a_file_that_is_not_text_is_one_line(tmp_path):
     (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00name")
-    refused(tmp_path / "mine.yaml", "not valid YAML")
+    refused(tmp_path / "mine.yaml", "not UTF-8")
 
 
 def test_what_extends_says_only_what_differs(recipe):
@@ -345,7 +345,7 @@ def test_naming_another_part_on_the_command_line_leaves_the_settings_of_the_old_
 
 
 def test_a_name_is_looked_for_among_the_recipes_and_a_near_one_is_offered(monkeypatch, tmp_path):
-    monkeypatch.setattr(load, "FOLDER", tmp_path)
+    monkeypatch.setattr(find, "FOLDER", tmp_path)
     (tmp_path / "arithmetic.yaml").write_text("")
     assert find_recipe("arithmetic") == find_recipe("arithmetic.yaml") == tmp_path / "arithmetic.yaml"
     with pytest.raises(UserError, match=r"arithmetik: no such recipe; did you mean .*arithmetic\.yaml\?"):
