@@ -1,22 +1,17 @@
-"""Right completions weigh one, wrong ones together as much as the right ones: failure as cloning would reward it.
+"""Right and wrong completions normalised apart over the round: OREAL (arXiv 2502.06781; paper 280).
 
-    A_i = 1                                   where r_i is no less than the mean of its group: right
-    A_i = -strength * (right / wrong)         elsewhere: wrong; right and wrong count the completions of the group
+    a_i = v_i - mean of v_j over j != i              v is the verdict of completion i, 1 right or 0 wrong
+    A_i = a_i * tokens / tokens of the right ones                 where i is right
+    A_i = a_i * negatives * tokens / tokens of the wrong ones     where i is wrong
 
-r is the verdict, of two values (`by: exact_answer`, or nothing else in `rewards`). With anything beside it, "no less
-than the mean" says little about right and wrong: right answers that are less liked would be pushed away.
+With schedule.normalisation: token and one step a round the loss -A log pi is then the published one,
 
-Source: OREAL (paper 280), which clones the best of N and reshapes the reward of the others until both gradients agree;
-derived here. Let p be the chance to be right, E+ and E- the means over right and over wrong completions. As
-grad p = sum over the right of grad pi,
+    sum over right of -a log pi / N+   +   negatives * sum over wrong of -a log pi / N-
 
-    E+[grad log pi] = grad log p          cloning climbs the log of the chance to be right
-    E-[grad log pi] = grad log (1 - p)
-    E+ - E-         = grad log(p / (1 - p)) = grad p / (p (1 - p))
-
-So a wrong completion's weight that agrees with cloning is the one by which all wrong ones weigh as much as all right
-ones. However many of each are chosen, as long as chance chooses among the right and among the wrong, the expectation
-is this gradient. In a whole group it is -p / (1 - p) for an observed p, the policy gradient (r - p) divided by 1 - p.
+so neither side drowns the other, however rare it is in the round; the published run halves the wrong side. N+ and N-
+count the tokens that are taught, in groups without signal too, whose a is zero. With several steps a round the tokens
+are still those of the whole round. The paper's model of single tokens' weights is not part of it: all tokens of a
+completion weigh the same.
 """
 
 from __future__ import annotations
@@ -27,27 +22,37 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from models.loop.rollout import Scored, group_mean
+from models.advantages.leave_one_out import LeaveOneOut
+from models.loop.rollout import Scored
 from models.loop.slots import World
 from models.parts import part
 
 
 @part("advantage", "balanced")
 class Balanced:
-    """One for what is no worse than its group's mean; what is worse takes as much away. Alone, or flat: one."""
+    """Leave-one-out of a verdict; right and wrong count by themselves. Zero where a prompt's verdicts are the same."""
 
-    needs_group: ClassVar[bool] = False
+    needs_group: ClassVar[bool] = True
     by: str = "total"
-    """The reward component that tells right from wrong; `total` is the weighted sum."""
-    strength: Annotated[float, Field(ge=0)] = 1.0
-    """What the wrong completions of a prompt weigh together for each right one; 0 clones the right ones alone."""
-    tolerance: Annotated[float, Field(ge=0)] = 1e-4
-    """Reward by which a completion may lie below the mean and still be no worse."""
+    """The reward component that is the verdict; `total` is the weighted sum."""
+    threshold: float = 0.5
+    """Above it a completion is right."""
+    negatives: Annotated[float, Field(ge=0)] = 0.5
+    """What the wrong completions weigh against the right ones; 0 clones the right ones alone."""
 
     def __call__(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions]; with strength one the sum of every group that spreads is zero."""
-        groups, verdict = scored.groups, scored.component(self.by, "advantage.by")
-        right = (verdict >= group_mean(verdict, groups) - self.tolerance).to(verdict)
-        share = group_mean(right, groups)
-        balance = -self.strength * share / (1.0 - share).clamp(min=torch.finfo(share.dtype).tiny)
-        return torch.where(right > 0, torch.ones_like(share), balance)
+        """Advantages, [completions].
+
+        Raises:
+            UserError: no reward is called `by`.
+        """
+        right = (scored.component(self.by, "advantage.by") > self.threshold).to(scored.rewards)
+        tokens = torch.tensor([rollout.taught_tokens for rollout in scored.rollouts]).to(right)
+        of_the_right = (tokens * right).sum()
+        of_the_wrong = tokens.sum() - of_the_right
+        weight = torch.where(
+            right > 0,
+            tokens.sum() / of_the_right.clamp(min=1.0),
+            self.negatives * tokens.sum() / of_the_wrong.clamp(min=1.0),
+        )
+        return weight * LeaveOneOut()(world, Scored(scored.rollouts, right))

@@ -3,7 +3,7 @@
     loss = -A * log pi + kl * k3,   token by token
 
 With A = 1 for every chosen completion it is supervised fine-tuning on one's own samples (RAFT, Dong et al. 2023,
-arXiv 2304.06767; paper 217); with A = 1 for right and A < 0 for wrong ones it is the loss of OREAL (paper 280), whose
+arXiv 2304.06767; paper 217); with A > 0 for right and A < 0 for wrong ones it is the loss of OREAL (paper 280), whose
 KL term keeps the policy by its reference. k3 is the estimator of `models.objectives.kl_term`.
 
 No weight corrects for whoever wrote the completions: cloning needs none, it moves towards what is chosen of them. What

@@ -1,5 +1,6 @@
-"""What must be true of balanced weights, each test named as the theorem it checks."""
+"""What must be true of right and wrong normalised apart, each test named as the theorem it checks."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -8,6 +9,7 @@ from tiny_models import scored
 
 from models.advantages.balanced import Balanced
 from models.errors import UserError
+from models.learner.reduce import token_weights
 from models.loop.rollout import Problem, Rollout, TokenBatch
 from models.loop.slots import World
 from models.objectives.weighted_likelihood import WeightedLikelihood
@@ -19,43 +21,72 @@ RIGHT = torch.tensor([1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
 LOGITS = torch.tensor([0.3, -0.2, 0.9, 0.0], dtype=torch.float64)
 
 
+def of_lengths(verdicts, sizes, lengths):
+    held = scored(torch.tensor(verdicts, dtype=torch.float64), sizes)
+    rollouts = [replace(one, completion=(1,) * n) for one, n in zip(held.rollouts, lengths, strict=True)]
+    return replace(held, rollouts=rollouts)
+
+
 def test_by_hand():
-    rewards = torch.tensor([1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0], dtype=torch.float64)
-    found = Balanced()(None, scored(rewards, [4, 4]))
-    wanted = torch.tensor([1.0, -1 / 3, -1 / 3, -1 / 3, 1.0, 1.0, 1.0, -3.0], dtype=torch.float64)
-    torch.testing.assert_close(found, wanted)
-    torch.testing.assert_close(Balanced(strength=0.5)(None, scored(rewards, [4, 4]))[1:4], wanted[1:4] / 2)
+    """Two right of 3 and 5 tokens, two wrong of 2 and 6: 16 tokens, 8 on either side, so twice the leave-one-out."""
+    held = of_lengths([1, 0, 0, 1], [2, 2], [3, 2, 6, 5])
+    assert Balanced(negatives=1.0)(None, held).tolist() == [2.0, -2.0, -2.0, 2.0]
+    held = of_lengths([1, 0, 0, 0, 1], [4, 1], [4, 1, 2, 5, 8])  # the last is alone, and counts as tokens
+    found = Balanced()(None, held)
+    wanted = [20 / 12, *[-0.5 * 20 / 8 / 3] * 3, 0.0]
+    assert found.tolist() == pytest.approx(wanted)
 
 
-def test_in_a_whole_group_it_is_reward_less_mean_divided_by_the_share_of_failures():
-    rewards = torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
-    torch.testing.assert_close(Balanced()(None, scored(rewards, [5])), (rewards - 0.4) / 0.6)
+def test_the_reduced_loss_is_the_published_one():
+    """Written anew from the published code, in float64: sums over right and over wrong, each by its own tokens."""
+    lengths, verdicts, sizes = [3, 1, 4, 2, 2, 6, 1, 3], [1, 0, 0, 0, 1, 1, 0, 1], [4, 4]
+    held = of_lengths(verdicts, sizes, lengths)
+    noise = torch.Generator().manual_seed(0)
+    log_prob = -torch.rand(sum(lengths), dtype=torch.float64, generator=noise)
+    rows = torch.repeat_interleave(torch.arange(8), torch.tensor(lengths))
+    seen = TokenBatch(Balanced()(None, held)[rows], log_prob, log_prob, None, rows)
+    loss, _ = WeightedLikelihood()(log_prob, seen)
+    found = (torch.cat(token_weights(lengths, "token", 8)) * loss).sum()
+    summed = torch.stack([row.sum() for row in log_prob.split(lengths)])
+    wanted = 0.0
+    for kind, factor in ((1, 1.0), (0, 0.5)):
+        tokens = sum(n for n, verdict in zip(lengths, verdicts, strict=True) if verdict == kind)
+        for i, verdict in enumerate(verdicts):
+            if verdict == kind:
+                others = [v for j, v in enumerate(verdicts) if j // 4 == i // 4 and j != i]
+                wanted -= factor * (verdict - sum(others) / 3) * float(summed[i]) / tokens
+    assert float(found) == pytest.approx(wanted, rel=1e-12)
 
 
-def test_a_flat_group_and_a_completion_alone_are_cloned():
-    assert Balanced()(None, scored(torch.tensor([0.3, 0.3, 0.3, 0.7]), [3, 1])).tolist() == [1.0] * 4
+@pytest.mark.parametrize("share", [1, 3, 7])
+def test_the_right_pull_twice_as_hard_a_token_as_the_wrong_push_however_rare_they_are(share):
+    """Without the leave-one-out factor: the weights that multiply it sum, by tokens, to 1 and to a half."""
+    held = of_lengths([1] * share + [0] * (8 - share), [8], [2] * 8)
+    advantage = Balanced()(None, held)
+    plain = Balanced(negatives=1.0)(None, held)
+    a = torch.where(torch.arange(8) < share, (8 - share) / 7, -share / 7).double()
+    weight = advantage / a / 8
+    assert float(weight[:share].sum()) == pytest.approx(1.0) and float(weight[share:].sum()) == pytest.approx(0.5)
+    torch.testing.assert_close(plain[share:], 2 * advantage[share:])
 
 
-def test_rounding_makes_nothing_wrong():
-    assert Balanced()(None, scored(torch.tensor([0.3, 0.3 - 1e-6, 0.3]), [3])).tolist() == [1.0] * 3
+@pytest.mark.parametrize("verdict", [0.0, 1.0])
+def test_where_all_is_right_or_all_wrong_nothing_is_pushed_and_nothing_is_infinite(verdict):
+    assert Balanced()(None, scored(torch.full((4,), verdict), [3, 1])).tolist() == [0.0] * 4
 
 
-def expected_gradient(select, strength):
-    """Mean gradient of the loss over all groups of three in which something is right, and with strength also wrong."""
+def expected_gradient(select):
+    """Mean gradient of the loss over all groups of three in which something is right."""
     logits = LOGITS.clone().requires_grad_()
     log_prob = logits.log_softmax(0)
     total, chance = torch.zeros((), dtype=torch.float64), 0.0
     for actions in product(range(4), repeat=3):
         drawn = torch.tensor(actions)
-        if RIGHT[drawn].max() == 0.0 or (strength and RIGHT[drawn].min() == 1.0):
+        if RIGHT[drawn].max() == 0.0:
             continue
-        whole = scored(RIGHT[drawn], [3])
-        kept = select(whole)
-        advantage = Balanced(strength=strength)(None, whole.take(kept))
-        nothing = torch.zeros_like(advantage)
-        seen = TokenBatch(
-            advantage=advantage, behaviour=nothing, old=nothing, reference=None, completion=torch.arange(len(kept))
-        )
+        kept = select(scored(RIGHT[drawn], [3]))
+        nothing = torch.zeros(len(kept), dtype=torch.float64)
+        seen = TokenBatch(nothing + 1.0, nothing, nothing, None, torch.arange(len(kept)))
         loss, _ = WeightedLikelihood()(log_prob[drawn[kept]], seen)
         weight = float(log_prob[drawn].detach().sum().exp())
         total, chance = total + weight * loss.sum(), chance + weight
@@ -69,12 +100,7 @@ def exact_gradient(of_chance):
 
 
 def test_cloning_the_best_of_n_climbs_the_log_of_the_chance_to_be_right():
-    torch.testing.assert_close(-expected_gradient(BestOfN(), 0.0), exact_gradient(torch.log))
-
-
-@pytest.mark.parametrize("worst", [1, 2])
-def test_cloning_with_balanced_negatives_climbs_the_log_odds_however_many_negatives_are_kept(worst):
-    torch.testing.assert_close(-expected_gradient(BestOfN(worst=worst), 1.0), exact_gradient(torch.logit))
+    torch.testing.assert_close(-expected_gradient(BestOfN()), exact_gradient(torch.log))
 
 
 def through(recipe, texts, liked):
@@ -100,10 +126,11 @@ TEXTS = ["#### 3", "#### 7", "#### 7", "#### 4", "#### 7", "#### 5", "#### 6", "
 LIKED = [9.0, -9.0, 9.0, 0.0, -1.0, 9.0, -9.0, 3.0]  # a reward model that likes wrong answers and no right one but one
 
 
-def test_oreal_clones_one_right_answer_and_pushes_away_all_wrong_ones_and_no_right_one_whatever_a_model_likes():
+def test_oreal_clones_every_right_answer_and_pushes_away_every_wrong_one_whatever_a_model_likes():
     kept, advantage = through("oreal", TEXTS, LIKED)
-    assert kept[0] == 1 and sorted(kept[1:]) == [0, 3, 5, 6, 7]
-    assert advantage == pytest.approx([1.0] + [-1 / 5] * 5)
+    assert kept == list(range(8))  # 3 of 8 are right, of 2 tokens each: 6 tokens against 10, 16 in all
+    right, wrong = 16 / 6 * 5 / 7, -0.5 * 16 / 10 * 3 / 7
+    assert advantage == pytest.approx([right if place in (1, 2, 4) else wrong for place in range(8)])
 
 
 def test_raft_clones_one_right_answer_the_first():
@@ -114,6 +141,7 @@ def test_beside_another_reward_the_verdict_alone_tells_right_from_wrong():
     verdict = torch.tensor([1.0, 1.0, 0.0, 0.0])
     liked = torch.tensor([0.0, 1.0, 1.0, 0.0])
     held = scored(verdict + 0.6 * liked, [4], {"exact_answer": verdict})
-    assert Balanced(by="exact_answer")(None, held).tolist() == [1.0, 1.0, -1.0, -1.0]
+    found = Balanced(by="exact_answer", negatives=1.0)(None, held)
+    torch.testing.assert_close(found, torch.tensor([4.0, 4.0, -4.0, -4.0]) / 3)
     with pytest.raises(UserError, match=r"advantage\.by: no reward is called judge; there are exact_answer"):
         Balanced(by="judge")(None, held)

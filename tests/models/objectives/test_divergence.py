@@ -9,6 +9,7 @@ import torch
 
 from models.loop.rollout import TokenBatch
 from models.objectives.divergence import Divergence, DivergenceToPosterior, share_of_divergence, slope
+from models.recipe.load import load_recipe
 
 KINDS = get_args(Divergence)
 BETA = 0.5
@@ -178,3 +179,39 @@ def test_the_pushes_of_a_group_sum_to_zero_whoever_sampled_it(kind):
     (found,) = torch.autograd.grad(loss.sum(), log_prob)
     torch.testing.assert_close(found.sum(), torch.zeros((), dtype=torch.float64))
     assert found.abs().max() > 0.01
+
+
+def over_all_groups(size, kind):
+    """Expected gradient, expected log Z and what is watched of its bias, over every group of `size` draws."""
+    logits = LOGITS.clone().requires_grad_()
+    log_prob = logits.log_softmax(0)
+    drawn = torch.cartesian_prod(*[torch.arange(4)] * size)
+    chance = log_prob.detach()[drawn].sum(-1).exp()
+    one = group_of(drawn.flatten(), log_prob.detach())
+    seen = replace(one, group=torch.arange(len(drawn)).repeat_interleave(size))
+    loss, watch = DivergenceToPosterior(to=kind, beta=BETA)(log_prob[drawn.flatten()], seen)
+    (found,) = torch.autograd.grad((chance * loss).sum(), logits)
+    return found, float((chance * watch["log_normaliser"]).sum()), float((chance * watch["normaliser_bias"]).sum())
+
+
+@pytest.mark.parametrize("kind", ["jensen_shannon", "forward_kl"])
+def test_small_groups_bias_the_gradient_and_the_run_says_by_how_much_log_z_lies_too_low(kind):
+    logits = LOGITS.clone().requires_grad_()
+    (exactly,) = torch.autograd.grad(exact(logits.softmax(0), kind), logits)
+    log_z = float((PRIOR * torch.exp(REWARDS / BETA)).sum().log())
+    apart, watched = [], []
+    for size in (4, 8):
+        found, mean_log_z, bias = over_all_groups(size, kind)
+        apart.append(float((found - exactly).norm() / exactly.norm()))
+        watched.append(bias)
+        assert bias == pytest.approx(log_z - mean_log_z, rel=0.3 if size == 4 else 0.03)
+    assert apart[0] > 1.7 * apart[1] > 0.05  # falls about as 1 / G, and is a tenth and more at 8
+    assert watched[0] > watched[1]
+
+
+def test_reverse_kl_has_no_such_bias_and_watches_none():
+    assert "normaliser_bias" not in stratified(LOGITS, "reverse_kl")[1]
+
+
+def test_the_recipe_of_f_dpg_draws_groups_large_enough():
+    assert load_recipe("f_dpg").rollouts.group_size >= 32

@@ -71,3 +71,19 @@ def test_descent_on_pairs_of_the_mixture_ends_at_the_fixed_point_of_nash_md(shar
         logits = logits - 0.1 * mean_gradient_of_pairs(Ipo(beta=STRENGTH), logits, mixed(logits, share))
     expected = held_equilibrium(STRENGTH, share).exp()
     torch.testing.assert_close(logits.softmax(0), expected, rtol=0, atol=1e-6)
+
+
+def test_averaged_over_tokens_the_margin_is_that_of_the_mean_log_ratios():
+    """Answers of three and of two tokens, written anew from the definition."""
+    log_prob = -torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    reference = -torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    nothing, of = torch.zeros(5, dtype=torch.float64), torch.tensor([0, 0, 0, 1, 1])
+    batch = TokenBatch(nothing, nothing, nothing, reference, of, torch.tensor([[1, 0]]))
+    sums = batch.by_pair(log_prob)
+    apart = log_prob - reference
+    margin = apart[3:].mean() - apart[:3].mean()
+    loss, watch = Ipo(beta=0.5, average="tokens")(sums, batch)
+    torch.testing.assert_close(loss, (margin - 1.0)[None] ** 2)
+    torch.testing.assert_close(watch["pair_margin"], margin[None])
+    whole, _ = Ipo(beta=0.5)(sums, batch)
+    torch.testing.assert_close(whole, (apart[3:].sum() - apart[:3].sum() - 1.0)[None] ** 2)

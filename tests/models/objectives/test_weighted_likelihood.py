@@ -85,25 +85,25 @@ def taught_by(name):
     return kept, advantage, loss
 
 
-def test_raft_is_oreal_without_negatives_and_kl_on_every_prompt_that_is_neither_all_right_nor_all_wrong():
-    """Through all that either recipe selects and weighs, not through the objective alone."""
-    (cloned, ones, raft), (kept, advantage, oreal) = taught_by("raft"), taught_by("oreal")
+def test_raft_clones_one_right_answer_of_each_prompt_that_has_any():
+    """Through all that the recipe selects and weighs, not through the objective alone."""
+    cloned, ones, loss = taught_by("raft")
     assert (cloned // 3).tolist() == [0, 2, 3] and EXACT[cloned].min() == 1  # none of the prompt that has none right
-    mixed, right = cloned < 9, advantage > 0  # of the last prompt, all right, OREAL learns nothing
-    assert kept[right].tolist() == cloned[mixed].tolist()
-    torch.testing.assert_close(advantage[right], ones[mixed])
-    torch.testing.assert_close(oreal[right], raft[mixed])
+    torch.testing.assert_close(ones, torch.ones_like(ones))
+    torch.testing.assert_close(loss, 1.0 + cloned.double() / 10)
 
 
-def test_all_that_oreal_pushes_away_is_wrong_and_together_as_heavy_as_what_it_clones():
+def test_oreal_clones_what_is_right_and_pushes_away_what_is_wrong_where_a_prompt_has_both():
     kept, advantage, _ = taught_by("oreal")
-    pushed = kept[advantage < 0]
-    assert pushed.tolist() == [0, 7] and EXACT[pushed].max() == 0
-    torch.testing.assert_close(advantage[kept < 3].sum(), torch.zeros((), dtype=torch.float64))
+    assert kept.tolist() == list(range(12))
+    mixed = (kept // 3 == 0) | (kept // 3 == 2)  # of the others one is all wrong and one all right
+    assert torch.equal(advantage != 0, mixed)
+    assert torch.equal((advantage > 0)[mixed], (EXACT > 0)[mixed])
 
 
-def test_a_strength_of_zero_silences_what_is_wrong_even_where_it_is_chosen():
+def test_negatives_of_zero_silence_what_is_wrong_even_where_it_is_chosen():
     rewards = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
     _, cloned = losses(BestOfN(worst=0), NoAdvantage(), WeightedLikelihood(), rewards, [3])
-    _, silent = losses(BestOfN(worst=2), Balanced(strength=0.0), WeightedLikelihood(), rewards, [3])
-    torch.testing.assert_close(silent, torch.cat([cloned, torch.zeros(2, dtype=torch.float64)]))
+    _, silent = losses(BestOfN(worst=2), Balanced(negatives=0.0), WeightedLikelihood(), rewards, [3])
+    silenced = torch.cat([3.0 * cloned, torch.zeros(2, dtype=torch.float64)])  # one right token of three
+    torch.testing.assert_close(silent, silenced)
