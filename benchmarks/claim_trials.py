@@ -99,7 +99,7 @@ def time_of_remax(toy: Toy, seed: int) -> Effect:
 
 def pair_accuracy(toy: Toy, trained: Trained, seed: int) -> float:
     """Share of held-out preferences in which the policy has raised the better answer more than the worse."""
-    rows = read_rows(toy.data, "preferences", "test")
+    rows = read_rows(toy.data, "preferences", "validation")
     prompts = trained.codec.prompts([str(row["prompt"]) for row in rows])
     margins: list[Tensor] = []
     for model, sign in ((trained.learner.policy, 1.0), (load_causal_model(toy.start(seed), torch.float32), -1.0)):

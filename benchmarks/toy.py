@@ -46,9 +46,9 @@ FEW = {
     "start": [1, 9],
     "operand": [1, 5],
     "value": [-10, 20],
-    "problems": {"train": [60, 600], "validation": [3, 5], "test": [30, 170]},
+    "problems": {"train": [60, 600], "validation": [30, 170], "gate": [3, 5]},
     "demonstrations": {"train": 5000},
-    "preferences": {"train": 600, "test": 100},
+    "preferences": {"train": 600, "validation": 100},
 }
 SIZE = SizeSettings(hidden=64, layers=2, heads=2, key_value_heads=1, feed_forward=192, positions=64)
 WARM_START = SupervisedSettings(
@@ -144,7 +144,7 @@ def train(toy: Toy, arm: Arm, seed: int, rounds: int) -> Trained:
 
 def held_out(toy: Toy, trained: Trained, names: Sequence[str], samples: int = 16) -> Mapping[str, float]:
     """Means of held-out metrics, such as sampled_accuracy or pass_at_8, by name; the same draws for every arm."""
-    problems = read_problems(toy.data, trained.codec, "test", trained.recipe)
+    problems = read_problems(toy.data, trained.codec, "validation", trained.recipe)
     engine = TransformersEngine(toy.start(trained.recipe.seed), EngineSettings(), end=trained.codec.end)
     engine.load(merged_weights(trained.learner.policy))
     sampling = Sampling(max_tokens=24, samples=samples)

@@ -16,7 +16,7 @@ from pathlib import Path  # noqa: E402
 from prefect import flow  # noqa: E402
 
 from flows.opening import Opened, open_flow  # noqa: E402
-from flows.training import train_policy  # noqa: E402
+from flows.training import Training, train_policy  # noqa: E402
 from tasks.description import Step  # noqa: E402
 from tasks.fine_tune import COLLAPSED  # noqa: E402
 from tasks.promote import Promotion, policy_name, promote  # noqa: E402
@@ -68,23 +68,41 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
         write_short_review(run, outcome.steps, facts, [validated, warmed, rewarded])
         return outcome, validated
     outcome.collapsed = tuned.links.get(COLLAPSED, "")
+    champion = registry.champion(outcome.model)
     with shared_engine():
-        evaluations = {
-            "base": training.evaluated("base", Path(warmed.folder) / "policy", warmed.digest, warmed.links["model_id"]),
-            "candidate": training.evaluated_candidate(),
-        }
-        champion = registry.champion(outcome.model)
-        if champion is not None and champion.tags.get(tags.WEIGHTS_SHA256) != tuned.digest:
-            folder = registry.fetch(f"models:/{outcome.model}@{registry.CHAMPION}")
-            evaluations["champion"] = training.evaluated(
-                "champion", folder, champion.tags.get(tags.WEIGHTS_SHA256, ""), champion.model_id
-            )
+        evaluations = evaluate_splits(training, champion, outcome.model)
+    shown = evaluations["validation"]
     started = time.perf_counter()
     outcome.promotion = promote(
-        content_key("promote", run), recipe, tuned, rewarded, evaluations["base"], evaluations["candidate"],
-        evaluations.get("champion"), champion, home, run,
+        content_key("promote", run), recipe, tuned, rewarded, evaluations["gate"], shown["candidate"],
+        champion, home, run,
     )  # fmt: skip
     promotion = outcome.promotion
     outcome.steps.append(Step("promote", time.perf_counter() - started, promotion.reused, promotion.result.headline))
-    write_review(run, recipe, promotion, tuned, evaluations, validated, outcome.steps, facts)
+    write_review(run, recipe, promotion, tuned, shown, validated, outcome.steps, facts)
     return outcome, validated
+
+
+def evaluate_splits(
+    training: Training, champion: registry.VersionInfo | None, model: str
+) -> dict[str, dict[str, StepResult]]:
+    """Split -> role -> evaluation: base, candidate and champion on validation, the last two on the gate's problems.
+
+    Without a champion the base model stands in for it there. A candidate with the champion's weights was judged before.
+    """
+    warmed, tuned = training.warmed, training.tuned
+    assert tuned is not None, "the recipe has a schedule"
+    base = (Path(warmed.folder) / "policy", warmed.digest, warmed.links["model_id"])
+    shown = {"base": training.evaluated("base", *base), "candidate": training.evaluated_candidate()}
+    gate = {"candidate": training.evaluated_candidate("gate")}
+    # Its champion may have been killed between the alias and the verdict: then it is judged as the first time.
+    unjudged = champion is not None and tags.VERDICT not in champion.tags
+    same = champion is not None and champion.tags.get(tags.WEIGHTS_SHA256) == tuned.digest
+    if champion is None or (same and unjudged):
+        gate["base"] = training.evaluated("base", *base, "gate")
+    elif not same:
+        folder = registry.fetch(f"models:/{model}/{champion.version}")
+        known = (folder, champion.tags.get(tags.WEIGHTS_SHA256, ""), champion.model_id)
+        shown["champion"] = training.evaluated("champion", *known)
+        gate["champion"] = training.evaluated("champion", *known, "gate")
+    return {"validation": shown, "gate": gate}

@@ -39,7 +39,7 @@ class Training:
     scores: dict[str, float] = field(default_factory=dict)
     """Metrics of the trained policy's evaluation, once it was measured."""
 
-    def evaluated(self, role: str, folder: Path, digest: str, model_id: str) -> StepResult:
+    def evaluated(self, role: str, folder: Path, digest: str, model_id: str, split: str = "validation") -> StepResult:
         """Measure the policy in `folder`.
 
         Args:
@@ -47,6 +47,7 @@ class Training:
             folder: a model folder.
             digest: hash of its weights.
             model_id: its LoggedModel.
+            split: "validation", or "gate" for the verdict alone.
         """
         recipe = self.opened.recipe
         sections: dict[str, Any] = plain(recipe)
@@ -59,20 +60,23 @@ class Training:
             policy_inputs(sections["policy"]),
             sections["rollouts"],
             sections["gate"]["safety_patterns"],
+            (split, recipe.gate.problems, recipe.gate.samples) if split == "gate" else split,
         )
         called = call_cached(
             evaluate_policy, content_key("evaluate", *inputs), self.opened.home, self.opened.run_id, self.refresh,
             recipe=recipe, role=role, folder_of_policy=folder, model_id=model_id,
-            validated=self.validated, rewarded=self.rewarded,
+            validated=self.validated, rewarded=self.rewarded, split=split,
         )  # fmt: skip
-        return noted(self.steps, f"evaluate {role}", called)
+        return noted(self.steps, f"{'gate' if split == 'gate' else 'evaluate'} {role}", called)
 
-    def evaluated_candidate(self) -> StepResult:
+    def evaluated_candidate(self, split: str = "validation") -> StepResult:
         """Measure the policy that was trained."""
         tuned = self.tuned
         assert tuned is not None, "the recipe has a schedule"
-        measured = self.evaluated("candidate", Path(tuned.folder) / "policy", tuned.digest, tuned.links["model_id"])
-        self.scores = measured.metrics
+        policy = Path(tuned.folder) / "policy"
+        measured = self.evaluated("candidate", policy, tuned.digest, tuned.links["model_id"], split)
+        if split == "validation":
+            self.scores = measured.metrics
         return measured
 
 

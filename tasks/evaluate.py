@@ -1,12 +1,20 @@
-"""Step 6: measure one policy on the held-out problems: the same prompts for every policy, so that they pair."""
+"""Step 6: measure one policy on held-out problems: the same prompts for every policy, so that they pair.
+
+What is measured on the validation split is shown; what is measured on the gate's is kept in the step's folder for the
+verdict alone: no number and no sample of it goes to a run.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger, task
 
+from models.datasets.schema import read_rows
 from models.evaluation.bootstrap import bootstrap_mean
 from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.metrics import prompt_values
@@ -36,29 +44,36 @@ def evaluate_policy(
     rewarded: StepResult | None,
     home: Path,
     parent_run: str,
+    split: str = "validation",
 ) -> StepResult:
-    """Greedy and sampled completions of the held-out problems, verified and scored, in `records.parquet`.
+    """Greedy and sampled completions of a split's problems, verified and scored, in `records.parquet`.
 
     Args:
         role: base, candidate or champion: only for names, the result depends on the weights.
         folder_of_policy: a model folder.
         model_id: its LoggedModel, for lineage.
+        split: "validation" or "gate".
     """
     slots: Any = recipe
     settings = recipe.evaluation
+    most, samples = (
+        (recipe.gate.problems, recipe.gate.samples) if split == "gate" else (settings.problems, settings.samples)
+    )
 
     def work(folder: Path, run_id: str) -> Made:
         check_model_folder(folder_of_policy)
         data = clean_folder(validated)
         codec = Codec(load_tokenizer(folder_of_policy), recipe.policy.chat)
-        problems = read_problems(data, codec, "test", recipe, settings.problems)
+        problems = read_problems(data, codec, split, recipe, most)
         records.log_dataset(
             run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "evaluation", len(problems)
         )
         registry.log_model_inputs(run_id, [model_id, *([rewarded.links["model_id"]] if rewarded else [])])
-        sampling = settings.sampling(slots.rollouts.max_tokens)
+        sampling = replace(settings.sampling(slots.rollouts.max_tokens), samples=samples)
         longest = longest_sequence(recipe)
-        with stages(f"evaluate {role}", ("engine", *STAGES)) as begin:
+        with stages(
+            f"evaluate {role}" + (" on the gate's problems" if split == "gate" else ""), ("engine", *STAGES)
+        ) as begin:
             begin("engine")
             with lent_engine(
                 folder_of_policy,
@@ -71,6 +86,9 @@ def evaluate_policy(
                 scorer = reward_scorer(rewarded, recipe, home)
                 found = evaluate(engine, codec, problems, sampling, settings.seed, scorer, begin)
         write_records(found, folder / "records.parquet")
+        if split == "gate":
+            headline = f"{len(found)} problems of the gate, {samples} samples each, for the verdict alone"
+            return Made(hash_folder(folder), headline, {}, {"model_id": model_id, "gate_split": gate_split(data)})
         records.log_artifact(run_id, folder / "records.parquet", "evaluation")
         metrics = summarise(found, ks=settings.ks, safety_patterns=recipe.gate.safety_patterns)
         sampled = bootstrap_mean(prompt_values(found, "sampled_accuracy"), seed=settings.seed)
@@ -85,3 +103,9 @@ def evaluate_policy(
 
     with engine_place():
         return run_step(home, "evaluate", key, parent_run, work)
+
+
+def gate_split(data: Path) -> str:
+    """Digest of the gate's problems, whatever their order: the looks at them are counted under it."""
+    problems = sorted((str(row["prompt"]), str(row["answer"])) for row in read_rows(data, "problems", "gate"))
+    return hashlib.sha256(json.dumps(problems).encode()).hexdigest()[:16]

@@ -107,11 +107,11 @@ def _fit_and_judge(
 ) -> PairReport:
     longest = int(model.config.max_position_embeddings)
     pairs, _ = read_pairs(data, codec, "train", longest)
-    held_out, flaws = read_pairs(data, codec, section.held_out, longest)
+    held_out, flaws = read_pairs(data, codec, "validation", longest)
     if not pairs or not held_out:
         raise UserError(
             f"reward_model: the data set {recipe.data.name} has {len(pairs)} train and {len(held_out)} "
-            f"{section.held_out} pairs that fit {longest} tokens; set reward_model: null to do without one"
+            f"validation pairs that fit {longest} tokens; set reward_model: null to do without one"
         )
     autocast = learner_autocast(recipe.policy, model, home, run_id)
     total = section.fit.updates(len(pairs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,9 +44,8 @@ def promote(
     recipe: Recipe,
     trained: StepResult,
     rewarded: StepResult | None,
-    base: StepResult,
-    candidate: StepResult,
-    champion: StepResult | None,
+    gate: Mapping[str, StepResult],
+    shown: StepResult,
     judged_against: registry.VersionInfo | None,
     home: Path,
     parent_run: str,
@@ -53,19 +53,20 @@ def promote(
     """Register `trained` as candidate and, where the gate holds, as champion.
 
     Args:
-        base: evaluation of the policy before reinforcement learning.
-        candidate: evaluation of the trained policy.
-        champion: evaluation of the champion, None for the first version ever.
-        judged_against: that champion in the registry.
+        gate: role -> evaluation on the gate's problems: candidate, and champion or, for the first version, base.
+        shown: evaluation of the trained policy on the validation split, which the version's page names.
+        judged_against: the champion in the registry, None for the first version ever.
     """
     name = policy_name(recipe)
     known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, trained.digest)
     if known and tags.VERDICT in known[0].tags:
         return _judged_before(name, known[0], home, key, parent_run)
     baseline, compared_with = (
-        (base, "the base model") if champion is None else (champion, f"champion, version {_number(judged_against)}")
+        (gate["base"], "the base model")
+        if judged_against is None or "champion" not in gate
+        else (gate["champion"], f"champion, version {judged_against.version}")
     )
-    verdict = judge(_records(candidate), _records(baseline), recipe.gate)
+    verdict = judge(_records(gate["candidate"]), _records(baseline), recipe.gate)
     decision, reason = _decide(verdict, recipe.approval, compared_with, trained.links.get(COLLAPSED, ""))
     versions: list[int] = []
 
@@ -73,7 +74,7 @@ def promote(
         version = (
             known[0].version
             if known
-            else registry.register(name, trained.links["model_id"], _origin(trained, rewarded, candidate, parent_run))
+            else registry.register(name, trained.links["model_id"], _origin(trained, rewarded, shown, parent_run))
         )
         versions.append(version)
         aliases.set_candidate(name, version)
@@ -137,13 +138,13 @@ def _judged_before(name: str, known: registry.VersionInfo, home: Path, key: str,
     return Promotion(result, known.version, decision, reason, compared_with, None, reused=True)  # type: ignore[arg-type]
 
 
-def _origin(trained: StepResult, rewarded: StepResult | None, candidate: StepResult, parent_run: str) -> dict[str, str]:
+def _origin(trained: StepResult, rewarded: StepResult | None, shown: StepResult, parent_run: str) -> dict[str, str]:
     origin = {
         **runs.inherited_tags(parent_run),
         tags.WEIGHTS_SHA256: trained.digest,
         tags.RUN: parent_run,
-        tags.HELDOUT_ACCURACY: candidate.headline,
-        tags.EVALUATION_RUN: candidate.run_id,
+        tags.HELDOUT_ACCURACY: shown.headline,
+        tags.EVALUATION_RUN: shown.run_id,
     }
     return origin | ({tags.REWARD_MODEL_VERSION: rewarded.links["version"]} if rewarded else {})
 
@@ -163,8 +164,3 @@ def _records(evaluation: StepResult) -> list:  # type: ignore[type-arg]
 def _interval(verdict: Verdict) -> str:
     low, high = verdict.difference.low, verdict.difference.high
     return f"{verdict.difference.estimate:+.3f} [{low:+.3f}, {high:+.3f}]"
-
-
-def _number(champion: registry.VersionInfo | None) -> int:
-    assert champion is not None
-    return champion.version

@@ -68,10 +68,10 @@ def write_review(
         for row in curves:
             log(row.step, {key: value for key, value in row.metrics.items() if key.split("/")[0] in CURVES})
     registry.log_model_outputs(parent_run, [trained.links["model_id"]])
-    problems = {str(row["id"]): row for row in read_rows(clean_folder(validated), "problems", "test")}
+    problems = {str(row["id"]): row for row in read_rows(clean_folder(validated), "problems", "validation")}
     worst = _worst(found["candidate"], problems)
     records.log_table(
-        parent_run, "samples/held_out.json", [_row(record, problems) for record in found["candidate"][:50]]
+        parent_run, "samples/validation.json", [_row(record, problems) for record in found["candidate"][:50]]
     )
     review = Review(
         decision=promotion.decision,

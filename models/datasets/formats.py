@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
+from typing import Literal
 
 from models.datasets.messages import columns_of_messages, read_fields
 from models.datasets.raw import RawRow, files_of, read_files
@@ -31,6 +32,8 @@ FINAL_ANSWER = "####"
 ASSISTANT = "\n\nAssistant:"
 WHOLE_NUMBER = re.compile("[0-9]+")
 HIGHEST_LEVEL = 1_000_000
+HELD_OUT: Literal["test"] = "test"
+"""What data call rows that are held out and no more; see models.datasets.prepare.divide_held_out."""
 
 Fields = Mapping[str, str]
 Converted = dict[Kind, dict[str, str]]
@@ -41,7 +44,8 @@ class Record:
     """A row of one kind, without ids. `split` is None where the prompt's hash decides."""
 
     kind: Kind
-    split: Split | None
+    split: Split | Literal["test"] | None
+    """`test` is held out, and the prompt's hash divides it between validation and gate."""
     row: Row
 
 
@@ -225,11 +229,11 @@ def _level(raw: RawRow, text: str) -> int:
     return int(digits)
 
 
-def _split(raw: RawRow, text: str) -> Split:
-    for split in SPLITS:
+def _split(raw: RawRow, text: str) -> Split | Literal["test"]:
+    for split in (*SPLITS, HELD_OUT):
         if text == split:
             return split
-    raise UserError(f"{raw.place}: split '{shortened(text, 40)}' is none of {', '.join(SPLITS)}")
+    raise UserError(f"{raw.place}: split '{shortened(text, 40)}' is none of {', '.join((*SPLITS, HELD_OUT))}")
 
 
 def read_records(

@@ -1,8 +1,10 @@
 """Makes the built-in data set `arithmetic` from its settings and a seed: problems, demonstrations, preferences.
 
-The distinct problems of a level are drawn once and then cut into test, validation and train, so no two splits share a
-prompt. Demonstrations go round the problems of their split, each time with a fresh draw of the flaw; preferences draw
-the flaw first and then a problem of the split in which it can occur, so that their shares are those of the settings.
+The distinct problems of a level are drawn once and then cut into validation and train. The gate's problems are drawn
+apart, among those of which a hash of the text says that they are the gate's. So no two splits share a prompt, and
+another `gate_seed` makes a gate split that nothing was ever trained on, and leaves the others as they are.
+Demonstrations go round the problems of their split, each time with a fresh draw of the flaw; preferences draw the flaw
+first and then a problem of the split in which it can occur, so that their shares are those of the settings.
 
     python -m models.datasets.make_arithmetic params.yaml data/raw/arithmetic
 
@@ -12,6 +14,7 @@ writes one Parquet file a kind, with the split of every row in a column; `models
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from pathlib import Path
 from random import Random
@@ -30,7 +33,10 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Count = Annotated[int, Field(ge=0)]
 Range = tuple[int, int]
 
-TRIES = 50
+GATE_PART = 0.4
+"""Part of all problems that is kept for the gate."""
+
+TRIES = 100
 """Draws for each problem that is asked for before a level counts as exhausted."""
 
 
@@ -43,7 +49,7 @@ class ProblemCounts(_Section):
 
     train: tuple[Count, ...]
     validation: tuple[Count, ...]
-    test: tuple[Count, ...]
+    gate: tuple[Count, ...]
 
     def of(self, split: Split, level: int) -> int:
         """How many problems of a level the split gets."""
@@ -53,19 +59,18 @@ class ProblemCounts(_Section):
     @property
     def levels(self) -> range:
         """Every level that any split has."""
-        return range(1, 1 + max(len(self.train), len(self.validation), len(self.test)))
+        return range(1, 1 + max(len(self.train), len(self.validation), len(self.gate)))
 
 
 class RowCounts(_Section):
-    """Rows of each split."""
+    """Rows of each split; the gate has problems alone."""
 
     train: Count = 0
     validation: Count = 0
-    test: Count = 0
 
     def of(self, split: Split) -> int:
         """How many rows the split gets."""
-        count: int = getattr(self, split)
+        count: int = 0 if split == "gate" else getattr(self, split)
         return count
 
 
@@ -106,6 +111,8 @@ class ArithmeticSettings(_Section):
     """All that the data set is made of; the section `arithmetic` of params.yaml."""
 
     seed: int
+    gate_seed: int = 0
+    """Seed of the gate's problems alone."""
     start: Range
     """Smallest and largest start value."""
     operand: Range
@@ -138,13 +145,19 @@ def draw_problem(random: Random, level: int, settings: ArithmeticSettings) -> Pr
     return Problem(random.randint(*settings.start), tuple(operations))
 
 
-def draw_level(level: int, count: int, settings: ArithmeticSettings) -> list[Problem]:
-    """So many distinct problems of a level with all results in range, in random order.
+def is_of_gate(problem: Problem) -> bool:
+    """Whether only the gate may use this problem: said by its text alone, whatever the seeds."""
+    digest = hashlib.sha256(problem.prompt.encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64 < GATE_PART
+
+
+def draw_level(level: int, count: int, settings: ArithmeticSettings, of_gate: bool = False) -> list[Problem]:
+    """So many distinct problems of a level with all results in range, in random order, the gate's or the others.
 
     Raises:
         UserError: the level does not have so many.
     """
-    random = Random(f"{settings.seed}/problems/{level}")
+    random = Random(f"{settings.seed}/{f'gate/{settings.gate_seed}' if of_gate else 'problems'}/{level}")
     share = settings.negative_share
     below, others = round(count * (share or 0.0)), count - round(count * (share or 0.0))
     negatives = 0
@@ -152,7 +165,7 @@ def draw_level(level: int, count: int, settings: ArithmeticSettings) -> list[Pro
     for _ in range(count * TRIES):
         problem = draw_problem(random, level, settings)
         working = work(problem)
-        if problem not in found and working.within(*settings.value):
+        if problem not in found and is_of_gate(problem) == of_gate and working.within(*settings.value):
             found[problem] = min(working.values) < 0
             negatives += found[problem]
             if len(found) >= count and (share is None or (negatives >= below and len(found) - negatives >= others)):
@@ -166,8 +179,8 @@ def draw_level(level: int, count: int, settings: ArithmeticSettings) -> list[Pro
         problems = negative[:taken] + positive[: count - taken]
     if len(problems) < count:
         raise UserError(
-            f"arithmetic.problems: {count} problems of level {level} are asked for, but the ranges of start, operand"
-            f" and value give no more than {len(problems)}"
+            f"arithmetic.problems: {count} {'gate ' if of_gate else ''}problems of level {level} are asked for, but the"
+            f" ranges of start, operand and value give no more than {len(problems)}"
         )
     random.shuffle(problems)
     return problems
@@ -175,12 +188,13 @@ def draw_level(level: int, count: int, settings: ArithmeticSettings) -> list[Pro
 
 def draw_problems(settings: ArithmeticSettings) -> dict[Split, list[Problem]]:
     """The problems of every split; no problem is in two of them."""
-    splits: dict[Split, list[Problem]] = {"test": [], "validation": [], "train": []}
+    splits: dict[Split, list[Problem]] = {"gate": [], "validation": [], "train": []}
     for level in settings.problems.levels:
-        counts = {split: settings.problems.of(split, level) for split in splits}
-        pool = iter(draw_level(level, sum(counts.values()), settings))
-        for split, count in counts.items():
-            splits[split] += [next(pool) for _ in range(count)]
+        validation, train = (settings.problems.of(split, level) for split in ("validation", "train"))
+        pool = draw_level(level, validation + train, settings)
+        splits["validation"] += pool[:validation]
+        splits["train"] += pool[validation:]
+        splits["gate"] += draw_level(level, settings.problems.of("gate", level), settings, of_gate=True)
     for split, problems in splits.items():
         Random(f"{settings.seed}/order/{split}").shuffle(problems)
     return splits

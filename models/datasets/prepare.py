@@ -1,8 +1,10 @@
 """The one prepare stage: raw files of any known format -> the prepared folder (its form stands in `schema.py`).
 
 A prompt belongs to one split, whatever kinds of row it is in: its hash with the seed decides, unless the data say it.
-Where they say two, the row of the split that is seen earlier goes (train before validation before test), and the
-manifest counts it. So no split shares a prompt with another, after normalisation.
+Where they say two, the row of the split that is seen earlier goes (train before validation before gate), and the
+manifest counts it. So no split shares a prompt with another, after normalisation. Rows that the data or `test_path`
+hold out without saying for what are divided between validation and gate by the prompt's hash. The gate has problems
+alone: demonstrations and preferences of its prompts are left out, and counted.
 
     python -m models.datasets.prepare params.yaml SECTION data/prepared/NAME
 
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from models.datasets.folder import replace_folder
-from models.datasets.formats import Record, read_records
+from models.datasets.formats import HELD_OUT, Record, read_records
 from models.datasets.normalise import normalise
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.schema import (
@@ -46,23 +48,45 @@ Prepared = dict[Kind, dict[Split, list[Row]]]
 
 
 def split_of(prompt: str, settings: DataSettings) -> Split:
-    """The split of a prompt: a function of its normalised text, the seed and the two shares."""
-    digest = hashlib.sha256(f"{settings.seed}\n{normalise(prompt)}".encode()).digest()
-    place = int.from_bytes(digest[:8], "big") / 2**64  # uniform in [0, 1)
-    if place < settings.held_out_test_share:
-        return "test"
-    return "validation" if place < settings.held_out_test_share + settings.validation_share else "train"
+    """The split of a prompt: a function of its normalised text, the seed, the two shares and the gate's rotation."""
+    if settings.test_path or _place(f"{settings.seed}", prompt) >= settings.held_out_share:
+        return "train"
+    return divide_held_out(prompt, settings)
+
+
+def divide_held_out(prompt: str, settings: DataSettings) -> Split:
+    """The split of a held-out prompt. A rotation moves the gate on by its own width, to prompts that it had not yet."""
+    start = settings.gate_rotation * settings.gate_part
+    place = (_place(f"{settings.seed}/gate", prompt) - start) % 1.0
+    return "gate" if place < settings.gate_part else "validation"
+
+
+def _place(salt: str, prompt: str) -> float:
+    """A number in [0, 1), uniform over prompts."""
+    digest = hashlib.sha256(f"{salt}\n{normalise(prompt)}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def assign(records: Iterable[Record], settings: DataSettings) -> tuple[list[tuple[Split, Record]], int]:
     """Every record with its split, in order, no prompt in two of them; and how many records went for that."""
-    placed = [(record.split or split_of(str(record.row["prompt"]), settings), record) for record in records]
+    placed = [(_placed(record, settings), record) for record in records]
     latest: dict[str, Split] = {}
     for split, record in placed:
         prompt = normalise(str(record.row["prompt"]))
         latest[prompt] = max(latest.get(prompt, split), split, key=SPLITS.index)
-    kept = [(split, record) for split, record in placed if latest[normalise(str(record.row["prompt"]))] == split]
+    kept = [
+        (split, record)
+        for split, record in placed
+        if latest[normalise(str(record.row["prompt"]))] == split and (split != "gate" or record.kind == "problems")
+    ]
     return kept, len(placed) - len(kept)
+
+
+def _placed(record: Record, settings: DataSettings) -> Split:
+    prompt = str(record.row["prompt"])
+    if record.split == HELD_OUT:
+        return divide_held_out(prompt, settings)
+    return record.split or split_of(prompt, settings)
 
 
 def number(placed: Sequence[tuple[Split, Record]], derived_problems: bool) -> Prepared:
@@ -92,16 +116,16 @@ def number(placed: Sequence[tuple[Split, Record]], derived_problems: bool) -> Pr
 
 def require_wanted_splits(rows: Prepared, settings: DataSettings) -> None:
     """Raises a UserError where a split that the shares ask for got no row of a kind that the data set has."""
-    test = 1.0 if settings.test_path else settings.test_share
-    train = 1.0 - settings.validation_share - settings.held_out_test_share
-    shares = {"train": train, "validation": settings.validation_share, "test": test}
+    train = 1.0 if settings.test_path else 1.0 - settings.held_out_share
+    shares = {"train": train, "validation": settings.validation_share, "gate": settings.gate_share}
     for kind, splits in rows.items():
         total = sum(len(found) for found in splits.values())
         for split, found in splits.items():
-            if total and not found and shares[split] > 1e-9:
+            asked = shares[split] > 1e-9 and (split != "gate" or kind == "problems")
+            if total and not found and asked:
                 raise UserError(
                     f"data set {settings.name}: the {split} split of {kind} is empty ({total} rows in all, train"
-                    f" {train:g}, validation {settings.validation_share:g}, test {settings.held_out_test_share:g})"
+                    f" {train:g}, validation {settings.validation_share:g}, gate {settings.gate_share:g})"
                 )
 
 
@@ -120,7 +144,7 @@ def prepare_rows(settings: DataSettings) -> tuple[Prepared, dict[str, Path], int
         test, files = read_records(
             settings.format, settings.test_path, settings.columns, settings.limit, key="data.test_path"
         )
-        records += [Record(record.kind, "test", record.row) for record in test]
+        records += [Record(record.kind, record.split or HELD_OUT, record.row) for record in test]
         sources += files
     placed, dropped = assign(records, settings)
     rows = number(placed, derived_problems=settings.format not in ("problems", "kinds"))
@@ -174,7 +198,7 @@ def main(arguments: list[str] | None = None) -> int:
     manifest = prepare(settings, given.folder)
     print(f"{given.folder}: {sum(manifest['rows'].values())} rows in {len(manifest['rows'])} files")
     if manifest["dropped"]:
-        print(f"{given.folder}: {manifest['dropped']} rows dropped, their prompts are held out in another split")
+        print(f"{given.folder}: {manifest['dropped']} rows dropped, their prompts are held out")
     return 0
 
 

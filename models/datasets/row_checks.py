@@ -8,8 +8,9 @@ Great Expectations then holds these columns, beside the raw ones, against `data/
     completion_answers      the completion states an answer it can read       (only where the file has answers)
     chosen_differs          chosen and rejected are not the same text
     chosen_is_longer        1 where the chosen text is the longer one, 0 where it is the shorter, one half for a tie
-    prompt_not_held_out     the prompt does not stand in validation or test   (train only)
-    prompt_shares_no_ngram  nor does any n-gram of it                         (train only, settings.ngram > 0)
+    prompt_not_held_out     the prompt stands in no split that is held out further (train: validation, gate;
+                            validation: gate)
+    prompt_shares_no_ngram  nor does any n-gram of it                         (settings.ngram > 0)
     level_share flaw_share  share of the rows with this row's label among those with one (only where labels are known)
 
 A column that has no meaning for a file is left out, and so are the checks of it. A null in a text column counts as ""
@@ -19,13 +20,14 @@ here: that it is null is for the suite to say. Pure functions of data frames; no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from models.datasets.normalise import ngrams, normalise
+from models.datasets.schema import SPLITS
 
 COMPUTED = {
     "id_is_unique": "id",
@@ -51,10 +53,10 @@ class Neighbours:
 
     repeated_ids: frozenset[str]
     """Ids that stand on more than one row of the data set."""
-    held_out: frozenset[str]
-    """Prompts of validation and test, of every kind, after `normalise`."""
-    held_out_ngrams: frozenset[str]
-    """Their n-grams; empty where `ngram` is 0."""
+    held_out: Mapping[str, frozenset[str]]
+    """Split -> prompts of the splits that are held out further, of every kind, after `normalise`."""
+    held_out_ngrams: Mapping[str, frozenset[str]]
+    """Split -> their n-grams; none where `ngram` is 0."""
     ngram: int
     """Words of an n-gram; 0 where only whole prompts are compared."""
 
@@ -63,22 +65,23 @@ def neighbours_of(frames: Iterable[tuple[str, pd.DataFrame]], ngram: int) -> Nei
     """Collects what rows are compared with. Time and memory are linear in the words of the held-out prompts.
 
     Args:
-        frames: split ("train", "validation" or "test") and rows of every file of the data set.
+        frames: split ("train", "validation" or "gate") and rows of every file of the data set.
         ngram: words of the n-grams to compare; 0 for whole prompts only.
     """
     ids: Counter[str] = Counter()
-    held_out: set[str] = set()
+    prompts: dict[str, set[str]] = {split: set() for split in SPLITS}
     for split, frame in frames:
         ids.update(text for text in _texts(frame, "id") if text.strip())
         if split != "train":
-            held_out.update(normalise(prompt) for prompt in _texts(frame, "prompt").unique())
-    held_out.discard("")
+            prompts[split].update(normalise(prompt) for prompt in _texts(frame, "prompt").unique())
+    ngrams_of = {
+        split: {gram for prompt in held for gram in ngrams(prompt, ngram)} if ngram else set()
+        for split, held in prompts.items()
+    }
     return Neighbours(
         repeated_ids=frozenset(name for name, count in ids.items() if count > 1),
-        held_out=frozenset(held_out),
-        held_out_ngrams=frozenset(gram for prompt in held_out for gram in ngrams(prompt, ngram))
-        if ngram
-        else frozenset(),
+        held_out={split: _further(split, prompts) - {""} for split in SPLITS},
+        held_out_ngrams={split: _further(split, ngrams_of) for split in SPLITS},
         ngram=ngram,
     )
 
@@ -89,7 +92,7 @@ def computed_columns(
     """The computed columns of one file, [rows, some of `COMPUTED`], in the order and with the index of `frame`.
 
     Args:
-        split: "train", "validation" or "test".
+        split: "train", "validation" or "gate".
         frame: the rows of one file, with the columns of its kind.
         neighbours: what `neighbours_of` found in the whole data set.
         count_tokens: tokens of each text. Called once for each column, with the texts that differ.
@@ -103,8 +106,8 @@ def computed_columns(
         chosen, rejected = _texts(frame, "chosen"), _texts(frame, "rejected")
         columns["chosen_differs"] = (chosen.str.strip() != rejected.str.strip()) | (chosen.str.strip() == "")
         columns["chosen_is_longer"] = (np.sign(chosen.str.len() - rejected.str.len()) + 1) / 2
-    if split == "train":
-        columns |= _leakage(frame, neighbours)
+    if split != "gate":
+        columns |= _leakage(frame, neighbours, split)
     for name in ("level", "flaw"):
         if name in frame:
             columns |= _label_share(frame, name)
@@ -147,16 +150,21 @@ def _answers(frame: pd.DataFrame, parse_answer: ParseAnswer) -> dict[str, pd.Ser
     return columns
 
 
-def _leakage(frame: pd.DataFrame, neighbours: Neighbours) -> dict[str, pd.Series]:
+def _further(split: str, of: Mapping[str, set[str]]) -> frozenset[str]:
+    """What the splits hold that are held out further than this one."""
+    return frozenset().union(*(of[later] for later in SPLITS[SPLITS.index(split) + 1 :]))  # type: ignore[arg-type]
+
+
+def _leakage(frame: pd.DataFrame, neighbours: Neighbours, split: str) -> dict[str, pd.Series]:
     """A prompt that stands in the held-out data whole is reported as that, not for its n-grams too."""
+    held_out = neighbours.held_out.get(split, frozenset())
+    held_out_ngrams = neighbours.held_out_ngrams.get(split, frozenset())
     prompts = _texts(frame, "prompt")
     plain = {prompt: normalise(prompt) for prompt in prompts.unique()}
-    columns = {
-        "prompt_not_held_out": prompts.map({text: key not in neighbours.held_out for text, key in plain.items()})
-    }
+    columns = {"prompt_not_held_out": prompts.map({text: key not in held_out for text, key in plain.items()})}
     if neighbours.ngram:
         apart = {
-            text: key in neighbours.held_out or neighbours.held_out_ngrams.isdisjoint(ngrams(key, neighbours.ngram))
+            text: key in held_out or held_out_ngrams.isdisjoint(ngrams(key, neighbours.ngram))
             for text, key in plain.items()
         }
         columns["prompt_shares_no_ngram"] = prompts.map(apart)

@@ -1,10 +1,11 @@
 """The prepared form of every data set: one Parquet file for each kind and split, and a manifest.
 
-    data/prepared/NAME/{problems,demonstrations,preferences}_{train,validation,test}.parquet
+    data/prepared/NAME/{problems,demonstrations,preferences}_{train,validation,gate}.parquet
     data/prepared/NAME/manifest.json
 
-A kind that a data set lacks has no files. No value is null: "" stands for text that is not known, 0 for a level that is
-not. The bytes depend on the rows alone, so the hash of a file is the version of its rows.
+`validation` is what a person may look at and choose by; `gate` is problems alone, which promotion is decided on and
+nothing else. A kind that a data set lacks has no files. No value is null: "" stands for text that is not known, 0 for a
+level that is not. The bytes depend on the rows alone, so the hash of a file is the version of its rows.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pandas
 
 Kind = Literal["problems", "demonstrations", "preferences"]
-Split = Literal["train", "validation", "test"]
+Split = Literal["train", "validation", "gate"]
 Row = dict[str, str | int]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -42,16 +42,25 @@ class DataSettings(BaseModel):
     path: tuple[Path, ...] | None = None
     """File, folder or list of files: .jsonl, .json, .csv or .parquet. Relative to the working directory."""
     test_path: tuple[Path, ...] | None = None
-    """Files whose rows are the test split. `test_share` plays no part then."""
+    """Files whose rows are held out, divided between validation and gate as the two shares stand to each other. All of
+    `path` is trained on then."""
     format: FormatName | None = None
     """Shape of the rows; `kinds` is a folder with one file a kind (problems.*, demonstrations.*, preferences.*)."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Field of the format -> name of the user's column, where they differ, such as {prompt: question}."""
     validation_share: Share = 0.05
     """Share of the prompts held out for validation, by a hash of the prompt."""
+<<<<<<< HEAD
     test_share: Share = 0.1
     """Share of the prompts held out for the test split, by a hash of the prompt."""
     seed: Seed = 0
+=======
+    gate_share: Share = 0.1
+    """Share of the prompts held out for the gate's problems, by a hash of the prompt."""
+    gate_rotation: Annotated[int, Field(ge=0)] = 0
+    """Another number divides the held-out prompts anew: as many others of them become the gate's, train stays."""
+    seed: int = 0
+>>>>>>> c6476f6 (The held-out data are two splits: validation for everything that is looked at, gate for the verdict alone)
     """Seed of the hash that splits."""
     limit: Positive | None = None
     """Read at most so many rows of `path` and so many of `test_path` (of each kind, in the order of the files)."""
@@ -80,8 +89,10 @@ class DataSettings(BaseModel):
                 raise ValueError(f"{extra}: only with a path; params.yaml holds what {self.name} is made of")
         elif self.format is None:
             raise ValueError("a data set with a path needs a format")
-        if self.validation_share + self.held_out_test_share > 1.0:
-            raise ValueError("validation_share and test_share add up to more than 1")
+        if self.held_out_share > 1.0:
+            raise ValueError("validation_share and gate_share add up to more than 1")
+        if self.test_path and self.held_out_share == 0.0:
+            raise ValueError("test_path: validation_share and gate_share say how its rows are divided; both are 0")
         if self.format == "kinds" and self.columns:
             raise ValueError("columns: the files of format kinds have the columns of the prepared form")
         return self
@@ -92,6 +103,16 @@ class DataSettings(BaseModel):
         return self.path is None
 
     @property
-    def held_out_test_share(self) -> float:
-        """Share of `path` that goes to the test split: none where `test_path` brings it."""
-        return 0.0 if self.test_path else self.test_share
+    def splits_by_hash(self) -> bool:
+        """Whether the shares decide every prompt's split, and no column of the data."""
+        return not self.built_in and self.format != "kinds" and "split" not in self.columns
+
+    @property
+    def held_out_share(self) -> float:
+        """Validation and gate together."""
+        return self.validation_share + self.gate_share
+
+    @property
+    def gate_part(self) -> float:
+        """Which part of the held-out prompts is the gate's, 0 to 1."""
+        return self.gate_share / self.held_out_share if self.held_out_share else 0.0

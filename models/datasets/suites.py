@@ -55,7 +55,7 @@ class _Entry(BaseModel):
     severity: Literal["critical", "warning"]
     reason: str = Field(min_length=1)
     why: str = Field(min_length=1)
-    splits: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
+    splits: tuple[Literal["train", "validation", "gate"], ...] = ("train", "validation", "gate")
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,10 @@ class GateSettings:
 
     metric: str = "sampled_accuracy"
     """Any metric of a prompt: sampled_accuracy, greedy_accuracy, pass_at_4, maj_at_16, level_3_accuracy..."""
+    problems: int = 460
+    """Problems of the gate split, evenly spaced over it; the same for every model."""
+    samples: int = 16
+    """Completions of each, drawn as in the evaluation."""
     confidence: float = 0.95
     resamples: int = 10_000
     seed: Seed = 0
@@ -72,6 +76,11 @@ class GateSettings:
                 raise UserError(f"gate: unknown metric {name!r}")
         if not 0.5 <= self.confidence < 1:
             raise UserError(f"gate.confidence: {self.confidence} must lie in [0.5, 1)")
+        for name in ("problems", "samples"):
+            if getattr(self, name) < 1:
+                raise UserError(f"gate.{name}: {getattr(self, name)} must be 1 or more")
+        if self.samples_needed > self.samples:
+            raise UserError(f"gate.samples is {self.samples}, but the gate's metrics need {self.samples_needed}")
         if self.resamples < 100:
             raise UserError(f"gate.resamples: {self.resamples} is too few for an interval; 100 at least")
         margins = {name: value for name, value in vars(self).items() if name.endswith("_margin") and value is not None}

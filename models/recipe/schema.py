@@ -46,16 +46,14 @@ class RewardModelSection(Section):
     fit: RewardModelSettings = RewardModelSettings()
     least_accuracy: float = Field(default=0.6, ge=0.0, le=1.0)
     """Held-out pair accuracy below which the flow stops before any reinforcement learning."""
-    held_out: str = Field(default="test", pattern="^(validation|test)$")
-    """Split whose pairs judge it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings:
-    """How policies are compared. Stands under `evaluation:`."""
+    """How policies are measured on the validation split. Stands under `evaluation:`."""
 
     problems: Positive = 300
-    """Held-out problems, evenly spaced over the test split; the same for every model."""
+    """Held-out problems, evenly spaced over the split; the same for every model."""
     samples: Positive = 16
     """Completions of each at `temperature`."""
     temperature: Temperature = 1.0
@@ -126,11 +124,10 @@ class Recipe(Section):
         if self.reward_model is None and any(reward.needs_reward_model for reward in slots.rewards):
             raise ValueError("rewards: reward_model is used but the recipe fits none (reward_model: null)")
         check_combination(slots, self.schedule)
-        if self.gate.samples_needed > self.evaluation.samples:
-            raise ValueError(
-                f"evaluation.samples is {self.evaluation.samples}, but the gate's metrics "
-                f"need {self.gate.samples_needed}"
-            )
+        if self.data.splits_by_hash:
+            for name in ("validation_share", "gate_share"):
+                if getattr(self.data, name) == 0.0:
+                    raise ValueError(f"data.{name}: 0 leaves no problems to evaluate on; only with schedule: null")
         return self
 
 

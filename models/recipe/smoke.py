@@ -28,6 +28,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         "engine.name": "transformers",
         "evaluation.problems": 8,
         "evaluation.samples": samples,
+        "gate.problems": 8,
+        "gate.samples": samples,
         "evaluation.ks": [1],
         "policy.precision": "float32",
     }

@@ -28,12 +28,13 @@ rollouts: {name: sample, prompts: 4, group_size: 4, max_tokens: 24}
 select: {name: drop_flat, by: total}   # so little trained, it answers nothing right; the reward model still differs
 schedule: {rounds: 4, checkpoint_every: 1, samples_every: 2}
 evaluation: {problems: 12, samples: 16}
+gate: {problems: 12, samples: 4}
 """
 
 FEW = {
-    "problems": {"train": [20, 60, 60, 60], "validation": [5, 5, 5, 5], "test": [6, 6, 6, 6, 6]},
+    "problems": {"train": [20, 60, 60, 60], "validation": [6, 8, 8, 8, 5], "gate": [6, 6, 6, 6, 6]},
     "demonstrations": {"train": 300, "validation": 40},
-    "preferences": {"train": 80, "validation": 20, "test": 40},
+    "preferences": {"train": 80, "validation": 40},
 }
 
 

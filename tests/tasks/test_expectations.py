@@ -78,7 +78,7 @@ BAD = {
         problem("spaced", prompt="  add h1\u00a0TO １ ."),
         problem("reworded", prompt="Please, keep seven red apples in the box !"),
     ],
-    "problems_test": [
+    "problems_gate": [
         problem("h1", level=3),
         problem("h2", prompt="Now keep seven red apples apart .", level=3),
     ],
@@ -112,13 +112,13 @@ FAULTS = {
     ("problems_train", "mute", "answer", "the verifier cannot parse the answer"),
     ("problems_train", "twin", "id", "the id stands on another row too"),
     ("problems_train", "1", "id", "the id stands on another row too"),
-    ("problems_train", "spaced", "prompt", "the prompt stands in validation or test"),
-    ("problems_train", "reworded", "prompt", "the prompt shares an n-gram with validation or test"),
+    ("problems_train", "spaced", "prompt", "the prompt stands in a split that is held out further"),
+    ("problems_train", "reworded", "prompt", "the prompt shares an n-gram with a split that is held out further"),
     ("demonstrations_train", "silent", "completion", "the completion is blank"),
     ("demonstrations_train", "unanswered", "completion", "the completion states no answer that the verifier can parse"),
     ("demonstrations_train", "drawn", "completion", "the completion has control characters"),
     ("demonstrations_train", "heavy", "prompt", "prompt and completion have too many tokens"),
-    ("demonstrations_train", "leak", "prompt", "the prompt stands in validation or test"),
+    ("demonstrations_train", "leak", "prompt", "the prompt stands in a split that is held out further"),
     ("preferences_train", "same", "rejected", "chosen and rejected are the same"),
     ("preferences_train", "half", "chosen", "the chosen is blank"),
     ("preferences_train", "other half", "rejected", "the rejected is null"),
@@ -146,7 +146,7 @@ def good(tmp_path_factory):
     rows = {
         "problems_train": [problem(str(number), level=1 + number % 2) for number in range(40)],
         "problems_validation": [problem(f"v{number}", level=1 + number % 2) for number in range(4)],
-        "preferences_test": [
+        "preferences_gate": [
             preference(f"t{number}", chosen="#### 4" + " " * (number % 2) + "!" * (number % 2), rejected="#### 55",
                        level=1 + number % 2, flaw=("slip", "sign_lost")[number % 2])
             for number in range(4)
@@ -289,15 +289,15 @@ def test_a_column_of_another_type_stops_and_is_named(tmp_path, column, values, m
 
 
 def test_a_missing_column_an_empty_split_a_broken_file_and_no_files_are_one_line_each(tmp_path):
-    folder = write(tmp_path / "data", problems_train=[problem("1")], problems_test=[])
-    with pytest.raises(UserError, match=r"problems_test\.parquet: the test split of problems is empty"):
+    folder = write(tmp_path / "data", problems_train=[problem("1")], problems_gate=[])
+    with pytest.raises(UserError, match=r"problems_gate\.parquet: the gate split of problems is empty"):
         run(folder, tmp_path / "out")
-    (folder / "problems_test.parquet").write_bytes(b"PAR1 and then nothing")
-    with pytest.raises(UserError, match=r"problems_test\.parquet: not a readable Parquet file"):
+    (folder / "problems_gate.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(UserError, match=r"problems_gate\.parquet: not a readable Parquet file"):
         run(folder, tmp_path / "out")
     table = pq.read_table(folder / "problems_train.parquet").drop_columns("answer")
-    pq.write_table(table, folder / "problems_test.parquet")
-    with pytest.raises(UserError, match=r"problems_test\.parquet: no column 'answer'"):
+    pq.write_table(table, folder / "problems_gate.parquet")
+    with pytest.raises(UserError, match=r"problems_gate\.parquet: no column 'answer'"):
         run(folder, tmp_path / "out")
     with pytest.raises(UserError, match="no prepared data"):
         run(tmp_path / "nowhere", tmp_path / "out")
@@ -331,11 +331,11 @@ def test_every_file_that_stops_the_flow_is_named_in_one_line_the_worst_first(tmp
 
 
 def test_every_file_without_readable_rows_is_named(tmp_path):
-    folder = write(tmp_path / "data", problems_train=[problem("1")], problems_test=[], preferences_train=[])
+    folder = write(tmp_path / "data", problems_train=[problem("1")], problems_gate=[], preferences_train=[])
     (folder / "preferences_train.parquet").write_bytes(b"PAR1 and then nothing")
     with pytest.raises(UserError) as error:
         run(folder, tmp_path / "out")
-    assert "problems_test.parquet: the test split of problems is empty; and " in str(error.value)
+    assert "problems_gate.parquet: the gate split of problems is empty; and " in str(error.value)
     assert "preferences_train.parquet: not a readable Parquet file" in str(error.value)
 
 

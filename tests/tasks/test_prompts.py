@@ -153,8 +153,8 @@ def test_the_evaluations_longest_completion_changes_no_training_prompt(data):
     short = read_prompts(data, CODEC, problems_of())
     assert len(short) == 3 and read_prompts(data, CODEC, problems_of(long)) == short
     with pytest.raises(UserError, match="leaves room for 63 tokens"):
-        (data / file_name("problems", "test")).write_bytes((data / file_name("problems", "train")).read_bytes())
-        read_problems(data, CODEC, "test", problems_of(long))
+        (data / file_name("problems", "gate")).write_bytes((data / file_name("problems", "train")).read_bytes())
+        read_problems(data, CODEC, "gate", problems_of(long))
     assert read_prompts(data, CODEC, recipe(long)) == read_prompts(data, CODEC, recipe())
     given = ("policy.base=some/model", "validation.max_tokens=3")  # every prompt of the data is longer
     for more in ((), ("evaluation.max_tokens=60",)):

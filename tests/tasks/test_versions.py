@@ -49,9 +49,9 @@ def root(tmp_path):
         shutil.copy(ROOT / "models" / name, root / "models" / name)
     set_params(
         root,
-        problems={"train": [20, 40], "validation": [5, 5], "test": [5, 5, 5]},
+        problems={"train": [20, 40], "validation": [5, 5], "gate": [5, 5, 5]},
         demonstrations={"train": 50, "validation": 10},
-        preferences={"train": 20, "validation": 5, "test": 5},
+        preferences={"train": 20, "validation": 5},
     )
     git(root, "init", "--quiet")
     commit(root)
@@ -86,7 +86,7 @@ def write_raw(path, count):
 
 
 def mine(raw, **changes):
-    shares = {"validation_share": 0.2, "test_share": 0.2}
+    shares = {"validation_share": 0.2, "gate_share": 0.2}
     return DataSettings.model_validate({"name": "mine", "path": raw, "format": "problems", **shares, **changes})
 
 
@@ -141,7 +141,7 @@ def test_a_changed_parameter_changes_the_digest_and_the_old_revision_still_reads
 
 def test_a_users_file_outside_of_the_repository_is_prepared_and_not_copied_into_git(root, raw):
     version = prepare(mine(raw), root, lambda line: None)
-    assert sum(len(read_rows(version.folder, "problems", split)) for split in ("train", "validation", "test")) == 60
+    assert sum(len(read_rows(version.folder, "problems", split)) for split in ("train", "validation", "gate")) == 60
     assert version.raw.keys() == {str(raw)}
     assert git(root, "status", "--porcelain", "--untracked-files=all").splitlines() == [
         "?? data/sources/mine/dvc.lock",
@@ -284,7 +284,7 @@ def test_an_s3_remote_brings_a_users_data_back_and_serves_pinned_reads(root, raw
     lines: list[str] = []
     push(root, "mine", report=lines.append)
     wipe(root)
-    file = "data/prepared/mine/problems_test.parquet"
+    file = "data/prepared/mine/problems_gate.parquet"
     pinned = read_pinned(root, file, revision)
     shutil.rmtree(root / ".dvc/cache", ignore_errors=True)
     pull(root, "mine", report=lines.append)

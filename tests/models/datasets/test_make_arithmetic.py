@@ -26,9 +26,9 @@ def made(settings):
 
 
 def small(settings, **changes):
-    counts = {"train": (20, 40), "validation": (5, 5), "test": (10, 10, 10)}
-    rows = {"train": 200, "validation": 20, "test": 0}
-    pairs = {"train": 60, "validation": 9, "test": 20}
+    counts = {"train": (20, 40), "validation": (5, 5), "gate": (10, 10, 10)}
+    rows = {"train": 200, "validation": 20}
+    pairs = {"train": 60, "validation": 9}
     values = settings.model_dump() | {"problems": counts, "demonstrations": rows, "preferences": pairs} | changes
     return ArithmeticSettings.model_validate(values)
 
@@ -43,8 +43,8 @@ def test_the_counts_are_those_of_the_settings(settings, made):
 def test_the_splits_share_no_prompt_in_any_kind(made):
     prompts = {split: {row["prompt"] for kind in made for row in made[kind][split]} for split in SPLITS}
     assert not prompts["train"] & prompts["validation"]
-    assert not prompts["train"] & prompts["test"]
-    assert not prompts["validation"] & prompts["test"]
+    assert not prompts["train"] & prompts["gate"]
+    assert not prompts["validation"] & prompts["gate"]
 
 
 def test_no_problem_occurs_twice(made):
@@ -52,9 +52,31 @@ def test_no_problem_occurs_twice(made):
     assert len(prompts) == len(set(prompts))
 
 
-def test_the_hardest_level_is_in_the_test_split_alone(made):
+def test_the_gate_has_problems_alone(made):
+    assert {kind: len(made[kind]["gate"]) for kind in made} == {"problems": 460, "demonstrations": 0, "preferences": 0}
+
+
+def test_another_gate_seed_makes_the_gate_anew_from_what_no_other_split_may_use(settings, made):
+    other = make(settings.model_copy(update={"gate_seed": settings.gate_seed + 1}))
+    for kind in made:
+        assert all(other[kind][split] == made[kind][split] for split in ("train", "validation"))
+    one, two = ({row["prompt"] for row in rows["problems"]["gate"]} for rows in (made, other))
+    used = {row["prompt"] for kind in made for split in ("train", "validation") for row in made[kind][split]}
+    assert len(one & two) < 150 and not two & used  # of the first level there are few: most of those come again
+
+
+def test_the_gate_is_made_like_the_validation_split(made):
+    """Passing below zero, level by level: one side of a level must not have it all."""
+    shares = {}
+    for split in ("validation", "gate"):
+        rows = [problem_of(row["prompt"]) for row in made["problems"][split] if row["level"] == 1]
+        shares[split] = sum(min(work(problem).values) < 0 for problem in rows) / len(rows)
+    assert shares["gate"] > 0 and abs(shares["gate"] - shares["validation"]) < 0.1
+
+
+def test_the_hardest_level_is_in_the_held_out_splits_alone(made):
     levels = {split: {row["level"] for kind in made for row in made[kind][split]} for split in SPLITS}
-    assert levels == {"train": {1, 2, 3, 4}, "validation": {1, 2, 3, 4}, "test": {1, 2, 3, 4, 5}}
+    assert levels == {"train": {1, 2, 3, 4}, "validation": {1, 2, 3, 4, 5}, "gate": {1, 2, 3, 4, 5}}
 
 
 def test_a_sound_demonstration_ends_in_its_answer_and_a_flawed_one_does_not(made):
@@ -128,13 +150,15 @@ def test_another_seed_gives_other_rows(settings):
 
 
 def test_a_level_that_has_too_few_problems_is_refused(settings):
-    with pytest.raises(UserError, match=r"500 problems of level 1 .* no more than 380"):
-        make(small(settings, problems={"train": (500,), "validation": (), "test": ()}))
+    with pytest.raises(UserError, match=r"500 problems of level 1 .* no more than 242"):
+        make(small(settings, problems={"train": (500,), "validation": (), "gate": ()}))
+    with pytest.raises(UserError, match=r"500 gate problems of level 1 .* no more than 138"):
+        make(small(settings, problems={"train": (), "validation": (), "gate": (500,)}))
 
 
 def test_more_pairs_than_there_are_is_refused(settings):
     with pytest.raises(UserError, match=r"preferences\.validation: .* too few solutions with the flaw"):
-        make(small(settings, preferences={"train": 0, "validation": 900, "test": 0}))
+        make(small(settings, preferences={"train": 0, "validation": 900}))
 
 
 def test_an_unknown_parameter_is_named(tmp_path, capsys):

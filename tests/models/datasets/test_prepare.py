@@ -57,7 +57,7 @@ def test_every_row_is_in_one_split_and_the_shares_are_about_those_asked_for(user
     prepare(user, tmp_path / "out")
     counts = {split: len(rows) for split, rows in all_rows(tmp_path / "out", "problems").items()}
     assert sum(counts.values()) == 400
-    assert 22 <= counts["test"] <= 58  # 40 +- 3 sigma
+    assert 22 <= counts["gate"] <= 58  # 40 +- 3 sigma
     assert 7 <= counts["validation"] <= 33  # 20 +- 3 sigma
     assert_disjoint(tmp_path / "out")
 
@@ -97,16 +97,44 @@ def test_the_split_does_not_depend_on_case_and_spaces(user):
     assert all(split_of(f"Prompt {n}", user) == split_of(f"  prompt\n{n} ", user) for n in range(50))
 
 
-def test_rows_of_a_test_file_are_the_test_split_and_their_prompts_leave_train(tmp_path):
+def test_rows_of_a_test_file_are_divided_between_validation_and_gate_and_their_prompts_leave_train(tmp_path):
     train = written(tmp_path / "train.jsonl", problems(100))
-    test = written(tmp_path / "test.jsonl", [{"prompt": "WHAT is 3  plus one?", "answer": 4}, *problems(5, start=900)])
+    test = written(tmp_path / "test.jsonl", [{"prompt": "WHAT is 3  plus one?", "answer": 4}, *problems(299, 900)])
     settings = DataSettings(name="mine", path=train, test_path=test, format="problems")
     manifest = prepare(settings, tmp_path / "out")
     rows = all_rows(tmp_path / "out", "problems")
-    assert [row["answer"] for row in rows["test"]] == ["4", "901", "902", "903", "904", "905"]
-    assert len(rows["train"]) + len(rows["validation"]) == 99
-    assert manifest["dropped"] == 1
+    held_out = {row["answer"] for split in ("validation", "gate") for row in rows[split]}
+    assert held_out == {"4", *(str(n + 901) for n in range(299))}
+    assert 175 <= len(rows["gate"]) <= 225  # 0.1 to 0.05: two thirds of 300, +- 3 sigma
+    assert len(rows["train"]) == 99 and manifest["dropped"] == 1
     assert_disjoint(tmp_path / "out")
+
+
+def test_a_rotation_gives_the_gate_prompts_that_it_had_not_and_takes_none_from_train(user, tmp_path):
+    prepare(user, tmp_path / "one")
+    prepare(user.model_copy(update={"gate_rotation": 1}), tmp_path / "two")
+    one, two = prepared_prompts(tmp_path / "one"), prepared_prompts(tmp_path / "two")
+    assert one["train"] == two["train"]
+    assert one["validation"] < two["gate"] and two["validation"] < one["gate"]
+
+
+def test_demonstrations_and_preferences_of_the_gates_prompts_are_left_out_and_counted(shared_data, tmp_path):
+    settings = DataSettings(
+        name="gsm8k", path=shared_data / "gsm8k_train.jsonl", test_path=shared_data / "gsm8k_test.jsonl", format="gsm8k"
+    )
+    manifest = prepare(settings, tmp_path / "out")
+    assert available(tmp_path / "out") == {"problems": SPLITS, "demonstrations": ("train", "validation")}
+    assert manifest["dropped"] == len(read_rows(tmp_path / "out", "problems", "gate"))
+
+
+def test_rows_that_the_data_call_test_are_held_out_and_divided(tmp_path):
+    rows = [{"prompt": f"p {n}", "split": "test" if n % 2 else "train"} for n in range(200)]
+    path = written(tmp_path / "rows.jsonl", rows)
+    settings = DataSettings(name="mine", path=path, format="problems", columns={"split": "split"})
+    prepare(settings, tmp_path / "out")
+    found = {split: {row["prompt"] for row in of} for split, of in all_rows(tmp_path / "out", "problems").items()}
+    assert found["train"] == {f"p {n}" for n in range(0, 200, 2)}
+    assert found["validation"] and found["gate"] and len(found["validation"] | found["gate"]) == 100
 
 
 def test_kinds_that_share_a_prompt_share_its_split_and_refer_to_its_problem(tmp_path):
@@ -115,28 +143,28 @@ def test_kinds_that_share_a_prompt_share_its_split_and_refer_to_its_problem(tmp_
     written(tmp_path / "raw/demonstrations.jsonl", [{"prompt": f"P  {n}", "completion": "x"} for n in numbers])
     written(tmp_path / "raw/preferences.jsonl", [{"prompt": f"p {n}", "chosen": "a", "rejected": "b"} for n in numbers])
     settings = DataSettings(name="mine", path=tmp_path / "raw", format="kinds")
-    prepare(settings, tmp_path / "out")
+    manifest = prepare(settings, tmp_path / "out")
     assert_disjoint(tmp_path / "out")
     ids = {row["id"]: row for rows in all_rows(tmp_path / "out", "problems").values() for row in rows}
     for kind in ("demonstrations", "preferences"):
         for row in (row for rows in all_rows(tmp_path / "out", kind).values() for row in rows):
             assert normalise(ids[row["prompt_id"]]["prompt"]) == normalise(row["prompt"])
     every = [row["id"] for kind in COLUMNS for rows in all_rows(tmp_path / "out", kind).values() for row in rows]
-    assert len(every) == len(set(every)) == 600
+    assert len(every) == len(set(every)) == 600 - manifest["dropped"]
 
 
 def test_a_given_split_that_leaks_loses_the_leaking_train_rows(tmp_path):
-    rows = [{"prompt": "a", "split": "train"}, {"prompt": "b", "split": "train"}, {"prompt": "A ", "split": "test"}]
+    rows = [{"prompt": "a", "split": "train"}, {"prompt": "b", "split": "train"}, {"prompt": "A ", "split": "gate"}]
     path = written(tmp_path / "rows.jsonl", rows)
     settings = DataSettings(name="mine", path=path, format="problems", columns={"split": "split"})
     manifest = prepare(settings, tmp_path / "out")
-    assert manifest["rows"] == {"problems_train.parquet": 1, "problems_test.parquet": 1}
+    assert manifest["rows"] == {"problems_train.parquet": 1, "problems_gate.parquet": 1}
     assert manifest["dropped"] == 1
 
 
 def test_a_doubled_problem_stays_for_the_validation_to_find(tmp_path):
     path = written(tmp_path / "rows.jsonl", [{"prompt": "a", "answer": 1}] * 2)
-    prepare(DataSettings(name="m", path=path, format="problems", validation_share=0, test_share=0), tmp_path / "out")
+    prepare(DataSettings(name="m", path=path, format="problems", validation_share=0, gate_share=0), tmp_path / "out")
     assert len(read_rows(tmp_path / "out", "problems", "train")) == 2
 
 
@@ -160,18 +188,18 @@ def test_gsm8k_is_whole(shared_data, tmp_path):
         name="gsm8k", path=shared_data / "gsm8k_train.jsonl", test_path=shared_data / "gsm8k_test.jsonl", format="gsm8k"
     )
     prepare(settings, tmp_path / "out")
-    for kind in ("problems", "demonstrations"):
-        rows = all_rows(tmp_path / "out", kind)
-        assert len(rows["train"]) + len(rows["validation"]) == 7473
-        assert len(rows["test"]) == 1319
-    assert all(row["answer"].lstrip("-").isdigit() for row in all_rows(tmp_path / "out", "problems")["test"])
-    assert not any("<<" in row["completion"] for row in rows["train"])
+    problems, demonstrations = (all_rows(tmp_path / "out", kind) for kind in ("problems", "demonstrations"))
+    assert len(problems["train"]) == len(demonstrations["train"]) == 7473
+    assert len(problems["validation"]) + len(problems["gate"]) == 1319
+    assert all(row["answer"].lstrip("-").isdigit() for row in problems["gate"])
+    assert not any("<<" in row["completion"] for row in demonstrations["train"])
     assert_disjoint(tmp_path / "out")
 
 
 def test_hh_is_whole_and_its_pairs_share_a_prompt(shared_data, tmp_path):
     raw = [json.loads(line) for line in (shared_data / "hh_harmless_pairs.jsonl").open()]
-    prepare(DataSettings(name="hh", path=shared_data / "hh_harmless_pairs.jsonl", format="hh"), tmp_path / "out")
+    settings = DataSettings(name="hh", path=shared_data / "hh_harmless_pairs.jsonl", format="hh", gate_share=0)
+    prepare(settings, tmp_path / "out")
     pairs = [row for found in all_rows(tmp_path / "out", "preferences").values() for row in found]
     assert len(pairs) == 1500
     dialogues = {(row["chosen"].strip(), row["rejected"].strip()) for row in raw}
@@ -185,13 +213,13 @@ def test_hh_is_whole_and_its_pairs_share_a_prompt(shared_data, tmp_path):
     assert_disjoint(tmp_path / "out")
 
 
-def test_humaneval_is_whole_and_can_be_for_the_test_alone(shared_data, tmp_path):
+def test_humaneval_is_whole_and_can_be_for_evaluation_alone(shared_data, tmp_path):
     settings = DataSettings(
-        name="humaneval", path=shared_data / "humaneval.jsonl", format="humaneval", validation_share=0, test_share=1
+        name="humaneval", path=shared_data / "humaneval.jsonl", format="humaneval", validation_share=1, gate_share=0
     )
     prepare(settings, tmp_path / "out")
-    assert available(tmp_path / "out") == {"problems": ("test",), "demonstrations": ("test",)}
-    rows = read_rows(tmp_path / "out", "problems", "test")
+    assert available(tmp_path / "out") == {"problems": ("validation",), "demonstrations": ("validation",)}
+    rows = read_rows(tmp_path / "out", "problems", "validation")
     assert len(rows) == 164
     assert all(f"def {row['entry_point']}(" in row["prompt"] and "def check(" in row["tests"] for row in rows)
 
@@ -250,7 +278,18 @@ def test_the_stage_ends_a_users_error_in_one_line(tmp_path, capsys):
         ({"name": "../mine", "path": "x.csv", "format": "problems"}, "pattern"),
         ({"name": "mine", "path": [], "format": "problems"}, "at least one path"),
         ({"name": "mine", "path": "x.csv", "format": "problem"}, "Input should be 'gsm8k'"),
-        ({"name": "mine", "path": "x.csv", "format": "hh", "validation_share": 0.6, "test_share": 0.6}, "more than 1"),
+        ({"name": "mine", "path": "x.csv", "format": "hh", "validation_share": 0.6, "gate_share": 0.6}, "more than 1"),
+        (
+            {
+                "name": "m",
+                "path": "x.csv",
+                "test_path": "y.csv",
+                "format": "hh",
+                "validation_share": 0,
+                "gate_share": 0,
+            },
+            "both are 0",
+        ),
         ({"name": "mine", "path": "x.csv", "format": "hh", "colums": {}}, "Extra inputs"),
     ],
 )

@@ -25,8 +25,8 @@ def test_what_is_written_is_read_back(tmp_path):
 
 
 def test_a_split_that_is_not_there_is_named_with_those_that_are(tmp_path):
-    write_rows(tmp_path / file_name("problems", "test"), [ROW], arrow_schema("problems"))
-    assert "no problems for train (it has problems_test.parquet)" in refused(tmp_path)
+    write_rows(tmp_path / file_name("problems", "gate"), [ROW], arrow_schema("problems"))
+    assert "no problems for train (it has problems_gate.parquet)" in refused(tmp_path)
 
 
 def test_a_corrupt_file_is_named(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from models.datasets.row_checks import COMPUTED, Neighbours, computed_columns, neighbours_of
 from models.rewards.answers import extract_answer
 
-ALONE = Neighbours(repeated_ids=frozenset(), held_out=frozenset(), held_out_ngrams=frozenset(), ngram=0)
+ALONE = Neighbours(repeated_ids=frozenset(), held_out={}, held_out_ngrams={}, ngram=0)
 
 
 def words(texts):
@@ -46,7 +46,7 @@ def compute(frame, split="validation", neighbours=ALONE):
 
 
 def test_every_computed_column_is_known_and_can_occur():
-    leak = neighbours_of([("test", problems(("a b", "")))], ngram=2)
+    leak = neighbours_of([("gate", problems(("a b", "")))], ngram=2)
     frames = [problems(("q", "1")), demonstrations(("q", "so #### 1", "1")), preferences(("a", "b"))]
     seen = {name for frame in frames for name in compute(frame, "train", leak)}
     assert seen == set(COMPUTED)
@@ -111,9 +111,9 @@ def test_the_longer_side_counts_one_and_a_tie_half():
 
 def test_an_id_is_unique_only_if_no_file_has_it_again():
     first, second = problems(("a", ""), ("b", "")), preferences(("x", "y"))
-    neighbours = neighbours_of([("train", first), ("test", second)], ngram=0)
+    neighbours = neighbours_of([("train", first), ("gate", second)], ngram=0)
     assert list(compute(first, "train", neighbours)["id_is_unique"]) == [False, True]
-    assert list(compute(second, "test", neighbours)["id_is_unique"]) == [False]
+    assert list(compute(second, "gate", neighbours)["id_is_unique"]) == [False]
 
 
 def test_missing_ids_are_not_taken_for_the_same_id():
@@ -122,7 +122,7 @@ def test_missing_ids_are_not_taken_for_the_same_id():
 
 
 @pytest.mark.parametrize("kind", [problems(("Add 5 and 3", "")), demonstrations(("Add 5 and 3", "8", ""))])
-@pytest.mark.parametrize("split", ["validation", "test"])
+@pytest.mark.parametrize("split", ["validation", "gate"])
 @pytest.mark.parametrize("prompt", ["Add 5 and 3", "ADD 5  and\n3 ", "Add\u00a05 and 3", "Ａｄｄ 5 and 3"])
 def test_a_held_out_prompt_is_found_in_train_whatever_its_case_spaces_and_code_points(kind, split, prompt):
     train = problems((prompt, ""), ("Add 5 and 4", ""))
@@ -130,10 +130,18 @@ def test_a_held_out_prompt_is_found_in_train_whatever_its_case_spaces_and_code_p
     assert list(compute(train, "train", neighbours)["prompt_not_held_out"]) == [False, True]
 
 
-def test_only_train_is_held_against_the_held_out_prompts():
-    held_out = problems(("a", ""))
-    neighbours = neighbours_of([("validation", held_out), ("test", held_out)], ngram=2)
-    assert "prompt_not_held_out" not in compute(held_out, "test", neighbours)
+def test_a_gate_prompt_in_validation_is_reported_there_and_the_gate_is_held_against_nothing():
+    shared = problems(("one two three", ""), ("four five", ""))
+    gate = problems(("ONE two three", ""))
+    neighbours = neighbours_of([("validation", shared), ("gate", gate)], ngram=2)
+    assert list(compute(shared, "validation", neighbours)["prompt_not_held_out"]) == [False, True]
+    assert "prompt_not_held_out" not in compute(gate, "gate", neighbours)
+
+
+def test_an_n_gram_of_the_gate_in_validation_is_reported():
+    near = problems(("the quick brown fox run", ""), ("something else entirely here", ""))
+    neighbours = neighbours_of([("validation", near), ("gate", problems(("the quick brown fox jumps", "")))], ngram=4)
+    assert list(compute(near, "validation", neighbours)["prompt_shares_no_ngram"]) == [False, True]
 
 
 def test_an_n_gram_in_common_is_found_and_a_shorter_run_is_not():
@@ -141,7 +149,7 @@ def test_an_n_gram_in_common_is_found_and_a_shorter_run_is_not():
     train = problems(
         ("see THE quick brown fox run", ""), ("the quick brown cow", ""), ("the quick brown fox jumps", "")
     )
-    computed = compute(train, "train", neighbours_of([("test", held_out)], ngram=4))
+    computed = compute(train, "train", neighbours_of([("gate", held_out)], ngram=4))
     # A prompt that stands there whole is reported as that alone.
     assert list(computed["prompt_shares_no_ngram"]) == [False, True, True]
     assert list(computed["prompt_not_held_out"]) == [True, True, False]
@@ -157,6 +165,6 @@ def test_label_shares_are_those_among_the_known_labels():
 def test_nulls_are_left_to_the_suite():
     rows = demonstrations(("a", "#### 1", "1"), ("b", "#### 2", "2")).astype("str")
     rows.loc[0, ["prompt", "completion", "flaw"]] = None
-    computed = compute(rows, "train", neighbours_of([("test", problems((None, "")))], ngram=2))
+    computed = compute(rows, "train", neighbours_of([("gate", problems((None, "")))], ngram=2))
     assert computed.drop(columns=["tokens", "level_share", "flaw_share"]).all(axis=None)
     assert computed["tokens"][0] == 0

@@ -43,9 +43,9 @@ def test_every_computed_column_is_checked_by_some_suite():
 def test_checks_of_columns_without_meaning_and_of_other_splits_are_left_out():
     suite = read_suite(SUITES, "problems")
     train = {check.checked for check in suite.for_file("train", ["answer_parses", "prompt_not_held_out"])}
-    test = {check.checked for check in suite.for_file("test", ["answer_parses", "prompt_not_held_out"])}
+    gate = {check.checked for check in suite.for_file("gate", ["answer_parses", "prompt_not_held_out"])}
     assert "level_share" not in train
-    assert train - test == {"prompt_not_held_out"}
+    assert train - gate == {"prompt_not_held_out"}
 
 
 CHECK = (
