@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run test check lint browser ui schedule bench clean
+.PHONY: help install run test check lint browser ui schedule bench league clean
 
 PYTHON ?= python3.11
 RECIPE ?= recipes/arithmetic.yaml
@@ -18,7 +18,7 @@ BIN := .venv/bin
 help: ## Show what can be made
 	@echo "Rewardflow. Usage: make TARGET"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Options: RECIPE=path (run), OPTIONS=... (run, ui, schedule, bench), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
+	@echo "Options: RECIPE=path (run), OPTIONS=... (run, ui, schedule, bench, league), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
 
 install: .venv/.installed ## Install the locked environment into .venv
 
@@ -50,6 +50,9 @@ bench: .venv/.installed ## Measure speed and memory beside TRL (about 15 minutes
 	@$(BIN)/python -c 'import trl' 2>/dev/null || $(BIN)/python -m pip install --quiet --no-deps \
 		'trl>=1.16,<1.17' 'datasets>=5.2,<6' 'multiprocess>=0.70,<0.71' 'xxhash>=4,<5'
 	@$(BIN)/python -m benchmarks $(OPTIONS)
+
+league: .venv/.installed ## Train every recipe at one budget and write docs/league.md (under 4 hours; goes on where it was)
+	@$(BIN)/python -m benchmarks.league $(OPTIONS)
 
 clean: ## Remove the environment and the caches of tools; runs, models and data stay
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist *.egg-info

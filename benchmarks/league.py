@@ -1,0 +1,216 @@
+"""The league (`make league`): every recipe that trains a policy, at one budget of completions, from one warm start.
+
+Trainings run side by side in processes of one thread each. Every one leaves a JSON as it ends, and one whose JSON
+stands, made by the same recipe and code, is not trained again: a killed league goes on where it was, and on another
+machine with what is committed. The page docs/league.md is made from the files. Other load on the machine changes the
+seconds and nothing else.
+
+`--search` tries three step sizes for recipes whose paper names none that fits, all alike: from a warm start of another
+seed than the league's, so that nothing is chosen by the numbers that are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from benchmarks.league_page import page
+from benchmarks.league_records import RESULTS, ROOT, Result, code_digest, commit, read_all, write
+from benchmarks.league_training import BUDGET, POINTS, TASK, Work, league_recipe, train
+from models.errors import UserError
+from models.recipe.load import digest, load_recipe, plain
+
+SEEDS = 3
+RATES = (0.00003, 0.0001, 0.0003)
+"""Step sizes that a search tries."""
+SEARCH_SEED = 100
+KEPT = ("reward/total", "reward/exact_answer", "rollouts/length", "rollouts/cut_share", "policy/entropy",
+        "policy/gradient_norm", "policy/pair_accuracy", "policy/kl")  # fmt: skip
+"""What is kept of the rounds' metrics."""
+WORK = ROOT / ".rewardflow" / "league"
+PAGE = ROOT / "docs" / "league.md"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training to be run."""
+
+    recipe: str
+    seed: int
+    budget: int = BUDGET
+    points: int = POINTS
+    overrides: tuple[str, ...] = ()
+
+    def resolved(self) -> Any:
+        """The recipe as it is trained."""
+        return league_recipe(self.recipe, self.budget, self.seed, self.overrides)
+
+
+def entrants() -> list[str]:
+    """Names of the recipes that train a policy on the league's task."""
+    found: list[Any] = [load_recipe(file) for file in sorted((ROOT / "recipes").glob("*.yaml"))]
+    return [one.name for one in found if one.schedule is not None and one.data.name == TASK]
+
+
+def missing(jobs: Sequence[Job], results: Sequence[Result], code: str | None) -> list[Job]:
+    """The jobs that no result answers."""
+    by_place = {(one.recipe, one.seed): one for one in results}
+    left = []
+    for job in jobs:
+        found = by_place.get((job.recipe, job.seed))
+        if found is None or not found.counts(digest_of(job), code):
+            left.append(job)
+    return left
+
+
+def digest_of(job: Job) -> str:
+    """Digest of the recipe of a job, and of the budget and points with it."""
+    return digest(plain(job.resolved()), job.budget, job.points)
+
+
+def run(job: Job, work: Path, machine: str = "") -> Result:
+    """Train one. An error that a user would see is its result too."""
+    recipe = job.resolved()
+    began = time.process_time()
+    curve, rounds, claims, seconds, failed = (), [], {}, 0.0, ""
+    try:
+        trained = train(Work(work), recipe, job.points)
+        curve, rounds, claims, seconds = trained.curve, trained.rounds, trained.claims, trained.seconds
+    except UserError as error:
+        failed = str(error)
+    size = recipe.rollouts.prompts * recipe.rollouts.largest_group()
+    return Result(
+        recipe=job.recipe,
+        seed=job.seed,
+        budget=job.budget,
+        completions=size * recipe.schedule.rounds,
+        updates=recipe.schedule.updates,
+        learning_rate=recipe.schedule.optimiser.learning_rate,
+        curve=curve,
+        rounds={name: tuple(one[name] for one in rounds if name in one) for name in KEPT},
+        claims=claims,
+        failed=failed,
+        recipe_digest=digest_of(job),
+        code_digest=code_digest(),
+        commit=commit(),
+        seconds=round(seconds, 1),
+        processor_seconds=round(time.process_time() - began, 1),
+        machine=machine,
+    )
+
+
+def alone() -> None:
+    """Prepare a process of the pool: one thread, nothing fetched, no progress bars."""
+    import torch
+    from transformers.utils import logging
+
+    torch.set_num_threads(1)
+    logging.disable_progress_bar()
+
+
+def run_all(jobs: Sequence[Job], work: Path, results: Path, workers: int, tell: Callable[[str], None]) -> None:
+    """Train all, `workers` at a time, and write each result as it comes."""
+    for seed in dict.fromkeys(job.seed for job in jobs):  # what they share is made once, before anybody needs it
+        Work(work).start(league_recipe(TASK, BUDGET, seed))
+    machine = f"{os.cpu_count()} cores, {workers} at a time"
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=alone) as pool:
+        waiting = {pool.submit(run, job, work, machine): job for job in jobs}
+        for count, done in enumerate(as_completed(waiting), 1):
+            result = done.result()
+            write(result, results)
+            said = result.failed or f"{result.curve[0].accuracy:.1%} to {result.curve[-1].accuracy:.1%}"
+            tell(f"{count} of {len(jobs)}: {result.recipe}, seed {result.seed}: {said}, {result.seconds:.0f} s")
+
+
+def estimate(jobs: Sequence[Job], results: Sequence[Result], workers: int) -> float:
+    """Seconds that `jobs` will take: by the processor seconds of a recipe's own results, else by the median of all."""
+    told = [one for one in results if one.curve]
+    rates = {one.recipe: one.processor_seconds / one.budget for one in told}
+    usual = statistics.median(rates.values()) if rates else 60 / BUDGET
+    return sum(rates.get(job.recipe, usual) * job.budget for job in jobs) / workers
+
+
+def search(names: Sequence[str], work: Path, results: Path, workers: int, tell: Callable[[str], None]) -> str:
+    """Try the step sizes on each of `names`. Returns the winners in words; RECIPE.json in `results` holds the rest."""
+    lines = []
+    for name in names:
+        at = results / name
+        jobs = {
+            rate: Job(name, SEARCH_SEED, BUDGET // 2, 2, (f"schedule.optimiser.learning_rate={rate:.5f}",))
+            for rate in RATES
+        }
+        for rate, job in jobs.items():
+            if missing([job], read_all(at / f"{rate:.5f}"), code_digest()):
+                run_all([job], work, at / f"{rate:.5f}", workers, tell)
+        ends = {rate: read_all(at / f"{rate:.5f}")[0] for rate in RATES}
+        scores = {rate: one.curve[-1].accuracy if one.curve else -1.0 for rate, one in ends.items()}
+        winner = max(scores, key=lambda rate: scores[rate])
+        shown = ", ".join(f"{score:.1%} at {rate:.5f}" for rate, score in scores.items())
+        lines.append(f"{name}: {winner:.5f} ({shown}); write it into recipes/{name}.yaml if it is not there")
+        tell(lines[-1])
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Train what is missing and write the page. Returns 1 where a training failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.league", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", nargs="+", metavar="RECIPE", help="these recipes alone")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"trainings of each (default {SEEDS})")
+    parser.add_argument("--budget", type=int, default=BUDGET, help=f"completions of each (default {BUDGET})")
+    parser.add_argument("--points", type=int, default=POINTS, help=f"measurements of each (default {POINTS})")
+    parser.add_argument("--workers", type=int, default=2, help="trainings side by side, a thread each (default 2)")
+    parser.add_argument("--older", action="store_true", help="accept results of other code; the page says so")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON files")
+    parser.add_argument("--work", type=Path, default=WORK, help="folder of data and warm starts")
+    parser.add_argument("--page", type=Path, default=PAGE, help="the page that is written")
+    parser.add_argument("--write-page", action="store_true", help="train nothing")
+    parser.add_argument("--estimate", action="store_true", help="train nothing; print the seconds of what is missing")
+    parser.add_argument("--search", action="store_true", help="try three step sizes on --only")
+    options = parser.parse_args()
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    names = entrants()
+    if options.only:
+        if unknown := [name for name in options.only if name not in names]:
+            parser.error(f"{unknown[0]} does not train a policy on {TASK}; there are {', '.join(names)}")
+        names = [name for name in names if name in options.only]
+    options.work.mkdir(parents=True, exist_ok=True)
+    if options.search:
+        if not options.only:
+            parser.error("--search needs --only RECIPE ...")
+        print(search(names, options.work, options.results / "search", options.workers, tell))
+        return 0
+    code = None if options.older else code_digest()
+    jobs = [Job(name, seed, options.budget, options.points) for seed in range(options.seeds) for name in names]
+    left = missing(jobs, read_all(options.results), code)
+    if options.estimate:
+        seconds = estimate(left, read_all(options.results), options.workers)
+        print(json.dumps({"trainings": len(left), "of": len(jobs), "seconds": round(seconds)}))
+        return 0
+    if left and not options.write_page:
+        run_all(left, options.work, options.results, options.workers, tell)
+    held = read_all(options.results)
+    shown = [one for job in jobs for one in held if (one.recipe, one.seed) == (job.recipe, job.seed)]
+    wanted = {(job.recipe, job.seed): digest_of(job) for job in jobs}
+    shown = [one for one in shown if one.counts(wanted[one.recipe, one.seed], code)]
+    options.page.write_text(page(shown, len(jobs), code_digest()))
+    tell(f"{len(shown)} of {len(jobs)} trainings stand in {options.page}")
+    return int(any(one.failed for one in shown))
+
+
+if __name__ == "__main__":
+    for key, value in {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}.items():
+        os.environ.setdefault(key, value)
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""One training of the league: from a kept warm start, a recipe at a budget of completions, measured as it goes.
+
+The main recipe's task and policy. What the recipes share, the data and one warm start a seed, is made once below a
+folder of work and kept; a training is the recipe's own slots in the loop as it stands, with the transformers engine.
+Held-out problems are those of the validation split; each point of a curve is drawn with the same seed.
+
+A recipe learns from the verifier alone: rewards that need a fitted reward model are left out where others stay.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks.league_records import Point
+from models.datasets.make_arithmetic import ArithmeticSettings, write
+from models.datasets.params import checked, read_section
+from models.datasets.prepare import prepare
+from models.datasets.schema import read_rows
+from models.datasets.settings import DataSettings
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.transformers_engine import TransformersEngine
+from models.errors import UserError
+from models.evaluation.evaluate import evaluate
+from models.evaluation.metrics import prompt_values
+from models.learner.log_probs import all_log_probs
+from models.learner.packing import Sequences
+from models.learner.supervised import fit_supervised
+from models.loop.loop import Slots, Watchers, run_loop
+from models.loop.rollout import Problem
+from models.loop.slots import World
+from models.policy.build import load_causal_model, new_policy
+from models.policy.folder import load_tokenizer, save_model_folder
+from models.policy.weights import merged_weights
+from models.recipe.load import digest, load_recipe, plain
+from models.recipe.schema import Recipe
+from models.text.encoding import Codec
+from models.text.tokenizer import train_tokenizer
+from tasks.open_learner import build_learner
+from tasks.prompts import read_problems, read_prompts, with_reference
+from tasks.validate_data import training_texts
+from tasks.warm_start import demonstrations
+
+PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
+TASK = "arithmetic"
+"""The recipe whose data and policy all share."""
+COMMON = (
+    "warm_start.steps=450", "policy.precision=float32", "engine.name=transformers", "schedule.samples_every=1000000",
+    "schedule.checkpoint_every=1000000",
+)  # fmt: skip
+BUDGET = 7680
+PROBLEMS, SAMPLES = 300, 4
+"""Held-out problems and samples of each, at every point of a curve."""
+POINTS = 5
+"""Measurements of a training, beside that of its start."""
+JUDGED = ("sampled_accuracy", "greedy_accuracy", "tokens", "finished_share")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Data and warm starts that all trainings share."""
+
+    folder: Path
+
+    @property
+    def data(self) -> Path:
+        """The prepared data set, made when it is first asked for."""
+        place = self.folder / "prepared"
+        if not place.is_dir():
+            made = self.folder / "making"
+            shutil.rmtree(made, ignore_errors=True)
+            write(checked(ArithmeticSettings, read_section(PARAMS, TASK), str(PARAMS)), made / "raw")
+            prepare(DataSettings(name=TASK, path=(made / "raw",), format="kinds"), made / "prepared")
+            (made / "prepared").rename(place)
+            shutil.rmtree(made)
+        return place
+
+    def start(self, recipe: Recipe) -> Path:
+        """The warm-started policy of the recipe's data, policy and seed, made when it is first asked for."""
+        settings = recipe.warm_start
+        assert settings is not None, "recipes of the league share a warm start"
+        said = plain(recipe)
+        place = self.folder / f"start_{recipe.seed}_{digest(said['policy']['size'], said['warm_start'])[:12]}"
+        if not place.is_dir():
+            tokenizer = train_tokenizer(training_texts(self.data), recipe.policy.tokenizer)
+            model = new_policy(recipe.policy.size, tokenizer, recipe.seed)
+            shown = demonstrations(self.data, Codec(tokenizer), "train", recipe.policy.size.positions)
+            fit_supervised(model, shown, settings, seed=recipe.seed)
+            half = self.folder / f".{place.name}.{torch.randint(2**40, ()).item()}"
+            save_model_folder(model, tokenizer, half)
+            try:
+                half.rename(place)
+            except OSError:  # another process was first, with the same weights
+                shutil.rmtree(half)
+        return place
+
+
+def league_recipe(name: str, budget: int, seed: int, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe as the league trains it: seed, the rounds that come nearest to the budget, the shared beginning.
+
+    Raises:
+        UserError: it has another task, or a round of it is larger than the budget.
+    """
+    recipe: Any = load_recipe(name, [*COMMON, f"seed={seed}", *overrides])
+    if recipe.data.name != TASK:
+        raise UserError(f"{name}: its task is {recipe.data.name}, not {TASK}")
+    size = recipe.rollouts.prompts * recipe.rollouts.largest_group()
+    if budget < size:
+        raise UserError(f"{name}: a round is {size} completions, more than the budget of {budget}")
+    rounds = (budget + size // 2) // size
+    without: Recipe = load_recipe(name, [*COMMON, f"seed={seed}", *overrides, f"schedule.rounds={rounds}"])
+    return without
+
+
+def rewards_of(recipe: Any) -> list[Any]:
+    """The rewards that need no fitted reward model.
+
+    Raises:
+        UserError: there are none.
+    """
+    kept = [one for one in recipe.rewards if not one.needs_reward_model]
+    if not kept:
+        raise UserError(f"{recipe.name}: every reward needs a fitted reward model")
+    return kept
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of a training."""
+
+    curve: tuple[Point, ...]
+    rounds: list[dict[str, float]]
+    claims: dict[str, float]
+    seconds: float
+    """Of the rounds, measurements left out."""
+
+
+def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], None] = lambda line: None) -> Trained:
+    """Train `recipe` from its warm start and measure it at the start, `points` times on the way, and at the end."""
+    start = work.start(recipe)
+    codec = Codec(load_tokenizer(start))
+    policy = load_causal_model(start, torch.float32)
+    held_out = read_problems(work.data, codec, "validation", recipe, PROBLEMS)
+    problems = read_prompts(work.data, codec, recipe)
+    learner = build_learner(policy, recipe, recipe.schedule, work.folder, None)
+    problems = with_reference(problems, learner, recipe, work.folder)
+    engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None
+    judge = TransformersEngine(start, EngineSettings(), end=codec.end)
+    slots = Slots(
+        recipe.rollouts, rewards_of(recipe), recipe.select, recipe.advantage, recipe.objective, recipe.reference
+    )
+    rounds: list[dict[str, float]] = []
+    total = recipe.schedule.rounds
+    measured = {max(1, round(total * part / points)) for part in range(1, points + 1)}
+    curve = [measure(judge, codec, held_out, recipe, 0)]
+    outside = 0.0
+
+    def watch(number: int, metrics: dict[str, float]) -> None:
+        nonlocal outside
+        rounds.append(metrics)
+        if number in measured:
+            began = time.perf_counter()
+            judge.load(merged_weights(learner.policy))
+            curve.append(measure(judge, codec, held_out, recipe, number))
+            tell(f"{recipe.name}, seed {recipe.seed}: round {number} of {total}, {curve[-1].accuracy:.1%} right")
+            outside += time.perf_counter() - began
+
+    began = time.perf_counter()
+    world = World(codec, engine, None, recipe.seed, truncated=recipe.truncated)
+    run_loop(learner, world, slots, recipe.schedule, problems, work.folder / "none", Watchers(metrics=watch))
+    seconds = time.perf_counter() - began - outside
+    claims = {}
+    if recipe.objective.level == "pair" or recipe.rollouts.reads != "problems":
+        begun = load_causal_model(start, torch.float32)
+        claims["pair_accuracy"] = pair_accuracy(work.data, codec, learner.policy, begun)
+    if any(reward.name == "win_rate" for reward in recipe.rewards) or recipe.objective.level == "pair":
+        claims["win_rate"] = win_rate(curve[-1], curve[0])
+    return Trained(tuple(curve), rounds, claims, seconds)
+
+
+def pair_accuracy(data: Path, codec: Codec, policy: nn.Module, start: nn.Module) -> float:
+    """Share of held-out preferences in which `policy` raised the better answer more than the worse, against `start`."""
+    rows = read_rows(data, "preferences", "validation")
+    prompts = codec.prompts([str(row["prompt"]) for row in rows])
+    margins = torch.zeros(len(rows))
+    for model, sign in ((policy, 1.0), (start, -1.0)):
+        for column, side in (("chosen", 1.0), ("rejected", -1.0)):
+            answers = codec.completions([str(row[column]) for row in rows])
+            sums = torch.stack([one.sum() for one in all_log_probs(model, Sequences(prompts, answers))])
+            margins += sign * side * sums.cpu()
+    return float((margins > 0).float().mean())
+
+
+def win_rate(end: Point, start: Point) -> float:
+    """How often a sample of the end beats one of the start by the verifier, ties half, the mean over the problems."""
+    pairs = zip(end.by_problem, start.by_problem, strict=True)
+    return sum(0.5 + 0.5 * (new - old) for new, old in pairs) / len(end.by_problem)
+
+
+def measure(engine: TransformersEngine, codec: Codec, problems: Sequence[Problem], recipe: Any, done: int) -> Point:
+    """Held-out accuracy and length of the policy that `engine` runs, after `done` rounds."""
+    sampling = Sampling(max_tokens=recipe.rollouts.max_tokens, samples=SAMPLES)
+    records = evaluate(engine, codec, problems, sampling, 0, None)
+    values = {name: prompt_values(records, name) for name in JUDGED}
+    return Point(
+        round=done,
+        accuracy=float(values["sampled_accuracy"].mean()),
+        by_problem=tuple(round(float(value), 4) for value in values["sampled_accuracy"]),
+        greedy=float(values["greedy_accuracy"].mean()),
+        tokens=float(values["tokens"].mean()),
+        finished=float(values["finished_share"].mean()),
+    )

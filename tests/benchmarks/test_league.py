@@ -1,0 +1,118 @@
+"""What must be true of the league: what counts, what is trained again, what the page says. One tiny training runs."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import league
+from benchmarks.league import Job, entrants, estimate, missing
+from benchmarks.league_page import line, page
+from benchmarks.league_records import Point, Result, read_all, write
+from benchmarks.league_training import league_recipe, rewards_of, win_rate
+from models.errors import UserError
+
+
+def point(after, shares, tokens=10.0):
+    return Point(after, sum(shares) / len(shares), tuple(shares), 0.5, tokens, 1.0)
+
+
+def result(recipe="grpo", seed=0, curve=(0.2, 0.6, 0.5), problems=40, **changed):
+    points = tuple(point(number, [share] * problems) for number, share in enumerate(curve))
+    made = Result(recipe, seed, 100, 96, 3, 0.0003, points, rounds={"policy/entropy": (0.3, 0.2)}, recipe_digest="r",
+                  code_digest="c", seconds=60.0, processor_seconds=50.0)  # fmt: skip
+    return replace(made, **changed)
+
+
+def test_a_result_reads_back_as_it_was_written_and_a_newer_one_takes_its_place(tmp_path):
+    write(result(), tmp_path)
+    write(result(seed=1, claims={"pair_accuracy": 1 / 3}), tmp_path)
+    write(result(curve=(0.1, 0.9)), tmp_path)
+    assert read_all(tmp_path) == [result(curve=(0.1, 0.9)), result(seed=1, claims={"pair_accuracy": 1 / 3})]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["grpo-0.json", "grpo-1.json"]
+
+
+def test_a_result_counts_only_for_the_recipe_and_the_code_that_made_it():
+    assert result().counts("r", "c") and result().counts("r", None)
+    assert not result().counts("other", None) and not result().counts("r", "other")
+
+
+def test_only_what_no_result_answers_is_trained():
+    jobs = [Job("grpo", 0, 7680), Job("grpo", 1, 7680), Job("rloo", 0, 7680)]
+    done = result(recipe_digest=league.digest_of(jobs[0]))
+    other_budget = result(seed=1, recipe_digest=league.digest_of(replace(jobs[1], budget=1024)))
+    assert missing(jobs, [done, other_budget], "c") == jobs[1:]
+    assert missing(jobs, [done, other_budget], "newer code") == jobs
+    assert missing(jobs, [done, other_budget], None) == jobs[1:]
+
+
+def test_the_estimate_is_the_recipes_own_seconds_scaled_to_the_budget_over_the_workers():
+    jobs = [Job("grpo", 0, 200), Job("rloo", 0, 200)]
+    assert estimate(jobs, [result()], 2) == pytest.approx((100 + 100) / 2)  # rloo: the median of what there is
+
+
+def test_every_recipe_that_trains_a_policy_on_the_task_takes_part():
+    names = entrants()
+    assert {"arithmetic", "grpo", "topr", "prime", "xpo", "dpo", "a_lol", "nash_md"} <= set(names)
+    assert not {"hh", "gsm8k"} & set(names) and len(names) == len(set(names)) >= 55
+
+
+def test_every_entrant_fits_the_budget_and_has_a_reward_without_a_reward_model():
+    for name in entrants():
+        recipe = league_recipe(name, 7680, 2)
+        size = recipe.rollouts.prompts * recipe.rollouts.largest_group()
+        assert abs(recipe.schedule.rounds * size - 7680) <= size / 2 and recipe.seed == 2
+        assert rewards_of(recipe) and not any(one.needs_reward_model for one in rewards_of(recipe))
+        assert recipe.warm_start.steps == 450
+
+
+def test_a_budget_below_a_round_and_another_task_are_refused():
+    with pytest.raises(UserError, match="a round is 512 completions, more than the budget of 100"):
+        league_recipe("grpo", 100, 0)
+    with pytest.raises(UserError, match="its task is gsm8k"):
+        league_recipe("gsm8k", 7680, 0)
+
+
+def test_a_line_holds_start_best_end_and_drop_of_the_mean_curve():
+    found = line([result(curve=(0.2, 0.6, 0.5)), result(seed=1, curve=(0.2, 0.4, 0.5))])
+    assert (found.start.estimate, found.best, found.end.estimate) == pytest.approx((0.2, 0.5, 0.5))
+    assert line([result()]).drop == pytest.approx(0.1) and found.seeds == 2 and found.entropy == 0.2
+
+
+@pytest.mark.parametrize(("end", "verdict"), [(0.9, "above"), (0.1, "below"), (0.52, "not apart")])
+def test_the_verdict_is_whether_the_intervals_are_apart(end, verdict):
+    start, last = [0.0, 1.0] * 50, [float(at < round(end * 100)) for at in range(100)]
+    found = replace(result(), curve=(point(0, start), point(1, last)))
+    assert line([found]).verdict == verdict
+
+
+def test_the_page_says_what_is_missing_failed_or_of_older_code():
+    failed = result("dpo", curve=(), failed="the loss is not finite")
+    text = page([result(), result("xpo", claims={"pair_accuracy": 0.75, "win_rate": 0.6}), failed], 9, "newer")
+    assert "3 of 9 trainings" in text and "**3 of them were made by other code" in text
+    assert "- dpo, seed 0: the loss is not finite" in text and "| xpo | 75.0% | 60.0% |" in text
+    assert "other code" not in page([result()], 1, "c")
+    assert "0 of 3 trainings" in page([], 3, "c")
+
+
+def test_the_win_rate_is_that_of_one_sample_against_one_ties_half():
+    assert win_rate(point(1, [1.0, 0.5]), point(0, [0.0, 0.5])) == pytest.approx((1.0 + 0.5) / 2)
+
+
+@pytest.mark.slow
+def test_a_tiny_training_leaves_a_result_that_is_not_trained_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.league_training.PROBLEMS", 6)
+    small = (
+        "warm_start.steps=2", "warm_start.batch=8", "policy.size.hidden=32", "policy.size.layers=1",
+        "policy.size.heads=2", "policy.size.key_value_heads=1", "policy.size.feed_forward=32", "rollouts.prompts=2",
+        "rollouts.group_size=2", "rollouts.max_tokens=8", "select={name: all}",
+    )  # fmt: skip
+    job = Job("reinforce", 0, 8, 2, small)
+    made = league.run(job, tmp_path, "here")
+    assert [one.round for one in made.curve] == [0, 1, 2] and len(made.curve[0].by_problem) == 6
+    assert made.completions == 8 and len(made.rounds["reward/total"]) == 2 and not made.failed
+    write(made, tmp_path / "results")
+    assert missing([job], read_all(tmp_path / "results"), made.code_digest) == []
+    assert json.loads((tmp_path / "results" / "reinforce-0.json").read_text())["machine"] == "here"
+    again = league.run(job, tmp_path, "here")
+    assert again.curve == made.curve  # from the same kept warm start, to the bit
