@@ -50,17 +50,11 @@ class DataSettings(BaseModel):
     """Field of the format -> name of the user's column, where they differ, such as {prompt: question}."""
     validation_share: Share = 0.05
     """Share of the prompts held out for validation, by a hash of the prompt."""
-<<<<<<< HEAD
-    test_share: Share = 0.1
-    """Share of the prompts held out for the test split, by a hash of the prompt."""
-    seed: Seed = 0
-=======
     gate_share: Share = 0.1
     """Share of the prompts held out for the gate's problems, by a hash of the prompt."""
     gate_rotation: Annotated[int, Field(ge=0)] = 0
     """Another number divides the held-out prompts anew: as many others of them become the gate's, train stays."""
-    seed: int = 0
->>>>>>> c6476f6 (The held-out data are two splits: validation for everything that is looked at, gate for the verdict alone)
+    seed: Seed = 0
     """Seed of the hash that splits."""
     limit: Positive | None = None
     """Read at most so many rows of `path` and so many of `test_path` (of each kind, in the order of the files)."""
