@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from flows.commands import catalogue, operation, registry, review, training
-from flows.environment import prepare_environment
+from flows.environment import prepare_environment, state_folder
+from models.disk import is_full, no_space, out_of_space
 from models.errors import UserError
 from tasks import interrupt
 
@@ -70,6 +71,8 @@ def ending(error: BaseException) -> tuple[int, str]:
         return interrupt.status(asked), f"\n{interrupt.WORDS[asked]}"
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None), ""
+    if not isinstance(error, UserError) and (out_of_space(error) or is_full(state_folder())):
+        error = no_space(state_folder())  # however the server that could not write put it
     if isinstance(error, UserError):
         return 1, f"error: {error}"
     return 1, f"error: {type(error).__name__}: {' '.join(str(error).split())}  (--debug shows the traceback)"

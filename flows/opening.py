@@ -14,6 +14,7 @@ from flows import console
 from flows.environment import state_folder
 from flows.schedule import create_gpu_limit
 from flows.servers import end_orphans
+from models.disk import needs_space
 from models.errors import UserError
 from models.recipe.find import find_recipe
 from models.recipe.load import digest, load_recipe, plain, require_files
@@ -96,7 +97,8 @@ def own_folder(experiment: str) -> Iterator[Path]:
 def closed_with(run_id: str) -> Iterator[None]:
     """Close a flow's MLflow run with how what is inside ended."""
     try:
-        yield
+        with needs_space(store.current().home):
+            yield
     except BaseException as error:
         reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         with suppress(UserError):  # a server that is away must not hide what stopped the run

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from models.disk import needs_space
+
 RESULT = "result.json"
 CHECKPOINTS = "checkpoints"
 """Folder beside the outputs that a step goes on from; it is no output, and gone when the step is done."""
@@ -35,7 +37,7 @@ def write_result(folder: Path, facts: Mapping[str, Any]) -> None:
     content["sha256"] = _hash_of(content)
     beside = folder / f".result.{os.getpid()}.json"
     try:
-        with beside.open("w", encoding="utf-8") as file:
+        with needs_space(folder), beside.open("w", encoding="utf-8") as file:
             file.write(json.dumps(content, indent=1) + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from models.disk import needs_space
 from models.errors import UserError
 from tasks.results import RESULT, NotAsMade, clear_result, read_result, write_result
 from tasks.tracking import records, registry, runs, tags
@@ -141,7 +142,8 @@ def run_step(home: Path, step: str, key: str, parent_run: str, work: Callable[[P
     run_id = runs.open_step_run(parent_run, step)
     started = time.perf_counter()
     try:
-        made = work(folder, run_id)
+        with needs_space(folder):
+            made = work(folder, run_id)
         result = StepResult(
             step=step,
             key=key,

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from models.disk import needs_space
 from models.learner.log_probs import completion_log_probs, plain_inner, row_states, use_packed_attention
 from models.learner.packing import Sequences, packed_row
 
@@ -73,8 +74,12 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
         choice = measured(model)
     folder.mkdir(parents=True, exist_ok=True)
     beside = file.with_suffix(f".{os.getpid()}.part")
-    beside.write_text(json.dumps(asdict(choice) | {"chosen": choice.precision, "threads": threads}))
-    os.replace(beside, file)
+    try:
+        with needs_space(file):
+            beside.write_text(json.dumps(asdict(choice) | {"chosen": choice.precision, "threads": threads}))
+            os.replace(beside, file)
+    finally:
+        beside.unlink(missing_ok=True)
     return choice.precision
 
 

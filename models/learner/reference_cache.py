@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from models.disk import needs_space
 from models.learner.fused_log_probs import AS_IT_IS, Distribution
 from models.learner.log_probs import all_log_probs, plain_inner
 from models.learner.packing import Sequences
@@ -60,8 +61,12 @@ def cached_reference_log_probs(
         kept = torch.cat([row.cpu() for row in rows] or [torch.empty(0)])
         folder.mkdir(parents=True, exist_ok=True)
         beside = file.with_suffix(f".{os.getpid()}.part")
-        save_file({"log_probs": kept}, str(beside))
-        os.replace(beside, file)
+        try:
+            with needs_space(file):
+                save_file({"log_probs": kept}, str(beside))
+                os.replace(beside, file)
+        finally:
+            beside.unlink(missing_ok=True)
     return list(kept.split(lengths))
 
 

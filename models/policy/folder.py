@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from models.disk import no_space, out_of_space
 from models.errors import UserError, shortened
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ def write_folder(target: Path, write: Callable[[Path], None]) -> None:
     except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
         if out_of_space(error):
-            free = shutil.disk_usage(target.parent).free // 2**20
-            raise UserError(f"{target}: no space left to write it ({free} MiB free); nothing half-written") from error
+            raise no_space(target) from error
         raise
 
 
@@ -47,20 +47,6 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def out_of_space(error: BaseException) -> bool:
-    """Whether an error, or what caused it, says that the disk is full (safetensors wraps the number in text)."""
-    import errno
-
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        if "No space left on device" in str(cause) or "os error 28" in str(cause):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
 
 
 def save_model_folder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, target: Path) -> str:

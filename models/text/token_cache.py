@@ -23,6 +23,7 @@ import tokenizers
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from models.disk import no_space, out_of_space
 from models.text.encoding import Codec
 
 
@@ -70,6 +71,8 @@ class CachedCodec(Codec):
         try:
             _write(file, rows)
         except OSError as error:  # the ids are there all the same
+            if out_of_space(error):
+                raise no_space(file) from error
             warnings.warn(f"{file}: cannot be written ({error.strerror}); the tokens are not kept", stacklevel=3)
         return rows
 

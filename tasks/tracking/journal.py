@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.disk import needs_space
 from models.errors import UserError
 
 
@@ -53,11 +54,14 @@ def write_journal(path: Path, rows: Iterable[Row]) -> None:
     """Replace the journal by `rows`, whole or not at all."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with beside.open("w", encoding="utf-8") as handle:
-        handle.writelines(line_of(row) for row in rows)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(beside, path)
+    try:
+        with needs_space(path), beside.open("w", encoding="utf-8") as handle:
+            handle.writelines(line_of(row) for row in rows)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def line_of(row: Row) -> str:

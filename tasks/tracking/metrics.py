@@ -20,7 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from models.disk import needs_space, no_space, out_of_space
 from models.errors import UserError
+from tasks import interrupt
 from tasks.tracking import store
 from tasks.tracking.journal import Row, line_of, read_journal, write_journal
 
@@ -106,12 +108,13 @@ class MetricLog:
         row = Row(int(step), int(time.time() * 1000), finite)
         with self._changed:
             if self._error is not None:
-                raise UserError(f"run {self._run_id} takes no metrics: {self._error}") from self._error
+                raise self._refused(self._error) from self._error
             self._check_keys(metrics)
             self._not_finite += len(metrics) - len(finite)
-            if self._handle is not None and finite:
-                self._handle.write(line_of(row))
-                self._handle.flush()
+            if self._journal is not None and self._handle is not None and finite:
+                with needs_space(self._journal):
+                    self._handle.write(line_of(row))
+                    self._handle.flush()
             self._buffer(row)
 
     __call__ = log
@@ -150,18 +153,19 @@ class MetricLog:
         with self._changed:
             self._closed.set()
             self._changed.notify_all()
-            if self._handle is not None:
-                self._handle.close()
-                self._handle = None
+            if self._journal is not None and self._handle is not None:
+                handle, self._handle = self._handle, None
+                with needs_space(self._journal):
+                    handle.close()
         if not left:
             self._thread.join(timeout=30)
-        if left or self._not_finite:
+        if (left and not (self._error and out_of_space(self._error))) or self._not_finite:
             where = self._journal or "no journal was kept"
             _LOG.warning(
                 "run %s: %d metric values not sent (%s), %d not finite", self._run_id, left, where, self._not_finite
             )
         if self._error is not None:
-            raise UserError(f"run {self._run_id} takes no metrics: {self._error}") from self._error
+            raise self._refused(self._error) from self._error
         return Delivery(self._sent, left, self._not_finite)
 
     def __enter__(self) -> MetricLog:
@@ -174,9 +178,15 @@ class MetricLog:
             self.close()
         else:  # the error on its way is the news; a server that is away must not hold it back for long
             try:
-                self.close(limit=15.0)
+                self.close(limit=2.0 if interrupt.asked() or out_of_space(error) else 15.0)
             except UserError as also:
-                _LOG.warning("%s", also)
+                if not out_of_space(error):
+                    _LOG.warning("%s", also)
+
+    def _refused(self, error: Exception) -> UserError:
+        if out_of_space(error):
+            return no_space(store.current().home)
+        return UserError(f"run {self._run_id} takes no metrics: {error}")
 
     def _check_keys(self, metrics: Mapping[str, float]) -> None:
         for key in metrics:

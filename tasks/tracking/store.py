@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from models.disk import no_space, out_of_space
 from models.errors import UserError
+from tasks import interrupt
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -80,8 +82,9 @@ def configure(home: Path) -> Store:
     import mlflow
 
     logging.getLogger("mlflow").setLevel(logging.WARNING)
-    for chatty in ("alembic", "mlflow.store.db.utils", "mlflow.transformers"):
+    for chatty in ("alembic", "mlflow.transformers"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs what it raises, with a traceback
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
     if uri != given:
@@ -141,6 +144,8 @@ def is_passing(error: BaseException) -> bool:
     import requests
     from mlflow import MlflowException
 
+    if out_of_space(error):  # which MLflow calls "temporarily unavailable"
+        return False
     if isinstance(error, requests.RequestException):
         response = error.response
         return response is None or response.status_code >= 500 or response.status_code in (408, 429)
@@ -157,18 +162,24 @@ def patiently(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs
     """Call, and call again with growing pauses while the server is away, for PATIENCE seconds.
 
     Raises:
-        UserError: the server was away for longer.
+        UserError: the server was away for longer, or at all once this process was asked to stop; its disk is full.
     """
     pause, began = 0.5, time.monotonic()
     while True:
         try:
             return call(*args, **kwargs)
         except Exception as error:
+            if out_of_space(error):
+                raise (
+                    no_space(current().home)
+                    if current().embedded
+                    else UserError(f"the tracking server {current().uri} has no space left on its disk")
+                ) from error
             if not is_passing(error):
                 raise
             waited = time.monotonic() - began
             reason = str(error).splitlines()[0][:200]
-            if waited + pause > PATIENCE:
+            if waited + pause > PATIENCE or interrupt.asked():
                 raise UserError(
                     f"the tracking server {current().uri} does not answer since {waited:.0f} s ({reason})"
                 ) from error

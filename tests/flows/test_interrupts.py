@@ -3,6 +3,7 @@
 The signals go to a whole process group, as a terminal's Ctrl-C does.
 """
 
+import contextlib
 import os
 import re
 import signal
@@ -68,7 +69,9 @@ def assert_one_line(ended: Ended, line: str) -> None:
 @pytest.fixture
 def training(project: Project, first: Ran, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A run of thousands of rounds with a server of its own, in its first rounds."""
-    command = [sys.executable, "-m", "flows.command_line", "run", "tiny", "--set", "schedule.rounds=5000"]
+    before = set(project.home.glob("store/fine_tune/*"))
+    rounds = f"schedule.rounds={5000 + len(before)}"  # a training that no test has begun
+    command = [sys.executable, "-m", "flows.command_line", "run", "tiny", "--set", rounds]
     process = subprocess.Popen(
         command,
         cwd=project.folder,
@@ -79,11 +82,11 @@ def training(project: Project, first: Ran, tmp_path: Path) -> Iterator[subproces
         start_new_session=True,
     )
 
-    def rounds() -> bool:
-        fresh = list(project.home.glob("store/fine_tune/*/metrics.jsonl"))
-        return any(not (file.parent / "result.json").exists() and file.stat().st_size for file in fresh)
+    def begun() -> bool:
+        fresh = [file for file in project.home.glob("store/fine_tune/*/metrics.jsonl") if file.parent not in before]
+        return any(file.stat().st_size for file in fresh)
 
-    wait_for("the first rounds", rounds, process)
+    wait_for("the first rounds", begun, process)
     yield process
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
@@ -199,3 +202,38 @@ def test_a_second_ctrl_c_leaves_at_once() -> None:
 def test_a_swallowed_interrupt_is_raised_at_the_next_round() -> None:
     done = handled(SWALLOW + "interrupt.raise_again()")
     assert done.returncode != 0 and re.search(r"KeyboardInterrupt\s*$", done.stderr)
+
+
+# ---------------------------------------- what else stops a flow
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 48 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.slow
+def test_a_disk_that_becomes_full_in_a_step_stops_the_flow_with_one_line(disk: Path) -> None:
+    process = small_flow(disk)
+    until(process, "round")
+    started = time.monotonic()
+    with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as file:
+        while file.write(b"0" * 2**16):
+            pass
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1, out + err
+    assert_one_line(Ended(1, time.monotonic() - started, out, err), f"error: {no_space_line(err)}")
+
+
+def no_space_line(err: str) -> str:
+    """The one line about a full disk that `err` holds, whatever path it names."""
+    named = re.search(r"error: (/\S+: no space left to write it \(0 MiB free\); nothing half-written)", err)
+    assert named, err
+    return named[1]

@@ -1,0 +1,79 @@
+"""A full disk: told apart from whatever it is wrapped in, and said in one line that names what could not be written."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from models.errors import UserError
+
+SAYINGS = ("No space left on device", "os error 28", "database or disk is full", "Disk quota exceeded", "no space left")
+"""How safetensors, SQLite and servers put it where the error's number is lost."""
+
+LEAST_FREE = 64 * 2**20
+"""Bytes below which a run does not begin: its databases and logs alone take half of that."""
+
+FULL = 256 * 2**10
+"""Bytes below which a disk counts as full: SQLite's next page or a log's next block may not fit."""
+
+
+def out_of_space(error: BaseException) -> bool:
+    """Whether an error, or what caused it, says that the disk is full."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if any(saying in str(cause) for saying in SAYINGS):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def is_full(folder: Path) -> bool:
+    """Whether the disk of `folder` has no room for another file."""
+    try:
+        return free(folder) < FULL
+    except OSError:
+        return False
+
+
+def free(path: Path) -> int:
+    """Bytes that are free on the disk that holds `path`, or will hold it."""
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    return shutil.disk_usage(there).free
+
+
+def no_space(path: Path) -> UserError:
+    """The error of a full disk under `path`."""
+    return UserError(f"{path}: no space left to write it ({free(path) // 2**20} MiB free); nothing half-written")
+
+
+def require_space(folder: Path) -> None:
+    """Refuse to begin where the disk is nearly full.
+
+    Raises:
+        UserError: less than LEAST_FREE is free.
+    """
+    if free(folder) < LEAST_FREE:
+        raise UserError(
+            f"{folder}: only {free(folder) // 2**20} MiB free on its disk, a run needs {LEAST_FREE // 2**20} at the "
+            "least; free some, or set REWARDFLOW_HOME to a folder on another disk"
+        )
+
+
+@contextmanager
+def needs_space(path: Path) -> Iterator[None]:
+    """Inside, `path` is written: an error that comes from a full disk becomes the one line that says so.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, UserError) or not out_of_space(error):
+            raise
+        raise no_space(path) from error
