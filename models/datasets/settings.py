@@ -52,7 +52,7 @@ class DataSettings(BaseModel):
     """Share of the prompts held out for validation, by a hash of the prompt."""
     gate_share: Share = 0.1
     """Share of the prompts held out for the gate's problems, by a hash of the prompt."""
-    gate_rotation: Annotated[int, Field(ge=0)] = 0
+    gate_rotation: Seed = 0
     """Another number divides the held-out prompts anew: as many others of them become the gate's, train stays."""
     seed: Seed = 0
     """Seed of the hash that splits."""
