@@ -16,16 +16,21 @@ from torch import Tensor
 
 from models.learner.layout import Layout
 
-_varlen_attn: Any
-try:
-    from torch.nn.attention.varlen import varlen_attn as _varlen_attn
-except ImportError:  # torch before 2.10
-    _varlen_attn = None
+
+@lru_cache(maxsize=1)
+def _varlen_attn() -> Any:
+    """Torch's function, or None; it brings torch's compiler with it, so it is imported where it is used."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:  # torch before 2.10
+        return None
+    return varlen_attn
 
 
 def has_varlen() -> bool:
     """Whether this torch has flash attention over spans, with causal masks by window."""
-    return _varlen_attn is not None and "window_size" in inspect.signature(_varlen_attn).parameters
+    function = _varlen_attn()
+    return function is not None and "window_size" in inspect.signature(function).parameters
 
 
 def varlen_attention(
@@ -38,17 +43,18 @@ def varlen_attention(
         key, value: [1, key heads, tokens, size].
         window: a token sees this many tokens at most, itself included; None for all before it.
     """
-    assert _varlen_attn is not None
+    varlen_attn = _varlen_attn()
+    assert varlen_attn is not None
     gathered, query_ends, key_ends, longest_query, longest_key = _bounds(layout, query.device)
     options: dict[str, Any] = {}
     keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)
     if query.shape[1] != key.shape[1]:
-        if "enable_gqa" in inspect.signature(_varlen_attn).parameters:
+        if "enable_gqa" in inspect.signature(varlen_attn).parameters:
             options["enable_gqa"] = True
         else:
             groups = query.shape[1] // key.shape[1]
             keys, values = keys.repeat_interleave(groups, dim=1), values.repeat_interleave(groups, dim=1)
-    out: Tensor = _varlen_attn(
+    out: Tensor = varlen_attn(
         query[0].transpose(0, 1).contiguous(),
         keys.index_select(0, gathered),
         values.index_select(0, gathered),
