@@ -44,7 +44,7 @@ def _where(run_id: str, home: Path) -> list[str]:
 
     lines = [f"run        {page_address(home, 'mlflow')}{page_of_run(run_id)}"]
     if not {**running_servers(home), **given_servers(home)}.get("mlflow"):
-        lines.append("           (`make ui` starts the servers; `rewardflow show latest` prints the run here)")
+        lines.append(f"           (`make ui` starts the servers; `rewardflow show {run_id[:8]}` prints the run here)")
     return lines
 
 
@@ -72,18 +72,19 @@ def time_table(lines: Sequence[TimeLine]) -> str:
     return "\n".join(shown)
 
 
-def run_lines(found: Sequence[RunLine]) -> str:
+def run_lines(listed: Sequence[RunLine]) -> str:
     """One line a run, newest first."""
-    if not found:
+    if not listed:
         return "no runs yet"
-    lines = [f"{'run':<10} {'started':<17} {'seconds':>8}  {'status':<9} name"]
-    for run in found:
+    recipe = max(len("recipe"), *(len(run.experiment) for run in listed))
+    lines = [f"{'run':<10} {'started':<17} {'seconds':>8}  {'status':<9} {'recipe':<{recipe}}  name"]
+    for run in listed:
         seconds = f"{run.seconds:.0f}" if run.seconds is not None else "-"
         accuracy = run.metrics.get("verdict/candidate_sampled_accuracy")
         shown = f"  sampled accuracy {accuracy:.1%}" if accuracy is not None else ""
-        lines.append(
-            f"{run.run_id[:8]:<10} {run.started:%Y-%m-%d %H:%M}  {seconds:>8}  {run.status:<9} {run.name}{shown}"
-        )
+        when = f"{run.started:%Y-%m-%d %H:%M}"
+        about = f"{run.status:<9} {run.experiment:<{recipe}}  {run.name}{shown}"
+        lines.append(f"{run.run_id[:8]:<10} {when:<17} {seconds:>8}  {about}")
     return "\n".join(lines)
 
 

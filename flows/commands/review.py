@@ -11,25 +11,28 @@ from flows.environment import state_folder
 
 
 def runs(
-    experiment: Annotated[str, typer.Argument(help="MLflow experiment: the recipe's name.")] = "arithmetic",
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many, newest first.")] = 20,
+    recipe: Annotated[str, typer.Argument(help="Name of a recipe; the runs of all, if left out.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many, newest first.")] = 20,
 ) -> None:
-    """List the newest runs of a recipe.
+    """List the newest runs, of all recipes or of one.
 
     Example: `rewardflow runs arithmetic --limit 5`
     """
     from flows.outcome import run_lines
     from tasks.tracking import store, summaries
 
-    store.configure(state_folder())
-    print(run_lines(summaries.recent_runs(experiment, limit)))
+    if not store.exists(state_folder()):
+        print("no runs yet; `rewardflow run RECIPE` makes the first")
+        return
+    store.open_for_reading(state_folder())
+    print(run_lines(summaries.recent_runs(recipe, limit)))
 
 
 def show(
     run: Annotated[str, typer.Argument(help="Run id, its beginning, its name, or `latest`.")] = "latest",
     experiment: Annotated[
-        str, typer.Option("--experiment", "-e", help="MLflow experiment: the recipe's name.")
-    ] = "arithmetic",
+        str, typer.Option("--experiment", "-e", help="Only among the runs of this recipe; of all, if left out.")
+    ] = "",
 ) -> None:
     """Show a run: verdict, steps, data, and its address in the MLflow UI.
 
@@ -38,7 +41,7 @@ def show(
     from flows.outcome import print_run
     from tasks.tracking import store, summaries
 
-    store.configure(state_folder())
+    store.open_for_reading(state_folder())
     print_run(summaries.run_summary(experiment, run), state_folder())
 
 
@@ -50,7 +53,7 @@ def lineage(version: Annotated[int, typer.Argument(help="Version of the policy."
     from tasks.tracking import lineage as chain
     from tasks.tracking import store
 
-    store.configure(state_folder())
+    store.open_for_reading(state_folder())
     print(chain.render(chain.lineage(meant_policy(model), version)))
 
 

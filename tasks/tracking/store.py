@@ -71,11 +71,31 @@ _set_here: set[str] = set()
 
 def configure(home: Path) -> Store:
     """Choose the store: MLFLOW_TRACKING_URI, else SQLite and a folder under `home` (made where it is missing)."""
+    home.mkdir(parents=True, exist_ok=True)
+    return _choose(home)
+
+
+def exists(home: Path) -> bool:
+    """Whether there is a store to read: a server that the user names, or a database in `home`."""
+    return bool(wished()) or (home / "mlflow.db").is_file()
+
+
+def open_for_reading(home: Path) -> Store:
+    """Choose the store as `configure` does, and make nothing.
+
+    Raises:
+        UserError: nothing was ever run with the state folder `home`.
+    """
+    if not exists(home):
+        raise UserError(f"{home}: nothing was run here yet; `rewardflow run RECIPE` makes the first run")
+    return _choose(home)
+
+
+def _choose(home: Path) -> Store:
     global _store
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     home = home.absolute()
-    home.mkdir(parents=True, exist_ok=True)
     given = wished()
     uri = given or f"sqlite:///{home / 'mlflow.db'}"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +17,11 @@ from tasks.tracking.runs import PARENT_TAG
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
+
+FLOW_RUNS = f"tags.`{PARENT_TAG}` IS NULL and tags.`{tags.STARTED}` IS NOT NULL"
+"""Filter: runs that Rewardflow began for a flow, and not for one of its steps."""
+MOST = 50_000
+"""Runs that MLflow gives in one answer."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class RunLine:
 
     run_id: str
     name: str
+    experiment: str
+    """The recipe's name."""
     status: str
     """RUNNING, FINISHED, FAILED or KILLED."""
     started: datetime
@@ -63,23 +72,30 @@ class RunSummary:
     """Page of the run below the address of the MLflow server; see `page_of`."""
 
 
-def recent_runs(experiment: str, limit: int = 20) -> list[RunLine]:
-    """The newest flow runs (not their steps) of `experiment`, newest first; none where there is no such experiment."""
-    found = store.patiently(store.client().get_experiment_by_name, experiment)
-    if found is None:
-        return []
-    newest = ["attributes.start_time DESC"]
-    runs = store.all_pages(store.client().search_runs, [found.experiment_id], order_by=newest, max_results=1000)
-    return [line_of(run) for run in runs if PARENT_TAG not in run.data.tags][:limit]
+def recent_runs(experiment: str = "", limit: int = 20) -> list[RunLine]:
+    """The newest flow runs (not their steps) of `experiment`, or of all experiments, newest first.
+
+    The server filters, sorts and cuts: one request, however many runs there are.
+
+    Raises:
+        UserError: there is no such experiment; names those that there are.
+    """
+    names = _experiments(experiment)
+    return [line_of(run, names) for run in _search(names, FLOW_RUNS, limit)]
 
 
 def run_summary(experiment: str, wanted: str) -> RunSummary:
-    """All about the run whose id, beginning of an id (four characters or more) or name is `wanted`; "latest" too.
+    """All about the run whose id, beginning of an id or name is `wanted`; "latest" for the newest flow run.
+
+    Args:
+        experiment: where to look; empty for everywhere.
+        wanted: a flow run is meant before a step.
 
     Raises:
-        UserError: no run, or several, fit.
+        UserError: there is no such experiment, or no run, or several, fit.
     """
-    run = _find(experiment, wanted)
+    names = _experiments(experiment)
+    run = _find(names, wanted)
     steps = store.patiently(
         store.client().search_runs,
         [run.info.experiment_id],
@@ -88,10 +104,10 @@ def run_summary(experiment: str, wanted: str) -> RunSummary:
         max_results=1000,
     )
     return RunSummary(
-        line=line_of(run),
+        line=line_of(run, names),
         params=dict(sorted(run.data.params.items())),
         data=data_of(run),
-        steps=tuple(line_of(step) for step in steps),
+        steps=tuple(line_of(step, names) for step in steps),
         description=run.data.tags.get(NOTE, ""),
         address=page_of(run.info.experiment_id, run.info.run_id),
     )
@@ -115,12 +131,13 @@ def page_of_run(run_id: str) -> str:
     return page_of(run.info.experiment_id, run_id)
 
 
-def line_of(run: Run) -> RunLine:
-    """A run of MLflow as plain data."""
+def line_of(run: Run, experiments: Mapping[str, str]) -> RunLine:
+    """A run of MLflow as plain data; `experiments` is id -> name."""
     ended = run.info.end_time
     return RunLine(
         run_id=run.info.run_id,
         name=run.info.run_name or "",
+        experiment=experiments.get(run.info.experiment_id, ""),
         status=run.info.status,
         started=datetime.fromtimestamp(run.info.start_time / 1000, tz=UTC),
         seconds=(ended - run.info.start_time) / 1000 if ended else None,
@@ -150,25 +167,47 @@ def data_of(run: Run) -> tuple[DataLink, ...]:
     return tuple(sorted(links, key=lambda link: (link.context != "raw", link.context, link.name)))
 
 
-def _find(experiment: str, wanted: str) -> Run:
-    recent = recent_runs(experiment, limit=1000)
-    if wanted == "latest" and recent:
-        fitting = recent[:1]
-    else:
-        fitting = [line for line in recent if wanted in (line.run_id, line.name)] or [
-            line for line in recent if len(wanted) >= 4 and line.run_id.startswith(wanted)
-        ]
-    if not fitting:
-        from mlflow import MlflowException
+def _experiments(wanted: str) -> dict[str, str]:
+    """Id -> name of the experiment `wanted`, or of all."""
+    listed = store.all_pages(store.client().search_experiments, max_results=1000)
+    all_of_them = {str(entry.experiment_id): str(entry.name) for entry in listed}
+    if not wanted:
+        return all_of_them
+    names = sorted(set(all_of_them.values()) - {"Default"})
+    if wanted not in names:
+        near = difflib.get_close_matches(wanted, names, n=1)
+        known = f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'none yet'}"
+        raise UserError(f"no recipe {wanted!r} was run here; {known}")
+    return {number: name for number, name in all_of_them.items() if name == wanted}
 
-        try:  # an id of a step, or of a run in another experiment
-            return store.patiently(store.client().get_run, wanted)
-        except MlflowException:
-            raise UserError(f"no run {wanted!r} in experiment {experiment!r}; see `rewardflow runs`") from None
-    if len(fitting) > 1:
-        some = ", ".join(line.run_id[:8] for line in fitting[:3])
-        raise UserError(f"{len(fitting)} runs fit {wanted!r} ({some}, ...): give more of the id")
-    return store.patiently(store.client().get_run, fitting[0].run_id)
+
+def _search(experiments: Mapping[str, str], query: str, limit: int) -> list[Run]:
+    newest = ["attributes.start_time DESC"]
+    return list(
+        store.patiently(
+            store.client().search_runs, list(experiments), query, order_by=newest, max_results=min(limit, MOST)
+        )
+    )
+
+
+def _find(experiments: Mapping[str, str], wanted: str) -> Run:
+    if wanted == "latest":
+        queries = [FLOW_RUNS]
+    elif re.fullmatch("[0-9a-f]{1,32}", wanted):
+        begins = f"attributes.run_id LIKE '{wanted}%'"
+        queries = [f"{FLOW_RUNS} and {begins}", begins]
+    else:
+        queries = []
+    if wanted != "latest" and not set(wanted) & set("'\"`"):  # MLflow's filters know no escape
+        queries.append(f"{FLOW_RUNS} and attributes.run_name = '{wanted}'")
+    for query in queries:
+        fitting = _search(experiments, query, 1 if wanted == "latest" else 4)
+        if len(fitting) > 1:
+            some = ", ".join(f"{run.info.run_id[:8]} {run.info.run_name}" for run in fitting[:3])
+            raise UserError(f"more than one run fits {wanted!r} ({some}, ...): give more of the id")
+        if fitting:
+            return fitting[0]
+    raise UserError(f"no run {wanted!r}; `rewardflow runs` lists those that there are")
 
 
 def _json(text: str | None) -> dict[str, object]:
