@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from models.evaluation.aggregate import Standing
     from tasks.comparison import Cost
     from tasks.timing import TimeLine
+    from tasks.tracking.registry import VersionInfo
     from tasks.tracking.summaries import RunLine, RunSummary
 
 
@@ -85,6 +86,24 @@ def run_lines(listed: Sequence[RunLine]) -> str:
         when = f"{run.started:%Y-%m-%d %H:%M}"
         about = f"{run.status:<9} {run.experiment:<{recipe}}  {run.name}{shown}"
         lines.append(f"{run.run_id[:8]:<10} {when:<17} {seconds:>8}  {about}")
+    return "\n".join(lines)
+
+
+def version_lines(listed: Sequence[VersionInfo]) -> str:
+    """One line a version of a registered model."""
+    from tasks.tracking import tags
+
+    if not listed:
+        return "no models yet"
+    name = max(len("model"), *(len(version.name) for version in listed))
+    also = max(len("aliases"), *(len(", ".join(version.aliases)) for version in listed))
+    lines = [f"{'model':<{name}}  version  {'made':<16}  {'aliases':<{also}}  held out; verdict"]
+    for version in listed:
+        facts = (version.tags.get(tags.HELDOUT_ACCURACY, ""), version.tags.get(tags.VERDICT, ""))
+        about = f"{', '.join(version.aliases):<{also}}  {'; '.join(fact for fact in facts if fact)}"
+        lines.append(
+            f"{version.name:<{name}}  {version.version:>7}  {version.created:%Y-%m-%d %H:%M}  {about}".rstrip()
+        )
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ import typer
 
 from flows.commands.options import ModelOption, meant_policy
 from flows.environment import state_folder
+from models.errors import UserError
 
 
 def promote(version: Annotated[int, typer.Argument(help="Version to make champion.")], model: ModelOption = "") -> None:
@@ -34,4 +35,24 @@ def rollback(model: ModelOption = "") -> None:
     print(f"champion of {new.name}: version {new.version}")
 
 
-COMMANDS = (promote, rollback)
+def models(
+    name: Annotated[str, typer.Argument(help="Registered model; all of them, if left out.")] = "",
+) -> None:
+    """List the registered models with their versions, newest first: aliases, held-out accuracy, verdict.
+
+    Example: `rewardflow models arithmetic-policy`
+    """
+    from flows.outcome import version_lines
+    from tasks.tracking import registry, store
+
+    if not store.exists(state_folder()):
+        print("no models yet; `rewardflow run RECIPE` trains one")
+        return
+    store.open_for_reading(state_folder())
+    known = registry.model_names()
+    if name and name not in known:
+        raise UserError(f"no model {name!r}; there is {', '.join(known) or 'none yet'}")
+    print(version_lines([version for model in ([name] if name else known) for version in registry.versions(model)]))
+
+
+COMMANDS = (models, promote, rollback)

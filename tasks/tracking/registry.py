@@ -217,7 +217,12 @@ def versions(name: str) -> list[VersionInfo]:
 
 def policy_names() -> list[str]:
     """Names of the registered policies, in order."""
-    found = store.all_pages(store.client().search_registered_models, filter_string="name LIKE '%-policy'")
+    return model_names("name LIKE '%-policy'")
+
+
+def model_names(query: str | None = None) -> list[str]:
+    """Names of the registered models that fit MLflow's filter `query`, in order; of all without one."""
+    found = store.all_pages(store.client().search_registered_models, filter_string=query)
     return sorted(str(model.name) for model in found)
 
 

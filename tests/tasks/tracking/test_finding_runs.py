@@ -14,7 +14,7 @@ from tasks.tracking import runs, store, summaries
 def flows(home: Path) -> dict[str, str]:
     """Name -> id of flow runs of two recipes, each with two steps, the newest last; and a run that is not ours."""
     begun = {}
-    for number, (recipe, name) in enumerate([("a", "first"), ("b", "second"), ("a", "third"), ("b", "fourth")]):
+    for recipe, name in (("a", "first"), ("b", "second"), ("a", "third"), ("b", "fourth")):
         begun[name] = runs.open_flow_run(recipe, name)
         for step in ("data", "fine_tune"):
             runs.close_run(runs.open_step_run(begun[name], step))

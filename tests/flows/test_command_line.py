@@ -1,0 +1,130 @@
+"""What the command line itself does: what it loads before it answers, and what it says to a wrong word."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from project import rewardflow
+from running import ROOT
+
+from flows import command_line
+from flows.commands import options
+from tasks.tracking import registry, runs, store
+
+LARGE = ("torch", "transformers", "prefect", "mlflow", "pandas", "numpy", "dvc", "great_expectations", "vllm", "scipy")
+
+LOADED = f"""
+import sys
+from flows.command_line import main
+sys.argv = ["rewardflow", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as end:
+    print(end.code, [name for name in {LARGE!r} if name in sys.modules], file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says", "status"),
+    [
+        (["--help"], "", 0),
+        (["run", "--help"], "", 0),
+        (["--version"], "", 0),
+        (["run", "arithmetik"], "error: arithmetik: no such recipe; did you mean recipes/arithmetic.yaml?", 1),
+        (["compare", "grpo", "ploo"], "error: ploo: no such recipe; did you mean recipes/rloo.yaml?", 1),
+        (["runs"], "", 0),
+        (["models"], "", 0),
+    ],
+)
+def test_an_answer_that_needs_no_large_package_loads_none(
+    arguments: list[str], says: str, status: int, tmp_path: Path
+) -> None:
+    """A test of what is loaded and not of seconds: python -m benchmarks --only commands tells those."""
+    asked = subprocess.run(
+        [sys.executable, "-c", LOADED, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "REWARDFLOW_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+    )
+    *told, loaded = asked.stderr.splitlines()
+    assert loaded == f"{status} []", asked.stderr
+    assert told == ([says] if says else [])
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_recipe_is_checked_without_what_only_training_needs() -> None:
+    wanted = ("transformers", "sklearn", "scipy", "torch._dynamo", "pandas")
+    code = (
+        "import sys; from models.recipe.load import load_recipe; load_recipe('arithmetic'); "
+        f"print([name for name in {wanted!r} if name in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "[]\n"
+
+
+@pytest.mark.parametrize("limit", ["-1", "0", "x"])
+def test_a_limit_that_is_no_number_of_runs_is_wrong_usage(limit: str, tmp_path: Path) -> None:
+    asked = rewardflow(ROOT, "runs", "--limit", limit, REWARDFLOW_HOME=str(tmp_path))
+    assert asked.returncode == 2 and "--limit" in asked.stderr and "Traceback" not in asked.stderr
+
+
+# ---------------------------------------- over a store
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr("os.environ", {**os.environ, "REWARDFLOW_HOME": str(tmp_path)})
+    store.configure(tmp_path)
+    return tmp_path
+
+
+def tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit status, output and error output of a command, in this process."""
+    monkeypatch.setattr("sys.argv", ["rewardflow", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    said = capsys.readouterr()
+    code = ended.value.code
+    return code if isinstance(code, int) else 0, said.out, said.err
+
+
+def test_runs_and_models_of_every_recipe_are_listed_and_shown_by_what_is_typed_of_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = runs.open_flow_run("arithmetic", "train arithmetic")
+    run = runs.open_flow_run("hh", "train hh")
+    for run_id in (gone, run):
+        runs.close_run(run_id)
+    store.client().create_registered_model("hh-policy")
+    for number in ("1", "2"):
+        store.client().create_model_version("hh-policy", f"file:///nowhere/{number}")
+    store.client().set_registered_model_alias("hh-policy", "champion", "2")
+
+    code, listed, _ = tell(monkeypatch, capsys, "runs")
+    assert code == 0 and [line.split()[5:] for line in listed.splitlines()[1:]] == [
+        ["hh", "train", "hh"],
+        ["arithmetic", "train", "arithmetic"],
+    ]
+    _, listed, _ = tell(monkeypatch, capsys, "runs", "hh")
+    assert run[:8] in listed and gone[:8] not in listed
+    for wanted in ("latest", run, run[:8]):
+        _, shown, _ = tell(monkeypatch, capsys, "show", wanted)
+        assert shown.startswith(f"train hh  {run}")
+    _, models, _ = tell(monkeypatch, capsys, "models")
+    assert [line.split()[:2] for line in models.splitlines()[1:]] == [["hh-policy", "2"], ["hh-policy", "1"]]
+    assert "champion" in models.splitlines()[1]
+    assert registry.model_names() == ["hh-policy"]
+
+    for arguments, says in (
+        (["runs", "nosuch"], "error: no recipe 'nosuch' was run here; there is arithmetic, hh"),
+        (["runs", "arithmetik"], "error: no recipe 'arithmetik' was run here; did you mean arithmetic?"),
+        (["show", "zz"], "error: no run 'zz'; `rewardflow runs` lists those that there are"),
+        (["models", "nosuch"], "error: no model 'nosuch'; there is hh-policy"),
+    ):
+        assert tell(monkeypatch, capsys, *arguments) == (1, "", f"{says}\n")
+    assert options.meant_policy("") == "hh-policy"
+    assert tell(monkeypatch, capsys, "--version") == (0, f"rewardflow {version('rewardflow')}\n", "")
