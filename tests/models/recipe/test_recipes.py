@@ -38,6 +38,13 @@ def test_every_recipe_of_the_house_loads_and_is_named_after_its_file(file):
     assert load_recipe(file).name == file.stem
 
 
+@pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_recipe_of_the_house_says_what_the_published_run_used_and_where_it_differs(file):
+    head = "".join(line for line in file.read_text().splitlines(True) if line.startswith("#"))
+    said = re.search(r"^# Published \((not verified|.* read.*)\): .+\n(?:# .+\n)*?# Here: .+", head, re.MULTILINE)
+    assert said, f"{file.name}: no 'Published (code read | not verified): ...' and 'Here: ...' in its head"
+
+
 def test_an_empty_recipe_is_all_defaults(recipe):
     found = load_recipe(recipe(""))
     assert found.name == "mine" and found.objective.name == "grpo" and found.rewards[0].name == "exact_answer"
