@@ -23,6 +23,7 @@ from models.evaluation.table import write_records
 from models.policy.folder import check_model_folder, hash_folder, load_tokenizer
 from models.recipe.schema import Recipe
 from models.text.encoding import Codec
+from models.text.end_ids import ends_of_folder
 from tasks.caching import cached_by_key
 from tasks.open_learner import reward_scorer
 from tasks.progress import stages
@@ -63,7 +64,8 @@ def evaluate_policy(
     def work(folder: Path, run_id: str) -> Made:
         check_model_folder(folder_of_policy)
         data = clean_folder(validated)
-        codec = Codec(load_tokenizer(folder_of_policy), recipe.policy.chat)
+        tokenizer = load_tokenizer(folder_of_policy, trust_remote_code=recipe.policy.trust_remote_code)
+        codec = Codec(tokenizer, recipe.policy.chat, ends_of_folder(folder_of_policy))
         problems = read_problems(data, codec, split, recipe, most)
         records.log_dataset(
             run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "evaluation", len(problems)
@@ -79,11 +81,11 @@ def evaluate_policy(
                 folder_of_policy,
                 recipe.engine,
                 longest=longest,
-                end=codec.end,
+                end=codec.ends,
                 seed=recipe.seed,
                 trust_remote_code=recipe.policy.trust_remote_code,
             ) as engine:
-                scorer = reward_scorer(rewarded, recipe, home)
+                scorer = reward_scorer(rewarded, recipe, home, codec)
                 found = evaluate(engine, codec, problems, sampling, settings.seed, scorer, begin)
         write_records(found, folder / "records.parquet")
         if split == "gate":

@@ -21,6 +21,7 @@ from models.policy.folder import save_model_folder
 from models.policy.update_sparsity import changed_share_of_files
 from models.policy.weights import plain_model
 from models.recipe.schema import Recipe
+from models.text.end_ids import ends_of_model
 from models.text.token_cache import CachedCodec
 from tasks import interrupt, plots, timing
 from tasks.caching import cached_by_key
@@ -62,13 +63,13 @@ def fine_tune(
         start = Path(warmed.folder) / "policy"
         log_inputs(run_id, recipe, validated, warmed, rewarded)
         policy, tokenizer = open_policy(start, trust_remote_code=recipe.policy.trust_remote_code)
-        codec = CachedCodec(tokenizer, recipe.policy.chat, folder=token_folder(home))
+        codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_model(policy), folder=token_folder(home))
         problems = read_prompts(clean_folder(validated), codec, recipe)
         learner = build_learner(policy, recipe, settings, home, run_id)
         problems = with_reference(problems, learner, recipe, home)
         engine = engine_for(start, recipe, codec, learner.autocast, problems) if slots.rollouts.draws else None
         try:
-            scorer = reward_scorer(rewarded, recipe, home)
+            scorer = reward_scorer(rewarded, recipe, home, codec)
             world = World(codec, engine, scorer, recipe.seed, truncated=recipe.truncated)
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
                 last, in_rounds, collapse = _train(learner, world, recipe, settings, problems, folder, run_id, log)

@@ -16,6 +16,7 @@ from models.reward_model.calibration import PairReport, pair_report
 from models.reward_model.fit import Pair, fit_reward_model, score_pairs
 from models.reward_model.model import reward_model_from_policy
 from models.text.encoding import Codec
+from models.text.end_ids import ends_of_folder
 from models.text.token_cache import CachedCodec
 from tasks import plots
 from tasks.caching import cached_by_key
@@ -46,9 +47,10 @@ def reward_model(
         data, start = clean_folder(validated), Path(warmed.folder) / "policy"
         records.log_dataset(run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "reward model")
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
-        tokenizer = load_tokenizer(start)
-        codec = CachedCodec(tokenizer, recipe.policy.chat, folder=token_folder(home))
-        model = reward_model_from_policy(start, seed=recipe.seed)
+        trusted = recipe.policy.trust_remote_code
+        tokenizer = load_tokenizer(start, trust_remote_code=trusted)
+        codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_folder(start), folder=token_folder(home))
+        model = reward_model_from_policy(start, seed=recipe.seed, trust_remote_code=trusted)
         model.config.pad_token_id = codec.pad
         on_device(model)
         with MetricLog(run_id, folder / "metrics.jsonl") as log:

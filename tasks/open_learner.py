@@ -75,23 +75,28 @@ def engine_for(
         folder,
         recipe.engine,
         longest=longest_in_training(problems, codec, recipe),
-        end=codec.end,
+        end=codec.ends,
         seed=recipe.seed,
         dtype=autocast or torch.float32,
         trust_remote_code=recipe.policy.trust_remote_code,
     )
 
 
-def reward_scorer(rewarded: StepResult | None, recipe: Recipe, home: Path) -> Any:
-    """A function that scores whole sequences with the run's reward model; None where there is none."""
+def reward_scorer(rewarded: StepResult | None, recipe: Recipe, home: Path, codec: Codec) -> Any:
+    """A function that scores whole sequences with the run's reward model; None where there is none.
+
+    Whichever end token a completion has, the score is read at the one that the reward model was fitted with.
+    """
     if rewarded is None:
         return None
     section = recipe.reward_model
     assert section is not None, "a reward model was fitted"
-    model = on_device(load_reward_model(Path(rewarded.folder) / "reward_model"))
+    trusted = recipe.policy.trust_remote_code
+    model = on_device(load_reward_model(Path(rewarded.folder) / "reward_model", trust_remote_code=trusted))
     autocast = learner_autocast(recipe.policy, model, home, None)
 
     def score(sequences: Sequences) -> Tensor:
-        return score_all(model, sequences, token_budget=section.fit.token_budget, autocast=autocast)
+        alike = Sequences(sequences.prompts, codec.ended_alike(sequences.completions))
+        return score_all(model, alike, token_budget=section.fit.token_budget, autocast=autocast)
 
     return score

@@ -16,6 +16,7 @@ import torch
 
 from models.engine.engine import Engine, EngineSettings, open_engine
 from models.policy.build import load_causal_model, on_device
+from models.text.end_ids import Ends, all_of
 from tasks.step import gpu_slot
 
 
@@ -70,7 +71,7 @@ def engine_place() -> Iterator[None]:
 
 @contextmanager
 def lent_engine(
-    folder: Path, settings: EngineSettings, *, longest: int, end: int, seed: int, trust_remote_code: bool = False
+    folder: Path, settings: EngineSettings, *, longest: int, end: Ends, seed: int, trust_remote_code: bool = False
 ) -> Iterator[Engine]:
     """An engine on the weights of `folder`; arguments and errors are those of `open_engine`.
 
@@ -98,8 +99,8 @@ def lent_engine(
         shared.close_engine()
 
 
-def _key(folder: Path, settings: EngineSettings, longest: int, end: int, seed: int) -> str:
+def _key(folder: Path, settings: EngineSettings, longest: int, end: Ends, seed: int) -> str:
     """All that an engine reads when it starts, but the weights."""
     read = [(folder / name) for name in ("config.json", "generation_config.json")]
     texts = [file.read_text() if file.is_file() else None for file in read]
-    return json.dumps([texts, repr(settings), longest, end, seed])
+    return json.dumps([texts, repr(settings), longest, all_of(end), seed])

@@ -16,6 +16,7 @@ from models.policy.folder import save_model_folder
 from models.policy.weights import plain_model
 from models.recipe.schema import Recipe
 from models.text.encoding import Codec
+from models.text.end_ids import ends_of_model, name_ends
 from models.text.token_cache import CachedCodec
 from models.text.tokenizer import train_tokenizer
 from tasks.caching import cached_by_key
@@ -46,7 +47,7 @@ def warm_start(key: str, recipe: Recipe, validated: StepResult, home: Path, pare
         )
         model, tokenizer = begin(recipe.policy, data, recipe.seed)
         parameters = sum(parameter.numel() for parameter in model.parameters())
-        codec = CachedCodec(tokenizer, recipe.policy.chat, folder=token_folder(home))
+        codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_model(model), folder=token_folder(home))
         metrics: dict[str, float] = {"parameters": float(parameters), "vocabulary": float(len(tokenizer))}
         headline = f"{parameters / 1e6:.2f}M parameters, as given"
         if recipe.warm_start is not None:
@@ -54,7 +55,9 @@ def warm_start(key: str, recipe: Recipe, validated: StepResult, home: Path, pare
                 metrics |= _fine_tune(model, codec, data, recipe, recipe.warm_start, log, home, run_id)
             loss = metrics["warm_start/held_out_loss"]
             headline = f"{parameters / 1e6:.2f}M parameters, held-out loss {loss:.3f} nats a token"
-        digest = save_model_folder(plain_model(model), tokenizer, folder / "policy")
+        policy = plain_model(model)
+        name_ends(policy, codec.ends)
+        digest = save_model_folder(policy, tokenizer, folder / "policy")
         example = example_of(data, "problems", "prompt")
         model_id = registry.log_model(run_id, folder / "policy", "warm-start", "text-generation", example=example)
         get_run_logger().info(f"warm start: {headline}")

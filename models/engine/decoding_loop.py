@@ -23,6 +23,7 @@ from models.engine.engine import Generated, Sampling
 from models.engine.shared_decoding import Decoding
 from models.learner.fused_log_probs import AS_IT_IS, Distribution, next_token_log_probs
 from models.learner.log_probs import output_head, row_states
+from models.text.end_ids import Ends, all_of
 
 PREFILL_TOKENS = 32768
 """Tokens of prompts that are read at once."""
@@ -63,7 +64,7 @@ def complete(
     prompts: Sequence[Sequence[int]],
     sampling: Sampling,
     *,
-    end: int,
+    end: Ends,
     most: int,
     random: torch.Generator | None = None,
     switch: Switch | None = None,
@@ -75,7 +76,7 @@ def complete(
         prompts: token ids, none empty.
         sampling: how tokens are drawn. The temperature is that of each voice, and so of their mixture; top-k and top-p
             are for one voice alone, as what is left of two may have no token in common.
-        end: the token that ends a completion.
+        end: the token that ends a completion, or all that do.
         most: completions that are made side by side; memory only, but it changes which random number goes where.
         random: what draws, on the models' device; None: torch's global generator.
         switch: chooses between two voices at every token, weights aside; the completions are `Switched`, with the
@@ -92,7 +93,7 @@ def complete(
         for first in range(0, sampling.samples, most):
             some = replace(sampling, samples=min(most, sampling.samples - first))
             for chunk in _chunks(prompts, some.samples, most):
-                groups = _complete_together(voices, prompts[chunk], some, end, random, switch)
+                groups = _complete_together(voices, prompts[chunk], some, all_of(end), random, switch)
                 for whole, more in zip(made[chunk], groups, strict=True):
                     whole += more
     return made
@@ -129,7 +130,7 @@ def _complete_together(
     voices: Sequence[Voice],
     prompts: Sequence[Sequence[int]],
     sampling: Sampling,
-    end: int,
+    ends: tuple[int, ...],
     random: torch.Generator | None,
     switch: Switch | None,
 ) -> list[list[Generated]]:
@@ -141,7 +142,8 @@ def _complete_together(
     positions = torch.cat([torch.arange(len(prompt)) for prompt in prompts]).to(place)
     last = torch.tensor([len(prompt) for prompt in prompts], device=place).cumsum(0) - 1
     states = [reading.read(ids, positions)[last].repeat_interleave(samples, dim=0) for reading in readings]
-    drawn = torch.full((len(prompts) * samples, sampling.max_tokens), end, device=place)
+    stops = torch.tensor(ends, device=place)
+    drawn = torch.full((len(prompts) * samples, sampling.max_tokens), ends[0], device=place)
     noted = torch.zeros(drawn.shape, device=place)
     by_first = torch.zeros(drawn.shape, dtype=torch.bool, device=place)
     rows = torch.arange(len(drawn), device=place).view(-1, samples)
@@ -157,7 +159,7 @@ def _complete_together(
         tokens = _draw(log_probs, random, greedy=sampling.temperature == 0.0)
         drawn[rows.flatten()[going], step] = tokens[going]
         noted[rows.flatten()[going], step] = log_probs.gather(1, tokens[:, None]).squeeze(1)[going].float()
-        alive = alive & (tokens != end).view_as(alive)
+        alive = alive & ~torch.isin(tokens, stops).view_as(alive)
         if step + 1 == sampling.max_tokens or not bool(alive.any()):
             break
         if step % NARROW_EVERY == NARROW_EVERY - 1:
@@ -175,7 +177,7 @@ def _complete_together(
             reading.decoding.step = step
         states = [reading.read(tokens, places) for reading in readings]
     values = noted.tolist() if sampling.log_probs else [[]] * len(drawn)
-    made = [_cut(row, known, end) for row, known in zip(drawn.tolist(), values, strict=True)]
+    made = [_cut(row, known, ends) for row, known in zip(drawn.tolist(), values, strict=True)]
     if switch is not None:
         made = [
             Switched(one.tokens, one.log_probs, one.finished, tuple(chosen[: len(one.tokens)]))
@@ -204,10 +206,11 @@ def _by_turns(readings: Sequence[_Reading], states: Sequence[Tensor], first: Ten
     return torch.where(first[:, None], one, other)
 
 
-def _cut(tokens: list[int], log_probs: list[float], end: int) -> Generated:
+def _cut(tokens: list[int], log_probs: list[float], ends: tuple[int, ...]) -> Generated:
     """A row up to its first end token; behind it stands nothing."""
-    finished = end in tokens
-    length = tokens.index(end) + 1 if finished else len(tokens)
+    first = min((tokens.index(end) for end in ends if end in tokens), default=None)
+    finished = first is not None
+    length = len(tokens) if first is None else first + 1
     return Generated(tuple(tokens[:length]), tuple(log_probs[:length]), finished)
 
 

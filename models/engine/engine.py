@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.errors import UserError
+from models.text.end_ids import Ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +136,7 @@ def open_engine(
     settings: EngineSettings,
     *,
     longest: int,
-    end: int,
+    end: Ends,
     seed: int,
     dtype: torch.dtype | None = None,
     trust_remote_code: bool = False,
@@ -146,7 +147,7 @@ def open_engine(
         folder: a model folder in safetensors.
         settings: which engine and its limits.
         longest: tokens of the longest prompt and completion together.
-        end: id of the token that ends a completion.
+        end: id of the token that ends a completion, or of all that do.
         seed: of the engine's own random numbers.
         dtype: the learner's precision, float32 or bfloat16, which `precision: auto` follows; None: bfloat16 on a GPU.
         trust_remote_code: run code that the model ships.

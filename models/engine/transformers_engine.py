@@ -22,6 +22,7 @@ from models.learner.log_probs import completion_log_probs, hidden_width, use_pac
 from models.learner.packing import Sequences, pack
 from models.policy.build import device, load_causal_model
 from models.policy.folder import check_model_folder
+from models.text.end_ids import Ends
 
 SCORED_TOKENS = 16384
 """Tokens that one forward pass scores."""
@@ -39,7 +40,7 @@ class TransformersEngine:
         folder: Path,
         settings: EngineSettings,
         *,
-        end: int,
+        end: Ends,
         dtype: torch.dtype | None = None,
         trust_remote_code: bool = False,
     ) -> None:

@@ -15,6 +15,7 @@ from models.engine.engine import EngineSettings, Generated, Sampling, check_ids,
 from models.engine.vocabulary import read_config
 from models.errors import UserError
 from models.policy.build import first_line
+from models.text.end_ids import Ends, all_of
 
 CACHE_BLOCK = 128
 """Tokens in a block of vLLM's cache on a CPU."""
@@ -62,7 +63,7 @@ class VllmEngine:
         settings: EngineSettings,
         *,
         longest: int,
-        end: int,
+        end: Ends,
         seed: int,
         dtype: torch.dtype | None = None,
         trust_remote_code: bool = False,
@@ -71,7 +72,7 @@ class VllmEngine:
         config = read_config(folder, trust_remote_code=trust_remote_code)
         self.vocabulary = int(config.vocab_size)
         self.longest = longest
-        self.end = end
+        self.ends = all_of(end)
         from vllm import LLM
 
         from models.engine.vllm_norms import norm_options
@@ -118,7 +119,8 @@ class VllmEngine:
             logprobs=0 if sampling.log_probs else None,
             flat_logprobs=True,
             detokenize=False,
-            stop_token_ids=[self.end],
+            stop_token_ids=list(self.ends),
+            ignore_eos=True,  # beside these: what a config in the folder names too is among them where it counts
         )
         torch.manual_seed(seed)
         wanted = [TokensPrompt(prompt_token_ids=list(ids)) for ids in prompts]

@@ -7,7 +7,7 @@ from typing import Any
 
 from models.errors import UserError
 from models.policy.build import first_line, open_tokenizer
-from models.policy.folder import check_model_folder
+from models.policy.folder import check_model_folder, refuse_untrusted
 
 
 def read_config(folder: Path, *, trust_remote_code: bool = False) -> Any:
@@ -22,10 +22,7 @@ def read_config(folder: Path, *, trust_remote_code: bool = False) -> Any:
     try:
         config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, KeyError) as error:
-        if "custom code" in str(error):
-            raise UserError(
-                f"{folder}: ships code of its own; read it, then set policy.trust_remote_code: true"
-            ) from None
+        refuse_untrusted(error, folder)
         raise UserError(f"{folder}: its config cannot be read ({first_line(error)})") from None
     return config.get_text_config()
 

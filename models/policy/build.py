@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from models.errors import UserError
-from models.policy.folder import check_model_folder, given_folder
+from models.policy.folder import check_model_folder, given_folder, refuse_untrusted
 from models.policy.update_sparsity import SubnetworkSettings
 from models.text.tokenizer import TokenizerSettings
 
@@ -132,6 +132,7 @@ def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreT
             str(base), trust_remote_code=trust_remote_code
         )
     except (OSError, ValueError) as error:
+        refuse_untrusted(error, base)
         raise UserError(f"policy.base: the tokenizer of {base} cannot be loaded ({first_line(error)})") from None
     return tokenizer
 
@@ -154,6 +155,7 @@ def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code
             str(name), dtype=dtype, use_safetensors=True, trust_remote_code=trust_remote_code, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        refuse_untrusted(error, name)
         raise UserError(f"{name}: the model cannot be loaded ({first_line(error)})") from None
     model, found = loaded
     if found["missing_keys"]:

@@ -103,12 +103,41 @@ def check_model_folder(folder: Path) -> None:
         raise UserError(f"{folder}: no weights, *.safetensors is missing{hint}")
 
 
-def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer that lies beside the weights of a model folder."""
+def refuse_untrusted(error: Exception, name: str | Path) -> None:
+    """Say it in the recipe's words where transformers refused to run code that a model ships.
+
+    Raises:
+        UserError: that is what `error` says.
+    """
+    if "custom code" in str(error):
+        raise UserError(f"{name}: ships code of its own; read it, then set policy.trust_remote_code: true") from None
+
+
+def check_classifier_code(folder: Path) -> None:
+    """Make sure that a model which ships code of its own ships a sequence classifier, which a reward model is.
+
+    Raises:
+        UserError: it ships none: a reward model of this architecture cannot be made.
+    """
+    shipped = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("auto_map") or {}
+    if shipped and "AutoModelForSequenceClassification" not in shipped:
+        raise UserError(
+            f"{folder}: the code that it ships has no sequence classifier (auto_map in config.json), so no reward "
+            "model can be made of it; set reward_model: null"
+        )
+
+
+def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+    """The tokenizer that lies beside the weights of a model folder.
+
+    Raises:
+        UserError: it cannot be had, or is code of the model's own and not trusted.
+    """
     from transformers import AutoTokenizer
 
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as error:
+        refuse_untrusted(error, folder)
         raise UserError(f"{folder}: its tokenizer cannot be loaded ({str(error).splitlines()[0]})") from None
     return tokenizer

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from models.datasets.raw import files_of
 from models.errors import UserError, shortened
-from models.policy.folder import check_model_folder, given_folder
+from models.policy.folder import check_classifier_code, check_model_folder, given_folder
 from models.recipe.explain import explain
 from models.recipe.find import find_recipe
 from models.recipe.layers import read_layers
@@ -56,6 +56,8 @@ def require_files(recipe: Recipe) -> None:
     if folder is not None:
         try:
             check_model_folder(folder)
+            if recipe.policy.trust_remote_code and recipe.reward_model is not None:
+                check_classifier_code(folder)
         except UserError as error:
             raise UserError(f"policy.base: {error}") from None
     masks = recipe.policy.subnetwork.masks if recipe.policy.subnetwork else None

@@ -9,6 +9,7 @@ On disk it is an ordinary Hugging Face folder of a sequence classifier with one 
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -20,24 +21,27 @@ from torch.nn import functional
 from models.errors import UserError
 from models.learner.log_probs import hidden_width, row_states, use_packed_attention
 from models.learner.packing import Sequences, pack, packed_row
-from models.policy.folder import check_model_folder
+from models.policy.folder import check_classifier_code, check_model_folder, refuse_untrusted
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def reward_model_from_policy(policy: Path, *, seed: int, head_std: float = 0.01) -> PreTrainedModel:
+def reward_model_from_policy(
+    policy: Path, *, seed: int, head_std: float = 0.01, trust_remote_code: bool = False
+) -> PreTrainedModel:
     """A reward model with the body of a policy folder and a fresh head, in float32 on the CPU.
 
     Args:
         policy: folder of a causal language model.
         seed: the head's weights are drawn from it; no other random state is read or changed.
         head_std: their standard deviation. Small, so that all scores start near zero.
+        trust_remote_code: run code that the model ships.
 
     Raises:
         UserError: the folder is no model folder, or its architecture has no sequence classifier.
     """
-    model = _load(policy)
+    model = _load(policy, trust_remote_code)
     generator = torch.Generator().manual_seed(seed)
     head = _head(model)
     with torch.no_grad():
@@ -45,19 +49,17 @@ def reward_model_from_policy(policy: Path, *, seed: int, head_std: float = 0.01)
     return model
 
 
-def load_reward_model(folder: Path) -> PreTrainedModel:
-    """The reward model in `folder`, in float32 on the CPU, ready to score.
+def load_reward_model(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedModel:
+    """The reward model in `folder`, in float32 on the CPU, ready to score; `trust_remote_code` runs code it ships.
 
     Raises:
         UserError: the folder is no model folder, or holds a language model without a score head.
     """
-    from transformers import AutoConfig
-
     check_model_folder(folder)
-    names = AutoConfig.from_pretrained(folder).architectures or []
+    names = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or []
     if not any(name.endswith("ForSequenceClassification") for name in names):
         raise UserError(f"{folder}: holds {', '.join(names) or 'no architecture'}, not a reward model")
-    return _load(folder)
+    return _load(folder, trust_remote_code)
 
 
 def score(model: PreTrainedModel, sequences: Sequences, *, autocast: torch.dtype | None = None) -> Tensor:
@@ -121,19 +123,27 @@ def checked_lengths(model: PreTrainedModel, sequences: Sequences) -> list[int]:
     return lengths
 
 
-def _load(folder: Path) -> PreTrainedModel:
+def _load(folder: Path, trust_remote_code: bool) -> PreTrainedModel:
     from transformers import AutoModelForSequenceClassification
     from transformers.utils import logging as transformers_logging
 
     check_model_folder(folder)
+    if trust_remote_code:
+        check_classifier_code(folder)
     said = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity(logging.ERROR)  # that the head is new is meant, not a warning to a user
     try:
         with torch.random.fork_rng(devices=[]):
             model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
-                folder, num_labels=1, dtype=torch.float32, use_safetensors=True, local_files_only=True
+                folder,
+                num_labels=1,
+                dtype=torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=trust_remote_code,
             )
     except (OSError, ValueError, KeyError) as error:
+        refuse_untrusted(error, folder)
         raise UserError(
             f"{folder}: cannot be opened as a reward model ({str(error).strip().splitlines()[0]})"
         ) from None

@@ -97,7 +97,7 @@ def drawn_by(
         for voice in voices:
             with voice.opened() as model:
                 use_packed_attention(model)
-        groups = complete(voices, prompts, sampling, end=world.codec.end, most=TOGETHER, random=random, switch=switch)
+        groups = complete(voices, prompts, sampling, end=world.codec.ends, most=TOGETHER, random=random, switch=switch)
     texts = iter(world.codec.text([made.tokens for group in groups for made in group]))
     return [
         Rollout(

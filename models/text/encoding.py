@@ -1,13 +1,16 @@
 """The one place where a prompt or a completion becomes token ids, so that every step means the same tokens.
 
 Prompt and completion are encoded apart and joined as ids: the boundary is exact and nothing is ever
-tokenised again. With a chat model (`chat: true`) the prompt goes through the tokenizer's chat template.
+tokenised again. With a chat model (`chat: true`) the prompt goes through the tokenizer's chat template, which writes
+its own special tokens; without, it begins as the tokenizer begins every text (Llama and Gemma: with a BOS). Either way
+the ids are those that a server makes of the same prompt, so that what is trained is what is served.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from models.errors import UserError
@@ -23,11 +26,30 @@ class Codec:
     tokenizer: PreTrainedTokenizerBase
     chat: bool = False
     """Wrap prompts in the tokenizer's chat template."""
+    also_end: tuple[int, ...] = ()
+    """Ids that end a completion beside the tokenizer's own (see `models.text.end_ids`)."""
 
-    @property
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """Ids of all tokens that end a completion, for whoever generates, [one or more], rising.
+
+        Raises:
+            UserError: there are none.
+        """
+        own = self.tokenizer.eos_token_id
+        ends = {*self.also_end, *(() if own is None else (int(own),))}
+        if not ends:
+            raise UserError("the tokenizer names no end token (eos_token), and the model no eos_token_id")
+        return tuple(sorted(ends))
+
+    @cached_property
     def end(self) -> int:
-        """Id of the token that ends a completion."""
-        return int(self.tokenizer.eos_token_id)
+        """Id of the one that ends the completions of the data: where the chat template ends an answer with one of
+        `ends`, this one; else the tokenizer's own."""
+        if self.chat and (written := self._end_of_answer()) is not None:
+            return written
+        own = self.tokenizer.eos_token_id
+        return self.ends[0] if own is None else int(own)
 
     @property
     def pad(self) -> int:
@@ -44,8 +66,8 @@ class Codec:
             rendered = [
                 self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True) for turn in turns
             ]
-            texts = [str(text) for text in rendered]
-        return self._ids(texts)
+            return self._ids([str(text) for text in rendered])
+        return self._ids(texts, as_it_begins=True)
 
     def completions(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each completion with the end token, [completions] lists."""
@@ -53,9 +75,30 @@ class Codec:
 
     def text(self, completions: Sequence[Sequence[int]]) -> list[str]:
         """Text of each completion, end and padding tokens left out, [completions]."""
-        return list(self.tokenizer.batch_decode([list(ids) for ids in completions], skip_special_tokens=True))
+        rows = [list(ids[:-1] if ids and ids[-1] in self.ends else ids) for ids in completions]
+        return list(self.tokenizer.batch_decode(rows, skip_special_tokens=True))
 
-    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def ended_alike(self, completions: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+        """Completions whose last token, where it is one of `ends`, is `end`: what a reward model was fitted to read."""
+        return [[*ids[:-1], self.end] if ids and ids[-1] in self.ends else ids for ids in completions]
+
+    def _end_of_answer(self) -> int | None:
+        """The first of `ends` that the chat template writes behind an answer; None where it writes none."""
+        from jinja2 import TemplateError
+
+        if not self.tokenizer.chat_template:
+            return None
+        answer = "7f3a9c"
+        turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": answer}]
+        try:
+            behind = str(self.tokenizer.apply_chat_template(turns, tokenize=False)).rpartition(answer)[2]
+        except TemplateError:  # one that knows prompts only
+            return None
+        (ids,) = self._ids([behind])
+        return next((one for one in ids if one in self.ends), None)
+
+    def _ids(self, texts: Sequence[str], *, as_it_begins: bool = False) -> list[list[int]]:
+        """Ids of each text; `as_it_begins`: with the special tokens that the tokenizer adds to a text by itself."""
         if not texts:
             return []
-        return [list(ids) for ids in self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
+        return [list(ids) for ids in self.tokenizer(list(texts), add_special_tokens=as_it_begins)["input_ids"]]

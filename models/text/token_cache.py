@@ -26,6 +26,9 @@ from safetensors.numpy import save
 from models.disk import no_space, out_of_space
 from models.text.encoding import Codec
 
+ENCODING = 2
+"""Raised where the codec makes other ids of the same text: what was kept before is not read again."""
+
 
 @dataclass(frozen=True)
 class CachedCodec(Codec):
@@ -48,7 +51,8 @@ class CachedCodec(Codec):
         backend: Any = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None:
             return None
-        beside = [self.end, self.tokenizer.chat_template, getattr(self.tokenizer, "split_special_tokens", False)]
+        plain = getattr(self.tokenizer, "split_special_tokens", False)
+        beside = [ENCODING, self.end, self.tokenizer.chat_template, plain]
         import transformers
 
         versions = [type(self.tokenizer).__name__, tokenizers.__version__, transformers.__version__]

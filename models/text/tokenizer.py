@@ -89,8 +89,11 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTra
 
 
 def count_tokens(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[int]:
-    """Tokens of each text, [texts], without special tokens."""
+    """Tokens of each text as a prompt, [texts]: with the special tokens that the tokenizer adds by itself.
+
+    A completion ends with one token more and begins with none of these.
+    """
     if not texts:
         return []
-    encoded = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    encoded = tokenizer(list(texts))["input_ids"]
     return [len(ids) for ids in encoded]

@@ -53,6 +53,18 @@ def test_scores_agree_with_transformers_to_1e_5(engine, folder):
         torch.testing.assert_close(torch.tensor(one), torch.tensor(two), rtol=0, atol=1e-5)
 
 
+def test_both_engines_stop_at_the_same_ends_whatever_the_folder_names(engine, folder, monkeypatch):
+    """The folder's config names END; a token that stands inside of greedy completions ends them too, or alone."""
+    free = [row[0].tokens for row in engine.generate(PROMPTS, GREEDY, 0)]
+    other_end = next(token for tokens in free for token in tokens[1:-1] if token != END)
+    for ends in ((END, other_end), (other_end,)):
+        monkeypatch.setattr(engine, "ends", ends)
+        ours = [row[0] for row in engine.generate(PROMPTS, GREEDY, 0)]
+        theirs = [row[0] for row in TransformersEngine(folder, EngineSettings(), end=ends).generate(PROMPTS, GREEDY, 0)]
+        assert [(one.tokens, one.finished) for one in ours] == [(one.tokens, one.finished) for one in theirs]
+        assert any(one.tokens[-1] == other_end and one.finished for one in ours)
+
+
 def test_greedy_is_the_learners_argmax(engine):
     model = tiny_policy(torch.float32)
     for prompt, (generated,) in zip(PROMPTS, engine.generate(PROMPTS, GREEDY, 0), strict=True):

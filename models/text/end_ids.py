@@ -1,0 +1,53 @@
+"""Which tokens end a completion: the tokenizer names one, a model's generation config may name several.
+
+Servers stop at all of them (vLLM, transformers' generate), so engines, evaluations and rewards must too. Where a folder
+holds no generation config, its config stands for it, as with transformers and vLLM.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Ends = int | Collection[int]
+"""One id, or all that end a completion."""
+
+
+def all_of(end: Ends) -> tuple[int, ...]:
+    """The ids, rising and each once."""
+    return (end,) if isinstance(end, int) else tuple(sorted(set(end)))
+
+
+def ends_of_model(model: PreTrainedModel) -> tuple[int, ...]:
+    """End ids that a loaded model names; none where it names none."""
+    generation: Any = getattr(model, "generation_config", None)
+    named = getattr(generation, "eos_token_id", None)
+    return _ids(model.config.get_text_config().eos_token_id if named is None else named)
+
+
+def ends_of_folder(folder: Path) -> tuple[int, ...]:
+    """End ids that a model folder names, without loading it; none where it names none."""
+    for name in ("generation_config.json", "config.json"):
+        file = folder / name
+        said: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        named = said.get("eos_token_id", said.get("text_config", {}).get("eos_token_id"))
+        if named is not None:
+            return _ids(named)
+    return ()
+
+
+def name_ends(model: PreTrainedModel, ends: Collection[int]) -> None:
+    """Let `model`, when it is saved, name `ends` to whoever serves it."""
+    generation: Any = model.generation_config
+    generation.eos_token_id = next(iter(ends)) if len(ends) == 1 else list(ends)
+
+
+def _ids(named: int | list[int] | None) -> tuple[int, ...]:
+    if named is None:
+        return ()
+    return all_of(named)

@@ -1,0 +1,79 @@
+"""Both engines stop at the same tokens, and what is trained is what is served."""
+
+import pytest
+import torch
+from special_tokens import llama_like
+from tiny_models import GREEDY, NO_VLLM, PROMPTS, tiny_policy, word_tokenizer
+
+from models.engine.engine import EngineSettings, Sampling, open_engine
+from models.engine.transformers_engine import TransformersEngine
+from models.policy.folder import load_tokenizer, save_model_folder
+from models.text.encoding import Codec
+from models.text.end_ids import ends_of_folder, name_ends
+
+TEXTS = ["4 + 5 =", "7", "8 = ; 3", "16 + 2 + 3 ="]
+
+
+def second_end(engine, prompts):
+    """A token that greedy completions of `prompts` hold in their midst."""
+    greedy = [row[0].tokens for row in engine.generate(prompts, GREEDY, 0)]
+    return next(token for tokens in greedy for token in tokens[1:-1] if token != 1)
+
+
+def test_the_decoding_loop_stops_at_any_of_the_ends_and_nowhere_else(tmp_path):
+    save_model_folder(tiny_policy(torch.float32, spread=3.0), word_tokenizer(), tmp_path / "policy")
+    engine = TransformersEngine(tmp_path / "policy", EngineSettings(), end=1)
+    ends = (1, second_end(engine, PROMPTS))
+    drawn = Sampling(max_tokens=8, samples=8)  # no more: from then on rows move up, and meet other numbers
+    engine.end = ends
+    made = [one for row in engine.generate(PROMPTS, drawn, 0) for one in row]
+    for one in made:
+        assert not set(one.tokens[:-1]) & set(ends)
+        assert one.finished == (one.tokens[-1] in ends) and (one.finished or len(one.tokens) == 8)
+        assert len(one.log_probs) == len(one.tokens)
+    assert {one.tokens[-1] for one in made if one.finished} == set(ends)
+    engine.end = 1  # up to the first end nothing changes: the same random numbers draw the same tokens
+    for one, longer in zip(made, (one for row in engine.generate(PROMPTS, drawn, 0) for one in row), strict=True):
+        assert longer.tokens[: len(one.tokens)] == one.tokens
+
+
+@pytest.mark.slow
+@NO_VLLM
+def test_text_fed_to_an_exported_policy_has_the_training_ids_and_stops_where_training_does(tmp_path):
+    """A folder as it is exported, served as a user would: transformers' generate and `vllm.LLM`, on text."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from vllm import LLM, SamplingParams
+
+    from models.engine.vllm_engine import prepare_environment
+
+    folder = tmp_path / "policy"
+    model = tiny_policy(torch.float32, vocabulary=len(llama_like()))
+    save_model_folder(model, llama_like(), folder)
+    ends = (1, second_end(TransformersEngine(folder, EngineSettings(), end=1), Codec(llama_like()).prompts(TEXTS)))
+    name_ends(model, ends)
+    save_model_folder(model, llama_like(), folder)
+    codec = Codec(load_tokenizer(folder), also_end=ends_of_folder(folder))
+    assert codec.ends == ends
+    trained = codec.prompts(TEXTS)
+    ours = open_engine(folder, EngineSettings(name="transformers"), longest=64, end=codec.ends, seed=0)
+    expected = [row[0].tokens for row in ours.generate(trained, GREEDY, 0)]
+    assert any(tokens[-1] == ends[1] for tokens in expected)
+
+    tokenizer, served = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
+    for text, ids, answer in zip(TEXTS, trained, expected, strict=True):
+        asked = tokenizer(text, return_tensors="pt")
+        assert asked["input_ids"].tolist() == [ids]
+        said = served.generate(**asked, do_sample=False, max_new_tokens=GREEDY.max_tokens)[0].tolist()
+        assert tuple(said[len(ids) :]) == answer
+
+    prepare_environment()
+    vllm = LLM(
+        model=str(folder), dtype="float32", max_model_len=64, max_num_seqs=8, enforce_eager=True,
+        kv_cache_memory_bytes=1 << 26, disable_log_stats=True,
+    )  # fmt: skip
+    try:
+        answers = vllm.generate(TEXTS, SamplingParams(temperature=0.0, max_tokens=GREEDY.max_tokens), use_tqdm=False)
+    finally:
+        vllm.llm_engine.engine_core.shutdown()
+    assert [list(answer.prompt_token_ids) for answer in answers] == trained
+    assert [tuple(answer.outputs[0].token_ids) for answer in answers] == expected

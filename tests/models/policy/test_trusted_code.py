@@ -1,0 +1,103 @@
+"""Code that a model ships: run where the recipe trusts it, in every place that opens the model; refused by name."""
+
+import json
+
+import pytest
+import torch
+from tiny_models import SEQUENCES, tiny_policy, word_tokenizer
+
+from models.engine.engine import EngineSettings, Sampling, open_engine
+from models.errors import UserError
+from models.policy.build import open_policy
+from models.policy.folder import load_tokenizer, save_model_folder
+from models.recipe.load import load_recipe, require_files
+from models.reward_model.model import load_reward_model, reward_model_from_policy, score_all
+
+CONFIG = """
+from transformers import Qwen3Config
+class OwnConfig(Qwen3Config):
+    model_type = "own_qwen3"
+"""
+MODEL = """
+from torch import nn
+from transformers import Qwen3ForCausalLM, Qwen3Model, Qwen3PreTrainedModel
+from .configuration_own import OwnConfig
+class OwnForCausalLM(Qwen3ForCausalLM):
+    config_class = OwnConfig
+class OwnForSequenceClassification(Qwen3PreTrainedModel):
+    config_class = OwnConfig
+    base_model_prefix = "model"
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = Qwen3Model(config)
+        self.score = nn.Linear(config.hidden_size, config.num_labels, bias=False)
+        self.post_init()
+"""
+TOKENIZER = """
+from transformers import PreTrainedTokenizerFast
+class OwnTokenizer(PreTrainedTokenizerFast):
+    own = True
+"""
+MODELS = {"AutoConfig": "configuration_own.OwnConfig", "AutoModelForCausalLM": "modeling_own.OwnForCausalLM"}
+CLASSIFIER = {"AutoModelForSequenceClassification": "modeling_own.OwnForSequenceClassification"}
+
+
+def shipping(folder, named):
+    """A model folder whose config, weights and tokenizer are opened by code that lies in it."""
+    save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
+    (folder / "configuration_own.py").write_text(CONFIG)
+    (folder / "modeling_own.py").write_text(MODEL)
+    (folder / "tokenization_own.py").write_text(TOKENIZER)
+    for file, more in {
+        "config.json": {"model_type": "own_qwen3", "auto_map": named},
+        "tokenizer_config.json": {
+            "tokenizer_class": "OwnTokenizer",
+            "auto_map": {"AutoTokenizer": [None, "tokenization_own.OwnTokenizer"]},
+        },
+    }.items():
+        said = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps(said | more))
+    return folder
+
+
+def test_trusted_code_reaches_tokenizer_policy_reward_model_and_engine_of_what_is_exported(tmp_path):
+    base = shipping(tmp_path / "base", MODELS | CLASSIFIER)
+    policy, tokenizer = open_policy(base, trust_remote_code=True)
+    assert type(policy).__name__ == "OwnForCausalLM" and tokenizer.own
+    save_model_folder(policy, tokenizer, tmp_path / "policy")  # what warm start and fine-tuning leave
+    assert load_tokenizer(tmp_path / "policy", trust_remote_code=True).own
+    judge = reward_model_from_policy(tmp_path / "policy", seed=0, trust_remote_code=True)
+    assert type(judge).__name__ == "OwnForSequenceClassification"
+    save_model_folder(judge, tokenizer, tmp_path / "judge")
+    loaded = load_reward_model(tmp_path / "judge", trust_remote_code=True)
+    assert torch.equal(score_all(loaded, SEQUENCES), score_all(judge, SEQUENCES))
+    engine = open_engine(
+        tmp_path / "policy", EngineSettings(name="transformers"), longest=16, end=1, seed=0, trust_remote_code=True
+    )
+    assert len(engine.generate([[3]], Sampling(max_tokens=2), seed=0)) == 1
+
+
+@pytest.mark.parametrize(
+    "opened", [open_policy, load_tokenizer, load_reward_model, lambda folder: reward_model_from_policy(folder, seed=0)]
+)
+def test_code_that_nobody_trusts_is_not_run(opened, tmp_path):
+    folder = shipping(tmp_path / "base", MODELS | CLASSIFIER)
+    for name in ("configuration_own.py", "modeling_own.py", "tokenization_own.py"):
+        (folder / name).write_text("raise SystemExit('the code ran')")
+    if opened is load_reward_model:
+        said = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(said | {"architectures": ["OwnForSequenceClassification"]}))
+    with pytest.raises(UserError, match="trust_remote_code"):
+        opened(folder)
+
+
+def test_code_without_a_sequence_classifier_is_refused_before_anything_starts(tmp_path):
+    base = shipping(tmp_path / "base", MODELS)
+    line = "has no sequence classifier .* set reward_model: null"
+    with pytest.raises(UserError, match=line):
+        reward_model_from_policy(base, seed=0, trust_remote_code=True)
+    settings = [f"policy.base={base}", "policy.trust_remote_code=true"]
+    with pytest.raises(UserError, match=f"policy.base: .*{line}"):
+        require_files(load_recipe("arithmetic", settings))
+    bare = [*settings, "reward_model=null", "rewards=[{name: exact_answer}]"]
+    require_files(load_recipe("arithmetic", bare))
