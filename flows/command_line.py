@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from flows.commands import catalogue, operation, registry, review, training
+from flows.commands import catalogue, operation, registry, review, storage, training
 from flows.environment import prepare_environment, state_folder
 from models.disk import is_full, no_space, out_of_space
 from models.errors import UserError
@@ -28,7 +28,7 @@ _debug = False
 INTERRUPTED = 130
 """Exit status with which typer ends after Ctrl-C."""
 
-GROUPS = (training, catalogue, review, registry, operation)
+GROUPS = (training, catalogue, review, registry, operation, storage)
 """Files of commands, in the order of `rewardflow --help`; a new command is a function in one of them."""
 
 for _group in GROUPS:

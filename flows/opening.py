@@ -84,7 +84,6 @@ def own_folder(experiment: str) -> Iterator[Path]:
     home = state_folder()
     interrupt.keep()  # Prefect takes SIGTERM where a flow begins
     console.quiet()
-    console.quiet_transformers()
     with only_run(home):
         end_orphans(home)
         store.configure(home)

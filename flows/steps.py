@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flows import console
 from flows.opening import Opened
 from models.recipe.load import plain
 from tasks import interrupt
@@ -32,6 +33,7 @@ def call_cached(task: Any, key: str, home: Path, parent_run: str, refresh: bool,
     result: StepResult | None = None if refresh else earlier_result(home, task.name, key)
     reused = result is not None
     if result is None:
+        console.quiet_transformers()  # only a step that runs needs it: importing it takes a second
         state = task(key=key, home=home, parent_run=parent_run, return_state=True, **arguments)
         interrupt.raise_again()
         result = state.result()

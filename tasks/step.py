@@ -171,6 +171,7 @@ def record_reuse(parent_run: str, result: StepResult) -> None:
 
     It has that run's metrics too, so that a comparison of flow runs shows the numbers of every step.
     """
+    (Path(result.folder) / RESULT).touch()  # what was used is kept as what was made (tasks/prune.py)
     run_id = runs.open_step_run(parent_run, result.step, {tags.REUSED: result.run_id})
     records.log_metrics(run_id, result.metrics)
     runs.close_run(run_id)

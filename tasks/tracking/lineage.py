@@ -64,12 +64,12 @@ def lineage(name: str, version: int) -> Lineage:
     """
     policy = registry.version_info(name, version)
     facts = registry.facts_of(policy)
-    run = _run(policy.run_id)
+    run = run_or_none(policy.run_id)
     read = _models_read(run)
     reward_model = _pinned(facts.get(tags.REWARD_MODEL_VERSION, ""))
     plain = tuple(label for model_id, label in read.items() if not reward_model or model_id != reward_model.model_id)
     evaluation_run = facts.get(tags.EVALUATION_RUN, "")
-    evaluated = _run(evaluation_run)
+    evaluated = run_or_none(evaluation_run)
     return Lineage(
         policy=Origin(policy, facts, _name(run), _data_behind(run), plain),
         reward_model=_origin(reward_model) if reward_model else None,
@@ -138,7 +138,7 @@ _ALIAS_FACTS = (tags.PROMOTED_AT, tags.PROMOTED_BY, tags.REPLACED, tags.REPLACED
 
 
 def _origin(version: VersionInfo) -> Origin:
-    run = _run(version.run_id)
+    run = run_or_none(version.run_id)
     return Origin(version, registry.facts_of(version), _name(run), _data_behind(run), tuple(_models_read(run).values()))
 
 
@@ -147,7 +147,7 @@ def _pinned(text: str) -> VersionInfo | None:
     return registry.version_info(name, int(version)) if name and version.isdigit() else None
 
 
-def _run(run_id: str) -> Run | None:
+def run_or_none(run_id: str) -> Run | None:
     from mlflow import MlflowException
 
     if not run_id:
@@ -164,7 +164,7 @@ def _data_behind(run: Run | None) -> tuple[DataLink, ...]:
     """Data sets of a run, and of the flow's run above it."""
     if run is None:
         return ()
-    above = _run(run.data.tags.get(PARENT_TAG, ""))
+    above = run_or_none(run.data.tags.get(PARENT_TAG, ""))
     links: Iterable[DataLink] = (*data_of(run), *(data_of(above) if above else ()))
     return tuple(dict.fromkeys(links))
 

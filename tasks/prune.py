@@ -1,0 +1,167 @@
+"""What the state folder holds that nothing needs any more, and its removal.
+
+A step's outputs stay where a registered version came from them (by itself or through a result that was reused), where
+they were made or last used within the retention time, where they are the checkpoints of a run that can go on, and
+where their run is not in the tracking store in use, which therefore cannot know who needs them. So does a model that
+was logged. What a champion, of today or before, came from always stays. Runs and registered versions are never touched.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from tasks.results import CHECKPOINTS, RESULT
+from tasks.step import token_folder
+from tasks.tracking import needs
+from tasks.tracking.needs import Need, Unregistered
+
+TOKENS, PRECISION = "tokens", "precision"
+"""Folders of the store that are no step's."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Something on the disk, and whether it goes."""
+
+    what: str
+    """Path below the state folder, or the name of a model."""
+    place: Path | None
+    """Where it lies; None for a model on a server."""
+    bytes: int
+    used: datetime
+    """When it was last written or taken."""
+    why: str
+    """Why it stays, or why it may go."""
+    goes: bool
+    model: Unregistered | None = None
+
+
+def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
+    """All that gc looks at in the state folder `home`, and what is to become of it.
+
+    Args:
+        keep_days: what was used within so many days stays.
+        refused: the outputs behind versions that have no alias and never were champion may go too, when they are old;
+            the versions themselves stay in the registry, with their weights.
+    """
+    cutoff = datetime.now(tz=UTC) - timedelta(days=keep_days)
+    needed = needs.needed_runs()
+    held = [_step(home, folder, needed, cutoff, refused) for folder in _step_folders(home)]
+    staying = {_facts(one.place).get("run_id", "") for one in held if not one.goes and one.place is not None}
+    held += [_model(model, home, needed, staying, cutoff, refused) for model in needs.unregistered_models()]
+    held += [_plain(home, entry, cutoff, "made again when it is needed") for entry in _entries(token_folder(home))]
+    held += [_plain(home, entry, None, "left by a process that was killed") for entry in _leftovers(home)]
+    return held
+
+
+def remove(home: Path, held: Sequence[Held]) -> int:
+    """Remove what goes. Returns the bytes that were freed; call it while no run uses the state folder."""
+    freed = 0
+    for one in held:
+        if not one.goes:
+            continue
+        if one.model is not None:
+            needs.delete_model(one.model)
+        elif one.place is not None and one.place.is_dir():
+            (one.place / RESULT).unlink(
+                missing_ok=True
+            )  # first: what is left of a removal that was killed is no result
+            shutil.rmtree(one.place)
+        elif one.place is not None:
+            one.place.unlink()
+        freed += one.bytes
+    return freed
+
+
+def _step(home: Path, folder: Path, needed: dict[str, Need], cutoff: datetime, refused: bool) -> Held:
+    run_id = str(_facts(folder).get("run_id", ""))
+    used, size = _last_change(folder), _size(folder)
+    goes = False
+    if not run_id and (folder / CHECKPOINTS).is_dir():
+        why = "checkpoints of a run that can go on"
+    elif run_id in needed and (needed[run_id].lasting or not refused):
+        why = needed[run_id].why
+    elif used > cutoff:
+        why = "used within the retention time"
+    elif run_id and not needs.is_ours(run_id):
+        why = "its run is not in the tracking store in use"
+    else:
+        goes, why = True, f"only {needed[run_id].why} needs it" if run_id in needed else "nothing needs it"
+    return Held(str(folder.relative_to(home)), folder, size, used, why, goes)
+
+
+def _model(
+    model: Unregistered, home: Path, needed: dict[str, Need], staying: set[str], cutoff: datetime, refused: bool
+) -> Held:
+    at = urlparse(model.location)
+    folder = Path(unquote(at.path)) if at.scheme in ("", "file") else None
+    goes = False
+    if model.run_id in needed and (needed[model.run_id].lasting or not refused):
+        why = needed[model.run_id].why
+    elif model.run_id in staying:
+        why = "the outputs of its step stay"
+    elif model.created > cutoff:
+        why = "used within the retention time"
+    else:
+        goes, why = True, "nothing needs it"
+    return Held(
+        f"model {model.name} {model.model_id[:10]}",
+        folder,
+        _size(folder) if folder else 0,
+        model.created,
+        why,
+        goes,
+        model,
+    )
+
+
+def _plain(home: Path, entry: Path, cutoff: datetime | None, why: str) -> Held:
+    used = _last_change(entry)
+    goes = cutoff is None or used <= cutoff
+    return Held(
+        str(entry.relative_to(home)), entry, _size(entry), used, why if goes else "used within the retention time", goes
+    )
+
+
+def _step_folders(home: Path) -> list[Path]:
+    return [
+        folder
+        for step in _entries(home / "store")
+        if step.is_dir() and step.name not in (TOKENS, PRECISION)
+        for folder in _entries(step)
+        if folder.is_dir() and not folder.name.startswith(".")
+    ]
+
+
+def _leftovers(home: Path) -> list[Path]:
+    """Folders under the names that a removal or the logging of a model gives them on the way."""
+    return sorted([*home.glob("store/*/.*.gone"), *home.glob("logging-*")])
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """What a step's result says, whether or not its outputs are still what they were; empty without one."""
+    try:
+        facts = json.loads((folder / RESULT).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _size(place: Path) -> int:
+    return sum(file.lstat().st_size for file in (place, *place.rglob("*")) if not file.is_dir() and file.exists())
+
+
+def _last_change(place: Path) -> datetime:
+    newest = max(entry.lstat().st_mtime for entry in (place, *place.rglob("*")))
+    return datetime.fromtimestamp(newest, tz=UTC)

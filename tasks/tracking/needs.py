@@ -1,0 +1,99 @@
+"""What the registry needs: the runs behind every version, and the LoggedModels behind no version. Queries alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tasks.tracking import lineage, registry, store, tags
+from tasks.tracking.runs import PARENT_TAG
+
+
+@dataclass(frozen=True)
+class Need:
+    """Why a run's outputs are needed."""
+
+    why: str
+    lasting: bool
+    """An alias or a champion, of today or before, came from it; else a version that only stands in the registry."""
+
+
+@dataclass(frozen=True)
+class Unregistered:
+    """A LoggedModel that is no version of a registered model."""
+
+    model_id: str
+    name: str
+    run_id: str
+    created: datetime
+    location: str
+    """Address of its artifacts."""
+
+
+def needed_runs() -> dict[str, Need]:
+    """Run id -> why, of every run in the lineage of a registered version: the flow's, its steps', those reused.
+
+    Lasting needs come first where several versions need a run.
+    """
+    found: dict[str, Need] = {}
+    for name in registry.model_names():
+        for version in registry.versions(name):
+            need = _need(version)
+            facts = registry.facts_of(version)
+            runs = {version.run_id, facts.get(tags.EVALUATION_RUN, ""), *_family(facts.get(tags.RUN, ""))} - {""}
+            for run_id in runs:
+                if run_id not in found or (need.lasting and not found[run_id].lasting):
+                    found[run_id] = need
+    return found
+
+
+def unregistered_models() -> list[Unregistered]:
+    """The LoggedModels of Rewardflow's runs that are no version, oldest first."""
+    versions = {version.model_id for name in registry.model_names() for version in registry.versions(name)}
+    experiments = [entry.experiment_id for entry in store.all_pages(store.client().search_experiments)]
+    oldest = [{"field_name": "creation_timestamp", "ascending": True}]
+    return [
+        Unregistered(
+            model_id=str(model.model_id),
+            name=str(model.name),
+            run_id=str(model.source_run_id),
+            created=datetime.fromtimestamp(model.creation_timestamp / 1000, tz=UTC),
+            location=str(model.artifact_location),
+        )
+        for model in store.all_pages(store.client().search_logged_models, experiments, order_by=oldest)
+        if model.model_id not in versions and is_ours(str(model.source_run_id or ""))
+    ]
+
+
+def is_ours(run_id: str) -> bool:
+    """Whether the store in use knows a run, and Rewardflow wrote it."""
+    run = lineage.run_or_none(run_id)
+    return run is not None and tags.STARTED in run.data.tags
+
+
+def delete_model(model: Unregistered) -> None:
+    """Delete a LoggedModel with its artifacts; its run and all that is told there stays."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    store.patiently(store.client().delete_logged_model, model.model_id)
+    get_artifact_repository(model.location).delete_artifacts()  # type: ignore[no-untyped-call]
+
+
+def _need(version: registry.VersionInfo) -> Need:
+    called = f"{version.name} version {version.version}"
+    if version.aliases:
+        return Need(f"{called} ({', '.join(version.aliases)})", lasting=True)
+    if tags.PROMOTED_AT in version.tags:
+        return Need(f"{called}, which was champion", lasting=True)
+    return Need(called, lasting=False)
+
+
+def _family(flow_run: str) -> set[str]:
+    """A flow's run, its steps', and those whose results these took."""
+    run = lineage.run_or_none(flow_run)
+    if run is None:
+        return set()
+    steps = store.all_pages(
+        store.client().search_runs, [run.info.experiment_id], f"tags.`{PARENT_TAG}` = '{flow_run}'", max_results=1000
+    )
+    return {flow_run, *(step.info.run_id for step in steps), *(step.data.tags.get(tags.REUSED, "") for step in steps)}

@@ -1,0 +1,147 @@
+"""What gc removes and what it must never remove, over a real store with versions, aliases and reused steps."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from flows.commands.storage import prune_lines
+from tasks import prune
+from tasks.step import Made, StepResult, earlier_result, record_reuse, run_step, step_folder
+from tasks.tracking import registry, runs, store, tags
+
+KEY = {name: letter * 64 for name, letter in zip(("first", "second", "third", "fourth", "loose"), "abcde", strict=True)}
+OLD = 1_000_000_000  # 2001
+
+
+@dataclass(frozen=True)
+class Factory:
+    """Three nights that trained one policy version each from one warm start, and a training that nobody registered."""
+
+    home: Path
+    tuned: dict[str, StepResult]
+    warmed: StepResult
+    models: dict[str, str]
+    """LoggedModel of each training."""
+
+    def stays(self, name: str) -> bool:
+        return step_folder(self.home, "fine_tune", KEY[name]).is_dir()
+
+
+def logged(run_id: str, name: str) -> str:
+    """A LoggedModel with one small artifact."""
+    experiment = store.client().get_run(run_id).info.experiment_id
+    model = store.client().create_logged_model(experiment, name, source_run_id=run_id)
+    place = Path(model.artifact_location.removeprefix("file://"))
+    place.mkdir(parents=True)
+    (place / "weights").write_text(name * 100)
+    store.client().finalize_logged_model(model.model_id, "READY")
+    return str(model.model_id)
+
+
+@pytest.fixture
+def factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Factory:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    store.configure(tmp_path)
+    flow = {name: runs.open_flow_run("tiny", name) for name in KEY}
+    models: dict[str, str] = {}
+
+    def work(name: str) -> Callable[[Path, str], Made]:
+        def made(folder: Path, run_id: str) -> Made:
+            (folder / "policy").write_text(name * 1000)
+            models[name] = logged(run_id, "policy")
+            return Made("digest", name, {}, {"model_id": models[name]})
+
+        return made
+
+    warmed = run_step(tmp_path, "warm_start", "w" * 64, flow["first"], work("warm"))
+    tuned = {}
+    for name in ("first", "second", "third", "loose"):
+        if name != "first":
+            record_reuse(flow[name], warmed)
+        tuned[name] = run_step(tmp_path, "fine_tune", KEY[name], flow[name], work(name))
+    for name in ("first", "second", "third"):
+        registry.register("tiny-policy", models[name], {tags.RUN: flow[name]})
+    for number, alias in (("1", "champion"), ("2", "champion")):
+        store.client().set_registered_model_alias("tiny-policy", alias, number)
+    store.client().set_model_version_tag("tiny-policy", "1", tags.PROMOTED_AT, "2001-09-09")
+    return Factory(tmp_path, tuned, warmed, models)
+
+
+def grow_old(home: Path) -> None:
+    for entry in (home / "store").rglob("*"):
+        os.utime(entry, (OLD, OLD))
+
+
+def collect(home: Path, keep_days: float = 0.0, refused: bool = False) -> str:
+    held = prune.plan(home, keep_days, refused)
+    prune.remove(home, held)
+    return prune_lines(held)
+
+
+def test_only_what_no_version_needs_goes_and_the_rest_can_still_be_taken(factory: Factory) -> None:
+    grow_old(factory.home)
+    said = collect(factory.home)
+    assert [name for name in KEY if factory.stays(name)] == ["first", "second", "third"]
+    for name in ("first", "second", "third"):
+        assert earlier_result(factory.home, "fine_tune", KEY[name]) == factory.tuned[name]
+    assert earlier_result(factory.home, "warm_start", "w" * 64) == factory.warmed
+    assert f"store/fine_tune/{'e' * 24}: nothing needs it" in said and "goes" in said
+    assert registry.missing(factory.tuned["loose"].run_id, {"model_id": factory.models["loose"]})
+    assert store.client().get_run(factory.tuned["loose"].run_id).data.metrics["seconds"] > 0  # runs stay
+    assert not list(factory.home.glob(f"mlartifacts/tiny/models/{factory.models['loose']}/artifacts/*"))
+
+
+def test_what_a_champion_came_from_stays_whatever_is_asked(factory: Factory) -> None:
+    """Version 2 is champion, version 1 was, version 3 never; the warm start was made in the first night and reused."""
+    grow_old(factory.home)
+    said = collect(factory.home, refused=True)
+    assert [name for name in KEY if factory.stays(name)] == ["first", "second"]
+    assert earlier_result(factory.home, "warm_start", "w" * 64) == factory.warmed
+    assert "tiny-policy version 2 (champion)" in said and "tiny-policy version 1, which was champion" in said
+    assert "only tiny-policy version 3 needs it" in said
+    for name in ("first", "second", "third", "warm"):  # weights of versions stay in the registry, the warm start's too
+        assert list(factory.home.glob(f"mlartifacts/tiny/models/{factory.models[name]}/artifacts/weights"))
+
+
+def test_what_was_made_or_used_lately_stays(factory: Factory) -> None:
+    grow_old(factory.home)
+    record_reuse(runs.open_flow_run("tiny", "again"), factory.tuned["loose"])
+    collect(factory.home, keep_days=1)
+    assert factory.stays("loose")
+    collect(factory.home, keep_days=0)
+    assert not factory.stays("loose")
+
+
+def test_checkpoints_of_a_run_that_can_go_on_stay(factory: Factory) -> None:
+    stopped = step_folder(factory.home, "fine_tune", KEY["fourth"])
+    (stopped / "checkpoints" / "round_000001").mkdir(parents=True)
+    grow_old(factory.home)
+    assert "checkpoints of a run that can go on" in collect(factory.home, refused=True)
+    assert (stopped / "checkpoints" / "round_000001").is_dir()
+
+
+def test_outputs_whose_run_the_store_in_use_does_not_know_stay(
+    factory: Factory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another tracking server is named this time: it cannot know what the versions of the usual one need."""
+    grow_old(factory.home)
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/other/mlflow.db")
+    store.configure(factory.home)
+    assert "its run is not in the tracking store in use" in collect(factory.home)
+    assert factory.stays("first") and factory.stays("loose")
+
+
+def test_planning_deletes_nothing_and_leftovers_of_killed_processes_go(factory: Factory) -> None:
+    leftover = factory.home / "store" / "fine_tune" / ".abc.1.gone"
+    leftover.mkdir()
+    grow_old(factory.home)
+    before = sorted(factory.home.rglob("*"))
+    held = prune.plan(factory.home, 0.0)
+    assert sorted(factory.home.rglob("*")) == before
+    assert any(one.goes and one.place == leftover for one in held)
+    freed = prune.remove(factory.home, held)
+    assert not leftover.exists() and freed == sum(one.bytes for one in held if one.goes) > 5000
