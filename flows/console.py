@@ -10,6 +10,7 @@ import logging
 import warnings
 from pathlib import Path
 
+from models.disk import SAYINGS
 from models.errors import UserError
 from tasks import interrupt
 
@@ -40,6 +41,8 @@ class News(logging.Filter):
         if record.levelno < logging.WARNING or str(record.msg).startswith("Finished in state"):
             return False
         if interrupt.asked() is not None:  # whatever fails now fails because of that
+            return False
+        if self.told_at_the_end and any(saying in record.getMessage() for saying in SAYINGS):
             return False
         of_user = record.exc_info is not None and isinstance(record.exc_info[1], UserError)
         return not (of_user or getattr(record, "user_error", False)) or not self.told_at_the_end

@@ -18,7 +18,7 @@ from prefect import flow  # noqa: E402
 from flows.opening import Opened, open_flow  # noqa: E402
 from flows.training import Training, train_policy  # noqa: E402
 from tasks.description import Step  # noqa: E402
-from tasks.fine_tune import COLLAPSED  # noqa: E402
+from tasks.fine_tune import why_not_learned  # noqa: E402
 from tasks.promote import Promotion, policy_name, promote  # noqa: E402
 from tasks.review import write_review, write_short_review  # noqa: E402
 from tasks.shared_engine import shared_engine  # noqa: E402
@@ -38,7 +38,7 @@ class Outcome:
     model: str = ""
     """Registered name of the policies."""
     collapsed: str = ""
-    """How the policy was lost in training, in one sentence; empty where it was not."""
+    """Why the policy did not learn, collapsed or unchanged, in one sentence; empty where it did."""
 
 
 @flow(name="train", flow_run_name="train {recipe}", validate_parameters=True)
@@ -67,7 +67,7 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
     if tuned is None:
         write_short_review(run, outcome.steps, facts, [validated, warmed, rewarded])
         return outcome, validated
-    outcome.collapsed = tuned.links.get(COLLAPSED, "")
+    outcome.collapsed = why_not_learned(tuned)
     champion = registry.champion(outcome.model)
     with shared_engine():
         evaluations = evaluate_splits(training, champion, outcome.model)

@@ -12,6 +12,7 @@ from prefect import get_run_logger, task
 
 from models.loop.alarm import Collapse
 from models.loop.fit import ScheduleSettings
+from models.loop.learned import nothing_learned
 from models.loop.learner import Learner
 from models.loop.loop import Slots, Watchers, run_loop
 from models.loop.rollout import Problem
@@ -38,6 +39,8 @@ from tasks.validate_data import clean_folder, example_of
 
 COLLAPSED = "collapsed"
 """The link of a fine-tuning's result that says, in one sentence, that its policy collapsed; absent where none did."""
+UNCHANGED = "unchanged"
+"""The link that says, in one sentence, that no round changed the policy, and why; absent where one did."""
 
 
 @task(name="fine_tune", task_run_name="fine-tune {recipe.name}", **cached_by_key)
@@ -88,16 +91,20 @@ def fine_tune(
         times = log_times(run_id, recipe, curves, time.perf_counter() - began - in_rounds)
         tail = [row.metrics["reward/total"] for row in curves if "reward/total" in row.metrics]
         headline = f"reward {_mean(tail[:5]):.3f} to {_mean(tail[-5:]):.3f} in {len(curves)} rounds"
-        if collapse is not None:
-            headline += f"; {collapse}"
-            get_run_logger().warning(str(collapse))
+        changed = changed_share_of_files(start, folder / "policy")
+        lost = {COLLAPSED: str(collapse)} if collapse is not None else {}
+        if not lost and (nothing := nothing_learned([row.metrics for row in curves], changed)):
+            lost = {UNCHANGED: nothing}
+        for why in lost.values():
+            headline += f"; {why}"
+            get_run_logger().warning(why)
         return Made(
             digest,
             headline,
             {f"last/{k}": v for k, v in last.items() if k.startswith("reward/")}
             | times
-            | {"update/changed_share": changed_share_of_files(start, folder / "policy")},
-            {"model_id": model_id} | ({COLLAPSED: str(collapse)} if collapse is not None else {}),
+            | {"update/changed_share": changed},
+            {"model_id": model_id} | lost,
         )
 
     with gpu_slot():
@@ -105,6 +112,11 @@ def fine_tune(
     # Only now: a run that is killed before its result is written goes on from the last checkpoint.
     shutil.rmtree(Path(result.folder) / CHECKPOINTS, ignore_errors=True)
     return result
+
+
+def why_not_learned(tuned: StepResult) -> str:
+    """Why the policy of a fine-tuning did not learn, collapsed or unchanged, in one sentence; empty where it did."""
+    return tuned.links.get(COLLAPSED, "") or tuned.links.get(UNCHANGED, "")
 
 
 def curves_of(tuned: StepResult) -> list[Row]:

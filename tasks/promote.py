@@ -13,7 +13,7 @@ from models.evaluation.gate import Verdict, judge
 from models.evaluation.table import read_records
 from models.recipe.schema import Recipe
 from tasks.description import Decision
-from tasks.fine_tune import COLLAPSED
+from tasks.fine_tune import why_not_learned
 from tasks.step import Made, StepResult, run_step
 from tasks.tracking import aliases, registry, runs, tags
 from tasks.unexpected import tried_again
@@ -67,7 +67,7 @@ def promote(
         else (gate["champion"], f"champion, version {judged_against.version}")
     )
     verdict = judge(_records(gate["candidate"]), _records(baseline), recipe.gate)
-    decision, reason = _decide(verdict, recipe.approval, compared_with, trained.links.get(COLLAPSED, ""))
+    decision, reason = _decide(verdict, recipe.approval, compared_with, why_not_learned(trained))
     versions: list[int] = []
 
     def work(folder: Path, run_id: str) -> Made:
@@ -106,9 +106,9 @@ def policy_name(recipe: Recipe) -> str:
     return f"{recipe.name}-policy"
 
 
-def _decide(verdict: Verdict, approval: bool, compared_with: str, collapsed: str = "") -> tuple[Decision, str]:
-    if collapsed:  # whatever an earlier checkpoint is worth, nobody asked for a run that had to be stopped
-        return "refused", collapsed
+def _decide(verdict: Verdict, approval: bool, compared_with: str, lost: str = "") -> tuple[Decision, str]:
+    if lost:  # whatever an earlier checkpoint is worth, nobody asked for a run that had to be stopped
+        return "refused", lost
     failed = [check for check in verdict.checks if not check.passed]
     if failed:
         decision: Decision = "refused" if failed[0].name != "better" else "kept"

@@ -23,6 +23,7 @@ def test_the_best_checkpoint_of_a_collapsed_run_is_refused_though_it_is_better()
 @pytest.mark.parametrize(("collapsed", "status"), [("", None), (LOST, 3)])
 def test_a_collapsed_run_ends_with_a_status_of_its_own(collapsed, status, monkeypatch, capsys):
     monkeypatch.setattr("flows.train.train", lambda *given: Outcome("abc", collapsed=collapsed))
+    monkeypatch.setattr("flows.temporary_server.start", lambda home: lambda: None)
     monkeypatch.setattr("flows.outcome.closing_lines", lambda outcome, home: "the end")
     if status is None:
         training.run("arithmetic")

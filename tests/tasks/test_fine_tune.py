@@ -67,3 +67,19 @@ def test_a_training_stopped_before_its_result_is_written_keeps_its_checkpoints_a
     assert "going on from the checkpoint after round 2" in caplog.text
     assert earlier_result(inputs["home"], "fine_tune", inputs["key"]) and not (folder / "checkpoints").exists()
     assert result.digest and "in 3 rounds" in result.headline
+
+
+def test_a_run_whose_rounds_change_no_weight_says_so_and_why(inputs, caplog):
+    recipe = load_recipe("tiny.yaml", ["schedule.optimiser.learning_rate=0.0"])
+    with caplog.at_level(logging.WARNING, logger="fine_tune"):
+        result = step.fine_tune.fn(**inputs | {"recipe": recipe})
+    why = step.why_not_learned(result)
+    assert why.startswith("no round changed the weights: of 3 rounds, ") and "the learning rate was 0 in 3" in why
+    assert why in result.headline and why in caplog.text
+    assert result.metrics["update/changed_share"] == 0.0
+
+
+def test_a_run_that_changes_weights_says_nothing(inputs):
+    recipe = load_recipe("tiny.yaml", ["objective.entropy_bonus=0.1"])  # which has a gradient whatever the rewards
+    result = step.fine_tune.fn(**inputs | {"recipe": recipe})
+    assert step.why_not_learned(result) == "" and result.metrics["update/changed_share"] > 0
