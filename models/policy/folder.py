@@ -92,11 +92,14 @@ def check_model_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise UserError(f"{folder}: no such model folder")
     if not (folder / "config.json").is_file():
-        raise UserError(f"{folder}: config.json is missing; this is no model folder")
+        adapter = "; adapters are merged into their base first" if (folder / "adapter_config.json").is_file() else ""
+        raise UserError(f"{folder}: config.json is missing; this is no model folder{adapter}")
     try:
-        json.loads((folder / "config.json").read_text())
-    except ValueError as error:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{folder}/config.json: not valid JSON ({error})") from None
+    if not isinstance(config, dict):
+        raise UserError(f"{folder}/config.json: not a JSON object but a {type(config).__name__}")
     if not list(folder.glob("*.safetensors")):
         pickled = [file.name for file in folder.glob("*.bin")]
         hint = f" (only {', '.join(pickled)}: convert it to safetensors)" if pickled else ""

@@ -60,6 +60,6 @@ def test_masks_that_are_not_there_are_refused_before_anything_starts(tmp_path, m
     recipe = load_recipe("mine.yaml")
     with pytest.raises(UserError, match=r"^policy\.subnetwork\.masks: gone\.safetensors: no such file$"):
         require_files(recipe)
-    (tmp_path / "gone.safetensors").write_bytes(b"")
+    save_file({"weight": torch.ones(3).bool()}, tmp_path / "gone.safetensors")
     require_files(recipe)
     assert policy_inputs(plain(recipe)["policy"])["subnetwork"]["masks"].startswith("sha256:")

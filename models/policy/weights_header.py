@@ -1,0 +1,50 @@
+"""What a safetensors file says of itself: names and shapes of its tensors, read without their values.
+
+A file is eight bytes with the length of a JSON header, the header, then the values that its offsets point into.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from models.datasets.strict_json import JsonError, parse_json
+from models.errors import UserError
+
+LONGEST_HEADER = 100_000_000
+"""Bytes; the format allows no more."""
+
+
+def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
+    """Name of each tensor -> its shape.
+
+    Raises:
+        UserError: the file is no safetensors file, or was cut short.
+    """
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as handle:
+            length = int.from_bytes(handle.read(8), "little")
+            if size < 8 or length > min(LONGEST_HEADER, size - 8):
+                raise UserError(f"{file}: no safetensors file, or cut short")
+            header = parse_json(handle.read(length).decode("utf-8"))
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror})") from None
+    except (JsonError, UnicodeDecodeError):
+        raise UserError(f"{file}: no safetensors file (its header is not JSON)") from None
+    try:
+        tensors = {name: _tensor(entry) for name, entry in header.items() if name != "__metadata__"}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise UserError(f"{file}: no safetensors file (its header is of another kind)") from None
+    end = max((last for _, last in tensors.values()), default=0)
+    if 8 + length + end != size:
+        raise UserError(f"{file}: cut short or damaged, {size} bytes where its header asks for {8 + length + end}")
+    return {name: shape for name, (shape, _) in tensors.items()}
+
+
+def _tensor(entry: dict[str, Any]) -> tuple[tuple[int, ...], int]:
+    """Shape and last byte of one entry of a header."""
+    first, last = entry["data_offsets"]
+    if not all(isinstance(one, int) for one in (first, last, *entry["shape"])):
+        raise ValueError("a shape or an offset is no whole number")
+    return tuple(entry["shape"]), last
