@@ -55,7 +55,7 @@ class Codec:
     def pad(self) -> int:
         """Id used behind the end of shorter rows; never attended to, never scored."""
         pad = self.tokenizer.pad_token_id
-        return int(pad if pad is not None else self.tokenizer.eos_token_id)
+        return int(pad) if pad is not None else self.end
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each prompt, [prompts] lists."""

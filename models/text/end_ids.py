@@ -43,7 +43,9 @@ def ends_of_folder(folder: Path) -> tuple[int, ...]:
 
 def name_ends(model: PreTrainedModel, ends: Collection[int]) -> None:
     """Let `model`, when it is saved, name `ends` to whoever serves it."""
-    generation: Any = model.generation_config
+    generation: Any = getattr(model, "generation_config", None)
+    if generation is None:  # code of its own that generates by itself; the config names its end
+        return
     generation.eos_token_id = next(iter(ends)) if len(ends) == 1 else list(ends)
 
 

@@ -21,8 +21,8 @@ class Scripted:
 
     dtype = torch.float32
 
-    def __init__(self, answers):
-        self.answers, self.asked = answers, []
+    def __init__(self, answers, cut=()):
+        self.answers, self.asked, self.cut = answers, [], cut
 
     def generate(self, prompts, sampling, seed):
         self.asked.append((prompts, sampling.samples, seed))
@@ -30,7 +30,8 @@ class Scripted:
         for prompt in prompts:
             texts = self.answers[tuple(prompt)]
             ids = CODEC.completions([texts[index % len(texts)] for index in range(sampling.samples)])
-            made.append([Generated(tuple(row), (-1.0,) * len(row), True) for row in ids])
+            ended = tuple(prompt) not in self.cut
+            made.append([Generated(tuple(row), (-1.0,) * len(row), ended) for row in ids])
         return made
 
 
@@ -59,6 +60,13 @@ def test_only_groups_without_any_success_get_explanations():
         *[(3, policy)] * 3,
         (3, explained),
     ]
+
+
+def test_a_sample_that_was_cut_solves_nothing_and_a_cut_explanation_explains_nothing():
+    solved, asked = world_of(PROBLEMS[:1], []), PROBLEMS[:1]
+    for cut, origins in (((), 3), ((asked[0].tokens,), 4), ((asked[0].tokens, hinted(asked[0])), 3)):
+        solved.engine.cut = cut
+        assert len(Explained(**SETTINGS)(solved, asked, 0)) == origins
 
 
 def test_an_explanation_is_drawn_with_the_answer_and_stands_under_the_prompt_without_it():

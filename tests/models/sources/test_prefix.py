@@ -81,7 +81,7 @@ def test_rewards_see_the_whole_text_and_prefix_and_continuation_stay_within_the_
         assert 1 <= len(rollout.completion) <= 8 - len(prefix)
         assert len(rollout.completion) == len(rollout.behaviour_log_probs)
         assert rollout.finished == (rollout.completion[-1] == END)
-        assert rollout.origin == ("guide" if prefix else "policy")
+        assert rollout.origin == ("guide" if prefix else "policy") and rollout.begun == len(prefix)
 
 
 def test_what_the_engine_says_of_a_continuation_is_its_log_prob_after_prompt_and_prefix(world):
