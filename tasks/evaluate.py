@@ -21,6 +21,7 @@ from models.evaluation.metrics import prompt_values
 from models.evaluation.report import summarise
 from models.evaluation.table import write_records
 from models.policy.folder import check_model_folder, hash_folder, load_tokenizer
+from models.policy.use import read_use
 from models.recipe.schema import Recipe
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
@@ -72,7 +73,8 @@ def evaluate_policy(
         )
         registry.log_model_inputs(run_id, [model_id, *([rewarded.links["model_id"]] if rewarded else [])])
         sampling = replace(settings.sampling(slots.rollouts.max_tokens), samples=samples)
-        longest = longest_sequence(recipe)
+        use = read_use(folder_of_policy)
+        longest = longest_sequence(recipe) + (0 if recipe.policy.base is None else len(use.after_prompt))
         with stages(
             f"evaluate {role}" + (" on the gate's problems" if split == "gate" else ""), ("engine", *STAGES)
         ) as begin:
@@ -86,7 +88,7 @@ def evaluate_policy(
                 trust_remote_code=recipe.policy.trust_remote_code,
             ) as engine:
                 scorer = reward_scorer(rewarded, recipe, home, codec)
-                found = evaluate(engine, codec, problems, sampling, settings.seed, scorer, begin)
+                found = evaluate(engine, codec, problems, sampling, settings.seed, scorer, begin, use.after_prompt)
         write_records(found, folder / "records.parquet")
         if split == "gate":
             headline = f"{len(found)} problems of the gate, {samples} samples each, for the verdict alone"

@@ -16,7 +16,7 @@ from models.loop.learned import nothing_learned
 from models.loop.learner import Learner
 from models.loop.loop import Slots, Watchers, run_loop
 from models.loop.rollout import Problem
-from models.loop.slots import World
+from models.loop.slots import Exported, World
 from models.policy.build import open_policy
 from models.policy.folder import save_model_folder
 from models.policy.update_sparsity import changed_share_of_files
@@ -83,7 +83,14 @@ def fine_tune(
         records.log_figure(
             run_id, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning")
         )
-        digest = save_model_folder(plain_model(learner.policy), tokenizer, folder / "policy")
+        digest = save_model_folder(
+            plain_model(learner.policy),
+            tokenizer,
+            folder / "policy",
+            lambda into: (
+                slots.rollouts.export(learner, codec, start, into) if isinstance(slots.rollouts, Exported) else None
+            ),
+        )
         example = example_of(clean_folder(validated), "problems", "prompt")
         model_id = registry.log_model(
             run_id, folder / "policy", "policy", "text-generation", step=settings.rounds, example=example

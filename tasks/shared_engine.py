@@ -16,6 +16,8 @@ import torch
 
 from models.engine.engine import Engine, EngineSettings, open_engine
 from models.policy.build import load_causal_model, on_device
+from models.policy.folder import hash_folder
+from models.policy.use import GATE, read_use
 from models.text.end_ids import Ends, all_of
 from tasks.step import gpu_slot
 
@@ -103,4 +105,6 @@ def _key(folder: Path, settings: EngineSettings, longest: int, end: Ends, seed: 
     """All that an engine reads when it starts, but the weights."""
     read = [(folder / name) for name in ("config.json", "generation_config.json")]
     texts = [file.read_text() if file.is_file() else None for file in read]
-    return json.dumps([texts, repr(settings), longest, all_of(end), seed])
+    # gate and reference are read when the engine starts, too
+    gate = hash_folder(folder / GATE) if read_use(folder).gated else ""
+    return json.dumps([texts, repr(settings), longest, all_of(end), seed, gate])

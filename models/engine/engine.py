@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.errors import UserError
+from models.policy.use import read_use
 from models.text.end_ids import Ends
 
 
@@ -143,6 +144,8 @@ def open_engine(
 ) -> Engine:
     """Start the engine that `settings` name on the weights of a model folder; it is started anew where it breaks.
 
+    A policy that writes by turns with its reference has an engine of its own, whatever is named.
+
     Args:
         folder: a model folder in safetensors.
         settings: which engine and its limits.
@@ -165,7 +168,12 @@ def open_engine(
         )
     check_vocabulary(folder, trust_remote_code=trust_remote_code)
     chosen = engine_dtype(settings, dtype)
-    if settings.name == "transformers" or not has_vllm():
+    if read_use(folder).gated:
+        from models.engine.gated_engine import GatedEngine
+
+        def start() -> Engine:
+            return GatedEngine(folder, settings, end=end, dtype=chosen, trust_remote_code=trust_remote_code)
+    elif settings.name == "transformers" or not has_vllm():
         from models.engine.transformers_engine import TransformersEngine
 
         def start() -> Engine:

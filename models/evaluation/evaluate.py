@@ -28,6 +28,7 @@ def evaluate(
     seed: int,
     score: ScoreAll | None,
     begin: Callable[[str], None] = lambda stage: None,
+    after_prompt: Sequence[int] = (),
 ) -> list[PromptRecord]:
     """What a policy answers to each problem, [problems].
 
@@ -39,8 +40,9 @@ def evaluate(
         seed: of the sampled completions.
         score: reward model's scores of prompts with their completions, [completions]; None leaves them NaN.
         begin: called with each of STAGES as it begins.
+        after_prompt: ids that the policy wants between prompt and completion; the reward model does not see them.
     """
-    prompts = [problem.tokens for problem in problems]
+    prompts = [(*problem.tokens, *after_prompt) for problem in problems]
     begin("samples")
     sampled = engine.generate(prompts, replace(sampling, log_probs=False), seed)
     begin("greedy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -105,6 +106,22 @@ class Source(Protocol):
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Completions of `problems`, those of one prompt side by side, [prompts * G]."""
+        ...
+
+
+@runtime_checkable
+class Exported(Protocol):
+    """A source whose policy is used with more than a plain prompt and its own weights (`models.policy.use`)."""
+
+    def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
+        """Write what the policy needs where it is used into its model folder.
+
+        Args:
+            learner: as the run ended.
+            codec: the policy's tokenizer.
+            start: the model folder that the run began with.
+            folder: the policy's, with weights and tokenizer in it already.
+        """
         ...
 
 

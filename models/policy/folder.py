@@ -49,12 +49,22 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def save_model_folder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, target: Path) -> str:
-    """Write model and tokenizer to `target`, atomically. Returns the content hash of the folder."""
+def save_model_folder(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    target: Path,
+    beside: Callable[[Path], None] = lambda folder: None,
+) -> str:
+    """Write model and tokenizer to `target`, atomically. Returns the content hash of the folder.
+
+    Args:
+        beside: writes what else belongs into the folder, such as `models.policy.use`.
+    """
 
     def write(folder: Path) -> None:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+        beside(folder)
 
     write_folder(target, write)
     return hash_folder(target)

@@ -15,19 +15,25 @@ reference's states, rather than the adapter's, is derived: what the gate sees do
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import nn
 
 from models.advantages.selective import Selective
+from models.engine.gated_engine import REFERENCE, save_gate, switch_of
 from models.errors import UserError
+from models.loop.learner import Learner
 from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Beside, World
 from models.parts import part
+from models.policy.use import GATE, Use, write_use
 from models.sources.seeds import for_choices, round_seed
 from models.sources.voices import Voiced, drawn_by, policy_voice, reference_voice
+from models.text.encoding import Codec
 
 
 @part("rollouts", "gated")
@@ -52,12 +58,17 @@ class Gated(Voiced):
         head, weight = gate.model, next(gate.model.parameters())
         seed = round_seed(world.seed, round_number)
         random = torch.Generator(weight.device).manual_seed(for_choices(seed))
-
-        def policy_writes(states: Tensor) -> Tensor:
-            chance: Tensor = head(states.to(weight.dtype)).squeeze(-1).sigmoid()
-            # points lie in [0, 1): a chance of exactly 1 is always taken, one of exactly 0 never
-            point = torch.rand(chance.shape, dtype=torch.float64, device=chance.device, generator=random)
-            return torch.lt(point, chance.double())
-
         voices = [policy_voice(learner), reference_voice(learner)]
-        return drawn_by(world, problems, voices, self.sampling, seed, switch=policy_writes)
+        return drawn_by(world, problems, voices, self.sampling, seed, switch=switch_of(head, random))
+
+    def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
+        """Write gate and reference beside the policy, which is used as it learned: by turns. See `Exported.export`."""
+        head = learner.companions[Selective.companion].model
+        assert isinstance(head, nn.Linear), "the gate was made by the advantage selective"
+        save_gate(head, folder / GATE)
+        if learner.reference is None:  # the policy without its adapter, as the run began
+            shutil.copytree(start, folder / GATE / REFERENCE)
+        else:
+            reference: Any = learner.reference
+            reference.save_pretrained(folder / GATE / REFERENCE)
+        write_use(folder, Use(gated=True))

@@ -4,12 +4,15 @@
 
 The policy learns to write what the feedback asks for, and the later answer sees the earlier one, so that it can tell
 what makes one better than the other. It is plain likelihood: no reward, no reference, and the worse answer is not
-thrown away. The words of feedback are given, never taught, so nothing is learned about when to praise.
+thrown away. The words of feedback are given, never taught, so nothing is learned about when to praise. The policy that
+comes of it is asked for good answers: their words stand behind every prompt where it is evaluated and used.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -18,9 +21,11 @@ from pydantic import Field
 from models.bounds import Positive
 from models.engine.engine import Sampling
 from models.errors import UserError
+from models.loop.learner import Learner
 from models.loop.rollout import Known, Problem, Rollout
 from models.loop.slots import World
 from models.parts import part
+from models.policy.use import Use, write_use
 from models.sources.seeds import round_seed
 from models.text.encoding import Codec
 
@@ -77,6 +82,25 @@ class Hindsight:
             links = [(bad, worse), (good, better)]
             rollouts.append(_chain(world, problem, number, links[::-1] if flipped else links))
         return rollouts
+
+    def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
+        """Say beside the policy that the words before a good answer follow every prompt: so it is asked for one.
+
+        The tokenizer's chat template appends them too, for whoever serves the folder as a chat model. See
+        `Exported.export`.
+        """
+        _, good = self._feedback(codec)
+        text = codec.text([good])[0] if self.good.strip() == codec.text([good])[0].strip() else self.good
+        write_use(folder, Use(after_prompt=tuple(good), text=text))
+        words = json.dumps(self.good if self.good[:1].isspace() else f" {self.good}")
+        template = folder / "chat_template.jinja"
+        if codec.chat and template.is_file():
+            asked = (
+                template.read_text(encoding="utf-8") + f"{{% if add_generation_prompt %}}{{{{ {words} }}}}{{% endif %}}"
+            )
+        else:
+            asked = f"{{{{ messages[-1]['content'] }}}}{{{{ {words} }}}}"
+        template.write_text(asked, encoding="utf-8")
 
     def _feedback(self, codec: Codec) -> list[list[int]]:
         """The words before the worse and before the better answer, without an end, 2 lists of token ids."""

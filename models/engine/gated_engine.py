@@ -1,0 +1,101 @@
+"""A policy that writes by turns with its reference, as its gate says (STG; paper 12): how such a policy is used.
+
+The model folder of the policy holds a folder `gate/` with the reference's weights and the gate's (`models.policy.use`).
+Drawing goes by `models.engine.decoding_loop`, as it did while the policy learned. At temperature zero the likelier
+writer writes its likeliest token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from models.engine.decoding_loop import Switch, Voice, complete
+from models.engine.engine import EngineSettings, Generated, Sampling, check_ids
+from models.engine.transformers_engine import TransformersEngine
+from models.errors import UserError
+from models.learner.log_probs import hidden_width, use_packed_attention
+from models.policy.build import device, load_causal_model
+from models.policy.use import GATE
+from models.text.end_ids import Ends
+
+HEAD = "gate.safetensors"
+REFERENCE = "reference"
+
+
+def switch_of(head: nn.Module, random: torch.Generator | None) -> Switch:
+    """Who writes the next token, by a gate's chance of the first voice.
+
+    Args:
+        head: states [rows, hidden] -> log-odds that the first voice writes, [rows, 1].
+        random: draws the writer; None: the likelier one writes.
+    """
+    dtype = next(head.parameters()).dtype
+
+    def first_writes(states: Tensor) -> Tensor:
+        chance: Tensor = head(states.to(dtype)).squeeze(-1).sigmoid()
+        if random is None:
+            return chance >= 0.5
+        # points lie in [0, 1): a chance of exactly 1 is always taken, one of exactly 0 never
+        point = torch.rand(chance.shape, dtype=torch.float64, device=chance.device, generator=random)
+        return torch.lt(point, chance.double())
+
+    return first_writes
+
+
+def save_gate(head: nn.Linear, folder: Path) -> None:
+    """Write the gate's weights into `folder`, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({name: value.detach().cpu().contiguous() for name, value in head.state_dict().items()}, folder / HEAD)
+
+
+class GatedEngine(TransformersEngine):
+    """Policy, reference and gate of a model folder; see `models.engine.engine.Engine`.
+
+    `score` and `load` are the policy's own: reference and gate stay as they were read.
+
+    Raises:
+        UserError: the folder is no model folder, or its gate or reference is missing or broken.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: EngineSettings,
+        *,
+        end: Ends,
+        dtype: torch.dtype | None = None,
+        trust_remote_code: bool = False,
+    ) -> None:
+        super().__init__(folder, settings, end=end, dtype=dtype, trust_remote_code=trust_remote_code)
+        reference: Any = load_causal_model(folder / GATE / REFERENCE, self.dtype, trust_remote_code=trust_remote_code)
+        self.reference = reference.to(device()).eval().requires_grad_(False)
+        use_packed_attention(self.reference)
+        self.head = nn.Linear(hidden_width(self.reference), 1)
+        try:
+            self.head.load_state_dict(load_file(folder / GATE / HEAD))
+        except (OSError, RuntimeError) as error:
+            raise UserError(f"{folder / GATE / HEAD}: the gate cannot be read ({str(error).splitlines()[0]})") from None
+        self.head.to(device()).requires_grad_(False)
+
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
+        """See `Engine.generate`. Tokens are drawn from torch's global generator, which is seeded here, writers from
+        one of their own."""
+        check_ids(prompts, self.vocabulary)
+        torch.manual_seed(seed)
+        writers = torch.Generator(device()).manual_seed(seed)
+        switch = switch_of(self.head, None if sampling.temperature == 0.0 else writers)
+        voices = [Voice(lambda: nullcontext(self.model)), Voice(lambda: nullcontext(self.reference))]
+        most = self.settings.max_sequences
+        return complete(voices, prompts, sampling, end=self.end, most=most, switch=switch)
+
+    def close(self) -> None:
+        """See `Engine.close`."""
+        del self.reference, self.head
+        super().close()
