@@ -10,17 +10,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows import console
+from flows import console, prefect_run
 from flows.environment import state_folder
 from flows.schedule import create_gpu_limit
-from flows.servers import end_orphans
+from flows.servers import end_orphans, page_address
 from models.disk import needs_space
 from models.errors import UserError
 from models.recipe.find import find_recipe
 from models.recipe.load import digest, load_recipe, plain, require_files
 from models.recipe.schema import Recipe
-from tasks import interrupt
-from tasks.tracking import records, runs, store, tags
+from tasks import interrupt, run_names
+from tasks.tracking import records, runs, store, summaries, tags
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,23 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
             tags.GIT_COMMIT: commit,
             tags.SEED: str(checked.seed),
         }
+        prefect = prefect_run.address()
+        if prefect:
+            recipe_tags[tags.PREFECT_RUN] = prefect
         run_id = runs.open_flow_run(checked.name, f"{kind} {checked.name}", recipe_tags, described)
+        page = page_address(home, "mlflow") + summaries.page_of_run(run_id)
+        prefect_run.link_to(page)
         log_recipe(run_id, find_recipe(recipe), overrides)
         facts = {
             "recipe": f"{find_recipe(recipe)} {' '.join(overrides)}".strip(),
             "commit": commit,
             "seed": str(checked.seed),
         }
+        if prefect:
+            facts["Prefect run"] = prefect
         with closed_with(run_id):
             yield Opened(checked, Path.cwd(), home, run_id, facts)
+        prefect_run.tell(*summaries.told(run_id), page)
 
 
 def log_recipe(run_id: str, file: Path, overrides: Sequence[str]) -> None:
@@ -101,8 +109,10 @@ def closed_with(run_id: str) -> Iterator[None]:
     except BaseException as error:
         reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         with suppress(UserError):  # a server that is away must not hide what stopped the run
+            status = runs.status_after(error)
             records.describe(run_id, f"## ✘ Stopped\n\n{reason}\n")
-            runs.close_run(run_id, runs.status_after(error))
+            runs.rename(run_id, run_names.stopped(reason, killed=status == "KILLED"))
+            runs.close_run(run_id, status)
         raise
     runs.close_run(run_id)
 

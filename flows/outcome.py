@@ -32,7 +32,8 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
         lines += [time_table(time_went), ""]
     if outcome.promotion is not None:
         promotion = outcome.promotion
-        lines.append(f"verdict    {promotion.decision}: {promotion.reason}")
+        before = "nothing changed, judged before: " if promotion.reused else ""
+        lines.append(f"verdict    {before}{promotion.decision}: {promotion.reason}")
         champion = registry.champion(outcome.model)
         if champion is not None:
             lines.append(f"champion   models:/{outcome.model}@champion  (version {champion.version})")
@@ -42,8 +43,10 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
 def _where(run_id: str, home: Path) -> list[str]:
     """The run's page in the MLflow UI."""
     from tasks.tracking.summaries import page_of_run
+    from tasks.tracking.views import promotions_beside
 
-    lines = [f"run        {page_address(home, 'mlflow')}{page_of_run(run_id)}"]
+    at = page_address(home, "mlflow")
+    lines = [f"all runs   {at}{promotions_beside(run_id)}", f"run        {at}{page_of_run(run_id)}"]
     if not {**running_servers(home), **given_servers(home)}.get("mlflow"):
         lines.append(f"           (`make ui` starts the servers; `rewardflow show {run_id[:8]}` prints the run here)")
     return lines

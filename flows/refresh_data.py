@@ -12,7 +12,7 @@ from flows.opening import open_flow  # noqa: E402
 from flows.steps import call_validation  # noqa: E402
 from tasks import versions  # noqa: E402
 from tasks.prepare_data import prepare_data  # noqa: E402
-from tasks.tracking import records  # noqa: E402
+from tasks.tracking import records, runs  # noqa: E402
 
 
 @flow(name="refresh data", flow_run_name="refresh data {recipe}")
@@ -28,6 +28,7 @@ def refresh_data(recipe: str, overrides: list[str] | None = None) -> str:
         validated = call_validation(opened, version).result
         versions.push(opened.root, version.name)
         state = "unchanged" if unchanged else "made anew"
+        runs.rename(opened.run_id, f"data {state}: {version.digest[:8]}")
         records.describe(
             opened.run_id, f"## Data {state}\n\n{prepared.headline}; {validated.headline}; pushed to the DVC remote.\n"
         )

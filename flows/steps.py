@@ -12,6 +12,7 @@ from models.recipe.load import plain
 from tasks import interrupt
 from tasks.caching import reuse
 from tasks.contents import policy_inputs
+from tasks.evaluate import name_of
 from tasks.step import StepResult, content_key, earlier_result
 from tasks.validate_data import validate_data
 from tasks.versions import DataVersion
@@ -38,7 +39,8 @@ def call_cached(task: Any, key: str, home: Path, parent_run: str, refresh: bool,
         interrupt.raise_again()
         result = state.result()
     else:
-        reuse(result, parent_run)
+        shown = name_of(arguments["role"], arguments.get("split", "")) if "role" in arguments else task.name
+        reuse(result, parent_run, shown)
     return Called(result, reused, time.perf_counter() - started)
 
 

@@ -13,7 +13,7 @@ from models.recipe.layers import SLOT_KEYS
 from models.recipe.load import plain
 from tasks.contents import policy_inputs
 from tasks.description import Step
-from tasks.evaluate import evaluate_policy
+from tasks.evaluate import evaluate_policy, name_of
 from tasks.fine_tune import fine_tune
 from tasks.fit_reward_model import reward_model
 from tasks.prepare_data import log_data, prepare_data
@@ -67,7 +67,7 @@ class Training:
             recipe=recipe, role=role, folder_of_policy=folder, model_id=model_id,
             validated=self.validated, rewarded=self.rewarded, split=split,
         )  # fmt: skip
-        return noted(self.steps, f"{'gate' if split == 'gate' else 'evaluate'} {role}", called)
+        return noted(self.steps, name_of(role, split), called)
 
     def evaluated_candidate(self, split: str = "validation") -> StepResult:
         """Measure the policy that was trained."""

@@ -19,8 +19,8 @@ cached_by_key: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": Fal
 """Options of a task whose result `tasks.step.earlier_result` finds by its `key` argument."""
 
 
-@task(name="reuse", task_run_name="{result.step}: reused", **cached_by_key)
-def reuse(result: StepResult, parent_run: str) -> State[None]:
+@task(name="reuse", task_run_name="{shown}: reused", **cached_by_key)
+def reuse(result: StepResult, parent_run: str, shown: str) -> State[None]:
     """Stand in Prefect, and in MLflow, for a step whose earlier result is taken."""
-    record_reuse(parent_run, result)
+    record_reuse(parent_run, result, shown)
     return Completed(name="Cached", message=f"Its outputs are what MLflow run {result.run_id} made: {result.headline}")

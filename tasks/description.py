@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 
 from tasks.timing import TimeLine, remark
 
-Decision = Literal["promoted", "kept", "refused", "waiting", "trained"]
+Decision = Literal["promoted", "kept", "refused", "waiting", "trained", "unchanged"]
 
 _HEADLINES: Mapping[Decision, str] = {
     "promoted": "✔ Promoted",
@@ -23,6 +23,7 @@ _HEADLINES: Mapping[Decision, str] = {
     "refused": "✘ Refused",
     "waiting": "… Waiting for approval",
     "trained": "○ Trained, not judged",
+    "unchanged": "= Nothing changed",
 }
 
 LONGEST_SAMPLE = 500
@@ -114,7 +115,7 @@ def describe_run(review: Review) -> str:
         section("Steps", step_table(review.steps)),
         section("Where the time went", time_table(review.time)),
         section(
-            "Where it comes from", "\n".join(f"- {cell(key)}: {code(value)}" for key, value in review.facts.items())
+            "Where it comes from", "\n".join(f"- {cell(key)}: {fact(value)}" for key, value in review.facts.items())
         ),
         section("Load it", how_to_load(review)),
     ]
@@ -190,6 +191,11 @@ def sample(entry: Sample) -> str:
         head += f" ({cell(entry.note)})"
     text = f"{shortened(entry.prompt, LONGEST_SAMPLE)}\n→ {shortened(entry.completion, LONGEST_SAMPLE)}"
     return f"{head}\n\n{fenced(text)}"
+
+
+def fact(value: str) -> str:
+    """A fact: an address as a link, anything else as code."""
+    return f"<{value}>" if re.fullmatch(r"https?://[^\s<>]+", value) else code(value)
 
 
 def how_to_load(review: Review) -> str:

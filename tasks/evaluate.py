@@ -106,7 +106,12 @@ def evaluate_policy(
         return Made(hash_folder(folder), headline, metrics, {"model_id": model_id}, measured)
 
     with engine_place():
-        return run_step(home, "evaluate", key, parent_run, work)
+        return run_step(home, "evaluate", key, parent_run, work, name_of(role, split))
+
+
+def name_of(role: str, split: str) -> str:
+    """What an evaluation is called: `evaluate candidate`, `gate candidate`."""
+    return f"{'gate' if split == 'gate' else 'evaluate'} {role}"
 
 
 def gate_split(data: Path) -> str:

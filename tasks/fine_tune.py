@@ -26,6 +26,7 @@ from models.text.end_ids import ends_of_model
 from models.text.token_cache import CachedCodec
 from tasks import interrupt, plots, timing
 from tasks.caching import cached_by_key
+from tasks.curves import first_curves
 from tasks.description import cell, section, time_table
 from tasks.open_learner import build_learner, engine_for, reward_scorer
 from tasks.progress import progress
@@ -181,7 +182,7 @@ def _train(
             last.update(values)
             in_rounds += values["seconds/round"]
             advance(round_number, values)
-            log(round_number, values)
+            log(round_number, values | first_curves(values))
 
         def samples(round_number: int, rows: list[dict[str, object]]) -> None:
             records.log_table(run_id, f"samples/round_{round_number:05d}.json", rows)

@@ -23,9 +23,10 @@ from tasks.caching import cached_by_key
 from tasks.precision import learner_autocast
 from tasks.progress import progress
 from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
-from tasks.tracking import records, registry, runs, tags
+from tasks.tracking import records, registry, runs, summaries, tags
 from tasks.tracking.metrics import MetricLog
 from tasks.validate_data import clean_folder, example_of
+from tasks.version_page import reward_model_page
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -140,5 +141,10 @@ def _register(recipe: Recipe, model_id: str, digest: str, accuracy: str, parent_
         tags.RUN: parent_run,
         **runs.inherited_tags(parent_run),
     }
-    version = registry.register(name, model_id, version_tags, f"Held-out pair accuracy {accuracy}.")
+    described = (
+        f"**Held-out pair accuracy {accuracy}**\n\n"
+        f"Fitted in [this flow's run]({summaries.page_of_run(parent_run)}) on the preferences of `{recipe.data.name}`."
+    )
+    version = registry.register(name, model_id, version_tags, described)
+    registry.describe_model(name, reward_model_page(recipe.name))
     return f"{name}/{version}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
@@ -12,11 +13,13 @@ from prefect.cache_policies import NO_CACHE
 from models.evaluation.gate import Verdict, judge
 from models.evaluation.table import read_records
 from models.recipe.schema import Recipe
-from tasks.description import Decision
+from tasks import run_names
+from tasks.description import Decision, cell
 from tasks.fine_tune import why_not_learned
 from tasks.step import Made, StepResult, run_step
-from tasks.tracking import aliases, registry, runs, tags
+from tasks.tracking import aliases, registry, runs, summaries, tags
 from tasks.unexpected import tried_again
+from tasks.version_page import policy_page, version_page
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Promotion:
     verdict: Verdict | None
     """None where the version was judged in an earlier run."""
     reused: bool
+    is_champion: bool
+    """Whether the version is the champion now."""
 
 
 @task(
@@ -84,7 +89,12 @@ def promote(
         }
         for check in verdict.checks:
             found |= tags.gate_tag(check.name, check.passed, check.detail)
-        registry.annotate(name, version, found, _version_description(decision, reason, verdict, trained, parent_run))
+        described = _page(
+            recipe, decision, reason, compared_with, verdict, trained, rewarded, candidate, parent_run,
+            f"models:/{name}/{version}",
+        )  # fmt: skip
+        registry.annotate(name, version, found, described)
+        registry.describe_model(name, policy_page(recipe.name, name))
         if decision == "promoted":
             aliases.promote(name, version, why="gate", judged_against=judged_against)
         registry.annotate(name, version, {tags.VERDICT: f"{decision}: {reason}"})
@@ -98,7 +108,9 @@ def promote(
         return Made(trained.digest, f"{decision}, version {version}", metrics, {"version": f"{name}/{version}"})
 
     result = run_step(home, "promote", key, parent_run, work)
-    return Promotion(result, versions[0], decision, reason, compared_with, verdict, reused=False)
+    return Promotion(
+        result, versions[0], decision, reason, compared_with, verdict, reused=False, is_champion=decision == "promoted"
+    )
 
 
 def policy_name(recipe: Recipe) -> str:
@@ -122,20 +134,22 @@ def _decide(verdict: Verdict, approval: bool, compared_with: str, lost: str = ""
 def _judged_before(name: str, known: registry.VersionInfo, home: Path, key: str, parent_run: str) -> Promotion:
     """These weights were judged in an earlier run; a later rollback or promotion by hand is not undone."""
     decision, _, reason = known.tags[tags.VERDICT].partition(": ")
-    said = "champion" if "champion" in known.aliases else "not champion"
+    is_champion = registry.CHAMPION in known.aliases
+    said = "champion" if is_champion else "not champion"
 
     def work(folder: Path, run_id: str) -> Made:
         runs.set_tags(run_id, {tags.REUSED: known.run_id})
         return Made(
             known.tags[tags.WEIGHTS_SHA256],
-            f"{decision}, version {known.version} ({said})",
+            f"nothing changed, version {known.version} ({said})",
             {},
             {"version": f"{name}/{known.version}"},
         )
 
     result = run_step(home, "promote", key, parent_run, work)
     compared_with = registry.facts_of(known).get(tags.COMPARED_WITH, "")
-    return Promotion(result, known.version, decision, reason, compared_with, None, reused=True)  # type: ignore[arg-type]
+    judged = cast(Decision, decision)
+    return Promotion(result, known.version, judged, reason, compared_with, None, reused=True, is_champion=is_champion)
 
 
 def _origin(trained: StepResult, rewarded: StepResult | None, shown: StepResult, parent_run: str) -> dict[str, str]:
@@ -149,12 +163,31 @@ def _origin(trained: StepResult, rewarded: StepResult | None, shown: StepResult,
     return origin | ({tags.REWARD_MODEL_VERSION: rewarded.links["version"]} if rewarded else {})
 
 
-def _version_description(decision: str, reason: str, verdict: Verdict, trained: StepResult, parent_run: str) -> str:
-    checks = "\n".join(
-        f"- {'passed' if check.passed else '**failed**'} `{check.name}`: {check.detail}" for check in verdict.checks
-    )
-    origin = f"Trained in run `{trained.run_id}`, flow run `{parent_run}`."
-    return f"**{decision.capitalize()}**: {reason}\n\n{checks}\n\n{origin}"
+def _page(
+    recipe: Recipe,
+    decision: Decision,
+    reason: str,
+    compared_with: str,
+    verdict: Verdict,
+    trained: StepResult,
+    rewarded: StepResult | None,
+    candidate: StepResult,
+    parent_run: str,
+    address: str,
+) -> str:
+    inherited = runs.inherited_tags(parent_run)
+    origin = {
+        "held-out problems": candidate.headline,
+        "training": f"[{cell(trained.headline)}]({summaries.page_of_run(trained.run_id)})",
+        "flow's run": f"[curves, samples, steps]({summaries.page_of_run(parent_run)})",
+        "recipe": recipe.name,
+        "reward model": rewarded.links["version"] if rewarded else "",
+        "commit": inherited.get(tags.GIT_COMMIT, ""),
+        "data": inherited.get(tags.DATA_REVISION, ""),
+        "seed": inherited.get(tags.SEED, ""),
+    }
+    difference = f"{run_names.points(verdict.difference, recipe.gate.metric)} {recipe.gate.metric}"
+    return version_page(decision, reason, difference, compared_with, verdict.checks, origin, address)
 
 
 def _records(evaluation: StepResult) -> list:  # type: ignore[type-arg]

@@ -14,12 +14,14 @@ from models.evaluation.metrics import prompt_values
 from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
 from models.recipe.schema import Recipe
-from tasks import plots
+from tasks import plots, run_names
+from tasks.curves import first_curves
 from tasks.description import Review, Sample, Step, describe_run
 from tasks.promote import Promotion, policy_name
+from tasks.side_by_side import side_by_side
 from tasks.step import StepResult
 from tasks.timing import time_lines
-from tasks.tracking import records, registry
+from tasks.tracking import records, registry, runs, tags, views
 from tasks.tracking.journal import read_journal
 from tasks.tracking.metrics import MetricLog
 from tasks.validate_data import clean_folder
@@ -66,20 +68,21 @@ def write_review(
     )
     with MetricLog(parent_run) as log:
         for row in curves:
-            log(row.step, {key: value for key, value in row.metrics.items() if key.split("/")[0] in CURVES})
+            shown = {key: value for key, value in row.metrics.items() if key.split("/")[0] in CURVES}
+            log(row.step, shown | first_curves(row.metrics))
     registry.log_model_outputs(parent_run, [trained.links["model_id"]])
     problems = {str(row["id"]): row for row in read_rows(clean_folder(validated), "problems", "validation")}
     worst = _worst(found["candidate"], problems)
-    records.log_table(
-        parent_run, "samples/validation.json", [_row(record, problems) for record in found["candidate"][:50]]
-    )
+    records.log_table(parent_run, "samples/side_by_side.json", side_by_side(found, problems))
+    difference = promotion.verdict.difference if promotion.verdict else None
+    name_run(parent_run, recipe, promotion, facts, found["candidate"])
     review = Review(
-        decision=promotion.decision,
-        reason=promotion.reason,
+        decision="unchanged" if promotion.reused else promotion.decision,
+        reason=_judged_before(promotion) if promotion.reused else promotion.reason,
         model=policy_name(recipe),
         version=promotion.version,
         compared_with=promotion.compared_with,
-        difference=promotion.verdict.difference if promotion.verdict else None,
+        difference=difference,
         metric=recipe.gate.metric,
         confidence=recipe.gate.confidence,
         gate=promotion.verdict.checks if promotion.verdict else (),
@@ -90,6 +93,36 @@ def write_review(
         time=time_lines(curves),
     )
     records.describe(parent_run, describe_run(review))
+
+
+def name_run(
+    run_id: str, recipe: Recipe, promotion: Promotion, facts: Mapping[str, str], candidate: Sequence[PromptRecord]
+) -> None:
+    """Call a flow's run by what came out, and write down what the shared view of all runs shows."""
+    difference = promotion.verdict.difference if promotion.verdict else None
+    metric = recipe.gate.metric
+    if promotion.reused:
+        name = run_names.unchanged(promotion.version, promotion.is_champion)
+    else:
+        name = run_names.judged(promotion.version, promotion.decision, difference, metric)
+    runs.rename(run_id, name)
+    shown = {
+        tags.VERDICT: "nothing changed" if promotion.reused else promotion.decision,
+        tags.VERSION: str(promotion.version),
+        tags.DATA_DIGEST: facts.get("data", ""),
+    }
+    if difference is not None:
+        shown[tags.IMPROVEMENT] = run_names.points(difference, metric)
+    runs.set_tags(run_id, shown)
+    records.log_metrics(run_id, {views.ACCURACY: float(prompt_values(candidate, "sampled_accuracy").mean())})
+
+
+def _judged_before(promotion: Promotion) -> str:
+    state = "which is the champion" if promotion.is_champion else "which is not the champion"
+    return (
+        f"The same weights as version {promotion.version}, {state}. It was judged in an earlier run, "
+        f"{promotion.decision}: {promotion.reason}"
+    )
 
 
 def write_short_review(
@@ -153,16 +186,3 @@ def _worst(found: list[PromptRecord], problems: Mapping[str, Mapping[str, Any]])
         )
         for record in wrong[:3]
     ]
-
-
-def _row(record: PromptRecord, problems: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        "problem": record.id,
-        "level": record.level,
-        "prompt": problems[record.id]["prompt"],
-        "greedy": record.greedy.text,
-        "expected": problems[record.id]["answer"],
-        "right": record.greedy.correct,
-        "samples_right": sum(sample.correct for sample in record.samples) / len(record.samples),
-        "reward_model": None if np.isnan(record.greedy.reward_score) else round(record.greedy.reward_score, 3),
-    }

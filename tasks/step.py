@@ -124,7 +124,9 @@ def source_hash() -> str:
     return total.hexdigest()
 
 
-def run_step(home: Path, step: str, key: str, parent_run: str, work: Callable[[Path, str], Made]) -> StepResult:
+def run_step(
+    home: Path, step: str, key: str, parent_run: str, work: Callable[[Path, str], Made], shown: str = ""
+) -> StepResult:
     """Do the work of a step inside a child run of its own and record the result beside its outputs.
 
     Outputs of an earlier run that was complete are removed first; checkpoints of one that was stopped are there.
@@ -135,11 +137,12 @@ def run_step(home: Path, step: str, key: str, parent_run: str, work: Callable[[P
         key: see `content_key`.
         parent_run: MLflow run of the flow.
         work: given the step's folder and its run id.
+        shown: name of its run; the step's where it is empty.
     """
     folder = step_folder(home, step, key)
     clear_result(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    run_id = runs.open_step_run(parent_run, step)
+    run_id = runs.open_step_run(parent_run, step, name=shown)
     started = time.perf_counter()
     try:
         with needs_space(folder):
@@ -166,13 +169,13 @@ def run_step(home: Path, step: str, key: str, parent_run: str, work: Callable[[P
     return result
 
 
-def record_reuse(parent_run: str, result: StepResult) -> None:
+def record_reuse(parent_run: str, result: StepResult, shown: str = "") -> None:
     """A child run for a step whose earlier result was taken: the tag names the run that it comes from.
 
     It has that run's metrics too, so that a comparison of flow runs shows the numbers of every step.
     """
     (Path(result.folder) / RESULT).touch()  # what was used is kept as what was made (tasks/prune.py)
-    run_id = runs.open_step_run(parent_run, result.step, {tags.REUSED: result.run_id})
+    run_id = runs.open_step_run(parent_run, result.step, {tags.REUSED: result.run_id}, shown)
     records.log_metrics(run_id, result.metrics)
     runs.close_run(run_id)
 

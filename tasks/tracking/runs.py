@@ -40,11 +40,21 @@ def open_flow_run(
     return run_id
 
 
-def open_step_run(parent_run_id: str, step: str, run_tags: Mapping[str, str] | None = None) -> str:
-    """Begin the child run of one step of a flow. Returns its run id."""
+def open_step_run(parent_run_id: str, step: str, run_tags: Mapping[str, str] | None = None, name: str = "") -> str:
+    """Begin the child run of one step of a flow. Returns its run id.
+
+    Args:
+        step: the step, for queries.
+        name: what a reviewer sees; the step where it is empty.
+    """
     parent = store.patiently(store.client().get_run, parent_run_id)
     own = {PARENT_TAG: parent_run_id, tags.STEP: step, **(run_tags or {})}
-    return _create(parent.info.experiment_id, step, own)
+    return _create(parent.info.experiment_id, name or step, own)
+
+
+def rename(run_id: str, name: str) -> None:
+    """Call a run by what came out."""
+    store.patiently(store.client().update_run, run_id, name=name)
 
 
 def close_run(run_id: str, status: Status = "FINISHED") -> None:

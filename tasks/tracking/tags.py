@@ -26,6 +26,13 @@ REUSED = "rewardflow.reused_from"
 PRECISION = "rewardflow.precision"
 """On a child run that learned: float32, or bfloat16 for matrix products under autocast."""
 
+PREFECT_RUN = "rewardflow.prefect_run"
+"""On a flow's run: address of the Prefect run that executed it, where its server outlives it."""
+VERSION = "rewardflow.version"
+"""On a flow's run: number of the policy version that it made or met again."""
+DATA_DIGEST = "rewardflow.data_digest"
+"""On a flow's run: DVC's hash of the prepared data."""
+
 # On runs and on model versions.
 RECIPE = "rewardflow.recipe"
 """Name of the recipe."""

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 from project import Project, Ran, rewardflow
-from running import wait_for
+from running import ask, wait_for
 
 from tasks.tracking import records, registry, store, summaries, tags
 
@@ -55,7 +55,8 @@ def test_every_step_runs_and_the_closing_table_says_so(first: Ran) -> None:
 def test_the_flow_leaves_a_parent_run_and_a_child_for_every_step(first: Ran) -> None:
     summary = summaries.run_summary("tiny", first.run_id)
     assert summary.line.status == "FINISHED"
-    assert [(step.name, step.status) for step in summary.steps] == [(name.split()[0], "FINISHED") for name in STEPS]
+    assert [(step.name, step.status) for step in summary.steps] == [(name, "FINISHED") for name in STEPS]
+    assert re.match(r"v1 (kept champion|refused|promoted) [+-]\d+\.\d \[", summary.line.name)
     assert re.search(r"(?i)kept|refused|promoted", summary.description.splitlines()[0])
     assert {"recipe/tiny.yaml", "plots/training.png", "plots/accuracy_by_level.png"} <= artifacts(first.run_id)
 
@@ -142,7 +143,7 @@ def test_lineage_prints_the_chain_from_the_raw_datas_hash_to_the_alias(
 def test_runs_and_show_tell_of_the_run(project: Project, first: Ran) -> None:
     assert first.run_id[:8] in tell(project, "runs", "tiny")
     page = tell(project, "show", "latest", "--experiment", "tiny")
-    assert page.startswith("train tiny  ") and "FINISHED" in page
+    assert page.startswith("v1 ") and "FINISHED" in page
     assert re.search(r"(?i)kept|refused|promoted", page)
 
 
@@ -164,6 +165,44 @@ def test_with_nothing_changed_every_step_is_reused_and_nothing_is_trained(projec
     assert len(registry.versions("tiny-policy")) == 1
     summary = summaries.run_summary("tiny", again.run_id)
     assert all(summaries.was_reused(step) for step in summary.steps if step.name not in ignored)
+    assert summary.line.name.startswith("nothing changed: v1")
+    assert summary.description.splitlines()[0].startswith("## = Nothing changed")
+
+
+def test_prefect_shows_the_verdict_and_the_way_to_mlflow_and_mlflow_the_way_back(project: Project, first: Ran) -> None:
+    summary = summaries.run_summary("tiny", first.run_id)
+    page = summary.line.tags[tags.PREFECT_RUN]
+    assert page.startswith(f"{project.prefect}/") and f"<{page}>" in summary.description
+    flow_run = page.rsplit("/", 1)[1]
+    assert ask(f"{project.prefect}/api/flow_runs/{flow_run}")["name"] == summary.line.name
+    told = ask(f"{project.prefect}/api/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [flow_run]}}})
+    shown = {artifact["key"]: artifact["data"] for artifact in told}
+    assert f"/runs/{first.run_id}" in shown["mlflow-run"] and f"/runs/{first.run_id}" in shown["verdict"]
+    assert summary.description.splitlines()[0] in shown["verdict"]
+
+
+def test_the_last_lines_name_the_view_of_all_runs_and_it_is_there(first: Ran) -> None:
+    (key,) = re.findall(r"^all runs +\S+viewStateShareKey=(\w+)$", first.out, flags=re.MULTILINE)
+    experiment = store.client().get_experiment_by_name("tiny")
+    assert f"mlflow.sharedViewState.{key}" in experiment.tags
+
+
+def test_a_champions_or_candidates_page_has_its_numbers_its_example_and_few_tags(first: Ran) -> None:
+    import mlflow
+
+    (policy,) = registry.versions("tiny-policy")
+    assert len(policy.tags) <= 10 and "Gate" in policy.description
+    model = store.client().get_logged_model(policy.model_id)
+    assert '"tiny-policy"' in model.tags[registry.VERSIONS_OF_MODEL]
+    measured = {metric.key: metric for metric in model.metrics}
+    assert measured["eval/sampled_accuracy"].dataset_name and measured["eval/sampled_accuracy"].dataset_digest
+    info = mlflow.models.get_model_info(policy.uri)
+    assert info.signature is not None and info.saved_input_example_info is not None
+
+
+def test_the_policies_stand_side_by_side_in_one_table(first: Ran) -> None:
+    rows = records.read_table(first.run_id, "samples/side_by_side.json")
+    assert rows and {"change", "prompt", "truth", "base", "candidate"} <= set(rows[0])
 
 
 def test_other_evaluation_settings_run_the_evaluations_again_and_nothing_else(project: Project, first: Ran) -> None:

@@ -35,6 +35,16 @@ def test_the_verdict_is_the_first_line_and_the_difference_stands_before_any_tabl
     assert "around zero" in text
 
 
+def test_a_run_that_changed_nothing_is_not_headed_promoted():
+    first = describe_run(review(decision="unchanged", reason="judged before, promoted: better")).splitlines()[0]
+    assert first == "## = Nothing changed: policy version 4"
+
+
+def test_an_address_among_the_facts_is_a_link_and_nothing_else_is():
+    text = describe_run(review(facts={"Prefect run": "http://127.0.0.1:4200/runs/a", "commit": "<b>"}))
+    assert "- Prefect run: <http://127.0.0.1:4200/runs/a>" in text and "- commit: `<b>`" in text
+
+
 def test_failed_checks_stand_above_those_that_passed():
     table = description.gate_table(review().gate)
     assert table.index("better") < table.index("length")

@@ -1,0 +1,21 @@
+"""The four curves that are looked at first, under names that MLflow's run page draws first.
+
+The page sorts its sections, and the charts of a section, by name; capitals come before small letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_FIRST = {
+    "Learning/1 reward": "reward/total",
+    "Learning/2 accuracy": "reward/exact_answer",
+    "Learning/3 KL": "policy/kl",
+    "Learning/4 length": "rollouts/length",
+}
+"""Name of a curve -> the loop's metric that it is."""
+
+
+def first_curves(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The curves to look at first, of a round's metrics; those that the round does not have are left out."""
+    return {name: metrics[key] for name, key in _FIRST.items() if key in metrics}

@@ -1,0 +1,62 @@
+"""A view of the list of runs that everybody shares: which columns, which runs, in which order.
+
+MLflow's UI keeps columns per browser, unless a view is saved: a tag of the experiment whose name ends with the key that
+`viewStateShareKey=` of an address asks for. What it holds is the state that the UI itself writes there when a person
+presses "Share" (read in the UI of MLflow 3.17).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+from tasks.tracking import store, tags
+from tasks.tracking.summaries import page_of
+
+PREFIX = "mlflow.sharedViewState."
+"""MLflow's tag on an experiment, with the key of a view behind it."""
+KEY = "promotions"
+"""Key of the view."""
+TITLE = "Which runs promoted what"
+"""Its name in the UI's list of saved views."""
+ACCURACY = "accuracy"
+"""Metric of a flow's run: the candidate's sampled accuracy on the problems that people may look at."""
+
+_COLUMNS = (
+    f"tags.`{tags.VERDICT}`",
+    f"tags.`{tags.IMPROVEMENT}`",
+    f"tags.`{tags.VERSION}`",
+    f"metrics.`{ACCURACY}`",
+    f"tags.`{tags.DATA_DIGEST}`",
+    f"tags.`{tags.GIT_COMMIT}`",
+)
+
+
+def promotions(experiment: str) -> str:
+    """Path of the view below the server's address; it is saved on the experiment (its id) where it is not there yet."""
+    name, state = f"{PREFIX}{KEY}", json.dumps(_state())
+    saved = store.patiently(store.client().get_experiment, experiment).tags.get(name, "{}")
+    if json.loads(saved).get("state") != state:
+        now = int(time.time() * 1000)
+        entry = {"name": TITLE, "createdAt": now, "updatedAt": now, "state": state}
+        store.patiently(store.client().set_experiment_tag, experiment, name, json.dumps(entry))
+    return f"{page_of(experiment)}&viewStateShareKey={KEY}"
+
+
+def promotions_beside(run_id: str) -> str:
+    """The same for the experiment that a run stands in."""
+    return promotions(store.patiently(store.client().get_run, run_id).info.experiment_id)
+
+
+def _state() -> dict[str, object]:
+    """The flows' runs that were judged, newest first; what is not named here stays as the UI has it."""
+    return {
+        "searchFilter": f"tags.`{tags.VERDICT}` != ''",
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": False,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "datasetsFilter": [],
+        "modelVersionFilter": "All Runs",
+        "selectedColumns": list(_COLUMNS),
+    }

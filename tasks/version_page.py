@@ -1,0 +1,79 @@
+"""The pages of a registered model and of its versions, in Markdown: what a person asks who thinks of using one.
+
+Pure functions from plain data to text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tasks.description import CheckLike, Decision, cell, code, fact, fenced, gate_table, section
+
+_HEADLINES: Mapping[Decision, str] = {
+    "promoted": "✔ Promoted",
+    "kept": "= Not better than the champion",
+    "refused": "✘ Refused",
+    "waiting": "… Waiting for a person's approval",
+}
+
+
+def version_page(
+    decision: Decision,
+    reason: str,
+    difference: str,
+    compared_with: str,
+    checks: Sequence[CheckLike],
+    origin: Mapping[str, str],
+    address: str,
+) -> str:
+    """The page of a policy's version.
+
+    Args:
+        difference: candidate minus what it was compared with, with its interval and its metric, as text.
+        origin: what it is made of, by name: recipe, data, run...; addresses become links.
+        address: `models:/NAME/VERSION`.
+    """
+    shown = "\n".join(f"- {cell(key)}: {_linked(value)}" for key, value in origin.items() if value)
+    return "\n\n".join(
+        text
+        for text in (
+            f"**{_HEADLINES.get(decision, decision)}: {cell(difference)}** against {cell(compared_with)}",
+            cell(reason),
+            section("Gate", gate_table(checks)),
+            section("Where it comes from", shown),
+            section("Load it", _how_to_load(address)),
+        )
+        if text
+    )
+
+
+def policy_page(recipe: str, name: str) -> str:
+    """The page of a registered policy."""
+    return (
+        f"Policies that the recipe {code(recipe)} trained, a version for each that came out with new weights.\n\n"
+        "- `champion`: the version in use; a candidate takes its place only through the gate, or by a person's hand\n"
+        "- `previous`: the champion before, to which `rewardflow rollback` returns\n"
+        "- `candidate`: the newest that was judged\n\n"
+        f"{_how_to_load(f'models:/{name}@champion')}"
+    )
+
+
+def reward_model_page(recipe: str) -> str:
+    """The page of a registered reward model."""
+    return (
+        f"Reward models of the recipe {code(recipe)}: a text classifier with one label, whose logit says how good a "
+        "completion is beside others of the same prompt. Policies name the version that they were trained against."
+    )
+
+
+def _how_to_load(address: str) -> str:
+    return fenced(
+        f'import mlflow\nmlflow.transformers.load_model("{address}")   # a transformers pipeline\n'
+        f'folder = mlflow.artifacts.download_artifacts("{address}/model")   # for from_pretrained and vLLM',
+        "python",
+    )
+
+
+def _linked(value: str) -> str:
+    """Text, a link that is written as one, or an address."""
+    return value if value.startswith("[") else fact(value)

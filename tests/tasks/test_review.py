@@ -1,0 +1,55 @@
+"""What a flow's run is called, and what the shared view shows of it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from models.evaluation.bootstrap import Interval
+from models.evaluation.records import Completion, PromptRecord
+from models.recipe.load import load_recipe
+from tasks.promote import Promotion
+from tasks.review import name_run
+from tasks.step import StepResult
+from tasks.tracking import runs, store, summaries, tags, views
+
+RESULT = StepResult(step="promote", key="k", folder="", digest="d", headline="", metrics={}, run_id="", seconds=0.0)
+RECORDS = [
+    PromptRecord(str(number), 1, (Completion("a", 1, number < 3, True),), Completion("a", 1, True, True))
+    for number in range(4)
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def named(home: Path, monkeypatch: pytest.MonkeyPatch, **changes: object) -> tuple[str, dict[str, str]]:
+    """Name and tags of a run with this promotion."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    store.configure(home)
+    plain = {
+        "result": RESULT, "version": 7, "decision": "promoted", "reason": "better", "compared_with": "champion",
+        "verdict": SimpleNamespace(difference=Interval(0.039, 0.036, 0.042)), "reused": False, "is_champion": True,
+    }  # fmt: skip
+    run = runs.open_flow_run("e", "train arithmetic")
+    name_run(run, load_recipe("arithmetic", []), Promotion(**{**plain, **changes}), {"data": "abc"}, RECORDS)  # type: ignore[arg-type]
+    found = store.client().get_run(run)
+    assert found.data.metrics == {views.ACCURACY: 0.75}
+    return summaries.told(run)[0], found.data.tags
+
+
+def test_a_promotion_is_in_the_runs_name_and_in_the_columns_of_the_shared_view(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, shown = named(home, monkeypatch)
+    assert name == "v7 promoted +3.9 [+3.6, +4.2]"
+    assert (shown[tags.VERDICT], shown[tags.VERSION], shown[tags.DATA_DIGEST]) == ("promoted", "7", "abc")
+    assert shown[tags.IMPROVEMENT] == "+3.9 [+3.6, +4.2]"
+
+
+def test_a_run_that_met_known_weights_again_says_nothing_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, shown = named(home, monkeypatch, reused=True, verdict=None)
+    assert name == "nothing changed: v7, the champion"
+    assert shown[tags.VERDICT] == "nothing changed" and tags.IMPROVEMENT not in shown

@@ -1,0 +1,34 @@
+"""Runs are called by what came out."""
+
+import pytest
+
+from models.evaluation.bootstrap import Interval
+from tasks import run_names
+
+
+@pytest.mark.parametrize(
+    ("decision", "name"),
+    [
+        ("promoted", "v7 promoted +3.9 [+3.6, +4.2]"),
+        ("kept", "v7 kept champion +3.9 [+3.6, +4.2]"),
+        ("refused", "v7 refused +3.9 [+3.6, +4.2]"),
+        ("waiting", "v7 waits for approval +3.9 [+3.6, +4.2]"),
+    ],
+)
+def test_a_judged_run_is_called_by_version_decision_and_difference_in_points(decision: str, name: str) -> None:
+    assert run_names.judged(7, decision, Interval(0.039, 0.036, 0.042), "sampled_accuracy") == name
+
+
+def test_a_metric_that_is_no_share_keeps_its_unit() -> None:
+    assert run_names.judged(2, "kept", Interval(-1.5, -2.0, -1.0), "tokens").endswith("-1.500 [-2.000, -1.000]")
+
+
+def test_a_run_that_changed_nothing_does_not_say_promoted() -> None:
+    assert run_names.unchanged(7, is_champion=True) == "nothing changed: v7, the champion"
+    assert "promoted" not in run_names.unchanged(7, is_champion=False)
+
+
+def test_a_stopped_run_says_why_in_one_short_line() -> None:
+    name = run_names.stopped("data: a line\nand  more " + "x" * 500, killed=False)
+    assert name.startswith("stopped: data: a line and more xxx") and len(name) <= run_names.LONGEST
+    assert run_names.stopped("anything", killed=True) == "interrupted"

@@ -1,0 +1,36 @@
+"""A version's page says what was decided, why, and where it comes from, to a person who never saw the run."""
+
+from tasks.tracking.tags import GateTag
+from tasks.version_page import policy_page, reward_model_page, version_page
+
+CHECKS = [GateTag("better", True, "fine"), GateTag("length", False, "40 tokens, at most 30")]
+
+
+def page(**changes: object) -> str:
+    plain: dict[str, object] = {
+        "decision": "refused",
+        "reason": "length: 40 tokens, at most 30",
+        "difference": "+3.9 [+3.6, +4.2] sampled_accuracy",
+        "compared_with": "champion, version 6",
+        "checks": CHECKS,
+        "origin": {"recipe": "arithmetic", "run": "[samples](/#/experiments/1/runs/a)", "reward model": ""},
+        "address": "models:/policy/7",
+    }
+    return version_page(**{**plain, **changes})  # type: ignore[arg-type]
+
+
+def test_the_verdict_with_its_interval_is_the_first_line() -> None:
+    first = page().splitlines()[0]
+    assert first.replace("\\", "") == "**✘ Refused: +3.9 [+3.6, +4.2] sampled_accuracy** against champion, version 6"
+
+
+def test_what_failed_stands_above_what_passed_and_what_is_unknown_is_left_out() -> None:
+    text = page()
+    assert text.index("40 tokens, at most 30") < text.index("fine")
+    assert "[samples](/#/experiments/1/runs/a)" in text and "reward model" not in text
+
+
+def test_it_can_be_loaded_from_what_stands_there() -> None:
+    assert 'load_model("models:/policy/7")' in page()
+    assert 'load_model("models:/policy@champion")' in policy_page("arithmetic", "policy")
+    assert "rollback" in policy_page("arithmetic", "policy") and "arithmetic" in reward_model_page("arithmetic")
