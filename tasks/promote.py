@@ -90,7 +90,7 @@ def promote(
         for check in verdict.checks:
             found |= tags.gate_tag(check.name, check.passed, check.detail)
         described = _page(
-            recipe, decision, reason, compared_with, verdict, trained, rewarded, candidate, parent_run,
+            recipe, decision, reason, compared_with, verdict, trained, rewarded, shown, parent_run,
             f"models:/{name}/{version}",
         )  # fmt: skip
         registry.annotate(name, version, found, described)
