@@ -8,7 +8,7 @@ prepare_environment(make=True)
 
 from prefect import flow  # noqa: E402
 
-from flows.opening import open_flow  # noqa: E402
+from flows.opening import notice_champion, open_flow  # noqa: E402
 from flows.steps import call_cached, call_validation  # noqa: E402
 from models.errors import UserError  # noqa: E402
 from tasks.evaluate import evaluate_policy  # noqa: E402
@@ -31,6 +31,7 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None) -> dict[s
     """
     with open_flow("evaluate champion", recipe, overrides or []) as opened:
         name = policy_name(opened.recipe)
+        noticed = notice_champion(opened.run_id, name)
         champion = registry.champion(name)
         if champion is None:
             raise UserError(f"{name} has no champion yet; `rewardflow run {recipe}` trains one")
@@ -46,6 +47,8 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None) -> dict[s
         records.log_metrics(run, measured.metrics)
         runs.rename(run, f"v{champion.version} champion: {measured.headline}")
         records.describe(
-            run, f"## Champion, version {champion.version}\n\nNow {measured.headline}; when it was judged: {before}.\n"
+            run,
+            f"## Champion, version {champion.version}\n\nNow {measured.headline}; when it was judged: {before}."
+            f"\n{noticed}\n",
         )
         return measured.metrics

@@ -20,7 +20,7 @@ from models.recipe.find import find_recipe
 from models.recipe.load import digest, load_recipe, plain, require_files
 from models.recipe.schema import Recipe
 from tasks import interrupt, run_names
-from tasks.tracking import records, runs, store, summaries, tags
+from tasks.tracking import aliases, records, runs, store, summaries, tags
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,17 @@ def own_folder(experiment: str) -> Iterator[Path]:
         runs.sweep_dead_runs(experiment)
         create_gpu_limit()
         yield home
+
+
+def notice_champion(run: str, model: str) -> str:
+    """Record and tell of a champion alias that was set or deleted outside Rewardflow. Returns the sentence, or ""."""
+    from prefect import get_run_logger
+
+    noticed = aliases.notice(model)
+    if noticed:
+        runs.set_tags(run, {tags.CHAMPION_NOTICED: noticed})
+        get_run_logger().warning(f"{model}: {noticed}")
+    return noticed
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from pathlib import Path  # noqa: E402
 
 from prefect import flow  # noqa: E402
 
-from flows.opening import Opened, open_flow  # noqa: E402
+from flows.opening import Opened, notice_champion, open_flow  # noqa: E402
 from flows.training import Training, train_policy  # noqa: E402
+from models.policy.folder import hash_folder  # noqa: E402
 from tasks.description import Step  # noqa: E402
 from tasks.fine_tune import why_not_learned  # noqa: E402
 from tasks.promote import Promotion, policy_name, promote  # noqa: E402
@@ -60,9 +61,10 @@ def train(recipe: str, overrides: list[str] | None = None, refresh: bool = False
 def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
     """The steps, one after the other. Returns the outcome and the result of the validation."""
     recipe, home, run = opened.recipe, opened.home, opened.run_id
+    noticed = notice_champion(run, policy_name(recipe))
     training = train_policy(opened, refresh)
     outcome = Outcome(run, training.steps, model=policy_name(recipe))
-    facts = opened.facts | {"data": training.version.digest}
+    facts = opened.facts | {"data": training.version.digest} | ({"champion": noticed} if noticed else {})
     validated, warmed, rewarded, tuned = training.validated, training.warmed, training.rewarded, training.tuned
     if tuned is None:
         write_short_review(run, outcome.steps, facts, [validated, warmed, rewarded])
@@ -102,7 +104,8 @@ def evaluate_splits(
         gate["base"] = training.evaluated("base", *base, "gate")
     elif not same:
         folder = registry.fetch(f"models:/{model}/{champion.version}")
-        known = (folder, champion.tags.get(tags.WEIGHTS_SHA256, ""), champion.model_id)
+        # A version that somebody registered by hand carries no hash.
+        known = (folder, champion.tags.get(tags.WEIGHTS_SHA256) or hash_folder(folder), champion.model_id)
         shown["champion"] = training.evaluated("champion", *known)
         gate["champion"] = training.evaluated("champion", *known, "gate")
     return {"validation": shown, "gate": gate}

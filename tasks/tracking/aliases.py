@@ -1,17 +1,19 @@
 """Promotion: which version is `champion`, which was (`previous`), which waits (`candidate`).
 
 An alias keeps no history, so every change also stands in tags: on the versions it concerned, and as a list of
-champions on the registered model. Changes are made one at a time under a lock in the state folder. A promotion may
+champions on the registered model. Changes are made one at a time under a lock in the registry. A promotion may
 say what it was judged against: if the champion changed meanwhile, it is refused instead of replacing a model that
 it was never compared with.
 """
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from models.errors import UserError
-from tasks.tracking import registry, store, tags
+from tasks.tracking import lock, registry, store, tags
 from tasks.tracking.registry import CANDIDATE, CHAMPION, PREVIOUS, VersionInfo
 
 
@@ -47,7 +49,7 @@ def promote(
     Raises:
         UserError: there is no such version, or the champion is not the one that it was compared with.
     """
-    with store.exclusive("registry"):
+    with lock.held(name) as lease:
         new, old = registry.version_info(name, version), registry.champion(name)
         if old is not None and old.version == new.version:
             return old
@@ -58,7 +60,7 @@ def promote(
                     f"{name} version {version} was compared with {_called(expected)}, but the champion is now "
                     f"{_called(old.version if old else None)}: evaluate it again"
                 )
-        return _crown(new, old, why)
+        return _crown(new, old, why, lease)
 
 
 def rollback(name: str) -> VersionInfo:
@@ -67,31 +69,83 @@ def rollback(name: str) -> VersionInfo:
     Raises:
         UserError: there is no previous champion.
     """
-    with store.exclusive("registry"):
+    with lock.held(name) as lease:
         old, new = registry.champion(name), registry.by_alias(name, PREVIOUS)
         if old is None:
             raise UserError(f"{name} has no champion: nothing to roll back")
         if new is None or new.version == old.version:
             raise UserError(f"{name} has no previous champion to roll back to: version {old.version} is the first")
-        return _crown(new, old, f"rollback from version {old.version}")
+        return _crown(new, old, f"rollback from version {old.version}", lease)
+
+
+def notice(name: str) -> str:
+    """See whether somebody changed the champion outside Rewardflow since the last time; record it, and leave it so.
+
+    In MLflow's UI and API anybody may set or delete the alias. What it says holds: the version that has it is the
+    champion against which candidates are judged, and the one before becomes `previous`.
+
+    Returns:
+        What was done, in one sentence; empty where nothing was.
+    """
+    if not _changed(name):
+        return ""
+    with lock.held(name) as lease:
+        if not _changed(name):
+            return ""
+        before, now = _recorded(name), registry.champion(name)
+        begun = _model_tags(name).get(tags.PROMOTING, "")
+        if now is not None and begun.startswith(f"{now.version} "):  # a promotion of ours was killed in between
+            _remember(f"{_now()} version {now.version} ({begun.partition(' ')[2]})", name)
+            return ""
+        if now is None:
+            said = f"version {before} was champion; its alias was deleted outside Rewardflow"
+            _remember(f"{_now()} no champion (noticed: {said}; when and by whom is unknown)", name)
+            return f"{said}; candidates are judged against the base model until there is a champion again"
+        verdict = now.tags.get(tags.VERDICT, "it was never judged by the gate")
+        said = f"version {now.version} was made champion outside Rewardflow, in place of {_called(before)}"
+        lease.confirm()
+        with suppress(UserError):  # it may have been deleted, too
+            _set_alias(registry.version_info(name, before or 0), PREVIOUS)
+        why = "set outside Rewardflow; when and by whom is unknown"
+        registry.annotate(name, now.version, {tags.PROMOTED_AT: f"noticed {_now()}", tags.PROMOTED_BY: why})
+        _remember(f"{_now()} version {now.version} (noticed: {why})", name)
+        return f"{said}; of itself: {verdict}"
+
+
+def _changed(name: str) -> bool:
+    champion = registry.champion(name)
+    return (champion.version if champion else None) != _recorded(name)
+
+
+def _recorded(name: str) -> int | None:
+    """The champion that Rewardflow knows of, by its own history."""
+    newest = next(iter(history(name)), "")
+    known = re.search(r" UTC version (\d+) ", newest)
+    return int(known[1]) if known else None
 
 
 def history(name: str) -> list[str]:
     """All champions of a model, newest first, one line each."""
+    return [line for line in _model_tags(name).get(tags.HISTORY, "").split("\n") if line]
+
+
+def _model_tags(name: str) -> dict[str, str]:
     from mlflow import MlflowException
 
     try:
-        model = store.patiently(store.client().get_registered_model, name)
+        return dict(store.patiently(store.client().get_registered_model, name).tags)
     except MlflowException:
-        return []
-    return [line for line in model.tags.get(tags.HISTORY, "").split("\n") if line]
+        return {}
 
 
-def _crown(new: VersionInfo, old: VersionInfo | None, why: str) -> VersionInfo:
-    now = datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def _crown(new: VersionInfo, old: VersionInfo | None, why: str, lease: lock.Lease) -> VersionInfo:
+    now = _now()
+    lease.confirm()
     # Killed between these two, the old champion is also its own `previous`, and rollback says that there is none.
     if old is not None:
         _set_alias(old, PREVIOUS)
+    store.patiently(store.client().set_registered_model_tag, new.name, tags.PROMOTING, f"{new.version} {why}")
+    lease.confirm()
     _set_alias(new, CHAMPION)
     if CANDIDATE in new.aliases:
         store.patiently(store.client().delete_registered_model_alias, new.name, CANDIDATE)
@@ -100,11 +154,21 @@ def _crown(new: VersionInfo, old: VersionInfo | None, why: str) -> VersionInfo:
         own[tags.REPLACED] = str(old.version)
         registry.annotate(old.name, old.version, {tags.REPLACED_BY: f"{new.version} at {now}"})
     registry.annotate(new.name, new.version, own)
-    lines = [f"{now} version {new.version} ({why})", *history(new.name)]
+    _remember(f"{now} version {new.version} ({why})", new.name)
+    return registry.version_info(new.name, new.version)
+
+
+def _remember(line: str, name: str) -> None:
+    lines = [line, *history(name)]
     while len("\n".join(lines)) > _LONGEST_HISTORY:
         lines.pop()
-    store.patiently(store.client().set_registered_model_tag, new.name, tags.HISTORY, "\n".join(lines))
-    return registry.version_info(new.name, new.version)
+    store.patiently(store.client().set_registered_model_tag, name, tags.HISTORY, "\n".join(lines))
+    if tags.PROMOTING in _model_tags(name):
+        store.patiently(store.client().delete_registered_model_tag, name, tags.PROMOTING)
+
+
+def _now() -> str:
+    return datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _set_alias(found: VersionInfo, alias: str) -> None:

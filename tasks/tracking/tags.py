@@ -90,6 +90,18 @@ FOR_A_PERSON = (
 # On the registered model.
 HISTORY = "rewardflow.champion_history"
 """All champions, newest first, one line each: aliases keep no history, this does."""
+PROMOTING = "rewardflow.promoting"
+"""The version that is being made champion, and why; there between the alias and its line in the history."""
+
+# On the registered model that is a lock.
+LOCK_TOKEN = "rewardflow.lock_token"
+"""What the holder of a promotion lock knows it by."""
+LOCK_BEAT = "rewardflow.lock_beat"
+"""A number that grows while the holder works."""
+
+# On a flow's run.
+CHAMPION_NOTICED = "rewardflow.champion_noticed"
+"""What was done to the champion alias outside Rewardflow, where this run noticed it."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,142 @@
+"""A lock in the registry itself, for promotions from several machines: MLflow's aliases know no compare-and-set.
+
+The lock of the model NAME is a registered model `NAME-promotion-lock`: to create a name that exists fails, whoever
+tries. Its tags say who holds it. A lock is not believed for ever: one whose holder is a dead process of this host, or
+whose beat has stood still for LEASE seconds of the waiter's own clock, is taken. It is taken by renaming it to a name
+made of its token; of two who try, the second fails, because that name is there, and so cannot take away the lock that
+the first has made meanwhile. A holder that was slow notices: it confirms its lock right before every write.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from models.errors import UserError
+from tasks.tracking import process, store, tags
+
+LEASE = 60.0
+"""Seconds without a beat after which a lock is taken from its holder."""
+PATIENCE = 600.0
+"""Seconds that a promotion waits for those of others."""
+PAUSE = 0.5
+"""Seconds between two looks at a lock that another holds."""
+KEEP_TAKEN = 86_400.0
+"""Seconds for which the name of a lock that was taken stays in the way of those who saw it expire, too."""
+
+SUFFIX, TAKEN = "-promotion-lock", "-taken-"
+
+
+@dataclass
+class Lease:
+    """A lock that this process holds, or held."""
+
+    name: str
+    token: str
+    beat: int = 0
+
+    def confirm(self) -> None:
+        """Make sure that the lock is still held, and say so to those who wait.
+
+        Raises:
+            UserError: this process was so slow that another took the lock.
+        """
+        there = _read(self.name)
+        if there is None or there.get(tags.LOCK_TOKEN) != self.token:
+            raise UserError(
+                f"the promotion lock {self.name} was taken by {_holder(there or {})}, because this process was slower "
+                f"than {LEASE:.0f} s: nothing was changed; run the same command again"
+            )
+        self.beat += 1
+        store.patiently(store.client().set_registered_model_tag, self.name, tags.LOCK_BEAT, str(self.beat))
+
+
+@contextmanager
+def held(model: str) -> Iterator[Lease]:
+    """Hold the lock of a registered model's aliases, against every process that uses the same registry.
+
+    Raises:
+        UserError: others held it for longer than PATIENCE.
+    """
+    with store.exclusive("registry"):  # within one state folder the kernel's lock is fairer, and costs nothing
+        lease = _acquire(f"{model}{SUFFIX}")
+        try:
+            yield lease
+        finally:
+            _release(lease)
+
+
+def _acquire(name: str) -> Lease:
+    began, seen, since = time.monotonic(), None, time.monotonic()
+    while True:
+        lease = Lease(name, uuid.uuid4().hex)
+        if _create(lease):
+            return lease
+        now, there = time.monotonic(), _read(name)
+        if there is None:
+            continue
+        sign = (there.get(tags.LOCK_TOKEN, ""), there.get(tags.LOCK_BEAT, ""))
+        if sign != seen:
+            seen, since = sign, now
+        if process.surely_dead(there) or now - since > LEASE:
+            _take(name, sign[0])
+        elif now - began > PATIENCE:
+            raise UserError(f"the promotion lock {name} is held by {_holder(there)} since {now - began:.0f} s")
+        else:
+            time.sleep(PAUSE)
+
+
+def _create(lease: Lease) -> bool:
+    """Whether the name was free. A create whose answer was lost is recognised by its token."""
+    from mlflow import MlflowException
+
+    own = {**process.mark(), tags.LOCK_TOKEN: lease.token, tags.LOCK_BEAT: "0"}
+    said = "Held while a champion is set; removed at once. See tasks/tracking/lock.py."
+    try:
+        store.patiently(store.client().create_registered_model, lease.name, own, said)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+        return (_read(lease.name) or {}).get(tags.LOCK_TOKEN) == lease.token
+    return True
+
+
+def _take(name: str, token: str) -> None:
+    """Put the lock with `token` out of the way. Where another was first, nothing happens."""
+    from mlflow import MlflowException
+
+    with suppress(MlflowException):  # the name is there, or the lock was given back
+        store.patiently(store.client().rename_registered_model, name, f"{name}{TAKEN}{token}")
+
+
+def _release(lease: Lease) -> None:
+    """Give the lock back, unless it was taken; and remove the names of old ones that were."""
+    from mlflow import MlflowException
+
+    with suppress(UserError, MlflowException):  # it expires by itself
+        there = _read(lease.name)
+        if there is not None and there.get(tags.LOCK_TOKEN) == lease.token:
+            store.patiently(store.client().delete_registered_model, lease.name)
+        query = f"name LIKE '{lease.name}{TAKEN}%'"
+        for old in store.patiently(store.client().search_registered_models, query):
+            if time.time() - old.last_updated_timestamp / 1000 > KEEP_TAKEN:
+                store.patiently(store.client().delete_registered_model, old.name)
+
+
+def _read(name: str) -> dict[str, str] | None:
+    """Tags of a lock; None where nobody holds it."""
+    from mlflow import MlflowException
+
+    try:
+        return dict(store.patiently(store.client().get_registered_model, name).tags)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+
+
+def _holder(there: dict[str, str]) -> str:
+    return f"process {there.get(tags.PID, '?')} on {there.get(tags.HOST, '?')}"

@@ -1,0 +1,241 @@
+"""Promotions from several machines leave one champion, and what others do to its alias is noticed, not fought.
+
+A real MLflow server on loopback where two state folders meet; one store where that makes no difference.
+"""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from models.errors import UserError
+from tasks.tracking import aliases, lock, process, registry, runs, store, tags
+
+ROOT = Path(__file__).resolve().parents[3]
+NAME = "policy"
+
+PROMOTE = """
+import sys, time
+from pathlib import Path
+from models.errors import UserError
+from tasks.tracking import aliases, registry, store
+store.configure(Path(sys.argv[1]))
+read = registry.champion
+def read_and_dawdle(name):
+    there = read(name)
+    time.sleep(1.5)  # without a lock, the other process reads the same champion meanwhile
+    return there
+registry.champion = read_and_dawdle
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    aliases.promote("policy", int(sys.argv[2]), judged_against=1)
+    print("promoted")
+except UserError as error:
+    print(error)
+"""
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from tasks.tracking import lock, store
+store.configure(Path(sys.argv[1]))
+with lock.held("policy"):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def versions(folder: Path, count: int) -> None:
+    """Register versions 1 to `count`; 1 is champion."""
+    run_id = runs.open_flow_run("e", "n")
+    model = registry.log_model(run_id, folder, NAME, "text-generation")
+    for _ in range(count):
+        registry.register(NAME, model)
+    aliases.promote(NAME, 1)
+
+
+def started(code: str, home: Path, *arguments: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(home), *arguments],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline()
+    return process
+
+
+def champion() -> int | None:
+    there = registry.champion(NAME)
+    return there.version if there else None
+
+
+def locks() -> list[str]:
+    there = store.client().search_registered_models()
+    return [model.name for model in there if "lock" in model.name]
+
+
+# ---------------------------------------- two machines
+
+
+@pytest.mark.slow
+def test_two_promotions_at_once_from_two_state_folders_leave_one_champion(server, tmp_path: Path, policy_folder: Path):
+    versions(policy_folder, 3)
+    pair = [started(PROMOTE, tmp_path / f"home{number}", str(number)) for number in (2, 3)]
+    for one in pair:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    said = [one.communicate(timeout=120)[0].strip() for one in pair]
+    assert sorted(line == "promoted" for line in said) == [False, True], said
+    winner = 2 + [line == "promoted" for line in said].index(True)
+    (lost,) = [line for line in said if line != "promoted"]
+    assert lost.endswith(f"was compared with version 1, but the champion is now version {winner}: evaluate it again")
+    assert champion() == winner and len(aliases.history(NAME)) == 2
+    assert locks() == []
+
+
+@pytest.mark.slow
+def test_a_lock_whose_holder_was_killed_is_taken_at_once(home: Path, tmp_path: Path, policy_folder: Path):
+    versions(policy_folder, 2)
+    address = f"sqlite:///{home / 'mlflow.db'}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", address)  # the same registry, another state folder
+        holder = started(HOLD, tmp_path / "elsewhere")
+    assert locks() == [f"{NAME}{lock.SUFFIX}"]
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    aliases.promote(NAME, 2)
+    assert champion() == 2
+
+
+# ---------------------------------------- the lock
+
+
+@pytest.fixture
+def elsewhere(home: Path, policy_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry in which a process of another host, which cannot be asked whether it lives, held the lock."""
+    versions(policy_folder, 2)
+    monkeypatch.setattr(lock, "PAUSE", 0.02)
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "mark", lambda: {tags.HOST: "another", tags.PID: "7", tags.STARTED: "0"})
+        assert lock._create(lock.Lease(f"{NAME}{lock.SUFFIX}", "theirs"))
+
+
+def test_a_lock_of_another_host_is_waited_for_and_taken_when_it_stands_still(elsewhere, monkeypatch):
+    monkeypatch.setattr(lock, "LEASE", 0.3)
+    aliases.promote(NAME, 2)
+    assert champion() == 2
+    assert locks() == [f"{NAME}{lock.SUFFIX}{lock.TAKEN}theirs"]  # in the way of others who saw it stand still
+
+
+def test_a_holder_that_works_is_not_robbed(elsewhere, monkeypatch):
+    monkeypatch.setattr(lock, "LEASE", 0.3)
+    monkeypatch.setattr(lock, "PATIENCE", 1.5)
+    theirs, waited = lock.Lease(f"{NAME}{lock.SUFFIX}", "theirs"), lock.time.sleep
+
+    def sleep(seconds: float) -> None:
+        theirs.confirm()
+        waited(seconds)
+
+    monkeypatch.setattr(lock.time, "sleep", sleep)
+    with pytest.raises(UserError, match="is held by process 7 on another"):
+        aliases.promote(NAME, 2)
+    assert champion() == 1
+
+
+def test_of_two_who_see_a_lock_expire_the_second_does_not_take_the_lock_of_the_first(elsewhere):
+    name = f"{NAME}{lock.SUFFIX}"
+    lock._take(name, "theirs")
+    first = lock.Lease(name, "first")
+    assert lock._create(first)
+    lock._take(name, "theirs")  # the second, who decided before the first acted
+    first.confirm()
+    assert not lock._create(lock.Lease(name, "second"))
+
+
+def test_a_holder_that_was_too_slow_writes_nothing(elsewhere, monkeypatch):
+    set_alias = aliases._set_alias
+
+    def slowly(there, alias):
+        set_alias(there, alias)
+        if alias == registry.PREVIOUS:  # the process sleeps here for longer than its lease
+            lock._take(
+                f"{NAME}{lock.SUFFIX}",
+                store.client().get_registered_model(f"{NAME}{lock.SUFFIX}").tags[tags.LOCK_TOKEN],
+            )
+            assert lock._create(lock.Lease(f"{NAME}{lock.SUFFIX}", "another"))
+
+    monkeypatch.setattr(lock, "LEASE", 0.1)
+    monkeypatch.setattr(aliases, "_set_alias", slowly)
+    with pytest.raises(UserError, match="was taken by process"):
+        aliases.promote(NAME, 2)
+    assert champion() == 1
+    assert store.client().get_registered_model(f"{NAME}{lock.SUFFIX}").tags[tags.LOCK_TOKEN] == "another"
+
+
+# ---------------------------------------- what others do to the alias
+
+
+def test_an_alias_set_by_hand_is_noticed_once_recorded_and_left(home: Path, policy_folder: Path):
+    versions(policy_folder, 3)
+    registry.annotate(NAME, 3, {tags.VERDICT: "kept: not better"})
+    assert aliases.notice(NAME) == ""
+    store.client().set_registered_model_alias(NAME, registry.CHAMPION, "3")
+    said = aliases.notice(NAME)
+    assert said == (
+        "version 3 was made champion outside Rewardflow, in place of version 1; of itself: kept: not better"
+    )
+    assert champion() == 3 and aliases.notice(NAME) == ""
+    newest, before = aliases.history(NAME)
+    assert newest.endswith("version 3 (noticed: set outside Rewardflow; when and by whom is unknown)")
+    assert "version 1 (by hand)" in before
+    assert "unknown" in registry.facts_of(registry.version_info(NAME, 3))[tags.PROMOTED_BY]
+    assert aliases.rollback(NAME).version == 1
+
+
+def test_the_gate_judges_against_a_champion_set_by_hand(home: Path, policy_folder: Path):
+    versions(policy_folder, 3)
+    store.client().set_registered_model_alias(NAME, registry.CHAMPION, "2")
+    with pytest.raises(UserError, match="the champion is now version 2: evaluate it again"):
+        aliases.promote(NAME, 3, why="gate", judged_against=1)
+    aliases.notice(NAME)
+    aliases.promote(NAME, 3, why="gate", judged_against=2)
+    assert champion() == 3 and aliases.notice(NAME) == ""
+
+
+def test_a_deleted_champion_alias_is_noticed_once_and_left(home: Path, policy_folder: Path):
+    versions(policy_folder, 2)
+    store.client().delete_registered_model_alias(NAME, registry.CHAMPION)
+    assert aliases.notice(NAME).startswith("version 1 was champion; its alias was deleted outside Rewardflow")
+    assert champion() is None and aliases.notice(NAME) == ""
+    assert "no champion (noticed: version 1 was champion" in aliases.history(NAME)[0]
+    aliases.promote(NAME, 2, why="gate", judged_against=None)
+    assert champion() == 2 and aliases.notice(NAME) == ""
+
+
+def test_a_first_champion_set_by_hand_is_noticed_and_a_model_without_one_is_not(home: Path, policy_folder: Path):
+    assert aliases.notice(NAME) == ""
+    run_id = runs.open_flow_run("e", "n")
+    registry.register(NAME, registry.log_model(run_id, policy_folder, NAME, "text-generation"))
+    assert aliases.notice(NAME) == ""
+    store.client().set_registered_model_alias(NAME, registry.CHAMPION, "1")
+    assert "in place of no champion; of itself: it was never judged by the gate" in aliases.notice(NAME)
+
+
+def test_a_promotion_that_was_killed_before_its_record_is_no_deed_of_others(
+    home: Path, policy_folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    versions(policy_folder, 2)
+
+    def killed(line: str, name: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(aliases, "_remember", killed)
+        with pytest.raises(KeyboardInterrupt):
+            aliases.promote(NAME, 2, why="gate")
+    assert champion() == 2
+    assert aliases.notice(NAME) == ""
+    assert aliases.history(NAME)[0].endswith("version 2 (gate)") and len(aliases.history(NAME)) == 2
