@@ -7,8 +7,12 @@ vLLM's are set by its engine (models/engine/vllm_engine.py), which imports it la
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
 from pathlib import Path
+
+from models.errors import UserError
 
 QUIET = {
     # Nothing is reported to anybody.
@@ -38,6 +42,27 @@ STARTER = "REWARDFLOW_STARTER"
 def state_folder() -> Path:
     """Folder of everything a run leaves on this machine: $REWARDFLOW_HOME, or .rewardflow in the working directory."""
     return Path(os.environ.get("REWARDFLOW_HOME") or ".rewardflow").absolute()
+
+
+def writable_state_folder() -> Path:
+    """The state folder, made where it is missing, for what writes to it.
+
+    Raises:
+        UserError: it cannot be written; said before anything was started.
+    """
+    home = state_folder()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            return home  # said with the space that is needed, by what needs it
+        raise UserError(
+            f"{home}: the state folder cannot be written ({error.strerror}); commands that only look work, for all "
+            "others make it writable or set REWARDFLOW_HOME to a folder that is"
+        ) from None
+    return home
 
 
 def tracking_database(home: Path) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows import console, prefect_run
-from flows.environment import state_folder
+from flows.environment import writable_state_folder
 from flows.schedule import create_gpu_limit
 from flows.servers import end_orphans, page_address
 from models.disk import needs_space
@@ -89,7 +89,7 @@ def own_folder(experiment: str) -> Iterator[Path]:
     Raises:
         UserError: another run goes on in it.
     """
-    home = state_folder()
+    home = writable_state_folder()
     interrupt.keep()  # Prefect takes SIGTERM where a flow begins
     console.quiet()
     with only_run(home):

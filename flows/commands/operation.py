@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.environment import state_folder
+from flows.environment import state_folder, writable_state_folder
 from flows.servers import MLFLOW_PORT, PREFECT_PORT
 
 MlflowPort = Annotated[int, typer.Option("--mlflow-port", help="Port of the MLflow server on 127.0.0.1.")]
@@ -41,7 +41,7 @@ def ui(
     if stop:
         print("\n".join(end_servers(state_folder())) or "no server was running")
         return
-    serve(state_folder(), mlflow_port, prefect_port)
+    serve(writable_state_folder(), mlflow_port, prefect_port)
 
 
 def schedule(mlflow_port: MlflowPort = MLFLOW_PORT, prefect_port: PrefectPort = PREFECT_PORT) -> None:
@@ -51,7 +51,7 @@ def schedule(mlflow_port: MlflowPort = MLFLOW_PORT, prefect_port: PrefectPort = 
     """
     from flows.schedule import serve_schedule
 
-    serve_schedule(Path("prefect.yaml"), state_folder(), mlflow_port, prefect_port)
+    serve_schedule(Path("prefect.yaml"), writable_state_folder(), mlflow_port, prefect_port)
 
 
 COMMANDS = (doctor, ui, schedule)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.commands.options import ModelOption, meant_policy
-from flows.environment import state_folder
+from flows.environment import state_folder, writable_state_folder
 from models.errors import UserError
 
 
@@ -18,7 +18,7 @@ def promote(version: Annotated[int, typer.Argument(help="Version to make champio
     """
     from tasks.tracking import aliases, store
 
-    store.configure(state_folder())
+    store.configure(writable_state_folder())
     new = aliases.promote(meant_policy(model), version)
     print(f"champion of {new.name}: version {new.version}")
 
@@ -30,7 +30,7 @@ def rollback(model: ModelOption = "") -> None:
     """
     from tasks.tracking import aliases, store
 
-    store.configure(state_folder())
+    store.configure(writable_state_folder())
     new = aliases.rollback(meant_policy(model))
     print(f"champion of {new.name}: version {new.version}")
 

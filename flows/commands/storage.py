@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.environment import state_folder
+from flows.environment import state_folder, writable_state_folder
 
 if TYPE_CHECKING:
     from tasks.prune import Held
@@ -37,7 +37,7 @@ def gc(
     from tasks import prune
     from tasks.tracking import store
 
-    home = state_folder()
+    home = writable_state_folder() if yes else state_folder()
     store.open_for_reading(home)
     if not yes:
         print(prune_lines(prune.plan(home, keep_days, refused)))

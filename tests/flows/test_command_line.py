@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from project import rewardflow
+from project import environment, rewardflow
 from running import ROOT
 
 from flows import command_line
@@ -46,7 +46,7 @@ def test_an_answer_that_needs_no_large_package_loads_none(
     asked = subprocess.run(
         [sys.executable, "-c", LOADED, *arguments],
         cwd=ROOT,
-        env={**os.environ, "REWARDFLOW_HOME": str(tmp_path / "home")},
+        env=environment(REWARDFLOW_HOME=str(tmp_path / "home")),
         capture_output=True,
         text=True,
     )

@@ -1,0 +1,73 @@
+"""A state folder that cannot be written: what only looks works in it, everything else is one line and starts nothing.
+
+A mount, for tests run as root too: permissions do not hold root back.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows import command_line
+from tasks.tracking import runs, store
+
+
+@pytest.fixture
+def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
+    """The state folder, seen through a mount that takes no writes, and the one run in it."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    home, seen = tmp_path / "home", tmp_path / "seen"
+    store.configure(home)
+    run = runs.open_flow_run("tiny", "train tiny")
+    runs.close_run(run)
+    store.client().create_registered_model("tiny-policy")
+    store.client().create_model_version("tiny-policy", "file:///nowhere")
+    seen.mkdir()
+    for command in (["--bind", home, seen], ["-o", "remount,bind,ro", seen]):
+        mounted = subprocess.run(["mount", *map(str, command)], capture_output=True)
+        if mounted.returncode:
+            subprocess.run(["umount", seen], capture_output=True)
+            pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    monkeypatch.setattr("os.environ", {**os.environ, "REWARDFLOW_HOME": str(seen)})
+    yield seen, run
+    subprocess.run(["umount", "--lazy", seen], check=True)  # connections to its database are still open
+
+
+def tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.argv", ["rewardflow", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def test_what_only_looks_works_and_everything_else_is_one_line(
+    read_only: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home, run = read_only
+    for arguments, says in (
+        (["runs"], run[:8]),
+        (["show", "latest"], run),
+        (["models"], "tiny-policy"),
+        (["lineage", "1"], "tiny-policy"),
+        (["gc"], "nothing was deleted"),
+    ):
+        code, out, err = tell(monkeypatch, capsys, *arguments)
+        assert (code, err) == (0, "") and says in out
+    before = sorted(home.rglob("*"))
+    for arguments in (
+        ["run", "arithmetic"],
+        ["compare", "grpo", "rloo", "--smoke"],
+        ["promote", "1"],
+        ["rollback"],
+        ["gc", "--yes"],
+        ["ui"],
+        ["schedule"],
+    ):
+        code, out, err = tell(monkeypatch, capsys, *arguments)
+        assert (code, out) == (1, "")
+        assert err.startswith(f"error: {home}: the state folder cannot be written (Read-only file system)")
+        assert len(err.splitlines()) == 1
+    assert sorted(home.rglob("*")) == before
