@@ -70,7 +70,8 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
     policy = tiny_policy(torch.float32, spread=3.0)
     learner = build_learner(policy, recipe, settings, tmp_path, None)
     engine = TransformersEngine(start, EngineSettings(), end=END) if slots.source.draws else None
-    world = World(CODEC, engine, rewards_of if recipe.reward_model else None, recipe.seed)
+    scorer = rewards_of if recipe.reward_model else None
+    world = World(CODEC, engine, scorer, recipe.seed, truncated=recipe.truncated)
     problems = [replace(problem, known=known(slots.source.reads)) for problem in PROBLEMS]
     told = {}
     run_loop(learner, world, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=told.__setitem__))
