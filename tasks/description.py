@@ -125,7 +125,10 @@ def describe_run(review: Review) -> str:
 def verdict(review: Review) -> str:
     """The headline, the reason and the difference."""
     name = f": {review.model} version {review.version}" if review.version is not None else ""
-    lines = [f"## {_HEADLINES[review.decision]}{cell(name)}", cell(review.reason)]
+    headline = _HEADLINES[review.decision]
+    if review.decision == "kept" and not review.compared_with.startswith("champion"):
+        headline = "= Not promoted"  # there is no champion to keep
+    lines = [f"## {headline}{cell(name)}", cell(review.reason)]
     if review.difference is not None:
         sure = (
             "above zero" if review.difference.low > 0 else "below zero" if review.difference.high < 0 else "around zero"

@@ -35,7 +35,13 @@ from tasks.tracking import records, registry
 from tasks.validate_data import clean_folder
 
 
-@task(name="evaluate", task_run_name="evaluate {role}", **cached_by_key)
+def _called() -> str:
+    from prefect.runtime import task_run
+
+    return name_of(task_run.parameters["role"], task_run.parameters.get("split", ""))
+
+
+@task(name="evaluate", task_run_name=_called, **cached_by_key)
 def evaluate_policy(
     key: str,
     recipe: Recipe,

@@ -183,10 +183,11 @@ def _page(
         "recipe": recipe.name,
         "reward model": rewarded.links["version"] if rewarded else "",
         "commit": inherited.get(tags.GIT_COMMIT, ""),
-        "data": inherited.get(tags.DATA_REVISION, ""),
+        "data revision": inherited.get(tags.DATA_REVISION, ""),
         "seed": inherited.get(tags.SEED, ""),
     }
-    difference = f"{run_names.points(verdict.difference, recipe.gate.metric)} {recipe.gate.metric}"
+    metric = recipe.gate.metric
+    difference = f"{metric.replace('_', ' ')} {run_names.points(verdict.difference, metric)}"
     return version_page(decision, reason, difference, compared_with, verdict.checks, origin, address)
 
 

@@ -107,12 +107,12 @@ def name_run(
         name = run_names.judged(promotion.version, promotion.decision, difference, metric)
     runs.rename(run_id, name)
     shown = {
-        tags.VERDICT: "nothing changed" if promotion.reused else promotion.decision,
-        tags.VERSION: str(promotion.version),
-        tags.DATA_DIGEST: facts.get("data", ""),
+        tags.RUN_VERDICT: "nothing changed" if promotion.reused else promotion.decision,
+        tags.RUN_VERSION: str(promotion.version),
+        tags.RUN_DATA: facts.get("data", "")[:8],
     }
     if difference is not None:
-        shown[tags.IMPROVEMENT] = run_names.points(difference, metric)
+        shown[tags.RUN_DIFFERENCE] = run_names.points(difference, metric)
     runs.set_tags(run_id, shown)
     records.log_metrics(run_id, {views.ACCURACY: float(prompt_values(candidate, "sampled_accuracy").mean())})
 

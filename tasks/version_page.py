@@ -11,7 +11,7 @@ from tasks.description import CheckLike, Decision, cell, code, fact, fenced, gat
 
 _HEADLINES: Mapping[Decision, str] = {
     "promoted": "✔ Promoted",
-    "kept": "= Not better than the champion",
+    "kept": "= Not better",
     "refused": "✘ Refused",
     "waiting": "… Waiting for a person's approval",
 }
@@ -37,7 +37,8 @@ def version_page(
     return "\n\n".join(
         text
         for text in (
-            f"**{_HEADLINES.get(decision, decision)}: {cell(difference)}** against {cell(compared_with)}",
+            # Without any mark-up: the list of versions shows it as it stands.
+            f"{_HEADLINES.get(decision, decision)}: {difference} against {compared_with}",
             cell(reason),
             section("Gate", gate_table(checks)),
             section("Where it comes from", shown),

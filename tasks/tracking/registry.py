@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlparse
 
 from models.errors import UserError
 from tasks.tracking import model_files, store, tags
+from tasks.tracking.records import NOTE
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -172,6 +173,8 @@ def annotate(name: str, version: int, facts: Mapping[str, str] | None = None, de
     model_files.add_to_record(found.model_id, rest)
     if description is not None:
         store.patiently(store.client().update_model_version, name, str(version), description)
+        if found.logged:  # its own page says the same
+            store.patiently(store.client().set_logged_model_tags, found.model_id, {NOTE: description})
 
 
 def facts_of(version: VersionInfo) -> dict[str, str]:

@@ -28,10 +28,15 @@ PRECISION = "rewardflow.precision"
 
 PREFECT_RUN = "rewardflow.prefect_run"
 """On a flow's run: address of the Prefect run that executed it, where its server outlives it."""
-VERSION = "rewardflow.version"
-"""On a flow's run: number of the policy version that it made or met again."""
-DATA_DIGEST = "rewardflow.data_digest"
-"""On a flow's run: DVC's hash of the prepared data."""
+# On a flow's run, for the list of runs: names as short as a column is wide.
+RUN_VERDICT = "verdict"
+"""What became of the candidate: promoted, kept, refused, waiting, or nothing changed."""
+RUN_DIFFERENCE = "difference"
+"""Candidate minus what it was compared with, on the gate's metric, with its interval."""
+RUN_VERSION = "version"
+"""Number of the policy version that the run made or met again."""
+RUN_DATA = "data"
+"""Beginning of DVC's hash of the prepared data."""
 
 # On runs and on model versions.
 RECIPE = "rewardflow.recipe"

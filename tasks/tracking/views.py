@@ -22,14 +22,15 @@ TITLE = "Which runs promoted what"
 ACCURACY = "accuracy"
 """Metric of a flow's run: the candidate's sampled accuracy on the problems that people may look at."""
 
-_COLUMNS = (
-    f"tags.`{tags.VERDICT}`",
-    f"tags.`{tags.IMPROVEMENT}`",
-    f"tags.`{tags.VERSION}`",
-    f"metrics.`{ACCURACY}`",
-    f"tags.`{tags.DATA_DIGEST}`",
-    f"tags.`{tags.GIT_COMMIT}`",
-)
+_COLUMNS = {
+    f"tags.`{tags.RUN_VERDICT}`": 130,
+    f"tags.`{tags.RUN_DIFFERENCE}`": 170,
+    f"tags.`{tags.RUN_VERSION}`": 80,
+    f"metrics.`{ACCURACY}`": 100,
+    f"tags.`{tags.RUN_DATA}`": 100,
+    f"tags.`{tags.GIT_COMMIT}`": 160,
+}
+"""Columns in their order, with their width in pixels."""
 
 
 def promotions(experiment: str) -> str:
@@ -51,7 +52,7 @@ def promotions_beside(run_id: str) -> str:
 def _state() -> dict[str, object]:
     """The flows' runs that were judged, newest first; what is not named here stays as the UI has it."""
     return {
-        "searchFilter": f"tags.`{tags.VERDICT}` != ''",
+        "searchFilter": f"tags.`{tags.RUN_VERDICT}` != ''",
         "orderByKey": "attributes.start_time",
         "orderByAsc": False,
         "startTime": "ALL",
@@ -59,4 +60,6 @@ def _state() -> dict[str, object]:
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
         "selectedColumns": list(_COLUMNS),
+        "columnOrder": ["attributes.`Run Name`", *_COLUMNS],
+        "columnWidths": {"attributes.`Run Name`": 330, **_COLUMNS},
     }

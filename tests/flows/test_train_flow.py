@@ -56,7 +56,7 @@ def test_the_flow_leaves_a_parent_run_and_a_child_for_every_step(first: Ran) -> 
     summary = summaries.run_summary("tiny", first.run_id)
     assert summary.line.status == "FINISHED"
     assert [(step.name, step.status) for step in summary.steps] == [(name, "FINISHED") for name in STEPS]
-    assert re.match(r"v1 (kept champion|refused|promoted) [+-]\d+\.\d \[", summary.line.name)
+    assert re.match(r"v1 (not better|refused|promoted) [+-]\d+\.\d \[", summary.line.name)
     assert re.search(r"(?i)kept|refused|promoted", summary.description.splitlines()[0])
     assert {"recipe/tiny.yaml", "plots/training.png", "plots/accuracy_by_level.png"} <= artifacts(first.run_id)
 

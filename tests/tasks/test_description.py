@@ -40,6 +40,10 @@ def test_a_run_that_changed_nothing_is_not_headed_promoted():
     assert first == "## = Nothing changed: policy version 4"
 
 
+def test_without_a_champion_none_is_said_to_be_kept():
+    assert describe_run(review(compared_with="the base model")).splitlines()[0] == "## = Not promoted: policy version 4"
+
+
 def test_an_address_among_the_facts_is_a_link_and_nothing_else_is():
     text = describe_run(review(facts={"Prefect run": "http://127.0.0.1:4200/runs/a", "commit": "<b>"}))
     assert "- Prefect run: <http://127.0.0.1:4200/runs/a>" in text and "- commit: `<b>`" in text

@@ -45,11 +45,11 @@ def test_a_promotion_is_in_the_runs_name_and_in_the_columns_of_the_shared_view(
 ) -> None:
     name, shown = named(home, monkeypatch)
     assert name == "v7 promoted +3.9 [+3.6, +4.2]"
-    assert (shown[tags.VERDICT], shown[tags.VERSION], shown[tags.DATA_DIGEST]) == ("promoted", "7", "abc")
-    assert shown[tags.IMPROVEMENT] == "+3.9 [+3.6, +4.2]"
+    assert (shown[tags.RUN_VERDICT], shown[tags.RUN_VERSION], shown[tags.RUN_DATA]) == ("promoted", "7", "abc")
+    assert shown[tags.RUN_DIFFERENCE] == "+3.9 [+3.6, +4.2]"
 
 
 def test_a_run_that_met_known_weights_again_says_nothing_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, shown = named(home, monkeypatch, reused=True, verdict=None)
     assert name == "nothing changed: v7, the champion"
-    assert shown[tags.VERDICT] == "nothing changed" and tags.IMPROVEMENT not in shown
+    assert shown[tags.RUN_VERDICT] == "nothing changed" and tags.RUN_DIFFERENCE not in shown

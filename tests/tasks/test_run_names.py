@@ -10,7 +10,7 @@ from tasks import run_names
     ("decision", "name"),
     [
         ("promoted", "v7 promoted +3.9 [+3.6, +4.2]"),
-        ("kept", "v7 kept champion +3.9 [+3.6, +4.2]"),
+        ("kept", "v7 not better +3.9 [+3.6, +4.2]"),
         ("refused", "v7 refused +3.9 [+3.6, +4.2]"),
         ("waiting", "v7 waits for approval +3.9 [+3.6, +4.2]"),
     ],

@@ -10,7 +10,7 @@ def page(**changes: object) -> str:
     plain: dict[str, object] = {
         "decision": "refused",
         "reason": "length: 40 tokens, at most 30",
-        "difference": "+3.9 [+3.6, +4.2] sampled_accuracy",
+        "difference": "sampled accuracy +3.9 [+3.6, +4.2]",
         "compared_with": "champion, version 6",
         "checks": CHECKS,
         "origin": {"recipe": "arithmetic", "run": "[samples](/#/experiments/1/runs/a)", "reward model": ""},
@@ -21,7 +21,7 @@ def page(**changes: object) -> str:
 
 def test_the_verdict_with_its_interval_is_the_first_line() -> None:
     first = page().splitlines()[0]
-    assert first.replace("\\", "") == "**✘ Refused: +3.9 [+3.6, +4.2] sampled_accuracy** against champion, version 6"
+    assert first == "✘ Refused: sampled accuracy +3.9 [+3.6, +4.2] against champion, version 6"
 
 
 def test_what_failed_stands_above_what_passed_and_what_is_unknown_is_left_out() -> None:

@@ -96,3 +96,13 @@ def test_a_model_shows_an_example_and_what_goes_in_and_comes_out(home: Path, pol
     assert info.signature.outputs.to_dict()[0]["type"] == "string"
     folder = Path(mlflow.artifacts.download_artifacts(info.model_uri))
     assert json.loads((folder / info.saved_input_example_info["artifact_path"]).read_text()) == [example]
+
+
+def test_the_models_own_page_says_what_the_versions_says(home: Path, policy_folder: Path):
+    model_id = logged(policy_folder)
+    registry.register("policy", model_id)
+    registry.annotate("policy", 1, description="Promoted: +3.9")
+    registry.describe_model("policy", "Policies of arithmetic")
+    assert store.client().get_logged_model(model_id).tags[records.NOTE] == "Promoted: +3.9"
+    assert registry.version_info("policy", 1).description == "Promoted: +3.9"
+    assert store.client().get_registered_model("policy").description == "Policies of arithmetic"

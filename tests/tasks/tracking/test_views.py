@@ -15,14 +15,14 @@ def test_the_view_is_saved_as_the_ui_saves_one_and_only_once(home: Path):
     # The UI refuses an entry without these, and shows those with a name in its list of views.
     assert isinstance(entry["name"], str) and isinstance(entry["createdAt"], int) and isinstance(entry["state"], str)
     state = json.loads(entry["state"])
-    for column in (tags.VERDICT, tags.IMPROVEMENT, tags.VERSION, tags.DATA_DIGEST):
+    for column in (tags.RUN_VERDICT, tags.RUN_DIFFERENCE, tags.RUN_VERSION, tags.RUN_DATA):
         assert f"tags.`{column}`" in state["selectedColumns"]
     views.promotions(experiment)
     assert store.client().get_experiment(experiment).tags["mlflow.sharedViewState.promotions"] == saved
 
 
 def test_its_filter_leaves_the_runs_that_were_judged(home: Path):
-    judged = runs.open_flow_run("e", "v1 promoted", {tags.VERDICT: "promoted"})
+    judged = runs.open_flow_run("e", "v1 promoted", {tags.RUN_VERDICT: "promoted"})
     runs.open_step_run(judged, "data")
     runs.open_flow_run("e", "data unchanged")
     experiment = store.experiment_id("e")
