@@ -1,93 +1,21 @@
 """Versions of the data in a real git and DVC repository of its own for each test."""
 
 import hashlib
-import json
 import shutil
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import yaml
 from s3_loopback import BUCKET, SECRET, s3_endpoint  # noqa: F401  (a fixture)
+from small_repository import ROOT, commit, git, mine, ran, set_params, write_raw
 
 from models.datasets.schema import read_rows
 from models.datasets.settings import DataSettings
 from models.errors import UserError
 from tasks.versions import current, digest_of, prepare, pull, push, read_pinned
 
-ROOT = Path(__file__).resolve().parents[2]
-PROJECT_FILES = (
-    ".dvc/.gitignore",
-    ".dvc/config",
-    ".dvcignore",
-    ".gitignore",
-    "data/.gitignore",
-    "dvc.yaml",
-    "params.yaml",
-)
-
 pytestmark = pytest.mark.slow
-
-
-def git(root, *arguments):
-    identity = ["-c", "user.name=Test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false"]
-    result = subprocess.run(["git", "-C", root, *identity, *arguments], check=True, capture_output=True, text=True)
-    return result.stdout.strip()
-
-
-@pytest.fixture
-def root(tmp_path):
-    """A repository with the project's own DVC files and code, and a small arithmetic."""
-    root = tmp_path / "repository"
-    for name in PROJECT_FILES:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, root / name)
-    (root / "models").mkdir()
-    shutil.copytree(ROOT / "models/datasets", root / "models/datasets", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "errors.py"):
-        shutil.copy(ROOT / "models" / name, root / "models" / name)
-    set_params(
-        root,
-        problems={"train": [20, 40], "validation": [5, 5], "gate": [5, 5, 5]},
-        demonstrations={"train": 50, "validation": 10},
-        preferences={"train": 20, "validation": 5},
-    )
-    git(root, "init", "--quiet")
-    commit(root)
-    return root
-
-
-def set_params(root, **changes):
-    params = yaml.safe_load((root / "params.yaml").read_text())
-    params["arithmetic"].update(changes)
-    (root / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
-
-
-def commit(root):
-    git(root, "add", "--all")
-    git(root, "commit", "--quiet", "--message", "a state")
-    return git(root, "rev-parse", "HEAD")
-
-
-def ran(lines):
-    return [line for line in lines if line.startswith("Running stage")]
-
-
-@pytest.fixture
-def raw(tmp_path):
-    return write_raw(tmp_path / "elsewhere/rows.jsonl", 60)
-
-
-def write_raw(path, count):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(json.dumps({"prompt": f"p {n}", "answer": n}) for n in range(count)))
-    return path
-
-
-def mine(raw, **changes):
-    shares = {"validation_share": 0.2, "gate_share": 0.2}
-    return DataSettings.model_validate({"name": "mine", "path": raw, "format": "problems", **shares, **changes})
 
 
 def refused(settings, root):

@@ -1,0 +1,49 @@
+"""Bring data in: a user's files become a version that a commit holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.commands.options import SetOption
+
+app = typer.Typer(no_args_is_help=True, help="Bring your own data in as a pinned version.")
+
+
+@app.command()
+def add(
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders: .jsonl, .json, .csv, .parquet.")],
+    recipe: Annotated[str, typer.Option("--recipe", "-r", help="Recipe whose `data:` section says how to read them.")],
+    name: Annotated[str, typer.Option("--name", help="Name of the data set; the recipe's, if left out.")] = "",
+    held_out: Annotated[
+        list[Path] | None, typer.Option("--test", help="Files held out from training; may be given several times.")
+    ] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Copy files in, prepare them, commit what pins them and push their bytes to the DVC remote.
+
+    A run on them can then be reproduced and promoted: the commit on its page holds the rows and the raw files.
+
+    Example: `rewardflow data add /data/gsm8k_train.jsonl --test /data/gsm8k_test.jsonl --recipe gsm8k`
+    """
+    from models.datasets.schema import read_manifest
+    from models.recipe.load import load_recipe
+    from tasks.add_data import add as add_files
+
+    chosen = [f"data.path={_listed(paths)}", *([f"data.test_path={_listed(held_out)}"] if held_out else [])]
+    chosen += [f"data.name={name}"] if name else []
+    section = load_recipe(recipe, [*chosen, *(overrides or [])]).data
+    version, kept = add_files(section, Path.cwd())
+    rows = sum(read_manifest(version.folder)["rows"].values())
+    print(f"{version.name}: {rows:,} rows, version {version.digest[:8]}, commit {version.revision[:8]}, pushed")
+    settings = [f"--set data.path={kept.path[0]}"] if kept.path else []
+    settings += [f"--set data.test_path={kept.test_path[0]}"] if kept.test_path else []
+    settings += [f"--set data.name={version.name}"] if name else []
+    print(f"rewardflow run {recipe} {' '.join([*settings, *(f'--set {text}' for text in overrides or [])])}")
+
+
+def _listed(paths: list[Path]) -> str:
+    return json.dumps([str(path) for path in paths])
