@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from flows.commands import catalogue, operation, registry, review, storage, training
+from flows.commands import catalogue, data, operation, registry, review, storage, training
 from flows.environment import prepare_environment, state_folder
 from models.disk import is_full, no_space, out_of_space
 from models.errors import UserError
@@ -34,6 +34,9 @@ GROUPS = (training, catalogue, review, registry, operation, storage)
 for _group in GROUPS:
     for _command in _group.COMMANDS:
         app.command()(_command)
+
+
+app.add_typer(data.app, name="data")
 
 
 def _print_version(wanted: bool) -> None:

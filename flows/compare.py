@@ -10,12 +10,13 @@ from pathlib import Path  # noqa: E402
 
 from prefect import flow  # noqa: E402
 
-from flows.opening import Opened, closed_with, git_commit, log_recipe, own_folder  # noqa: E402
+from flows.opening import Opened, closed_with, log_recipe, own_folder  # noqa: E402
 from flows.training import Training, train_policy  # noqa: E402
 from models.errors import UserError  # noqa: E402
 from models.evaluation.aggregate import Standing, standings  # noqa: E402
 from models.recipe.comparison import Contender, contenders  # noqa: E402
 from models.recipe.load import digest, load_recipe, plain  # noqa: E402
+from tasks.code_version import code_version  # noqa: E402
 from tasks.comparison import Cost, write_comparison  # noqa: E402
 from tasks.fine_tune import curves_of  # noqa: E402
 from tasks.shared_engine import shared_engine  # noqa: E402
@@ -50,7 +51,8 @@ def compare(
     found = contenders(recipes, overrides or [], seeds, metric, budget, smoke)
     experiment = found[0].recipe.name
     with own_folder(experiment) as home:
-        facts = {tags.RECIPE: " ".join(one.name for one in found), tags.GIT_COMMIT: git_commit()}
+        code = code_version(Path.cwd())
+        facts = {tags.RECIPE: " ".join(one.name for one in found), tags.GIT_COMMIT: code.name}
         params = {"seeds": seeds, "metric": metric, "rounds": {one.name: one.rounds for one in found}}
         run = runs.open_flow_run(experiment, f"compare {' '.join(one.name for one in found)}", facts, params)
         for one in found:
@@ -80,7 +82,7 @@ def _trained(one: Contender, seed: int, home: Path, parent: str) -> Training:
     with closed_with(own), shared_engine():
         runs.log_params(own, described)
         log_recipe(own, one.file, overrides)
-        training = train_policy(Opened(recipe, Path.cwd(), home, own, {}))
+        training = train_policy(Opened(recipe, Path.cwd(), home, own, code_version(Path.cwd()), {}))
         measured = training.evaluated_candidate()
         records.log_metrics(own, {key: value for key, value in measured.metrics.items() if key.startswith("eval/")})
     return training

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from models.recipe.find import find_recipe
 from models.recipe.load import digest, load_recipe, plain, require_files
 from models.recipe.schema import Recipe
 from tasks import interrupt, run_names
+from tasks.code_version import CodeVersion, code_version
 from tasks.tracking import aliases, records, runs, store, summaries, tags
 
 
@@ -34,6 +34,7 @@ class Opened:
     """The state folder."""
     run_id: str
     """The MLflow run of the flow."""
+    code: CodeVersion
     facts: dict[str, str]
     """Recipe, commit, seed: what a reviewer reads in one line each."""
 
@@ -48,12 +49,12 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
     checked = load_recipe(recipe, overrides)
     require_files(checked)
     with own_folder(checked.name) as home:
-        commit = git_commit()
+        code = code_version(Path.cwd())
         described = plain(checked)
         recipe_tags = {
             tags.RECIPE: checked.name,
             tags.RECIPE_SHA256: digest(described),
-            tags.GIT_COMMIT: commit,
+            tags.GIT_COMMIT: code.name,
             tags.SEED: str(checked.seed),
         }
         prefect = prefect_run.address()
@@ -65,13 +66,13 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
         log_recipe(run_id, find_recipe(recipe), overrides)
         facts = {
             "recipe": f"{find_recipe(recipe)} {' '.join(overrides)}".strip(),
-            "commit": commit,
+            "commit": code.name,
             "seed": str(checked.seed),
         }
         if prefect:
             facts["Prefect run"] = prefect
         with closed_with(run_id):
-            yield Opened(checked, Path.cwd(), home, run_id, facts)
+            yield Opened(checked, Path.cwd(), home, run_id, code, facts)
         prefect_run.tell(*summaries.told(run_id), page)
 
 
@@ -149,15 +150,3 @@ def only_run(home: Path) -> Iterator[None]:
         lock.write(str(os.getpid()))
         lock.flush()
         yield
-
-
-def git_commit() -> str:
-    """Commit of the working directory, with "-dirty" where the work tree differs; "none" outside a repository."""
-    try:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run(
-            ["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True
-        ).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return "none"
-    return f"{commit}-dirty" if changed.strip() else commit

@@ -22,7 +22,8 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
     from tasks import timing
     from tasks.tracking import registry
 
-    lines = [f"{'step':<20} {'seconds':>8}  {'':<7} key number"]
+    lines = [f"not pinned: {outcome.unpinned}", ""] if outcome.unpinned else []
+    lines += [f"{'step':<20} {'seconds':>8}  {'':<7} key number"]
     lines += [
         f"{step.name:<20} {step.seconds:>8.1f}  {'reused' if step.reused else 'run':<7} {step.key_number}"
         for step in outcome.steps

@@ -18,7 +18,7 @@ from prefect import flow  # noqa: E402
 from flows.opening import Opened, notice_champion, open_flow  # noqa: E402
 from flows.training import Training, train_policy  # noqa: E402
 from models.policy.folder import hash_folder  # noqa: E402
-from tasks.description import Step  # noqa: E402
+from tasks.description import UNPINNED, Step  # noqa: E402
 from tasks.fine_tune import why_not_learned  # noqa: E402
 from tasks.promote import Promotion, policy_name, promote  # noqa: E402
 from tasks.review import write_review, write_short_review  # noqa: E402
@@ -38,6 +38,8 @@ class Outcome:
     """None where the recipe ends before reinforcement learning."""
     model: str = ""
     """Registered name of the policies."""
+    unpinned: str = ""
+    """Why no commit holds what was run; empty where a commit does."""
     collapsed: str = ""
     """Why the policy did not learn, collapsed or unchanged, in one sentence; empty where it did."""
 
@@ -70,6 +72,7 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
         write_short_review(run, outcome.steps, facts, [validated, warmed, rewarded])
         return outcome, validated
     outcome.collapsed = why_not_learned(tuned)
+    outcome.unpinned = facts.get(UNPINNED, "")
     champion = registry.champion(outcome.model)
     with shared_engine():
         evaluations = evaluate_splits(training, champion, outcome.model)
@@ -77,7 +80,7 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
     started = time.perf_counter()
     outcome.promotion = promote(
         content_key("promote", run), recipe, tuned, rewarded, evaluations["gate"], shown["candidate"],
-        champion, home, run,
+        champion, outcome.unpinned, home, run,
     )  # fmt: skip
     promotion = outcome.promotion
     outcome.steps.append(Step("promote", time.perf_counter() - started, promotion.reused, promotion.result.headline))

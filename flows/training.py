@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from prefect import get_run_logger
+
 from flows.opening import Opened
 from flows.steps import Called, call_cached, call_validation
 from models.recipe.layers import SLOT_KEYS
 from models.recipe.load import plain
 from tasks.contents import policy_inputs
-from tasks.description import Step
+from tasks.description import UNPINNED, Step
 from tasks.evaluate import evaluate_policy, name_of
 from tasks.fine_tune import fine_tune
 from tasks.fit_reward_model import reward_model
@@ -96,7 +98,12 @@ def train_policy(opened: Opened, refresh: bool = False) -> Training:
     prepared, version, unchanged = prepare_data(recipe, opened.root, home, run)
     steps.append(Step("data", time.perf_counter() - started, unchanged, prepared.headline))
     runs.set_tags(run, {tags.DATA_REVISION: version.revision})
-    log_data(run, version, "training")
+    log_data(run, version)
+    unpinned = "; ".join(filter(None, (opened.code.unpinned, version.unpinned)))
+    if unpinned:
+        get_run_logger().warning(f"not pinned, so it cannot be reproduced: {unpinned}")
+        runs.set_tags(run, {tags.UNPINNED: unpinned})
+        opened.facts[UNPINNED] = unpinned
 
     def step(name: str, task: Any, *inputs: Any, **arguments: Any) -> StepResult:
         return noted(steps, name, call_cached(task, content_key(name, *inputs), home, run, refresh, **arguments))

@@ -108,6 +108,7 @@ class Review:
 def describe_run(review: Review) -> str:
     """The whole description, sections in the order in which a reviewer asks."""
     sections = [
+        unpinned(review),
         verdict(review),
         section("Gate", gate_table(review.gate)),
         section("Models", model_table(review.models)),
@@ -120,6 +121,16 @@ def describe_run(review: Review) -> str:
         section("Load it", how_to_load(review)),
     ]
     return "\n\n".join(text for text in sections if text) + "\n"
+
+
+UNPINNED = "not pinned"
+"""The fact that no commit holds what was run: where it is there, it stands above everything else."""
+
+
+def unpinned(review: Review) -> str:
+    """The first line of a run that cannot be reproduced, and why; empty for any other."""
+    reason = review.facts.get(UNPINNED, "")
+    return f"> **Not pinned, so it cannot be reproduced:** {cell(reason)}" if reason else ""
 
 
 def verdict(review: Review) -> str:

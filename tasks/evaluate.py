@@ -14,7 +14,7 @@ from typing import Any
 
 from prefect import get_run_logger, task
 
-from models.datasets.schema import read_rows
+from models.datasets.schema import Split, read_rows
 from models.evaluation.bootstrap import bootstrap_mean
 from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.metrics import prompt_values
@@ -26,6 +26,7 @@ from models.recipe.schema import Recipe
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from tasks.caching import cached_by_key
+from tasks.inputs import log_rows
 from tasks.open_learner import reward_scorer
 from tasks.progress import stages
 from tasks.prompts import longest_sequence, read_problems
@@ -52,7 +53,7 @@ def evaluate_policy(
     rewarded: StepResult | None,
     home: Path,
     parent_run: str,
-    split: str = "validation",
+    split: Split = "validation",
 ) -> StepResult:
     """Greedy and sampled completions of a split's problems, verified and scored, in `records.parquet`.
 
@@ -74,8 +75,14 @@ def evaluate_policy(
         tokenizer = load_tokenizer(folder_of_policy, trust_remote_code=recipe.policy.trust_remote_code)
         codec = Codec(tokenizer, recipe.policy.chat, ends_of_folder(folder_of_policy))
         problems = read_problems(data, codec, split, recipe, most)
-        records.log_dataset(
-            run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "evaluation", len(problems)
+        used = log_rows(
+            run_id,
+            recipe.data.name,
+            "problems",
+            split,
+            [(problem.id, problem.prompt, problem.answer) for problem in problems],
+            data,
+            "gate" if split == "gate" else "evaluation",
         )
         registry.log_model_inputs(run_id, [model_id, *([rewarded.links["model_id"]] if rewarded else [])])
         sampling = replace(settings.sampling(slots.rollouts.max_tokens), samples=samples)
@@ -108,7 +115,7 @@ def evaluate_policy(
             f"greedy {metrics['eval/greedy_accuracy']:.1%}"
         )
         get_run_logger().info(f"evaluation of the {role}: {headline}")
-        measured = records.Measured(model_id, f"{recipe.data.name}/clean", validated.digest[:36])
+        measured = records.Measured(model_id, *used)
         return Made(hash_folder(folder), headline, metrics, {"model_id": model_id}, measured)
 
     with engine_place():

@@ -14,7 +14,7 @@ from models.loop.alarm import Collapse
 from models.loop.fit import ScheduleSettings
 from models.loop.learned import nothing_learned
 from models.loop.learner import Learner
-from models.loop.loop import Slots, Watchers, run_loop
+from models.loop.loop import Slots, Watchers, prompts_of_round, run_loop
 from models.loop.rollout import Problem
 from models.loop.slots import Exported, World
 from models.policy.build import open_policy
@@ -28,6 +28,7 @@ from tasks import interrupt, plots, timing
 from tasks.caching import cached_by_key
 from tasks.curves import first_curves
 from tasks.description import cell, section, time_table
+from tasks.inputs import log_rows
 from tasks.open_learner import build_learner, engine_for, reward_scorer
 from tasks.progress import progress
 from tasks.prompts import read_prompts, with_reference
@@ -65,10 +66,10 @@ def fine_tune(
     def work(folder: Path, run_id: str) -> Made:
         began = time.perf_counter()
         start = Path(warmed.folder) / "policy"
-        log_inputs(run_id, recipe, validated, warmed, rewarded)
         policy, tokenizer = open_policy(start, trust_remote_code=recipe.policy.trust_remote_code)
         codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_model(policy), folder=token_folder(home))
         problems = read_prompts(clean_folder(validated), codec, recipe)
+        log_inputs(run_id, recipe, settings, problems, clean_folder(validated), warmed, rewarded)
         learner = build_learner(policy, recipe, settings, home, run_id)
         problems = with_reference(problems, learner, recipe, home)
         engine = engine_for(start, recipe, codec, learner.autocast, problems) if slots.rollouts.draws else None
@@ -133,12 +134,27 @@ def curves_of(tuned: StepResult) -> list[Row]:
 
 
 def log_inputs(
-    run_id: str, recipe: Recipe, validated: StepResult, warmed: StepResult, rewarded: StepResult | None
+    run_id: str,
+    recipe: Recipe,
+    settings: ScheduleSettings,
+    problems: Sequence[Problem],
+    data: Path,
+    warmed: StepResult,
+    rewarded: StepResult | None,
 ) -> None:
-    """Record what the policy is made from: rows, warm start, and the very version of the reward model."""
-    records.log_dataset(
-        run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(clean_folder(validated)), "training"
-    )
+    """Record what the policy is made from: the rows that its rounds draw, warm start and reward model."""
+    slots: Any = recipe
+    count = slots.rollouts.prompts
+    drawn = {
+        problem.id: problem
+        for number in range(settings.rounds)
+        for problem in prompts_of_round(problems, count, number, recipe.seed)
+    }
+    rows = [
+        (problem.id, problem.prompt, problem.answer, [known.completion for known in problem.known])
+        for problem in drawn.values()
+    ]
+    log_rows(run_id, recipe.data.name, slots.rollouts.reads, "train", rows, data)
     registry.log_model_inputs(run_id, [warmed.links["model_id"], *([rewarded.links["model_id"]] if rewarded else [])])
     if rewarded is not None:
         runs.set_tags(run_id, {tags.REWARD_MODEL_VERSION: rewarded.links["version"]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from models.text.end_ids import ends_of_folder
 from models.text.token_cache import CachedCodec
 from tasks import plots
 from tasks.caching import cached_by_key
+from tasks.inputs import Used, log_rows
 from tasks.precision import learner_autocast
 from tasks.progress import progress
 from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
@@ -46,7 +48,6 @@ def reward_model(
 
     def work(folder: Path, run_id: str) -> Made:
         data, start = clean_folder(validated), Path(warmed.folder) / "policy"
-        records.log_dataset(run_id, f"{recipe.data.name}/clean", validated.digest[:36], str(data), "reward model")
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
         trusted = recipe.policy.trust_remote_code
         tokenizer = load_tokenizer(start, trust_remote_code=trusted)
@@ -55,7 +56,7 @@ def reward_model(
         model.config.pad_token_id = codec.pad
         on_device(model)
         with MetricLog(run_id, folder / "metrics.jsonl") as log:
-            report = _fit_and_judge(model, data, codec, recipe, section, log, home, run_id)
+            report, judged_on = _fit_and_judge(model, data, codec, recipe, section, log, home, run_id)
         metrics = {f"reward_model/{name}": value for name, value in report.metrics().items()}
         records.log_figure(run_id, "plots/calibration.png", plots.reliability(report.curve, report.calibration_error))
         digest = save_model_folder(model, tokenizer, folder / "reward_model")
@@ -71,7 +72,7 @@ def reward_model(
                 f"reward model: held-out pair accuracy {accuracy} is below reward_model.least_accuracy "
                 f"{section.least_accuracy}; stopped before reinforcement learning (see its run {run_id})"
             )
-        measured = records.Measured(model_id, f"{recipe.data.name}/clean", validated.digest[:36])
+        measured = records.Measured(model_id, *judged_on)
         return Made(digest, f"pair accuracy {accuracy}", metrics, {"model_id": model_id, "version": version}, measured)
 
     with gpu_slot():
@@ -107,7 +108,7 @@ def _fit_and_judge(
     log: MetricLog,
     home: Path,
     run_id: str,
-) -> PairReport:
+) -> tuple[PairReport, Used]:
     longest = int(model.config.max_position_embeddings)
     pairs, _ = read_pairs(data, codec, "train", longest)
     held_out, flaws = read_pairs(data, codec, "validation", longest)
@@ -116,6 +117,8 @@ def _fit_and_judge(
             f"reward_model: the data set {recipe.data.name} has {len(pairs)} train and {len(held_out)} "
             f"validation pairs that fit {longest} tokens; set reward_model: null to do without one"
         )
+    log_rows(run_id, recipe.data.name, "preferences", "train", map(astuple, pairs), data)
+    judged_on = log_rows(run_id, recipe.data.name, "preferences", "validation", map(astuple, held_out), data)
     autocast = learner_autocast(recipe.policy, model, home, run_id)
     total = section.fit.updates(len(pairs))
     with progress("reward model", total, ("loss", "accuracy")) as advance:
@@ -126,7 +129,7 @@ def _fit_and_judge(
 
         fit_reward_model(model, pairs, section.fit, seed=recipe.seed, autocast=autocast, report=report)
     chosen, rejected = score_pairs(model, held_out, token_budget=section.fit.token_budget, autocast=autocast)
-    return pair_report((chosen - rejected).tolist(), flaws if any(flaws) else ())
+    return pair_report((chosen - rejected).tolist(), flaws if any(flaws) else ()), judged_on
 
 
 def _register(recipe: Recipe, model_id: str, digest: str, accuracy: str, parent_run: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from prefect import get_run_logger, task
@@ -9,6 +10,7 @@ from prefect import get_run_logger, task
 from models.datasets.schema import read_manifest
 from models.recipe.schema import Recipe
 from tasks import versions
+from tasks.inputs import ROLE
 from tasks.step import Made, StepResult, content_key, run_step
 from tasks.tracking import records, runs, tags
 from tasks.unexpected import tried_again
@@ -35,6 +37,7 @@ def prepare_data(
 
     def work(folder: Path, run_id: str) -> Made:
         version = versions.prepare(recipe.data, root, say)
+        push_data(version, root, home)
         found.append(version)
         rows = log_data(run_id, version, "preparation")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
@@ -47,8 +50,30 @@ def prepare_data(
     return result, found[0], not ran
 
 
-def log_data(run_id: str, version: versions.DataVersion, context: str) -> dict[str, int]:
-    """Log raw and prepared data as inputs of a run. Returns the rows of each prepared file."""
+def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:
+    """Copy raw and prepared data to the DVC remote, where this version of them was not copied there before.
+
+    What a model is trained on must outlive this machine, so it is pushed before the training begins.
+
+    Raises:
+        UserError: the remote cannot be written to.
+    """
+    asked = hashlib.sha256(f"{version.name} {version.digest} {version.raw}".encode())
+    for settings in (root / ".dvc/config", root / ".dvc/config.local"):
+        asked.update(settings.read_bytes() if settings.is_file() else b"")
+    done = home / "pushed" / asked.hexdigest()
+    if not done.is_file():
+        versions.push(root, version.name, report=lambda line: None)
+        done.parent.mkdir(parents=True, exist_ok=True)
+        done.touch()
+
+
+def log_data(run_id: str, version: versions.DataVersion, role: str = "") -> dict[str, int]:
+    """Log raw and prepared data as inputs of a run. Returns the rows of each prepared file.
+
+    Args:
+        role: context of the prepared files; that of each one's split where it is left out.
+    """
     rows: dict[str, int] = read_manifest(version.folder)["rows"]
     for path, md5 in version.raw.items():
         records.log_dataset(run_id, f"{version.name}/raw", md5, path, "raw", revision=version.revision)
@@ -56,6 +81,7 @@ def log_data(run_id: str, version: versions.DataVersion, context: str) -> dict[s
         file = Path(path)
         if file.suffix == ".parquet":
             name = f"{version.name}/{file.stem}"
+            context = role or ROLE[file.stem.rpartition("_")[2]]
             records.log_dataset(run_id, name, md5, path, context, rows=rows.get(file.name), revision=version.revision)
     records.log_dataset(
         run_id,

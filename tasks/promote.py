@@ -52,6 +52,7 @@ def promote(
     gate: Mapping[str, StepResult],
     shown: StepResult,
     judged_against: registry.VersionInfo | None,
+    unpinned: str,
     home: Path,
     parent_run: str,
 ) -> Promotion:
@@ -61,10 +62,12 @@ def promote(
         gate: role -> evaluation on the gate's problems: candidate, and champion or, for the first version, base.
         shown: evaluation of the trained policy on the validation split, which the version's page names.
         judged_against: the champion in the registry, None for the first version ever.
+        unpinned: why no commit holds code and data of this run, "" where one does.
     """
     name = policy_name(recipe)
     known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, trained.digest)
-    if known and tags.VERDICT in known[0].tags:
+    pinned_since = bool(known) and not unpinned and bool(registry.facts_of(known[0]).get(tags.UNPINNED))
+    if known and tags.VERDICT in known[0].tags and not pinned_since:
         return _judged_before(name, known[0], home, key, parent_run)
     baseline, compared_with = (
         (gate["base"], "the base model")
@@ -72,7 +75,8 @@ def promote(
         else (gate["champion"], f"champion, version {judged_against.version}")
     )
     verdict = judge(_records(gate["candidate"]), _records(baseline), recipe.gate)
-    decision, reason = _decide(verdict, recipe.approval, compared_with, why_not_learned(trained))
+    held_back = "" if recipe.promote_unpinned else unpinned
+    decision, reason = _decide(verdict, recipe.approval, compared_with, why_not_learned(trained), held_back)
     versions: list[int] = []
 
     def work(folder: Path, run_id: str) -> Made:
@@ -82,6 +86,9 @@ def promote(
             else registry.register(name, trained.links["model_id"], _origin(trained, rewarded, shown, parent_run))
         )
         versions.append(version)
+        if pinned_since:  # the same weights, of code and data that a commit holds now
+            origin = _origin(trained, rewarded, shown, parent_run)
+            registry.annotate(name, version, origin | {tags.UNPINNED: ""})
         aliases.set_candidate(name, version)
         found = {
             tags.COMPARED_WITH: compared_with,
@@ -118,7 +125,9 @@ def policy_name(recipe: Recipe) -> str:
     return f"{recipe.name}-policy"
 
 
-def _decide(verdict: Verdict, approval: bool, compared_with: str, lost: str = "") -> tuple[Decision, str]:
+def _decide(
+    verdict: Verdict, approval: bool, compared_with: str, lost: str = "", unpinned: str = ""
+) -> tuple[Decision, str]:
     if lost:  # whatever an earlier checkpoint is worth, nobody asked for a run that had to be stopped
         return "refused", lost
     failed = [check for check in verdict.checks if not check.passed]
@@ -126,6 +135,11 @@ def _decide(verdict: Verdict, approval: bool, compared_with: str, lost: str = ""
         decision: Decision = "refused" if failed[0].name != "better" else "kept"
         return decision, "; ".join(f"{check.name}: {check.detail}" for check in failed)
     better = f"better than {compared_with}: {_interval(verdict)}, and every guard holds"
+    if unpinned:
+        return (
+            "refused",
+            f"not pinned, so nobody could reproduce it: {unpinned} (promote_unpinned: true allows it); {better}",
+        )
     if approval:
         return "waiting", f"{better}; the recipe asks for a person's approval: `rewardflow promote VERSION`"
     return "promoted", better

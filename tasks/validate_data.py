@@ -30,7 +30,7 @@ def validate_data(key: str, recipe: Recipe, version: DataVersion, home: Path, pa
     """
 
     def work(folder: Path, run_id: str) -> Made:
-        log_data(run_id, version, "validation")
+        log_data(run_id, version, "checked")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
         try:
             report = expectations.validate(

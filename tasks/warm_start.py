@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from prefect import get_run_logger, task
 
-from models.datasets.schema import available, read_rows
+from models.datasets.schema import Split, available, read_rows
 from models.errors import UserError
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised, negative_log_likelihood
@@ -20,10 +20,11 @@ from models.text.end_ids import ends_of_model, name_ends
 from models.text.token_cache import CachedCodec
 from models.text.tokenizer import train_tokenizer
 from tasks.caching import cached_by_key
+from tasks.inputs import log_rows
 from tasks.precision import learner_autocast
 from tasks.progress import progress
 from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
-from tasks.tracking import records, registry
+from tasks.tracking import registry
 from tasks.tracking.metrics import MetricLog
 from tasks.validate_data import clean_folder, example_of, training_texts
 
@@ -37,14 +38,6 @@ def warm_start(key: str, recipe: Recipe, validated: StepResult, home: Path, pare
 
     def work(folder: Path, run_id: str) -> Made:
         data = clean_folder(validated)
-        records.log_dataset(
-            run_id,
-            f"{recipe.data.name}/clean",
-            validated.digest[:36],
-            str(data),
-            "warm start",
-            int(validated.metrics["validation/rows"]),
-        )
         model, tokenizer = begin(recipe.policy, data, recipe.seed)
         parameters = sum(parameter.numel() for parameter in model.parameters())
         codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_model(model), folder=token_folder(home))
@@ -102,6 +95,12 @@ def _fine_tune(
     train = demonstrations(data, codec, "train", longest)
     if not len(train):
         raise UserError(f"warm_start: the data set {recipe.data.name} has no demonstrations that fit {longest} tokens")
+    held_out = demonstrations(data, codec, "validation", longest)
+    used: tuple[tuple[Split, Sequences], ...] = (("train", train), ("validation", held_out))
+    for split, sequences in used:
+        if len(sequences):
+            rows = zip(sequences.prompts, sequences.completions, strict=True)
+            log_rows(run_id, recipe.data.name, "demonstrations", split, rows, data)
     autocast = learner_autocast(recipe.policy, model, home, run_id)
     with progress("warm start", settings.steps, ("loss",)) as advance:
 
@@ -110,7 +109,6 @@ def _fine_tune(
             log(step, {f"warm_start/{name}": value for name, value in metrics.items()})
 
         last = fit_supervised(model, train, settings, seed=recipe.seed, autocast=autocast, report=report)
-    held_out = demonstrations(data, codec, "validation", longest)
     judged = held_out if len(held_out) else train.take(list(range(min(200, len(train)))))
     loss = negative_log_likelihood(model, judged, settings.token_budget, autocast)
     return {"warm_start/final_loss": last["loss"], "warm_start/held_out_loss": loss}

@@ -106,6 +106,8 @@ class Recipe(Section):
     """S3 address that the validation report and the description are uploaded to; None: nowhere."""
     approval: bool = False
     """Ask a person before a candidate that passed the gate becomes champion."""
+    promote_unpinned: bool = False
+    """Promote also what no commit holds: edited or new code, data that were not added. Nobody can reproduce it."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

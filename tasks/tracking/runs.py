@@ -80,7 +80,7 @@ def set_tags(run_id: str, run_tags: Mapping[str, str]) -> None:
 def inherited_tags(run_id: str) -> dict[str, str]:
     """What a model version takes over from the flow run that made it: recipe, code, data and seed."""
     found = store.patiently(store.client().get_run, run_id).data.tags
-    wanted = (tags.RECIPE, tags.RECIPE_SHA256, tags.GIT_COMMIT, tags.DATA_REVISION, tags.SEED)
+    wanted = (tags.RECIPE, tags.RECIPE_SHA256, tags.GIT_COMMIT, tags.DATA_REVISION, tags.SEED, tags.UNPINNED)
     return {key: found[key] for key in wanted if key in found}
 
 

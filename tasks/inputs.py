@@ -1,0 +1,46 @@
+"""The rows that a step used, as an input of its MLflow run: how many, what they hash to, and in what role."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from models.datasets.schema import Kind, Split, file_name
+from tasks.tracking import records
+
+ROLE: dict[str, str] = {"train": "training", "validation": "validation", "gate": "gate"}
+"""Split -> context of a dataset input, MLflow's word for the role in which rows were used."""
+
+
+class Used(NamedTuple):
+    """Rows that a run used, as MLflow names them."""
+
+    name: str
+    digest: str
+
+
+def log_rows(
+    run_id: str, data: str, kind: Kind, split: Split, rows: Iterable[Sequence[object]], folder: Path, role: str = ""
+) -> Used:
+    """Record the rows of a split that a run really used: those that were left out for length or number do not count.
+
+    Args:
+        run_id: the run that used them.
+        data: name of the data set.
+        kind: problems, demonstrations or preferences.
+        split: where they come from.
+        rows: what was used of each row, in the order of its use; the digest is of these.
+        folder: the clean data.
+        role: context of the input; that of the split where it is left out.
+    """
+    total, count = hashlib.sha256(), 0
+    for row in rows:
+        total.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+        count += 1
+    used = Used(f"{data}/{kind}_{split}", total.hexdigest()[:32])
+    source = str(folder / file_name(kind, split))
+    records.log_dataset(run_id, used.name, used.digest, source, role or ROLE[split], count)
+    return used

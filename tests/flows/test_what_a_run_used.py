@@ -1,0 +1,65 @@
+"""A run's page names the rows that were used, in their role, and says first where no commit holds what was run."""
+
+from collections.abc import Iterator
+
+import pytest
+from project import Project, Ran
+
+from models.datasets.schema import read_manifest
+from tasks.tracking import records, store, summaries, tags
+from tasks.tracking.summaries import data_of
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def configured(first: Ran, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    store.configure(first.home)
+    yield
+
+
+def used_by(first: Ran, step: str, context: str = "") -> dict[str, tuple[str, int | None]]:
+    """Data set -> the role in which a step used it, and how many of its rows; of several runs one with that role."""
+    children = [line for line in summaries.run_summary("tiny", first.run_id).steps if line.name.startswith(step)]
+    found = [data_of(store.client().get_run(line.run_id)) for line in children]
+    links = next(links for links in found if not context or any(link.context == context for link in links))
+    return {link.name: (link.context, link.rows) for link in links}
+
+
+def test_each_split_is_an_input_in_its_own_role(first: Ran) -> None:
+    run = store.client().get_run(first.run_id)
+    roles = {link.name: link.context for link in data_of(run) if "/problems_" in link.name}
+    assert roles == {
+        "arithmetic/problems_train": "training",
+        "arithmetic/problems_validation": "validation",
+        "arithmetic/problems_gate": "gate",
+    }
+
+
+def test_an_evaluation_names_the_problems_that_it_answered_and_no_others(first: Ran, project: Project) -> None:
+    shown = used_by(first, "evaluate", "evaluation")
+    assert shown == {"arithmetic/problems_validation": ("evaluation", 12)}
+    judged = used_by(first, "evaluate", "gate")
+    assert list(judged) == ["arithmetic/problems_gate"]
+
+
+def test_training_names_the_rows_that_it_drew_and_no_held_out_ones(first: Ran, project: Project) -> None:
+    rows = read_manifest(project.folder / "data/prepared/arithmetic")["rows"]
+    assert used_by(first, "fine_tune") == {"arithmetic/problems_train": ("training", 16)}  # 4 rounds of 4 prompts
+    warmed = used_by(first, "warm_start")
+    assert {name: role for name, (role, _) in warmed.items()} == {
+        "arithmetic/demonstrations_train": "training",
+        "arithmetic/demonstrations_validation": "validation",
+    }
+    assert warmed["arithmetic/demonstrations_train"][1] == rows["demonstrations_train.parquet"]
+    rewarded = used_by(first, "reward_model")
+    assert {role for role, _ in rewarded.values()} == {"training", "validation"}
+
+
+def test_what_no_commit_holds_says_so_on_its_first_line(first: Ran) -> None:
+    run = store.client().get_run(first.run_id)
+    assert "does not hold" in run.data.tags[tags.UNPINNED]
+    assert run.data.tags[records.NOTE].startswith("> **Not pinned, so it cannot be reproduced:**")
+    closing = first.out[: first.out.index("\nstep ")].strip().splitlines()
+    assert closing[-1].startswith("not pinned: ")

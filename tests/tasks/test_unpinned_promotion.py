@@ -1,0 +1,22 @@
+"""What no commit holds cannot become champion, unless the recipe allows it, and its page says so before all else."""
+
+from test_collapsed import BETTER
+
+from tasks.description import UNPINNED, Review, describe_run
+from tasks.promote import _decide
+
+WHY = "commit 6d57ac2f does not hold the code as it is: models/objectives/mine.py"
+
+
+def test_a_better_policy_of_unpinned_code_is_refused_and_the_reason_names_the_file() -> None:
+    assert _decide(BETTER, False, "the base model")[0] == "promoted"
+    decision, reason = _decide(BETTER, False, "the base model", unpinned=WHY)
+    assert decision == "refused"
+    assert WHY in reason and "promote_unpinned: true" in reason
+
+
+def test_the_description_begins_with_it() -> None:
+    review = Review(decision="refused", reason="not better", facts={UNPINNED: WHY})
+    first, _ = describe_run(review).split("\n", 1)
+    assert first == f"> **Not pinned, so it cannot be reproduced:** {WHY}"
+    assert describe_run(Review(decision="kept", reason="not better")).startswith("## ")
