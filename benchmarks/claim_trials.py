@@ -65,7 +65,7 @@ def difference(one: Arm, other: Arm, metric: str = "sampled_accuracy", rounds: i
 
 ONE_EACH = (*PROMPTS, "rollouts.group_size=1", ALL, "reference={name: none}")
 """ReMax and PPO alike: every completion is learned from, once, and no reference is kept; the critic is what differs."""
-REMAX = Arm("remax", ONE_EACH)
+REMAX = Arm("remax", (*ONE_EACH, "advantage.kl_in_reward=0.0"))
 PPO = Arm("ppo", (*ONE_EACH, "advantage.kl=0.0", "advantage.critic.pretraining=0", "schedule.minibatches=1",
                   "schedule.epochs=1", "advantage.critic.epochs=1", "advantage.critic.minibatches=1"))  # fmt: skip
 STAGES = ("generate", "score", "learn")
@@ -150,8 +150,10 @@ UNFILTERED = Arm("pf_ppo", (*PROMPTS, "select=[{name: drop_flat, by: exact_answe
 """The same without the filter: twice the completions to learn from, in as many optimiser steps."""
 
 LONG = 80
-RESETS = Arm("prorl", (*PROMPTS, "reference.every=20", "objective.kl=0.1"))
-FROZEN = Arm("prorl", (*PROMPTS, "reference={name: frozen}", "objective.kl=0.1"))
+AS_GRPO = (*PROMPTS, "rollouts.group_size=8", "rollouts.temperature=1.0", "advantage.deviation=n", "objective.kl=0.1")
+"""The reset alone is tried, with GRPO's own samples and deviation."""
+RESETS = Arm("prorl", (*AS_GRPO, "reference.every=20"))
+FROZEN = Arm("prorl", (*AS_GRPO, "reference={name: frozen}"))
 
 
 def changed_share(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> float:
@@ -187,12 +189,13 @@ def steadier_critic(toy: Toy, seed: int) -> Effect:
 
 
 PACS = Arm("pacs", (*PROMPTS, ALL))
-GRPO = Arm("grpo", (*PROMPTS, ALL))
+GRPO = Arm("grpo", (*PROMPTS, ALL, "schedule.minibatches=4", "objective.kl=0.0", "reference={name: none}"))
+"""As PACS: four steps a round, and no reference."""
 TOPR = Arm("topr", (*PROMPTS, ALL))
 ONLY_POSITIVES = Arm("topr", (*TOPR.overrides, "advantage.baseline=0.0", "rewards.0.weight=0.5"))
 """Advantages of 0.5 and 0 in place of 0.5 and -0.5: only the wrong completions weigh otherwise."""
-SHANNON = Arm("f_dpg", PROMPTS)
-FORWARD = Arm("f_dpg", (*PROMPTS, "objective.to=forward_kl"))
+SHANNON = Arm("f_dpg", (*PROMPTS, "rollouts.group_size=8"))
+FORWARD = Arm("f_dpg", (*SHANNON.overrides, "objective.to=forward_kl"))
 
 TRIALS = (
     Trial("remax_memory", 384, "ReMax keeps less than PPO", "bytes, ReMax / PPO", memory_of_remax, 1.0, larger=False),
