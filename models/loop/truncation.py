@@ -79,6 +79,12 @@ WRONG = TruncationSettings()
 """The rule where a recipe names none."""
 
 
+def worst_where_cut(values: Tensor, rollouts: Sequence[Rollout]) -> Tensor:
+    """`values` [completions], with the least of them at every completion that was cut."""
+    ended = torch.tensor([rollout.finished for rollout in rollouts], device=values.device)
+    return values if ended.all() else torch.where(ended, values, values.min())
+
+
 def overlong_penalty(rollouts: Sequence[Rollout], limit: int, last_tokens: int) -> Tensor:
     """DAPO's formula 13 of each completion, [completions], in [-1, 0].
 

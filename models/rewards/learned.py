@@ -16,15 +16,14 @@ from torch import Tensor
 
 from models.loop.rollout import Rollout, sequences_of
 from models.loop.slots import World
+from models.loop.truncation import worst_where_cut
 from models.parts import part
 
 
 def learned_scores(world: World, rollouts: Sequence[Rollout]) -> Tensor:
     """Scores by the reward model of this run, [completions]; of those that were cut the least of all `rollouts`."""
     assert world.score_with_reward_model is not None, "the recipe check makes sure that a reward model is there"
-    scores = world.score_with_reward_model(sequences_of(rollouts))
-    ended = torch.tensor([rollout.finished for rollout in rollouts], device=scores.device)
-    return scores if ended.all() else torch.where(ended, scores, scores.min())
+    return worst_where_cut(world.score_with_reward_model(sequences_of(rollouts)), rollouts)
 
 
 @part("reward", "reward_model")

@@ -23,6 +23,7 @@ from torch import Tensor
 from models.errors import UserError
 from models.loop.rollout import Rollout, Scored
 from models.loop.slots import World
+from models.loop.truncation import worst_where_cut
 from models.parts import part
 
 
@@ -54,8 +55,9 @@ class OwnLikelihood:
     label: str = "own_likelihood"
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Mean log-prob of the tokens of each completion, [completions], nats, <= 0."""
-        return _under_policy(world, rollouts)
+        """Mean log-prob of the tokens of each completion, [completions], nats, <= 0; of one that was cut the least of
+        all: a loop that never ends is likelier with every token."""
+        return worst_where_cut(_under_policy(world, rollouts), rollouts)
 
 
 @part("reward", "ranking_consistency")

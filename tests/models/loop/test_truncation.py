@@ -23,6 +23,7 @@ from models.recipe.load import load_recipe
 from models.rewards.exact_answer import ExactAnswer
 from models.rewards.learned import LearnedReward
 from models.rewards.length_penalty import LengthPenalty
+from models.rewards.own_ranking import OwnLikelihood
 from models.rewards.win_rate import WinRate
 from models.selectors.everything import Everything
 from models.sources.sample import Sample
@@ -68,6 +69,13 @@ def test_a_learned_reward_finds_a_cut_completion_no_better_than_the_worst():
     assert LearnedReward(squash="none")(here, rollouts).tolist() == [-2.0, -2.0, 1.0, -2.0]
     ended = [replace(one, finished=True) for one in rollouts]
     assert LearnedReward(squash="none")(here, ended).tolist() == scores.tolist()
+
+
+def test_a_loop_that_never_ends_is_not_the_policys_own_favourite():
+    here = World(CODEC, None, None, 0)
+    likely, unlikely = answering("7 7 7", False), answering("#### 7", True)
+    rollouts = [replace(likely, behaviour_log_probs=(-0.25,) * 3), replace(unlikely, behaviour_log_probs=(-2.0,) * 3)]
+    assert OwnLikelihood()(here, rollouts).tolist() == [-2.0, -2.0]
 
 
 def test_the_soft_penalty_is_formula_13_by_hand():
