@@ -10,6 +10,7 @@ from prefect import get_run_logger, task
 from models.datasets.schema import read_manifest
 from models.recipe.schema import Recipe
 from tasks import versions
+from tasks.answers import require_answers
 from tasks.inputs import ROLE
 from tasks.step import Made, StepResult, content_key, run_step
 from tasks.tracking import records, runs, tags
@@ -37,6 +38,7 @@ def prepare_data(
 
     def work(folder: Path, run_id: str) -> Made:
         version = versions.prepare(recipe.data, root, say)
+        require_answers(version.folder, recipe)
         push_data(version, root, home)
         found.append(version)
         rows = log_data(run_id, version, "preparation")

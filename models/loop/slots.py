@@ -126,7 +126,10 @@ class Exported(Protocol):
 
 
 class Reward(Protocol):
-    """What each completion is worth, or each of its tokens."""
+    """What each completion is worth, or each of its tokens.
+
+    One that holds completions against the problems' answers has `needs_answers = True`.
+    """
 
     weight: float
     label: str

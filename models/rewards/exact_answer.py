@@ -33,6 +33,7 @@ class ExactAnswer:
     """Exact-answer verifier."""
 
     needs_reward_model: ClassVar[bool] = False
+    needs_answers: ClassVar[bool] = True
     weight: float = 1.0
     label: str = "exact_answer"
 

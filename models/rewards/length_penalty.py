@@ -25,6 +25,7 @@ class LengthPenalty:
     """Length against the shortest and the longest completion of the same prompt in the round."""
 
     needs_reward_model: ClassVar[bool] = False
+    needs_answers: ClassVar[bool] = True
     weight: float = 1.0
     label: str = "length_penalty"
 

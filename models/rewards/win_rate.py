@@ -71,6 +71,11 @@ class WinRate:
         return self.by == "reward_model"
 
     @property
+    def needs_answers(self) -> bool:
+        """Whether the verifier compares."""
+        return self.by == "exact_answer"
+
+    @property
     def asks(self) -> Beside | None:
         """Opponents, where it compares with nobody else."""
         return "opponents" if self.against == "opponents" else None

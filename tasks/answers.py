@@ -1,0 +1,44 @@
+"""Whether the data hold the answers that a recipe's rewards ask for: without one, every completion is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from models.datasets.schema import Kind, available, read_table
+from models.errors import UserError
+from models.recipe.schema import Recipe
+
+KINDS_WITH_ANSWERS: tuple[Kind, ...] = ("problems", "demonstrations")
+
+
+def _any_text(data: Path, kind: Kind) -> bool:
+    return any(str(answer).strip() for answer in read_table(data, kind, "train").column("answer").to_pylist())
+
+
+def require_answers(data: Path, recipe: Recipe) -> None:
+    """Make sure that a reward which holds completions against answers has one to hold them against.
+
+    Args:
+        data: a prepared data set.
+        recipe: what is to be trained on it.
+
+    Raises:
+        UserError: no training row has an answer, and a reward asks for them.
+    """
+    slots: Any = recipe
+    asking = [
+        f"rewards.{number} ({reward.name})"
+        for number, reward in enumerate(slots.rewards)
+        if getattr(reward, "needs_answers", False)
+    ]
+    if recipe.schedule is None or not asking:
+        return
+    splits = available(data)
+    for kind in KINDS_WITH_ANSWERS:
+        if "train" in splits.get(kind, ()) and _any_text(data, kind):
+            return
+    raise UserError(
+        f"data set {recipe.data.name}: no training problem has an answer, which {asking[0]} holds completions against; "
+        "name the column of answers in data.columns.answer, or take another reward"
+    )
