@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.league_records import Point
+from benchmarks.league_records import Point, code_digest
 from models.datasets.make_arithmetic import ArithmeticSettings, write
 from models.datasets.params import checked, read_section
 from models.datasets.prepare import prepare
@@ -71,8 +71,8 @@ class Work:
 
     @property
     def data(self) -> Path:
-        """The prepared data set, made when it is first asked for."""
-        place = self.folder / "prepared"
+        """The prepared data set as params.yaml has it, made when it is first asked for."""
+        place = self.folder / f"prepared_{digest(read_section(PARAMS, TASK), code_digest())[:12]}"
         if not place.is_dir():
             made = self.folder / "making"
             shutil.rmtree(made, ignore_errors=True)
@@ -87,7 +87,8 @@ class Work:
         settings = recipe.warm_start
         assert settings is not None, "recipes of the league share a warm start"
         said = plain(recipe)
-        place = self.folder / f"start_{recipe.seed}_{digest(said['policy']['size'], said['warm_start'])[:12]}"
+        made_of = digest(said["policy"]["size"], said["policy"]["tokenizer"], said["warm_start"], self.data.name)
+        place = self.folder / f"start_{recipe.seed}_{made_of[:12]}"
         if not place.is_dir():
             tokenizer = train_tokenizer(training_texts(self.data), recipe.policy.tokenizer)
             model = new_policy(recipe.policy.size, tokenizer, recipe.seed)

@@ -1,0 +1,154 @@
+"""Every recipe that trains a policy does what it says: after a few rounds on a task of seconds its claim has risen.
+
+The task: end the answer with 7. The policy is tiny and was shown three answers, so that it says `#### 7` to about a
+quarter of the prompts; what it says with which probability is computed, not sampled. The real parts run, as in the
+smoke of every recipe: the slots that the recipe names, learner and engine, the verifier in place of a fitted reward
+model where the recipe has both. Step sizes are the recipe's own times `FASTER`, the same for all.
+"""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_loops import CODEC, PROBLEMS, TOKENIZER
+from tiny_models import tiny_policy
+
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.transformers_engine import TransformersEngine
+from models.learner.log_probs import all_log_probs
+from models.learner.optimiser import OptimiserSettings
+from models.learner.packing import Sequences
+from models.learner.supervised import SupervisedSettings, fit_supervised
+from models.loop.loop import Slots, Watchers, run_loop
+from models.loop.rollout import Known
+from models.loop.slots import World
+from models.policy.build import load_causal_model
+from models.policy.folder import save_model_folder
+from models.policy.weights import merged_weights
+from models.recipe.load import load_recipe
+from models.rewards.exact_answer import is_right
+from tasks.open_learner import build_learner
+
+pytestmark = pytest.mark.recipes
+RECIPES = [
+    file
+    for file in sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
+    if load_recipe(file).schedule is not None
+]
+RIGHT, WRONG, OTHER = "#### 7", "#### 3", "4 + 7 #### 5"
+SHOWN = [RIGHT, WRONG, WRONG, OTHER]
+SMALL = {"prompts": 6, "max_tokens": 6}
+ROUNDS, FASTER, GROUP = 8, 6.0, 8
+OVERRIDES = ["policy.precision=float32", "policy.base=null", "alarm=null"]
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory):
+    """A policy that was shown the answers, as a model folder."""
+    policy = tiny_policy(torch.float32, spread=1.0)
+    shown = [CODEC.completions([text])[0] for text in SHOWN]
+    both = [(problem.tokens, ids) for problem in PROBLEMS for ids in shown]
+    settings = SupervisedSettings(steps=40, batch=24, optimiser=OptimiserSettings(learning_rate=0.01, warmup_steps=5))
+    fit_supervised(policy, Sequences(*(list(side) for side in zip(*both, strict=True))), settings, seed=0)
+    folder = tmp_path_factory.mktemp("start") / "policy"
+    save_model_folder(policy, TOKENIZER, folder)
+    return folder
+
+
+def small(part):
+    """A part with few prompts, short completions and groups of eight at most."""
+    names = {item.name for item in fields(part)}
+    changed = {name: value for name, value in SMALL.items() if name in names}
+    if "group_size" in names:
+        changed["group_size"] = min(part.group_size, GROUP)
+    return replace(part, **changed)
+
+
+def known(reads):
+    """Answers of the data for every prompt: the right one, and one that is not."""
+    kinds = {"problems": [], "demonstrations": ["demonstration"] * 2, "preferences": ["chosen", "rejected"]}[reads]
+    answers = [RIGHT, WRONG]
+    rows = zip(kinds, answers, CODEC.completions(answers), strict=False)
+    return tuple(Known(kind, tuple(ids), text, "" if text == RIGHT else "slip") for kind, text, ids in rows)
+
+
+@dataclass(frozen=True)
+class Says:
+    """What a policy says to the prompts."""
+
+    right: float
+    """Mean log-probability of the right answer of the data, nats."""
+    wrong: float
+    """That of the wrong one."""
+    reward: float
+    """Share of 384 samples that the verifier takes, whatever their words."""
+
+
+def says(policy, start):
+    policy.eval()
+    logs = []
+    for text in (RIGHT, WRONG):
+        ids = CODEC.completions([text])[0]
+        rows = all_log_probs(policy, Sequences([p.tokens for p in PROBLEMS], [ids] * len(PROBLEMS)))
+        logs.append(float(torch.stack([row.sum() for row in rows]).mean()))
+    engine = TransformersEngine(start, EngineSettings(), end=CODEC.end)
+    engine.load(merged_weights(policy))
+    drawn = engine.generate([p.tokens for p in PROBLEMS], Sampling(max_tokens=6, samples=64, log_probs=False), seed=1)
+    flat = [one for group in drawn for one in group]
+    texts = CODEC.text([one.tokens for one in flat])
+    right = [is_right(text, "7", finished=one.finished) for text, one in zip(texts, flat, strict=True)]
+    return Says(*logs, sum(right) / len(right))
+
+
+def trained(file, start, folder):
+    """The recipe, and what the policy said before and after."""
+    recipe = load_recipe(file, OVERRIDES)
+    optimiser = replace(recipe.schedule.optimiser, learning_rate=FASTER * recipe.schedule.optimiser.learning_rate)
+    optimiser = replace(optimiser, warmup_steps=1)
+    settings = replace(
+        recipe.schedule, rounds=ROUNDS, checkpoint_every=100, samples_every=100, token_budget=2048, optimiser=optimiser
+    )
+    rewards = [one for one in recipe.rewards if not one.needs_reward_model]
+    slots = Slots(small(recipe.rollouts), rewards, recipe.select, recipe.advantage, recipe.objective, recipe.reference)
+    policy = load_causal_model(start, torch.float32)
+    before = says(policy, start)
+    learner = build_learner(policy, recipe, settings, folder, None)
+    engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.source.draws else None
+    world = World(CODEC, engine, None, recipe.seed, truncated=recipe.truncated)
+    sound = recipe.objective.level == "pair" and slots.source.reads == "demonstrations"  # all of the data is better
+    answers = [one for one in known(slots.source.reads) if not (sound and one.flaw)]
+    problems = [replace(problem, known=tuple(answers)) for problem in PROBLEMS]
+    run_loop(learner, world, slots, settings, problems, folder / "checkpoints", Watchers())
+    return recipe, before, says(learner.policy, start)
+
+
+OWN_RANKING = ("own_likelihood",)
+"""Rewards that know no right: the policy is to be surer of what it held likelier."""
+
+
+LOST = {
+    "nlpo": "the mass outside the lagged policy's mask is nobody's: the ratio is of whole policies, not of masked "
+    "ones, so it grows there; within the mask nearly every sample is right, without it none"
+}
+"""Recipes that do not learn here, and why; a test that passes after all fails, so that the line goes."""
+
+
+def cases():
+    for file in RECIPES:
+        known_to_fail = [pytest.mark.xfail(strict=True, reason=LOST[file.stem])] if file.stem in LOST else []
+        yield pytest.param(file, id=file.stem, marks=known_to_fail)
+
+
+@pytest.mark.parametrize("file", cases())
+def test_what_the_recipe_claims_has_risen(file, start, tmp_path):
+    recipe, before, after = trained(file, start, tmp_path)
+    right, wrong = after.right - before.right, after.wrong - before.wrong
+    if any(one.name in OWN_RANKING for one in recipe.rewards):
+        assert wrong > right + 0.1  # the wrong answer is the one that it was shown twice
+    elif recipe.rollouts.reads == "preferences" and not recipe.rollouts.draws:
+        assert right > wrong + 0.1
+    elif recipe.rollouts.reads == "demonstrations" and not recipe.rollouts.draws:
+        assert right > 0.1 and right > wrong
+    else:
+        assert after.reward > before.reward + 0.05
