@@ -2,18 +2,20 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run test check lint browser ui schedule bench league clean
+.PHONY: help install run test test-all test-slice quick lint browser ui schedule bench league clean
 
 PYTHON ?= python3.11
 RECIPE ?= recipes/arithmetic.yaml
 # More for the command behind run, ui, schedule and bench, as in: make ui OPTIONS="--mlflow-port 5001"
 OPTIONS ?=
-# Test processes side by side, each with whole files; 0: pytest's own alone, in the order of the files.
-WORKERS ?= 0
+# Test processes side by side; tests that share a server or an engine stay in one. 0: pytest's own alone.
+WORKERS ?= 2
+SLICE ?= 0/8
 # CUDA=1 or CUDA=0 decides by hand; otherwise a working nvidia-smi does.
 CUDA ?= $(shell nvidia-smi >/dev/null 2>&1 && echo 1 || echo 0)
 LOCK := $(if $(filter 1,$(CUDA)),cuda.lock,cpu.lock)
 BIN := .venv/bin
+PYTEST = $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
 
 help: ## Show what can be made
 	@echo "Rewardflow. Usage: make TARGET"
@@ -28,8 +30,21 @@ install: .venv/.installed ## Install the locked environment into .venv
 run: .venv/.installed ## Main job: data, validation, warm start, reward model, RL, evaluation, promotion
 	@$(BIN)/rewardflow run $(RECIPE) $(OPTIONS)
 
-test: .venv/.installed browser lint ## Check style, types and imports, then run all tests, the fast ones first
-	@echo "== pytest" && $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+# Style, types and imports are checked beside the tests; what they say is shown where it is bad news.
+test: .venv/.installed browser ## Check style, types and imports beside the tests, but for the thorough ones
+	@$(MAKE) --no-print-directory lint >.lint.log 2>&1 & lint=$$!; \
+	echo "== pytest, $(WORKERS) processes; ruff, mypy and import-linter beside them"; \
+	$(PYTEST) -n $(WORKERS) -m 'not thorough' --durations=10 && status=0 || status=$$?; \
+	wait $$lint || { cat .lint.log; status=1; }; rm -f .lint.log; exit $$status
+
+test-all: .venv/.installed browser lint ## Run every test in one process: also long runs, faults, and every recipe's smoke
+	@$(PYTEST) -n 0 --durations=10
+
+test-slice: .venv/.installed ## Run a slice of the thorough tests: SLICE=K/N, every N-th beginning with the K-th
+	@$(PYTEST) -n 0 -m thorough --slice $(SLICE) --durations=10
+
+quick: .venv/.installed ## Run the core's tests: a minute
+	@$(PYTEST) -n $(WORKERS) -m quick -q
 
 lint: .venv/.installed ## Check style (ruff), types (mypy) and the walls between the layers (import-linter)
 	@echo "== ruff" && $(BIN)/ruff check .

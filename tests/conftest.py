@@ -1,9 +1,11 @@
-"""What every test can use: a quiet environment and the real data sets, where they are at hand."""
+"""What every test can use: a quiet environment, tiers of tests, and the real data sets, where they are at hand."""
 
 import os
 from pathlib import Path
 
 import pytest
+
+import models  # noqa: F401 - sets how OpenMP's threads wait, before anything loads torch
 
 os.environ.update(
     {
@@ -20,11 +22,61 @@ os.environ.update(
 )
 
 ROOT = Path(__file__).resolve().parents[1]
+CORE = ("models/advantages", "models/critic", "models/datasets", "models/evaluation", "models/learner", "models/loop",
+        "models/objectives", "models/recipe", "models/references", "models/rewards", "models/selectors", "models/text",
+        "tasks/test_collapsed", "tasks/test_description", "flows/test_command_line")  # fmt: skip
+"""Tests that `make quick` runs, but for those that are marked slow or thorough."""
+TOGETHER = {"servers": "flows", "project": "flows", "first": "flows", "tracking_server": "tracking"}
+"""Fixture of a session -> the group of tests that share it: in several processes a group stays in one."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The fast tests first; within the two groups the order stays."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slice", metavar="K/N", help="Of the thorough tests only every N-th, beginning with the K-th (from 0)."
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the core and what stays together; order the tests; take the slice that was asked for.
+
+    In one process the fast tests come first. In several, what takes longest comes first, so that both end together.
+    """
+    for item in items:
+        group = group_of(item)
+        item.add_marker(pytest.mark.xdist_group(group))
+        place = item.path.relative_to(ROOT / "tests").as_posix()
+        if place.startswith(CORE) and not is_slow(item):
+            item.add_marker(pytest.mark.quick)
+    several = bool(os.environ.get("PYTEST_XDIST_WORKER"))
+    items.sort(key=(lambda item: rank(item)) if several else is_slow)
+    if wanted := config.getoption("--slice"):
+        first, of = (int(number) for number in wanted.split("/"))
+        thorough = [item for item in items if item.get_closest_marker("thorough")]
+        left = [item for item in thorough if thorough.index(item) % of != first]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
+
+def group_of(item: pytest.Item) -> str:
+    """What must stay in one process with others: tests of one session fixture, of vLLM, else those of a file."""
+    fixtures = getattr(item, "fixturenames", ())
+    shared = [TOGETHER[name] for name in fixtures if name in TOGETHER]
+    if shared:
+        return shared[0]
+    if "vllm" in item.nodeid:
+        return "vllm"
+    return item.path.as_posix()
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Whether a test takes seconds."""
+    return any(item.get_closest_marker(name) is not None for name in ("slow", "thorough"))
+
+
+def rank(item: pytest.Item) -> int:
+    """The order in which groups are handed to several processes."""
+    return {"flows": 0, "vllm": 1}.get(group_of(item), 2 if is_slow(item) else 3)
 
 
 @pytest.fixture(scope="session")

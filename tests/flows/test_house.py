@@ -142,7 +142,7 @@ print(failed)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_everything_in_the_lock_imports_in_one_process(tmp_path: Path) -> None:
     names = [name for name, _ in pins("cpu.lock")]
     asked = subprocess.run(

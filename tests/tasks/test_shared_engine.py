@@ -45,7 +45,7 @@ def is_closed(engine: Restarting) -> bool:
         PLAIN,
         pytest.param(
             EngineSettings(name="vllm", max_sequences=8),
-            marks=[pytest.mark.slow, NO_VLLM],
+            marks=[pytest.mark.thorough, NO_VLLM],
         ),
     ],
     ids=lambda settings: settings.name,

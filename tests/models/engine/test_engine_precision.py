@@ -11,7 +11,7 @@ from models.policy.folder import save_model_folder
 END = 1
 
 
-@pytest.fixture(params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.slow])])
+@pytest.fixture(params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.thorough])])
 def start(request, tmp_path):
     """A function that opens an engine on a policy drawn from a seed."""
     opened = []

@@ -24,7 +24,7 @@ class OwnForCausalLM(Qwen3ForCausalLM):
 """
 
 
-@pytest.fixture(params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.slow])])
+@pytest.fixture(params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.thorough])])
 def settings(request):
     return EngineSettings(name=request.param, max_sequences=8)
 

@@ -23,7 +23,7 @@ SAMPLING = Sampling(max_tokens=12, samples=3)
 END = 1
 
 
-@pytest.fixture(scope="module", params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.slow])])
+@pytest.fixture(scope="module", params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.thorough])])
 def running(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("restart") / "policy"
     save_model_folder(tiny_policy(torch.float32, seed=7), word_tokenizer(), folder)

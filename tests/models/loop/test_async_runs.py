@@ -190,7 +190,7 @@ def test_the_generating_thread_has_the_learners_number_of_openmp_threads_from_it
     assert said.stdout.split() == ["1", "1"], said.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_vllm_too_generates_ahead_and_a_killed_run_ends_the_same(start, tmp_path):
     pytest.importorskip("vllm")
     from models.engine.vllm_engine import VllmEngine
