@@ -10,7 +10,9 @@ from pathlib import Path  # noqa: E402
 
 from prefect import flow  # noqa: E402
 
+from flows import prefect_run  # noqa: E402
 from flows.opening import Opened, closed_with, log_recipe, own_folder  # noqa: E402
+from flows.servers import page_address  # noqa: E402
 from flows.training import Training, train_policy  # noqa: E402
 from models.errors import UserError  # noqa: E402
 from models.evaluation.aggregate import Standing, standings  # noqa: E402
@@ -20,7 +22,7 @@ from tasks.code_version import code_version  # noqa: E402
 from tasks.comparison import Cost, write_comparison  # noqa: E402
 from tasks.fine_tune import curves_of  # noqa: E402
 from tasks.shared_engine import shared_engine  # noqa: E402
-from tasks.tracking import records, runs, tags  # noqa: E402
+from tasks.tracking import records, runs, summaries, tags  # noqa: E402
 
 
 @flow(name="compare")
@@ -53,8 +55,12 @@ def compare(
     with own_folder(experiment) as home:
         code = code_version(Path.cwd())
         facts = {tags.RECIPE: " ".join(one.name for one in found), tags.GIT_COMMIT: code.name}
+        if prefect := prefect_run.address():
+            facts[tags.PREFECT_RUN] = prefect
         params = {"seeds": seeds, "metric": metric, "rounds": {one.name: one.rounds for one in found}}
         run = runs.open_flow_run(experiment, f"compare {' '.join(one.name for one in found)}", facts, params)
+        page = page_address(home, "mlflow") + summaries.page_of_run(run)
+        prefect_run.link_to(page)
         for one in found:
             log_recipe(run, one.file, ())
         if overrides:
@@ -70,6 +76,7 @@ def compare(
                 costs.append(_cost(one, done))
             standing = standings(scores)
             write_comparison(run, metric, standing, costs)
+        prefect_run.tell(*summaries.told(run), page)
         return run, standing, costs
 
 

@@ -38,16 +38,21 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
         champion = registry.champion(outcome.model)
         if champion is not None:
             lines.append(f"champion   models:/{outcome.model}@champion  (version {champion.version})")
-    return "\n".join(["", *lines, *_where(outcome.run_id, home)])
+    return "\n".join(["", *lines, _all_runs(outcome.run_id, home), *_where(outcome.run_id, home)])
+
+
+def _all_runs(run_id: str, home: Path) -> str:
+    """The shared view of the runs beside this one: which promoted what."""
+    from tasks.tracking.views import promotions_beside
+
+    return f"all runs   {page_address(home, 'mlflow')}{promotions_beside(run_id)}"
 
 
 def _where(run_id: str, home: Path) -> list[str]:
     """The run's page in the MLflow UI."""
     from tasks.tracking.summaries import page_of_run
-    from tasks.tracking.views import promotions_beside
 
-    at = page_address(home, "mlflow")
-    lines = [f"all runs   {at}{promotions_beside(run_id)}", f"run        {at}{page_of_run(run_id)}"]
+    lines = [f"run        {page_address(home, 'mlflow')}{page_of_run(run_id)}"]
     if not {**running_servers(home), **given_servers(home)}.get("mlflow"):
         lines.append(f"           (`make ui` starts the servers; `rewardflow show {run_id[:8]}` prints the run here)")
     return lines

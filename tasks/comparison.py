@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from models.evaluation.aggregate import Standing
 from models.evaluation.bootstrap import Interval
-from tasks import plots
+from tasks import plots, run_names
 from tasks.description import cell, section, table
-from tasks.tracking import records
+from tasks.tracking import records, runs
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ def write_comparison(run_id: str, metric: str, standings: Sequence[Standing], co
     head = list(rows[0])
     body = table(head, [[cell(str(row[key])) for key in head] for row in rows])
     best = max(standings, key=lambda one: one.middle.estimate)
+    runs.rename(run_id, run_names.compared(best.method, len(standings) - 1, best.middle, metric))
     records.describe(
         run_id,
         f"## {cell(best.method)} has the highest interquartile mean of {cell(metric)}\n\n"

@@ -31,6 +31,14 @@ def unchanged(version: int, is_champion: bool) -> str:
     return f"nothing changed: v{version}" + (", the champion" if is_champion else "")
 
 
+def compared(best: str, others: int, middle: Interval, metric: str) -> str:
+    """A comparison of methods: `grpo before 5 others: sampled_accuracy 31.0 [28.0, 34.0]`."""
+    scale, digits = (100, 1) if is_share(metric) else (1, 3)
+    estimate, low, high = (f"{scale * value:.{digits}f}" for value in (middle.estimate, middle.low, middle.high))
+    beaten = f"{others} other" + ("s" if others != 1 else "")
+    return shortened(f"{best} before {beaten}: {metric} {estimate} [{low}, {high}]")
+
+
 def stopped(reason: str, killed: bool) -> str:
     """A flow that did not end by itself, or ended with an error."""
     line = " ".join(reason.split())

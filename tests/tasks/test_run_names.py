@@ -28,6 +28,14 @@ def test_a_run_that_changed_nothing_does_not_say_promoted() -> None:
     assert "promoted" not in run_names.unchanged(7, is_champion=False)
 
 
+def test_a_comparison_is_called_by_the_best_method_and_its_interval() -> None:
+    middle = Interval(0.31, 0.28, 0.34)
+    assert run_names.compared("grpo", 5, middle, "sampled_accuracy") == (
+        "grpo before 5 others: sampled_accuracy 31.0 [28.0, 34.0]"
+    )
+    assert run_names.compared("grpo", 1, middle, "tokens") == "grpo before 1 other: tokens 0.310 [0.280, 0.340]"
+
+
 def test_a_stopped_run_says_why_in_one_short_line() -> None:
     name = run_names.stopped("data: a line\nand  more " + "x" * 500, killed=False)
     assert name.startswith("stopped: data: a line and more xxx") and len(name) <= run_names.LONGEST
