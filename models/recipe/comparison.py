@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models.errors import UserError
+from models.bounds import LARGEST
+from models.errors import UserError, shortened
 from models.evaluation.report import summary_names
 from models.recipe.find import find_recipe
 from models.recipe.load import load_recipe, plain, require_files
@@ -28,6 +29,9 @@ from models.recipe.smoke import smoke_overrides
 EXPERIMENT = "comparison"
 """Every recipe's name in a comparison, with `-smoke` behind it in a smoke run: MLflow's experiment, and the name under
 which reward models are shared by the methods."""
+
+MOST_SEEDS = 1000
+"""Trainings of each recipe; more is a slip of the hand."""
 
 SHARED = ("data", "validation", "evaluation", "warm_start", "policy")
 """Sections in which recipes agree. Which weights of the policy learn afterwards is a method's own."""
@@ -97,11 +101,13 @@ def contenders(
         raise UserError(f"a comparison needs recipes of different names; {twice[0]} is named twice")
     if seeds < 2:
         raise UserError(f"--seeds {seeds}: a comparison needs 2 or more, one training has no spread")
+    if seeds > MOST_SEEDS:
+        raise UserError(f"--seeds {shortened(seeds)}: a comparison takes {MOST_SEEDS} at most")
     for override in overrides:
         if (key := override.partition("=")[0]) in ("seed", "name"):
             raise UserError(f"--set {override}: a comparison sets {key} itself, for each of its trainings")
-    if budget is not None and budget < 1:
-        raise UserError(f"--budget {budget}: at least one completion")
+    if budget is not None and not 1 <= budget <= LARGEST:
+        raise UserError(f"--budget {shortened(budget)}: at least one completion, {LARGEST} at most")
     found = [_contender(path, overrides, smoke) for path in paths]
     require_shared(found)
     for one in found:

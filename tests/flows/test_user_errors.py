@@ -65,6 +65,16 @@ def changed(project: Path) -> str:
         (["tiny", "-s", "policy.base=./bare"], "policy.base: bare: no weights, *.safetensors is missing"),
         (["tiny", "-s", "policy.subnetwork={masks: gone}"], "policy.subnetwork.masks: gone: no such file"),
         (["tiny", "-s", "policy.base=./gone"], "policy.base: gone: no such model folder"),
+        (
+            ["tiny", "-s", "policy.base=Nobody/Nothing"],
+            "policy.base: Nobody/Nothing is no folder here, and as a hub id",
+        ),
+        (["tiny", "-s", "policy.lora={targets: [q_projj]}"], "policy.lora.targets: the policy has no module 'q_projj'"),
+        (["tiny", "-s", "rewards.0.weight=.inf"], "rewards.0.weight: inf is not a finite number"),
+        (["tiny", "-s", "rollouts.temperature=0"], "rollouts.temperature: Input should be greater than 0"),
+        (["tiny", "-s", "evaluation.ks=[64]"], "evaluation.ks holds 64, but evaluation.samples is 16"),
+        (["tiny", *own_data("s3://bucket/rows.jsonl")], "s3://bucket/rows.jsonl is no path on this machine"),
+        (["x" * 5000], "no such recipe (File name too long)"),
     ],
 )
 def test_a_wrong_recipe_or_a_missing_file_is_one_line_and_nothing_starts(

@@ -83,6 +83,8 @@ def test_what_only_the_method_changes_may_differ(tmp_path):
         (("grpo",), {}, "needs two recipes or more"),
         (("grpo", "rloo", "recipes/grpo.yaml"), {}, "grpo is named twice"),
         (RUN, {"seeds": 1}, "--seeds 1: a comparison needs 2 or more"),
+        (RUN, {"seeds": 10**30}, "--seeds 10+: a comparison takes 1000 at most"),
+        (RUN, {"budget": 10**30}, "--budget 10+: at least one completion, 4294967295 at most"),
         (RUN, {"overrides": ("seed=3",)}, "--set seed=3: a comparison sets seed itself"),
         (RUN, {"overrides": ("name=mine",)}, "--set name=mine: a comparison sets name itself"),
         (RUN, {"overrides": ("schedule=null",)}, "so there is no policy"),
