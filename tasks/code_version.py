@@ -16,7 +16,7 @@ ELSEWHERE = (":(exclude)data/sources", ":(exclude)data/raw")
 """Data: whether a commit holds them is asked of their version (tasks/versions.py)."""
 FILES = ("dvc.yaml", "dvc.lock", "params.yaml", "pyproject.toml", "cpu.lock", "cuda.lock")
 """What else decides what a run does, at the root."""
-NO_COMMIT = "none"
+NO_COMMIT = "no commit"
 DIRTY = "-dirty"
 
 

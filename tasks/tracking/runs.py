@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from tasks import interrupt
+from tasks.code_version import NO_COMMIT
 from tasks.tracking import process, store, tags
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
@@ -124,7 +125,7 @@ def sweep_dead_runs(experiment: str) -> list[str]:
 
 def _create(experiment: str, name: str, run_tags: Mapping[str, str]) -> str:
     shown = {"mlflow.user": _user(), "mlflow.source.name": "rewardflow", "mlflow.source.type": "LOCAL"}
-    if tags.GIT_COMMIT in run_tags:
+    if run_tags.get(tags.GIT_COMMIT, NO_COMMIT) != NO_COMMIT:
         shown["mlflow.source.git.commit"] = run_tags[tags.GIT_COMMIT]
     given = {**shown, **run_tags, **process.mark()}
     own = {key: shorten(str(value), LONGEST_TAG) for key, value in given.items()}

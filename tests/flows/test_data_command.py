@@ -1,0 +1,31 @@
+"""`rewardflow data add`: one command from a user's file to a run that a commit holds."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from project import Project, rewardflow
+
+pytestmark = pytest.mark.slow
+SOMEBODY = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Somebody"), ("EMAIL", "somebody@localhost"))
+}
+
+
+def test_the_command_pins_the_rows_and_prints_the_command_that_trains_on_them(project: Project, tmp_path: Path) -> None:
+    rows = tmp_path / "mine.jsonl"
+    rows.write_text("\n".join(json.dumps({"question": f"What is {n} + 1?", "answer": f"#### {n}"}) for n in range(60)))
+    ended = rewardflow(project.folder, "data", "add", str(rows), "--recipe", "gsm8k", "--name", "mine", **SOMEBODY)
+    assert ended.returncode == 0, ended.stderr
+    said, command = ended.stdout.strip().splitlines()[-2:]
+    assert re.fullmatch(r"mine: \d+ rows, version [0-9a-f]{8}, commit [0-9a-f]{8}, pushed", said)
+    assert command == "rewardflow run gsm8k --set data.path=data/raw/mine --set data.name=mine"
+
+
+def test_what_is_wrong_is_one_line(project: Project, tmp_path: Path) -> None:
+    ended = rewardflow(project.folder, "data", "add", str(tmp_path / "gone.jsonl"), "--recipe", "gsm8k")
+    assert ended.returncode == 1
+    assert ended.stderr.strip() == f"error: data.path: {tmp_path / 'gone.jsonl'}: no such file"
