@@ -1,0 +1,32 @@
+"""A verdict that needs no skill, for smoke runs: right or wrong by the completion's hash.
+
+So untrained a policy as that of a smoke run never answers right, and a method that learns from verdicts would see not
+one token that teaches. This one calls about half of all completions right, the same ones in every run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from models.loop.rollout import Rollout
+from models.loop.slots import World
+from models.parts import part
+
+
+@part("reward", "coin")
+class Coin:
+    """One for a completion whose hash is even, zero for one whose hash is odd. For smoke runs; it means nothing."""
+
+    needs_reward_model: ClassVar[bool] = False
+    weight: float = 1.0
+    label: str = "coin"
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Zero or one for each completion, [completions]."""
+        digests = [hashlib.sha256(repr(rollout.completion).encode()).digest() for rollout in rollouts]
+        return torch.tensor([float(digest[0] % 2 == 0) for digest in digests])
