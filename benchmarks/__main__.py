@@ -26,6 +26,7 @@ BENCHMARKS = {
     "evaluation": "benchmarks.evaluation",
     "overhead": "benchmarks.overhead",
     "beside_a_neighbour": "benchmarks.neighbour",
+    "commands": "benchmarks.commands",
 }
 """Name and module; the module's `measure(settings, name)` gives the rows."""
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 
-from flows.environment import state_folder
-from flows.servers import MLFLOW_PORT, PREFECT_PORT, port_is_free, running_servers
+from flows.environment import MLFLOW_PORT, PREFECT_PORT, state_folder
+from flows.servers import port_is_free, running_servers
 from models.errors import UserError
 
 DISK_GIB = 5.0

@@ -35,6 +35,9 @@ QUIET = {
     "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
 }
 
+MLFLOW_PORT = 5000
+PREFECT_PORT = 4200
+
 STARTER = "REWARDFLOW_STARTER"
 """Process id of the command or flow, inherited by what it starts: whose id and parent differ has lost its starter."""
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
-from flows.servers import MLFLOW_PORT, PREFECT_PORT, addresses, servers_end_with_us, serving
+from flows.environment import MLFLOW_PORT, PREFECT_PORT
+from flows.servers import addresses, servers_end_with_us, serving
 from flows.temporary_server import is_temporary
 from models.errors import UserError
 

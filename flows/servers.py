@@ -26,13 +26,19 @@ from urllib.parse import urlparse
 
 import psutil
 
-from flows.environment import QUIET, STARTER, artifact_folder, prefect_folders, tracking_database
+from flows.environment import (
+    MLFLOW_PORT,
+    PREFECT_PORT,
+    QUIET,
+    STARTER,
+    artifact_folder,
+    prefect_folders,
+    tracking_database,
+)
 from models.errors import UserError
 from tasks.tracking.store import wished
 
 HOST = "127.0.0.1"
-MLFLOW_PORT = 5000
-PREFECT_PORT = 4200
 START_SECONDS = 180.0
 """How long a server may take until it answers: the first start makes its database, on a busy machine slowly."""
 END_SECONDS = 15.0

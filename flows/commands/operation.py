@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.environment import state_folder, writable_state_folder
-from flows.servers import MLFLOW_PORT, PREFECT_PORT
+from flows.environment import MLFLOW_PORT, PREFECT_PORT, state_folder, writable_state_folder
 
 MlflowPort = Annotated[int, typer.Option("--mlflow-port", help="Port of the MLflow server on 127.0.0.1.")]
 PrefectPort = Annotated[int, typer.Option("--prefect-port", help="Port of the Prefect server on 127.0.0.1.")]

@@ -42,12 +42,14 @@ def models(
 
     Example: `rewardflow models arithmetic-policy`
     """
-    from flows.outcome import version_lines
-    from tasks.tracking import registry, store
+    from tasks.tracking import store
 
     if not store.exists(state_folder()):
         print("no models yet; `rewardflow run RECIPE` trains one")
         return
+    from flows.outcome import version_lines
+    from tasks.tracking import registry
+
     store.open_for_reading(state_folder())
     known = registry.model_names()
     if name and name not in known:

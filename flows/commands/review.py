@@ -18,12 +18,14 @@ def runs(
 
     Example: `rewardflow runs arithmetic --limit 5`
     """
-    from flows.outcome import run_lines
-    from tasks.tracking import store, summaries
+    from tasks.tracking import store
 
     if not store.exists(state_folder()):
         print("no runs yet; `rewardflow run RECIPE` makes the first")
         return
+    from flows.outcome import run_lines
+    from tasks.tracking import summaries
+
     store.open_for_reading(state_folder())
     print(run_lines(summaries.recent_runs(recipe, limit)))
 

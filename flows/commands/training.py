@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from flows import console, temporary_server
 from flows.commands.options import SetOption
 from flows.environment import state_folder, writable_state_folder
 from models.disk import require_space
@@ -39,6 +38,8 @@ def run(
         chosen = [*smoke_overrides(load_recipe(recipe, chosen)), *chosen]
     require_files(load_recipe(recipe, chosen))  # what is wrong is said before Prefect takes seconds to start
     require_space(writable_state_folder())
+    from flows import console, temporary_server
+
     server_answers = temporary_server.start(state_folder())
     from flows.outcome import closing_lines
     from flows.train import train
@@ -83,6 +84,8 @@ def compare(
     chosen = overrides or []
     contenders(recipes, chosen, seeds, metric, budget, smoke)  # what is wrong is said before Prefect takes seconds
     require_space(writable_state_folder())
+    from flows import console, temporary_server
+
     server_answers = temporary_server.start(state_folder())
     from flows.compare import compare as compared
     from flows.outcome import comparison_lines

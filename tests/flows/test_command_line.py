@@ -14,7 +14,19 @@ from flows import command_line
 from flows.commands import options
 from tasks.tracking import registry, runs, store
 
-LARGE = ("torch", "transformers", "prefect", "mlflow", "pandas", "numpy", "dvc", "great_expectations", "vllm", "scipy")
+LARGE = (
+    "torch",
+    "transformers",
+    "prefect",
+    "mlflow",
+    "pandas",
+    "numpy",
+    "dvc",
+    "great_expectations",
+    "vllm",
+    "scipy",
+    "psutil",
+)
 
 LOADED = f"""
 import sys
