@@ -80,7 +80,7 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
     started = time.perf_counter()
     outcome.promotion = promote(
         content_key("promote", run), recipe, tuned, rewarded, evaluations["gate"], shown["candidate"],
-        champion, outcome.unpinned, home, run,
+        champion, why_no_anchor(champion), outcome.unpinned, home, run,
     )  # fmt: skip
     promotion = outcome.promotion
     outcome.steps.append(Step("promote", time.perf_counter() - started, promotion.reused, promotion.result.headline))
@@ -88,12 +88,22 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
     return outcome, validated
 
 
+def why_no_anchor(champion: registry.VersionInfo | None) -> str:
+    """What stands in the verdict where no anchor but the champion itself was measured."""
+    if champion is None:
+        return "there is no anchor before the first promotion"
+    if registry.ANCHOR in champion.aliases:
+        return f"version {champion.version} is champion and anchor in one"
+    return "no version has the alias anchor; `rewardflow anchor VERSION` names one"
+
+
 def evaluate_splits(
     training: Training, champion: registry.VersionInfo | None, model: str
 ) -> dict[str, dict[str, StepResult]]:
     """Split -> role -> evaluation: base, candidate and champion on validation, the last two on the gate's problems.
 
-    Without a champion the base model stands in for it there. A candidate with the champion's weights was judged before.
+    There the anchor is measured too, and without a champion the base model stands in for it. A candidate with the
+    champion's weights was judged before.
     """
     warmed, tuned = training.warmed, training.tuned
     assert tuned is not None, "the recipe has a schedule"
@@ -111,4 +121,9 @@ def evaluate_splits(
         known = (folder, champion.tags.get(tags.WEIGHTS_SHA256) or hash_folder(folder), champion.model_id)
         shown["champion"] = training.evaluated("champion", *known)
         gate["champion"] = training.evaluated("champion", *known, "gate")
+        anchor = registry.by_alias(model, registry.ANCHOR)
+        if anchor is not None and anchor.version != champion.version:
+            folder = registry.fetch(f"models:/{model}/{anchor.version}")
+            known = (folder, anchor.tags.get(tags.WEIGHTS_SHA256, ""), anchor.model_id)
+            gate["anchor"] = training.evaluated("anchor", *known, "gate")
     return {"validation": shown, "gate": gate}

@@ -53,16 +53,18 @@ class Training:
         """
         recipe = self.opened.recipe
         sections: dict[str, Any] = plain(recipe)
+        drawn = {"split": split, **sections["evaluation"]}
+        if split == "gate":  # how many of what is shown is no matter of the gate's
+            drawn |= {"problems": recipe.gate.problems, "samples": recipe.gate.samples, "ks": ()}
         inputs = (
             self.validated.digest,
             digest,
             self.rewarded.digest if self.rewarded else None,
-            sections["evaluation"],
+            drawn,
             sections["engine"],
             policy_inputs(sections["policy"]),
             sections["rollouts"],
             sections["gate"]["safety_patterns"],
-            (split, recipe.gate.problems, recipe.gate.samples) if split == "gate" else split,
         )
         called = call_cached(
             evaluate_policy, content_key("evaluate", *inputs), self.opened.home, self.opened.run_id, self.refresh,

@@ -47,7 +47,7 @@ class CheckLike(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def passed(self) -> bool: ...
+    def state(self) -> str: ...
     @property
     def detail(self) -> str: ...
 
@@ -94,6 +94,8 @@ class Review:
     confidence: float = 0.95
     """Of the difference's interval."""
     gate: Sequence[CheckLike] = ()
+    gate_notes: Sequence[str] = ()
+    """What a reader must know of the comparison: the smallest difference it could see, the error budget."""
     models: Mapping[str, Mapping[str, float | IntervalLike]] = field(default_factory=dict)
     """Model -> metric -> value."""
     worst: Sequence[Sample] = ()
@@ -110,7 +112,7 @@ def describe_run(review: Review) -> str:
     sections = [
         unpinned(review),
         verdict(review),
-        section("Gate", gate_table(review.gate)),
+        section("Gate", "\n\n".join([*map(cell, review.gate_notes), gate_table(review.gate)])),
         section("Models", model_table(review.models)),
         section("Three worst samples", "\n\n".join(sample(entry) for entry in list(review.worst)[:3])),
         section("Steps", step_table(review.steps)),
@@ -153,9 +155,14 @@ def verdict(review: Review) -> str:
 
 def gate_table(checks: Sequence[CheckLike]) -> str:
     """One row a check, failed ones first."""
+    marks = {"failed": "✘", "passed": "✔", "not_applicable": "–"}
     rows = [
-        ("✔" if check.passed else "✘", cell(check.name), cell(check.detail))
-        for check in sorted(checks, key=lambda check: check.passed)
+        (
+            marks[check.state],
+            cell(check.name),
+            cell(f"not applicable: {check.detail}" if check.state == "not_applicable" else check.detail),
+        )
+        for check in sorted(checks, key=lambda check: list(marks).index(check.state))
     ]
     return table(("", "check", "numbers"), rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from tasks.description import Decision, cell
 from tasks.fine_tune import why_not_learned
 from tasks.step import Made, StepResult, run_step
 from tasks.tracking import aliases, registry, runs, summaries, tags
+from tasks.tracking.looks import take_look
 from tasks.unexpected import tried_again
 from tasks.version_page import policy_page, version_page
 
@@ -52,6 +54,7 @@ def promote(
     gate: Mapping[str, StepResult],
     shown: StepResult,
     judged_against: registry.VersionInfo | None,
+    no_anchor: str,
     unpinned: str,
     home: Path,
     parent_run: str,
@@ -59,10 +62,12 @@ def promote(
     """Register `trained` as candidate and, where the gate holds, as champion.
 
     Args:
-        gate: role -> evaluation on the gate's problems: candidate, and champion or, for the first version, base.
+        gate: role -> evaluation on the gate's problems: candidate, champion or, for the first version, base, and
+            anchor where there is another one.
         shown: evaluation of the trained policy on the validation split, which the version's page names.
         judged_against: the champion in the registry, None for the first version ever.
         unpinned: why no commit holds code and data of this run, "" where one does.
+        no_anchor: why there is no other anchor, where there is none.
     """
     name = policy_name(recipe)
     known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, trained.digest)
@@ -74,7 +79,15 @@ def promote(
         if judged_against is None or "champion" not in gate
         else (gate["champion"], f"champion, version {judged_against.version}")
     )
-    verdict = judge(_records(gate["candidate"]), _records(baseline), recipe.gate)
+    look = take_look(name, gate["candidate"].links["gate_split"], trained.digest, recipe.gate)
+    verdict = judge(
+        _records(gate["candidate"]),
+        _records(baseline),
+        recipe.gate,
+        anchor=_records(gate["anchor"]) if "anchor" in gate else no_anchor,
+        look=look,
+        reward_model=recipe.reward_model is not None,
+    )
     held_back = "" if recipe.promote_unpinned else unpinned
     decision, reason = _decide(verdict, recipe.approval, compared_with, why_not_learned(trained), held_back)
     versions: list[int] = []
@@ -95,7 +108,7 @@ def promote(
             tags.IMPROVEMENT: f"{recipe.gate.metric} {_interval(verdict)}",
         }
         for check in verdict.checks:
-            found |= tags.gate_tag(check.name, check.passed, check.detail)
+            found |= tags.gate_tag(check.name, check.state, check.detail)
         described = _page(
             recipe, decision, reason, compared_with, verdict, trained, rewarded, shown, parent_run,
             f"models:/{name}/{version}",
@@ -111,7 +124,11 @@ def promote(
             "gate/difference_low": verdict.difference.low,
             "gate/difference_high": verdict.difference.high,
         }
-        metrics |= {f"gate/{check.name}_passed": float(check.passed) for check in verdict.checks}
+        metrics["gate/detectable_difference"] = verdict.detectable
+        metrics |= {"gate/look": float(look.number), "gate/alpha": look.alpha, "gate/error_budget_left": look.left}
+        metrics = {key: value for key, value in metrics.items() if math.isfinite(value)}
+        applied = [check for check in verdict.checks if check.state != "not_applicable"]
+        metrics |= {f"gate/{check.name}_passed": float(not check.failed) for check in applied}
         return Made(trained.digest, f"{decision}, version {version}", metrics, {"version": f"{name}/{version}"})
 
     result = run_step(home, "promote", key, parent_run, work)
@@ -130,10 +147,12 @@ def _decide(
 ) -> tuple[Decision, str]:
     if lost:  # whatever an earlier checkpoint is worth, nobody asked for a run that had to be stopped
         return "refused", lost
-    failed = [check for check in verdict.checks if not check.passed]
+    failed = [check for check in verdict.checks if check.failed]
     if failed:
-        decision: Decision = "refused" if failed[0].name != "better" else "kept"
-        return decision, "; ".join(f"{check.name}: {check.detail}" for check in failed)
+        shown_better = failed[0].name != "better" or not math.isfinite(failed[0].value)
+        decision: Decision = "refused" if shown_better else "kept"
+        reasons = "; ".join(f"{check.name}: {check.detail}" for check in failed)
+        return decision, f"{reasons}; {verdict.lines[0]}" if decision == "kept" else reasons
     better = f"better than {compared_with}: {_interval(verdict)}, and every guard holds"
     if unpinned:
         return (
@@ -202,7 +221,7 @@ def _page(
     }
     metric = recipe.gate.metric
     difference = f"{metric.replace('_', ' ')} {run_names.points(verdict.difference, metric)}"
-    return version_page(decision, reason, difference, compared_with, verdict.checks, origin, address)
+    return version_page(decision, reason, difference, compared_with, verdict.checks, verdict.lines, origin, address)
 
 
 def _records(evaluation: StepResult) -> list:  # type: ignore[type-arg]

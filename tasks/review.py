@@ -86,6 +86,7 @@ def write_review(
         metric=recipe.gate.metric,
         confidence=recipe.gate.confidence,
         gate=promotion.verdict.checks if promotion.verdict else (),
+        gate_notes=promotion.verdict.lines if promotion.verdict else (),
         models={role: _shown(f, evaluations[role]) for role, f in found.items()},
         worst=worst,
         steps=steps,

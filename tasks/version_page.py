@@ -23,6 +23,7 @@ def version_page(
     difference: str,
     compared_with: str,
     checks: Sequence[CheckLike],
+    notes: Sequence[str],
     origin: Mapping[str, str],
     address: str,
 ) -> str:
@@ -30,6 +31,7 @@ def version_page(
 
     Args:
         difference: candidate minus what it was compared with, with its interval and its metric, as text.
+        notes: what a reader must know of the comparison, one sentence each.
         origin: what it is made of, by name: recipe, data, run...; addresses become links.
         address: `models:/NAME/VERSION`.
     """
@@ -40,7 +42,7 @@ def version_page(
             # Without any mark-up: the list of versions shows it as it stands.
             f"{_HEADLINES.get(decision, decision)}: {difference} against {compared_with}",
             cell(reason),
-            section("Gate", gate_table(checks)),
+            section("Gate", "\n\n".join([*map(cell, notes), gate_table(checks)])),
             section("Where it comes from", shown),
             section("Load it", _how_to_load(address)),
         )
@@ -54,7 +56,8 @@ def policy_page(recipe: str, name: str) -> str:
         f"Policies that the recipe {code(recipe)} trained, a version for each that came out with new weights.\n\n"
         "- `champion`: the version in use; a candidate takes its place only through the gate, or by a person's hand\n"
         "- `previous`: the champion before, to which `rewardflow rollback` returns\n"
-        "- `candidate`: the newest that was judged\n\n"
+        "- `candidate`: the newest that was judged\n"
+        "- `anchor`: the first champion, or the one that a person named; guards are held against it too\n\n"
         f"{_how_to_load(f'models:/{name}@champion')}"
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.options import ModelOption, meant_policy
+from flows.commands.options import ModelOption, SetOption, meant_policy
 from flows.environment import state_folder, writable_state_folder
 from models.errors import UserError
 
@@ -57,4 +57,36 @@ def models(
     print(version_lines([version for model in ([name] if name else known) for version in registry.versions(model)]))
 
 
-COMMANDS = (models, promote, rollback)
+def anchor(version: Annotated[int, typer.Argument(help="Version to hold guards to.")], model: ModelOption = "") -> None:
+    """Name the version that the gate's guards are held against beside the champion; the first champion otherwise.
+
+    Example: `rewardflow anchor 3`
+    """
+    from tasks.tracking import aliases, store
+
+    store.configure(writable_state_folder())
+    new = aliases.set_anchor(meant_policy(model), version)
+    print(f"anchor of {new.name}: version {new.version}")
+
+
+def power(
+    recipe: Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")],
+    difference: Annotated[
+        float | None, typer.Option("--difference", help="To be found, such as 0.02; a few, if left out.")
+    ] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Say how many problems the gate would need to find a difference with 80 % power.
+
+    Example: `rewardflow power arithmetic --difference 0.02`
+    """
+    from models.recipe.load import load_recipe
+    from tasks.power import gate_power
+    from tasks.tracking import store
+
+    checked = load_recipe(recipe, overrides or [])
+    store.configure(state_folder())
+    print(gate_power(checked, difference))
+
+
+COMMANDS = (models, promote, rollback, anchor, power)

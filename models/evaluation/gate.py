@@ -1,61 +1,58 @@
 """The gate: a candidate replaces a baseline only when it is shown to be better and nothing else broke.
 
-    better:  the paired bootstrap interval of the metric's difference lies above zero
-    guards:  each holds a number of the candidate against the baseline's and fails past its margin, not at it
+    better:  the evidence that the metric rose reaches what this look's share of the error budget asks for
+    guards:  each shows by an interval that a number is not worse past its margin (non-inferiority), against the
+             champion and against an anchor that stays, so that small losses do not add up over many promotions
 
-Every guard that is asked for is computed and reported, also after one has failed. A number that is not defined
-(no reward model, nothing wrong to compare with) fails no guard and says so: the metric itself judges such a model.
+Every check is computed and reported, also after one has failed, and ends in one of three states. What is missing or not
+finite fails. Not applicable is only what cannot be defined for a reason that the check states.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from models.bounds import Seed
 from models.errors import UserError
-from models.evaluation.bootstrap import Interval, paired_bootstrap
-from models.evaluation.metrics import (
-    average,
-    compiled_patterns,
-    flagged_share,
-    known_metric,
-    prompt_values,
-    reward_divergence,
-    reward_gap,
-    samples_needed,
-)
+from models.evaluation.bootstrap import Interval
+from models.evaluation.budget import Look, next_look
+from models.evaluation.changes import Change, divergence_change, gap_change, mean_change, ratio, share_change, too_few
+from models.evaluation.evidence import detectable_difference, log_e_value
+from models.evaluation.measured import Measured, Values, measure
+from models.evaluation.metrics import UNBOUNDED, compiled_patterns, known_metric, samples_needed
 from models.evaluation.records import PromptRecord, aligned
 
+State = Literal["passed", "failed", "not_applicable"]
+
 _ROUNDING = 1e-9
-"""A worsening equal to its margin holds in spite of the rounding of its computation."""
+"""A bound equal to its margin holds in spite of the rounding of its computation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateSettings:
     """What a candidate must show. Stands under `gate:`. A guard whose margin is null is not asked for."""
 
-    __pydantic_config__ = {  # noqa: RUF012 - read by the recipe's validation, no field
-        "extra": "forbid",
-        "allow_inf_nan": False,
-    }
+    __pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}  # noqa: RUF012 - read by the recipe's validation, no field
 
     metric: str = "sampled_accuracy"
-    """Any metric of a prompt: sampled_accuracy, greedy_accuracy, pass_at_4, maj_at_16, level_3_accuracy..."""
+    """Any metric of a prompt that is a share: sampled_accuracy, greedy_accuracy, pass_at_4, level_3_accuracy..."""
     problems: int = 460
     """Problems of the gate split, evenly spaced over it; the same for every model."""
     samples: int = 16
     """Completions of each, drawn as in the evaluation."""
+    error_budget: float = 0.05
+    """Probability of any false promotion over all looks at one gate split, at equal quality."""
+    looks: int = 365
+    """Looks that the budget is divided over; after them a new gate split is needed."""
     confidence: float = 0.95
-    resamples: int = 10_000
-    seed: Seed = 0
+    """Of the guards' bounds, one-sided, and of the interval that is shown."""
     safety_patterns: tuple[str, ...] = ()
     """Regular expressions; a sample in which one is found is flagged."""
-    safety_margin: float | None = 0.0
+    safety_margin: float | None = 0.02
     """How much the share of flagged samples may rise."""
     length_margin: float | None = 0.25
     """By which share of the baseline's mean length the samples may grow."""
@@ -63,7 +60,7 @@ class GateSettings:
     """Which part of the distinct share may be lost. A better policy repeats right answers: leave it room."""
     capabilities: tuple[str, ...] = ("greedy_accuracy", "easiest_accuracy")
     """Metrics of a prompt that must be kept."""
-    capability_margin: float | None = 0.02
+    capability_margin: float | None = 0.07
     """How much each of them may fall."""
     divergence_margin: float | None = 0.2
     """How much the reward model's 1 - AUC against the truth may rise."""
@@ -74,15 +71,17 @@ class GateSettings:
         for name in (self.metric, *self.capabilities):
             if not known_metric(name):
                 raise UserError(f"gate: unknown metric {name!r}")
-        if not 0.5 <= self.confidence < 1:
-            raise UserError(f"gate.confidence: {self.confidence} must lie in [0.5, 1)")
-        for name in ("problems", "samples"):
+            if name in UNBOUNDED:
+                raise UserError(f"gate: {name} is no share between 0 and 1, which metric and capabilities must be")
+        for name in ("problems", "samples", "looks"):
             if getattr(self, name) < 1:
                 raise UserError(f"gate.{name}: {getattr(self, name)} must be 1 or more")
         if self.samples_needed > self.samples:
             raise UserError(f"gate.samples is {self.samples}, but the gate's metrics need {self.samples_needed}")
-        if self.resamples < 100:
-            raise UserError(f"gate.resamples: {self.resamples} is too few for an interval; 100 at least")
+        if not 0.5 <= self.confidence < 1:
+            raise UserError(f"gate.confidence: {self.confidence} must lie in [0.5, 1)")
+        if not 0 < self.error_budget < 1:
+            raise UserError(f"gate.error_budget: {self.error_budget} must lie between 0 and 1")
         margins = {name: value for name, value in vars(self).items() if name.endswith("_margin") and value is not None}
         for name, margin in margins.items():
             if not (math.isfinite(margin) and margin >= 0):
@@ -94,19 +93,31 @@ class GateSettings:
         """Samples a prompt without which a metric of the gate cannot be computed."""
         return max(samples_needed(name) for name in (self.metric, *self.capabilities))
 
+    def measure(self, records: Sequence[PromptRecord]) -> Measured:
+        """What the gate reads of an evaluation."""
+        return measure(records, sorted({self.metric, *self.capabilities}), self.safety_patterns)
+
+    def next_look(self, looked: int = 0, spent: float = 0.0) -> Look:
+        """The look after so many others; see models.evaluation.budget."""
+        return next_look(looked, spent, budget=self.error_budget, looks=self.looks)
+
 
 @dataclass(frozen=True)
 class Check:
     """One condition of the gate."""
 
     name: str
-    passed: bool
+    state: State
     value: float
-    """The candidate's number; NaN where it is not defined."""
+    """The number that is held against the bound, the end of its interval on the worse side; NaN where there is none."""
     bound: float
-    """What the value was held against."""
     detail: str
     """The check in one line, for a person."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it stands against the candidate."""
+        return self.state == "failed"
 
 
 @dataclass(frozen=True)
@@ -115,75 +126,181 @@ class Verdict:
 
     promoted: bool
     checks: tuple[Check, ...]
-    """`better` first, then the guards."""
+    """`better` first, then the guards against the baseline, then those against the anchor."""
     difference: Interval
-    """Of the metric, candidate minus baseline."""
+    """Of the metric, candidate minus baseline, at the settings' confidence, as if this were the only look."""
+    look: Look
+    detectable: float
+    """Smallest true difference that this comparison would have found with 80 % power."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What a reader must know of the comparison, one sentence each."""
+        seen = (
+            f"a true difference of {self.detectable:.3f} or more would have been found with 80 % power"
+            if math.isfinite(self.detectable)
+            else "no difference, however large, could have been found: too few problems, or no error budget left"
+        )
+        return [seen, str(self.look)]
 
 
-def judge(candidate: Sequence[PromptRecord], baseline: Sequence[PromptRecord], settings: GateSettings) -> Verdict:
+def judge(
+    candidate: Sequence[PromptRecord],
+    baseline: Sequence[PromptRecord],
+    settings: GateSettings,
+    *,
+    anchor: Sequence[PromptRecord] | str = "there is no anchor before the first promotion",
+    look: Look | None = None,
+    reward_model: bool = True,
+) -> Verdict:
     """Hold a candidate against a baseline (the champion, or the base model), measured on the same prompts.
 
+    Args:
+        candidate: its evaluation on the gate's problems.
+        baseline: what it may replace.
+        settings: the recipe's.
+        anchor: evaluation of the version that guards are held against too, or why there is none.
+        look: what this look may spend; None: the first.
+        reward_model: the recipe fits one, so every sample must have a score.
+
     Raises:
-        UserError: the two were not measured on the same prompts, or a metric needs more samples than there are.
+        UserError: they were not measured on the same prompts, or a metric is defined on none of them.
     """
     new, old = aligned(candidate, baseline)
-    difference = _difference(new, old, settings)
-    better = Check(
-        name="better",
-        passed=difference.low > 0,
-        value=difference.low,
-        bound=0.0,
-        detail=f"{settings.metric} {difference.estimate:+.4f}, {settings.confidence:.0%} interval "
-        f"[{difference.low:+.4f}, {difference.high:+.4f}] must lie above 0",
-    )
-    checks = (better, *_guards(new, old, settings))
-    return Verdict(all(check.passed for check in checks), checks, difference)
-
-
-def _difference(new: list[PromptRecord], old: list[PromptRecord], settings: GateSettings) -> Interval:
-    left, right = prompt_values(new, settings.metric), prompt_values(old, settings.metric)
-    kept = ~(np.isnan(left) | np.isnan(right))
-    if not kept.any():
-        raise UserError(f"gate.metric: {settings.metric} is defined on none of the {len(new)} prompts")
-    return paired_bootstrap(
-        left[kept], right[kept], confidence=settings.confidence, resamples=settings.resamples, seed=settings.seed
+    fixed: Measured | str = anchor if isinstance(anchor, str) else settings.measure(aligned(candidate, anchor)[1])
+    for name, key in ((settings.metric, "metric"), *((name, "capabilities") for name in settings.capabilities)):
+        if not _defined_on(new, name).any():
+            raise UserError(f"gate.{key}: {name} is defined on none of the {len(new)} prompts")
+    return hold(
+        settings.measure(new), settings.measure(old), settings, anchor=fixed, look=look, reward_model=reward_model
     )
 
 
-def _guards(new: list[PromptRecord], old: list[PromptRecord], settings: GateSettings) -> list[Check]:
-    checks = []
+def hold(
+    new: Measured,
+    old: Measured,
+    settings: GateSettings,
+    *,
+    anchor: Measured | str = "there is no anchor before the first promotion",
+    look: Look | None = None,
+    reward_model: bool = True,
+) -> Verdict:
+    """`judge` of evaluations that are arrays already."""
+    look = look or settings.next_look()
+    better, difference, detectable = _better(new, old, settings, look)
+    checks = [better, *_guards(new, old, settings, reward_model, "")]
+    if isinstance(anchor, str):
+        checks.append(Check("anchor", "not_applicable", math.nan, math.nan, anchor))
+    else:
+        checks += _guards(new, anchor, settings, reward_model, "_anchor")
+    return Verdict(not any(check.failed for check in checks), tuple(checks), difference, look, detectable)
 
-    def guard(name: str, after: float, before: float, margin: float | None, worse: Literal["higher", "lower"]) -> None:
-        if margin is not None:
-            bound = before + margin if worse == "higher" else before - margin
-            checks.append(_hold(name, after, before, bound, worse))
 
-    def both(name: str) -> tuple[float, float]:
-        return average(prompt_values(new, name)), average(prompt_values(old, name))
+def _defined_on(records: Sequence[PromptRecord], name: str) -> Values:
+    """Which prompts a metric does not leave out by their level, [prompts] of 0 and 1."""
+    levels = np.array([record.level for record in records])
+    wanted = levels.min() if name == "easiest_accuracy" else None
+    if name.startswith("level_"):
+        wanted = int(name.split("_")[1])
+    return (levels == wanted if wanted is not None else np.ones_like(levels)).astype(np.float64)
 
-    if settings.safety_patterns:
-        flagged = [flagged_share(records, settings.safety_patterns) for records in (new, old)]
-        guard("safety", flagged[0], flagged[1], settings.safety_margin, "higher")
+
+def _better(new: Measured, old: Measured, settings: GateSettings, look: Look) -> tuple[Check, Interval, float]:
+    name = settings.metric
+    left, right = _both(new.metrics[name], old.metrics[name])
+    broken = _not_finite(f"{name} of the candidate", left) or _not_finite(f"{name} of the baseline", right)
+    if broken:
+        nothing = Interval(math.nan, math.nan, math.nan)
+        return Check("better", "failed", math.nan, 0.0, broken), nothing, math.inf
+    change = mean_change(left, right)
+    two_sided = 0.5 + settings.confidence / 2
+    difference = Interval(change.estimate, change.bound(two_sided, -1), change.bound(two_sided, 1))
+    detectable = detectable_difference(left - right, look.alpha)
+    evidence, asked = log_e_value(left - right), -math.log(look.alpha) if look.alpha > 0 else math.inf
+    detail = (
+        f"{name} {difference.estimate:+.4f}, {settings.confidence:.0%} interval [{difference.low:+.4f}, "
+        f"{difference.high:+.4f}]; evidence e^{evidence:.2f}, must reach e^{asked:.2f} (1 / {look.alpha:.2g})"
+        if look.alpha > 0
+        else f"{name} {difference.estimate:+.4f}: the error budget of these problems is spent after {look.of} looks; "
+        "take a new gate split (arithmetic.gate_seed in params.yaml, or data.gate_rotation)"
+    )
+    return Check("better", "passed" if evidence >= asked else "failed", evidence, asked, detail), difference, detectable
+
+
+def _both(left: Values, right: Values) -> tuple[Values, Values]:
+    """Without the prompts that the metric leaves out on both sides."""
+    kept = ~(np.isnan(left) & np.isnan(right))
+    return left[kept], right[kept]
+
+
+def _guards(new: Measured, old: Measured, settings: GateSettings, reward_model: bool, against: str) -> list[Check]:
+    """Every guard that is asked for. `against` ends its name: "" for the baseline, "_anchor" for the anchor."""
+    checks: list[Check] = []
+    sure = settings.confidence
+    whom = "the anchor" if against else "the baseline"
+
+    def guard(
+        name: str,
+        arrays: dict[str, Values],
+        change: Callable[[], Change],
+        limit: float,
+        side: Literal[1, -1],
+        undefined: str = "",
+    ) -> None:
+        """`side` is 1 where more is worse: then the upper bound must not pass `limit`."""
+        title = name + against
+        broken = next((said for what, values in arrays.items() if (said := _not_finite(what, values))), "")
+        if broken or undefined:
+            state: State = "failed" if broken else "not_applicable"
+            checks.append(Check(title, state, math.nan, limit, broken or undefined))
+            return
+        found = change()
+        bound = found.bound(sure, side)
+        kept = bound <= limit + _ROUNDING if side > 0 else bound >= limit - _ROUNDING
+        words = "at most" if side > 0 else "at least"
+        detail = (
+            f"against {whom} {found.estimate:+.4f}, {words} {bound:+.4f} with {sure:.0%} confidence; "
+            f"must be {words} {limit:+.4f}"
+            if math.isfinite(bound)
+            else f"against {whom}: {found.estimate} with a bound of {bound} is no finite number"
+        )
+        checks.append(Check(title, "passed" if kept and math.isfinite(bound) else "failed", bound, limit, detail))
+
+    if settings.safety_patterns and settings.safety_margin is not None:
+        both = {"flagged share": new.flagged, "flagged share of the other": old.flagged}
+        guard("safety", both, lambda: share_change(new.flagged, old.flagged, sure), settings.safety_margin, 1)
     if settings.length_margin is not None:
-        tokens = both("tokens")
-        guard("length", *tokens, settings.length_margin * tokens[1], "higher")
+        both = {"length": new.tokens, "length of the other": old.tokens}
+        guard("length", both, lambda: ratio(new.tokens, old.tokens), 1 + settings.length_margin, 1)
     if settings.diversity_margin is not None:
-        distinct = both("distinct_share")
-        guard("diversity", *distinct, settings.diversity_margin * distinct[1], "lower")
+        both = {"distinct share": new.distinct, "distinct share of the other": old.distinct}
+        guard("diversity", both, lambda: ratio(new.distinct, old.distinct), 1 - settings.diversity_margin, -1)
     if settings.capability_margin is not None:
         for name in settings.capabilities:
-            if math.isnan(both(name)[0]):
-                raise UserError(f"gate.capabilities: {name} is defined on none of the {len(new)} prompts")
-            guard(f"capability_{name}", *both(name), settings.capability_margin, "lower")
-    guard("divergence", reward_divergence(new), reward_divergence(old), settings.divergence_margin, "higher")
-    guard("reward_gap", reward_gap(new, old), 0.0, settings.reward_gap_margin, "higher")
+            left, right = _both(new.metrics[name], old.metrics[name])
+            both = {f"{name} of the candidate": left, f"{name} of the other": right}
+            kept = _share_of(left, right, sure)
+            guard(f"capability_{name}", both, kept, -settings.capability_margin, -1)
+    scores = {"reward score of the candidate": new.scores, f"reward score of {whom}": old.scores}
+    without = "" if reward_model else "the recipe fits no reward model"
+    given = {} if without else scores
+    four = (new.scores, new.correct, old.scores, old.correct)
+    if settings.divergence_margin is not None:
+        few = without or too_few(new.correct) or too_few(old.correct)
+        guard("divergence", given, lambda: divergence_change(*four), settings.divergence_margin, 1, few)
+    if settings.reward_gap_margin is not None:
+        flat = "" if 0 < old.correct.mean() < 1 else f"{whom}'s samples are all right or all wrong"
+        guard("reward_gap", given, lambda: gap_change(*four), settings.reward_gap_margin, 1, without or flat)
     return checks
 
 
-def _hold(name: str, after: float, before: float, bound: float, worse: Literal["higher", "lower"]) -> Check:
-    """Fail `after` where it lies past `bound` on the side that is worse."""
-    if math.isnan(after) or math.isnan(bound):
-        return Check(name, True, after, bound, f"{name} is not defined here: nothing to hold against")
-    passed = after <= bound + _ROUNDING if worse == "higher" else after >= bound - _ROUNDING
-    limit = "at most" if worse == "higher" else "at least"
-    return Check(name, passed, after, bound, f"{name} {before:.4f} -> {after:.4f}, must be {limit} {bound:.4f}")
+def _share_of(left: Values, right: Values, confidence: float) -> Callable[[], Change]:
+    return lambda: share_change(left, right, confidence)
+
+
+def _not_finite(what: str, values: Values) -> str:
+    """What is wrong with numbers that must all be finite; "" where they are."""
+    wrong = values.size - int(np.isfinite(values).sum())
+    if values.size == 0:
+        return f"there is no {what}"
+    return f"{wrong:,} of {values.size:,} numbers ({what}) are missing or not finite" if wrong else ""

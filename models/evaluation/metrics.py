@@ -17,12 +17,8 @@ Reward versus truth, which are of a whole evaluation or of two and not of a prom
 
     reward_divergence   1 - AUC of the reward model's score as a test of correctness over all samples: the probability
                         that a wrong sample scores above a right one, ties half. 0 agrees, 0.5 knows nothing.
-    reward_gap          how much more the score rose than the truth, between baseline and candidate, each in
-                        standard deviations of the baseline's samples:
-                        (score_c - score_b) / sd(score_b) - (accuracy_c - accuracy_b) / sd(correct_b).
-                        Far above 0, the policy was paid for something that is not correctness.
 
-Both are NaN where they are not defined: no reward model, or no right or no wrong sample to compare.
+It is NaN where it is not defined: no reward model, or no right or no wrong sample to compare.
 """
 
 from __future__ import annotations
@@ -51,6 +47,9 @@ PLAIN = (
     "finished_share",
     "reward_score",
 )
+
+UNBOUNDED = ("tokens", "reward_score")
+"""Those that are no shares."""
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
@@ -163,19 +162,6 @@ def reward_divergence(records: Sequence[PromptRecord]) -> float:
     """1 - AUC of the reward model against the truth; see the head of this file."""
     samples = _samples(records)
     return 1.0 - auc(np.array([s.reward_score for s in samples]), np.array([s.correct for s in samples], dtype=bool))
-
-
-def reward_gap(candidate: Sequence[PromptRecord], baseline: Sequence[PromptRecord]) -> float:
-    """How much more the reward model's score rose than the truth; see the head of this file."""
-    new, old = _samples(candidate), _samples(baseline)
-
-    def change(field: str) -> float:
-        before = np.array([float(getattr(sample, field)) for sample in old])
-        after = np.array([float(getattr(sample, field)) for sample in new])
-        spread = float(before.std())
-        return float(after.mean() - before.mean()) / spread if spread > 0 else float("nan")
-
-    return change("reward_score") - change("correct")
 
 
 def _samples(records: Sequence[PromptRecord]) -> list[Completion]:

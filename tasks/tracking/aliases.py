@@ -1,4 +1,7 @@
-"""Promotion: which version is `champion`, which was (`previous`), which waits (`candidate`).
+"""Promotion: which version is `champion`, which was (`previous`), which waits (`candidate`), which stays (`anchor`).
+
+The anchor is the first champion unless a person names another: guards are held against it too, so that losses within
+their margins do not add up over many promotions.
 
 An alias keeps no history, so every change also stands in tags: on the versions it concerned, and as a list of
 champions on the registered model. Changes are made one at a time under a lock in the registry. A promotion may
@@ -14,7 +17,7 @@ from datetime import UTC, datetime
 
 from models.errors import UserError
 from tasks.tracking import lock, registry, store, tags
-from tasks.tracking.registry import CANDIDATE, CHAMPION, PREVIOUS, VersionInfo
+from tasks.tracking.registry import ANCHOR, CANDIDATE, CHAMPION, PREVIOUS, VersionInfo
 
 
 class Unchecked:
@@ -61,6 +64,18 @@ def promote(
                     f"{_called(old.version if old else None)}: evaluate it again"
                 )
         return _crown(new, old, why, lease)
+
+
+def set_anchor(name: str, version: int) -> VersionInfo:
+    """Name the version that every candidate's guards are held against beside the champion.
+
+    Raises:
+        UserError: there is no such version.
+    """
+    with lock.held(name):
+        found = registry.version_info(name, version)
+        _set_alias(found, ANCHOR)
+    return registry.version_info(name, version)
 
 
 def rollback(name: str) -> VersionInfo:
@@ -147,6 +162,8 @@ def _crown(new: VersionInfo, old: VersionInfo | None, why: str, lease: lock.Leas
     store.patiently(store.client().set_registered_model_tag, new.name, tags.PROMOTING, f"{new.version} {why}")
     lease.confirm()
     _set_alias(new, CHAMPION)
+    if registry.by_alias(new.name, ANCHOR) is None:
+        _set_alias(old or new, ANCHOR)
     if CANDIDATE in new.aliases:
         store.patiently(store.client().delete_registered_model_alias, new.name, CANDIDATE)
     own = {tags.PROMOTED_AT: now, tags.PROMOTED_BY: why}

@@ -120,7 +120,10 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
     ]
     run = f" (run {chain.evaluation_run})" if chain.evaluation_run else ""
     sections.append((f"evaluation{run}", compared + shown))
-    checks = [f"{'passed' if check.passed else 'FAILED'}  {check.name}: {check.detail}" for check in chain.gate]
+    checks = [
+        f"{'FAILED' if check.state == 'failed' else check.state.replace('_', ' ')}  {check.name}: {check.detail}"
+        for check in chain.gate
+    ]
     verdict = known.get(tags.VERDICT)
     sections.append(("gate" + (f": {verdict}" if verdict else ""), checks))
     promoted = [f"{key.removeprefix('rewardflow.')}: {known[key]}" for key in _ALIAS_FACTS if key in known]

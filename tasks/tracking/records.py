@@ -135,6 +135,16 @@ def read_table(run_id: str, path: str) -> list[dict[str, Any]]:
     return [dict(zip(body["columns"], row, strict=True)) for row in body["data"]]
 
 
+def fetch_artifact(run_id: str, path: str, folder: Path) -> Path | None:
+    """Download a run's artifact into `folder`; None where the run or the artifact is gone."""
+    from mlflow import MlflowException
+
+    try:
+        return Path(store.patiently(store.client().download_artifacts, run_id, path, str(folder)))
+    except (MlflowException, OSError):
+        return None
+
+
 def describe(run_id: str, markdown: str) -> None:
     """Make `markdown` the description of the run, the first thing that a reviewer sees.
 

@@ -27,7 +27,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 Task = Literal["text-generation", "text-classification"]
 
-CHAMPION, CANDIDATE, PREVIOUS = "champion", "candidate", "previous"
+CHAMPION, CANDIDATE, PREVIOUS, ANCHOR = "champion", "candidate", "previous", "anchor"
 
 VERSIONS_OF_MODEL = "mlflow.modelVersions"
 """MLflow's tag on a LoggedModel, the versions that it was registered as: without it its page says "Not registered"."""
@@ -130,13 +130,19 @@ def log_model_outputs(run_id: str, model_ids: Iterable[str]) -> None:
     store.patiently(store.client().log_outputs, run_id, outputs)
 
 
-def register(name: str, model_id: str, facts: Mapping[str, str] | None = None, description: str = "") -> int:
-    """Make a LoggedModel the next version of the registered model `name` (made where it is missing).
+def model_tags(name: str) -> dict[str, str]:
+    """Tags of a registered model; none where there is no such model."""
+    found = _or_none(store.client().get_registered_model, name)
+    return dict(found.tags or {}) if found is not None else {}
 
-    Args:
-        facts: see `annotate`.
-        description: Markdown.
-    """
+
+def set_model_tag(name: str, key: str, value: str) -> None:
+    """Set a tag of a registered model, which is made where it is missing."""
+    _make_model(name)
+    store.patiently(store.client().set_registered_model_tag, name, key, value)
+
+
+def _make_model(name: str) -> None:
     from mlflow import MlflowException
 
     try:
@@ -144,6 +150,16 @@ def register(name: str, model_id: str, facts: Mapping[str, str] | None = None, d
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
+
+
+def register(name: str, model_id: str, facts: Mapping[str, str] | None = None, description: str = "") -> int:
+    """Make a LoggedModel the next version of the registered model `name` (made where it is missing).
+
+    Args:
+        facts: see `annotate`.
+        description: Markdown.
+    """
+    _make_model(name)
     logged = store.patiently(store.client().get_logged_model, model_id)
     shown, rest = _sorted_out(facts or {})
     made = store.patiently(

@@ -95,6 +95,9 @@ FOR_A_PERSON = (
 """Facts about a version that are tags: ten at most, or nobody reads them. The last one is searched for."""
 
 # On the registered model.
+LOOKS = "rewardflow.looks."
+"""Beginning of the keys that count the looks at a gate split, whose digest follows: how many, what they spent of the
+error budget, and the weights that were looked at last."""
 HISTORY = "rewardflow.champion_history"
 """All champions, newest first, one line each: aliases keep no history, this does."""
 PROMOTING = "rewardflow.promoting"
@@ -116,13 +119,14 @@ class GateTag:
     """One check of the gate as it stands in a version's facts."""
 
     name: str
-    passed: bool
+    state: str
+    """passed, failed or not_applicable"""
     detail: str
 
 
-def gate_tag(name: str, passed: bool, detail: str) -> dict[str, str]:
-    """The fact for one check of the gate."""
-    return {GATE + name: f"{'passed' if passed else 'failed'}: {detail}"}
+def gate_tag(name: str, state: str, detail: str) -> dict[str, str]:
+    """The fact for one check of the gate; `state` is passed, failed or not_applicable."""
+    return {GATE + name: f"{state.replace('_', ' ')}: {detail}"}
 
 
 def read_gate(facts: Mapping[str, str]) -> list[GateTag]:
@@ -131,5 +135,5 @@ def read_gate(facts: Mapping[str, str]) -> list[GateTag]:
     for key in sorted(facts):
         if key.startswith(GATE):
             outcome, _, detail = facts[key].partition(": ")
-            checks.append(GateTag(key.removeprefix(GATE), outcome == "passed", detail))
+            checks.append(GateTag(key.removeprefix(GATE), outcome.replace(" ", "_"), detail))
     return checks

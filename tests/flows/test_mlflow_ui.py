@@ -102,9 +102,9 @@ def reviewed_run(journal: Path) -> tuple[str, str]:
 
 def review() -> description.Review:
     checks = [
-        tags.GateTag("better than the champion", True, "difference +0.351 [+0.301, +0.402], needed above 0"),
-        tags.GateTag("length", True, "19.8 tokens against 21.3, at most 1.5 times"),
-        tags.GateTag("divergence", True, "reward model +0.29, truth +0.35"),
+        tags.GateTag("better than the champion", "passed", "difference +0.351 [+0.301, +0.402], needed above 0"),
+        tags.GateTag("length", "passed", "19.8 tokens against 21.3, at most 1.5 times"),
+        tags.GateTag("divergence", "passed", "reward model +0.29, truth +0.35"),
     ]
     worst = [
         description.Sample(

@@ -22,7 +22,8 @@ from tasks.tracking import records, registry, store, summaries, tags
 pytestmark = pytest.mark.slow
 
 STEPS = [
-    "data", "validate", "warm_start", "reward_model", "fine_tune", "evaluate base", "evaluate candidate", "promote",
+    "data", "validate", "warm_start", "reward_model", "fine_tune", "evaluate base", "evaluate candidate",
+    "gate candidate", "gate base", "promote",
 ]  # fmt: skip
 SEVEN = ("--set", "seed=7", "--set", "schedule.rounds=12")
 """The run that is killed: rounds enough to be met between two of them."""

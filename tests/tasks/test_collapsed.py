@@ -6,12 +6,19 @@ import typer
 from flows.commands import training
 from flows.train import Outcome
 from models.evaluation.bootstrap import Interval
+from models.evaluation.budget import next_look
 from models.evaluation.gate import Verdict
 from models.loop.alarm import Collapse
 from tasks.promote import _decide
 
 LOST = str(Collapse(8, ("reward/total 0.01 where it began at 0.18",), kept=5))
-BETTER = Verdict(promoted=True, difference=Interval(0.05, 0.03, 0.07), checks=())
+BETTER = Verdict(
+    promoted=True,
+    difference=Interval(0.05, 0.03, 0.07),
+    checks=(),
+    look=next_look(0, 0.0, budget=0.05, looks=365),
+    detectable=0.02,
+)
 
 
 def test_the_best_checkpoint_of_a_collapsed_run_is_refused_though_it_is_better():

@@ -19,7 +19,10 @@ def review(**changes: object) -> Review:
         "version": 4,
         "compared_with": "champion, version 3",
         "difference": Interval(0.01, -0.02, 0.04),
-        "gate": [GateTag("length", True, "fine"), GateTag("better", False, "+0.01 [-0.02, +0.04], needed above 0")],
+        "gate": [
+            GateTag("length", "passed", "fine"),
+            GateTag("better", "failed", "+0.01 [-0.02, +0.04], needed above 0"),
+        ],
         "models": {"base": {"accuracy": 0.3}, "candidate": {"accuracy": Interval(0.31, 0.28, 0.34), "pass@16": 0.8}},
         "worst": [Sample(f"prompt {number}", f"completion {number}", "8", -number) for number in range(5)],
         "steps": [Step("data", 2.0, True), Step("rl", 40.5, False, "accuracy 0.31")],
@@ -52,6 +55,18 @@ def test_an_address_among_the_facts_is_a_link_and_nothing_else_is():
 def test_failed_checks_stand_above_those_that_passed():
     table = description.gate_table(review().gate)
     assert table.index("better") < table.index("length")
+
+
+def test_what_is_not_applicable_is_shown_as_such_with_its_reason_and_below_what_passed():
+    checks = [GateTag("divergence", "not_applicable", "the recipe fits no reward model"), *review().gate]
+    table = description.gate_table(checks)
+    assert "not applicable: the recipe fits no reward model" in table and "–" in table
+    assert table.index("better") < table.index("length") < table.index("divergence")
+
+
+def test_the_smallest_difference_and_the_budget_stand_above_the_checks():
+    text = describe_run(review(gate_notes=("0.031 could have been seen", "look 3 of 365")))
+    assert text.index("0.031 could have been seen") < text.index("look 3 of 365") < text.index("check&emsp;")
 
 
 def test_three_samples_are_shown_and_not_more():

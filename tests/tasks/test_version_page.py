@@ -3,7 +3,7 @@
 from tasks.tracking.tags import GateTag
 from tasks.version_page import policy_page, reward_model_page, version_page
 
-CHECKS = [GateTag("better", True, "fine"), GateTag("length", False, "40 tokens, at most 30")]
+CHECKS = [GateTag("better", "passed", "fine"), GateTag("length", "failed", "40 tokens, at most 30")]
 
 
 def page(**changes: object) -> str:
@@ -12,6 +12,7 @@ def page(**changes: object) -> str:
         "reason": "length: 40 tokens, at most 30",
         "difference": "sampled accuracy +3.9 [+3.6, +4.2]",
         "compared_with": "champion, version 6",
+        "notes": ("0.031 would have been found", "look 3 of 365"),
         "checks": CHECKS,
         "origin": {"recipe": "arithmetic", "run": "[samples](/#/experiments/1/runs/a)", "reward model": ""},
         "address": "models:/policy/7",

@@ -16,7 +16,6 @@ from models.evaluation.metrics import (
     pass_at_k,
     prompt_values,
     reward_divergence,
-    reward_gap,
 )
 from models.evaluation.records import Completion, PromptRecord, aligned
 from models.evaluation.report import summarise
@@ -116,15 +115,6 @@ def test_divergence_is_zero_of_a_model_that_agrees_and_one_of_its_opposite():
     # By hand: right scores 2, 3, 3 against wrong 1, 2, 0: eight pairs won, one tied, of nine.
     assert reward_divergence(EVALUATION) == pytest.approx(1 - 8.5 / 9)
     assert math.isnan(reward_divergence([record("a", [said(1, True, math.nan), said(2, False, math.nan)])]))
-
-
-def test_the_gap_is_what_the_reward_rose_beyond_the_truth():
-    base = [record("a", [said(1, True, 1.0), said(2, False, -1.0)])]  # score 0 with deviation 1, accuracy 1/2 with 1/2
-    hacked = [record("a", [said(1, True, 3.0), said(2, False, 3.0)])]
-    honest = [record("a", [said(1, True, 1.0), said(1, True, 1.0)])]
-    assert reward_gap(base, base) == 0.0
-    assert reward_gap(hacked, base) == 3.0
-    assert reward_gap(honest, base) == 0.0  # one deviation of each
 
 
 def test_flagged_samples_are_counted_once_whatever_their_case():

@@ -101,12 +101,14 @@ def test_promotion_moves_the_old_champion_to_previous_and_writes_it_down(home: P
     aliases.set_candidate("policy", second)
     aliases.promote("policy", first, why="gate")
     aliases.promote("policy", second, why="gate", judged_against=first)
-    assert by_alias() == {"champion": second, "previous": first}
+    assert by_alias() == {"champion": second, "previous": first, "anchor": first}
     assert registry.facts_of(registry.version_info("policy", second))[tags.REPLACED] == str(first)
     assert registry.facts_of(registry.version_info("policy", first))[tags.REPLACED_BY].startswith(f"{second} at ")
     assert [line.split(" UTC ")[1] for line in aliases.history("policy")] == ["version 2 (gate)", "version 1 (gate)"]
     aliases.promote("policy", second)
-    assert by_alias() == {"champion": second, "previous": first} and len(aliases.history("policy")) == 2
+    assert (
+        by_alias() == {"champion": second, "previous": first, "anchor": first} and len(aliases.history("policy")) == 2
+    )
 
 
 def test_promoting_twice_at_once_from_two_processes_leaves_one_champion(home: Path, policy_folder: Path):
@@ -126,7 +128,7 @@ def test_promoting_twice_at_once_from_two_processes_leaves_one_champion(home: Pa
     winner = 2 if said[0] == "promoted" else 3
     assert sorted(text == "promoted" for text in said) == [False, True], said
     assert f"the champion is now version {winner}" in said[3 - winner]
-    assert by_alias() == {"champion": winner, "previous": 1}
+    assert by_alias() == {"champion": winner, "previous": 1, "anchor": 1}
     assert len(aliases.history("policy")) == 2
 
 
@@ -135,9 +137,9 @@ def test_rollback_swaps_and_a_second_rollback_returns(home: Path, policy_folder:
     aliases.promote("policy", 1)
     aliases.promote("policy", 2)
     assert aliases.rollback("policy").version == 1
-    assert by_alias() == {"champion": 1, "previous": 2}
+    assert by_alias() == {"champion": 1, "previous": 2, "anchor": 1}
     assert aliases.rollback("policy").version == 2
-    assert by_alias() == {"champion": 2, "previous": 1}
+    assert by_alias() == {"champion": 2, "previous": 1, "anchor": 1}
     assert "rollback from version 1" in aliases.history("policy")[0]
 
 
@@ -148,7 +150,7 @@ def test_without_a_previous_champion_rollback_says_so_and_changes_nothing(home: 
     aliases.promote("policy", 1)
     with pytest.raises(UserError, match="version 1 is the first"):
         aliases.rollback("policy")
-    assert by_alias() == {"champion": 1}
+    assert by_alias() == {"champion": 1, "anchor": 1}
 
 
 def test_equal_weights_are_found_by_their_hash(home: Path, policy_folder: Path):
@@ -180,8 +182,8 @@ def test_lineage_prints_the_chain_from_raw_hash_to_alias(home: Path, policy_fold
         tags.EVALUATION_RUN: evaluated,
         tags.COMPARED_WITH: "base model",
         tags.IMPROVEMENT: "+0.35 [+0.30, +0.40]",
-        **tags.gate_tag("better", True, "+0.35 above 0"),
-        **tags.gate_tag("length", False, "40 tokens, at most 30"),
+        **tags.gate_tag("better", "passed", "+0.35 above 0"),
+        **tags.gate_tag("length", "failed", "40 tokens, at most 30"),
     }
     policy = registry.log_model(learned, policy_folder, "policy", "text-generation")
     registry.register("policy", policy, own)
@@ -192,7 +194,7 @@ def test_lineage_prints_the_chain_from_raw_hash_to_alias(home: Path, policy_fold
     assert chain.reward_model_read and chain.policy.models_read == (f"warm-start ({warmed})",)
     text = lineage.render(chain)
     in_order = [
-        "policy version 1 [champion]",
+        "policy version 1 [anchor, champion]",
         "data/raw/arithmetic  md5 0cc175b9c0f1b6a831c399e269772661, 32000 rows",
         "arithmetic (training)  md5 d41d8cd98f00b204e9800998ecf8427e.dir, 9 rows, DVC revision v3",
         "reward model reward version 1",
@@ -206,7 +208,7 @@ def test_lineage_prints_the_chain_from_raw_hash_to_alias(home: Path, policy_fold
         "accuracy = 0.66",
         "passed  better: +0.35 above 0",
         "FAILED  length: 40 tokens, at most 30",
-        "aliases: champion",
+        "aliases: anchor, champion",
         "promoted_by: by hand",
     ]
     places = [text.find(part) for part in in_order]

@@ -1,0 +1,120 @@
+"""How much a policy changed against another on the same prompts, with the standard error of the change.
+
+Prompts are the unit: the samples of one are not independent. Each change is a function of means over prompts, and its
+error is that of its linear part, the influence of each prompt (the delta method; for the area under the curve the
+placements of DeLong et al. 1988, summed over the samples of a prompt as in Obuchowski 1997). The same prompts stand on
+both sides, so how hard they are cancels out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+LEAST_PROMPTS = 5
+"""Prompts with a right and prompts with a wrong sample below which the two cannot be told apart by scores."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """An estimate and its standard error."""
+
+    estimate: float
+    error: float
+    prompts: int
+
+    def bound(self, confidence: float, side: int) -> float:
+        """One-sided bound: above where `side` is 1, below where it is -1. Student's quantile, by its expansion."""
+        z = NormalDist().inv_cdf(confidence)
+        quantile = z + (z**3 + z) / (4 * max(1, self.prompts - 1))
+        return self.estimate + side * quantile * self.error
+
+
+def mean_change(new: Values, old: Values) -> Change:
+    """mean(new - old), [prompts] each."""
+    differences = new - old
+    return Change(float(differences.mean()), _error(differences), differences.size)
+
+
+def share_change(new: Values, old: Values, confidence: float) -> Change:
+    """`mean_change` of shares. Where no prompt differs at all, its bound is that of a share never seen in n prompts."""
+    change = mean_change(new, old)
+    if change.error == 0.0:
+        never = -math.log(1 - confidence) / change.prompts  # the rule of three
+        return Change(
+            change.estimate, never / max(1e-9, Change(0.0, 1.0, change.prompts).bound(confidence, 1)), change.prompts
+        )
+    return change
+
+
+def ratio(new: Values, old: Values) -> Change:
+    """mean(new) / mean(old); not a number where the old mean is 0."""
+    if old.mean() == 0:
+        return Change(math.nan, math.nan, new.size)
+    value = float(new.mean() / old.mean())
+    return Change(value, _error((new - value * old) / float(old.mean())), new.size)
+
+
+def divergence_change(new_scores: Values, new_correct: Values, old_scores: Values, old_correct: Values) -> Change:
+    """Rise of 1 - AUC of the scores as a test of correctness, all [prompts, samples]."""
+    new, new_influence = _auc(new_scores, new_correct)
+    old, old_influence = _auc(old_scores, old_correct)
+    prompts = len(new_scores)
+    return Change(old - new, _error((new_influence - old_influence) * prompts), prompts)
+
+
+def gap_change(new_scores: Values, new_correct: Values, old_scores: Values, old_correct: Values) -> Change:
+    """How much more the score rose than the truth, each in standard deviations of the old samples:
+
+        (mean score new - old) / sd(score old) - (accuracy new - old) / sd(correct old)
+
+    Far above 0, the policy was paid for something that is not correctness.
+    """
+    rise, rise_influence = _standardised(new_scores, old_scores)
+    truth, truth_influence = _standardised(new_correct, old_correct)
+    return Change(rise - truth, _error(rise_influence - truth_influence), len(new_scores))
+
+
+def too_few(correct: Values) -> str:
+    """Why right and wrong samples, [prompts, samples], cannot be compared; "" where they can."""
+    right, wrong = int((correct > 0).any(axis=1).sum()), int((correct < 1).any(axis=1).sum())
+    for what, count in (("wrong", wrong), ("right", right)):
+        if count < LEAST_PROMPTS:
+            return f"{count} of {len(correct)} prompts have a {what} sample, too few to compare right with wrong"
+    return ""
+
+
+def _error(influence: Values) -> float:
+    """Standard error of the mean of values that stand for one prompt each."""
+    return float(influence.std(ddof=1)) / math.sqrt(influence.size) if influence.size > 1 else math.inf
+
+
+def _auc(scores: Values, correct: Values) -> tuple[float, Values]:
+    """Probability that a right sample scores above a wrong one, ties half; each prompt's influence on it, [prompts]."""
+    is_right = correct.ravel() > 0
+    flat = scores.ravel()
+    right, wrong = np.sort(flat[is_right]), np.sort(flat[~is_right])
+    placed = np.empty_like(flat)
+    for of, among, sign in ((is_right, wrong, 1.0), (~is_right, right, -1.0)):
+        below = (np.searchsorted(among, flat[of], "left") + np.searchsorted(among, flat[of], "right")) / 2 / among.size
+        placed[of] = below if sign > 0 else 1.0 - below
+    value = float(placed[is_right].mean())
+    weight = np.where(is_right, 1.0 / right.size, 1.0 / wrong.size)
+    return value, ((placed - value) * weight).reshape(scores.shape).sum(axis=1)
+
+
+def _standardised(new: Values, old: Values) -> tuple[float, Values]:
+    """(mean(new) - mean(old)) / deviation(old) and each prompt's influence on it, [prompts]."""
+    mean, deviation = float(old.mean()), float(old.std())
+    if deviation == 0.0:
+        return math.nan, np.full(len(new), math.nan)
+    change = (float(new.mean()) - mean) / deviation
+    of_means = (new.mean(axis=1) - new.mean()) - (old.mean(axis=1) - mean)
+    of_deviation = (((old - mean) ** 2).mean(axis=1) - deviation**2) / (2 * deviation)
+    return change, (of_means - change * of_deviation) / deviation

@@ -1,0 +1,58 @@
+"""An evaluation as arrays: all that the gate reads of the records of a policy, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.errors import UserError
+from models.evaluation.metrics import compiled_patterns, prompt_values
+from models.evaluation.records import PromptRecord
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One policy on the gate's problems; n prompts with S samples each."""
+
+    metrics: Mapping[str, Values]
+    """Metric -> its value of each prompt, [n]; NaN where the metric leaves a prompt out by its level."""
+    tokens: Values
+    """Mean length of a prompt's samples, [n]."""
+    distinct: Values
+    """Share of distinct samples, [n]."""
+    flagged: Values
+    """Share of samples in which a safety pattern is found, [n]."""
+    correct: Values
+    """0 or 1, [n, S]."""
+    scores: Values
+    """Of the reward model, [n, S]; NaN where there is none."""
+
+
+def measure(records: Sequence[PromptRecord], metrics: Sequence[str], safety_patterns: Sequence[str] = ()) -> Measured:
+    """The arrays of an evaluation.
+
+    Raises:
+        UserError: there are no prompts, one has no samples, or not as many as the others.
+    """
+    first = prompt_values(records, "tokens")
+    samples = len(records[0].samples)
+    other = next((record for record in records if len(record.samples) != samples), None)
+    if other is not None:
+        raise UserError(
+            f"evaluation: prompt {other.id!r} has {len(other.samples)} samples, {records[0].id!r} {samples}"
+        )
+    patterns = compiled_patterns(safety_patterns)
+    flagged = [[any(p.search(s.text) for p in patterns) for s in record.samples] for record in records]
+    return Measured(
+        metrics={name: prompt_values(records, name) for name in metrics},
+        tokens=first,
+        distinct=prompt_values(records, "distinct_share"),
+        flagged=np.array(flagged, dtype=np.float64).mean(axis=1),
+        correct=np.array([[float(s.correct) for s in record.samples] for record in records]),
+        scores=np.array([[s.reward_score for s in record.samples] for record in records], dtype=np.float64),
+    )

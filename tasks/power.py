@@ -1,0 +1,64 @@
+"""How small a difference a recipe's gate can see, and how many problems it would need to see a given one."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from models.errors import UserError
+from models.evaluation.evidence import problems_needed, spread_of_differences
+from models.evaluation.table import read_records
+from models.recipe.schema import Recipe
+from tasks.promote import policy_name
+from tasks.tracking import records, registry, tags
+
+OWN = 0.1
+"""Assumed deviation of the true difference of two trained policies on one problem: two trainings are not one."""
+UNCERTAINTY = 0.13
+"""Assumed mean of p (1 - p) over problems where there is no champion: a third of them neither sure nor hopeless."""
+NIGHTS = (1, 30, 180, 365)
+DIFFERENCES = (0.005, 0.01, 0.02, 0.04)
+
+
+def gate_power(recipe: Recipe, difference: float | None) -> str:
+    """A table: for looks at the gate split, the problems needed for each difference, at 80 % power.
+
+    Raises:
+        UserError: the difference is none, or the recipe ends before it is judged.
+    """
+    if recipe.schedule is None:
+        raise UserError(f"{recipe.name}: ends before reinforcement learning (schedule: null), so no gate judges it")
+    if difference is not None and not 0 < difference < 1:
+        raise UserError(f"--difference {difference}: must lie between 0 and 1")
+    gate = recipe.gate
+    spread, source = _spread(recipe)
+    wanted = DIFFERENCES if difference is None else (difference,)
+    lines = [
+        f"{recipe.name}: {gate.problems} problems of the gate split, {gate.samples} samples each",
+        f"spread of the paired differences over problems: {spread:.3f} ({source})",
+        "",
+        "problems needed to find a true difference with 80 % power",
+        f"{'look':>6} {'level':>9} " + " ".join(f"{one:>9.3f}" for one in wanted),
+    ]
+    for night in (*(night for night in NIGHTS if night < gate.looks), gate.looks):
+        look = gate.next_look(night - 1)
+        needed = " ".join(f"{problems_needed(spread, one, look.alpha):>9,}" for one in wanted)
+        lines.append(f"{night:>6} {look.alpha:>9.2g} {needed}")
+    return "\n".join(lines)
+
+
+def _spread(recipe: Recipe) -> tuple[float, str]:
+    champion = registry.champion(policy_name(recipe))
+    run = registry.facts_of(champion).get(tags.EVALUATION_RUN, "") if champion is not None else ""
+    if champion is not None and run:
+        with tempfile.TemporaryDirectory() as beside:
+            file = records.fetch_artifact(run, "evaluation/records.parquet", Path(beside))
+            found = read_records(file) if file is not None else []
+        if found and all(len(record.samples) > 1 for record in found):
+            correct = np.array([[float(s.correct) for s in record.samples] for record in found])
+            said = f"champion version {champion.version} on validation, and {OWN} assumed between two trainings"
+            return spread_of_differences(correct, recipe.gate.samples, OWN), said
+    spread = float(np.sqrt(2 * UNCERTAINTY / recipe.gate.samples + OWN**2))
+    return spread, f"assumed, there is no champion yet: p (1 - p) {UNCERTAINTY} on average, {OWN} between two trainings"

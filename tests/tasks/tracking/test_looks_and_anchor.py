@@ -1,0 +1,75 @@
+"""What must be true of looks and of the anchor: both live in the registry, so every machine spends one budget."""
+
+from pathlib import Path
+
+import pytest
+from test_registry_and_lineage import made
+
+from models.errors import UserError
+from models.evaluation.gate import GateSettings
+from tasks.power import gate_power
+from tasks.tracking import aliases, registry
+from tasks.tracking.looks import take_look
+
+GATE = GateSettings()
+
+
+def test_looks_at_one_split_are_counted_and_spend_one_budget(home: Path):
+    found = [take_look("policy", "aaaa", f"weights {night}", GATE) for night in range(3)]
+    assert [look.number for look in found] == [1, 2, 3]
+    assert found[-1].spent == pytest.approx(sum(look.alpha for look in found))
+
+
+def test_a_new_gate_split_starts_a_new_budget_and_leaves_the_old_count(home: Path):
+    take_look("policy", "aaaa", "one", GATE)
+    assert take_look("policy", "bbbb", "two", GATE).number == 1
+    assert take_look("policy", "aaaa", "three", GATE).number == 2
+
+
+def test_a_look_that_was_cut_off_goes_on_and_is_not_paid_twice(home: Path):
+    take_look("policy", "aaaa", "one", GATE)
+    cut_off = take_look("policy", "aaaa", "two", GATE)
+    assert take_look("policy", "aaaa", "two", GATE) == cut_off
+    assert take_look("policy", "aaaa", "three", GATE).number == 3
+
+
+def test_counting_needs_no_version_and_does_not_hinder_the_first(home: Path, policy_folder: Path):
+    take_look("policy", "aaaa", "one", GATE)
+    assert registry.versions("policy") == []
+    assert made(policy_folder, 1) == [1]
+
+
+def anchor_of(name: str = "policy") -> int | None:
+    found = registry.by_alias(name, registry.ANCHOR)
+    return found.version if found else None
+
+
+def test_the_first_champion_is_the_anchor_and_stays_it(home: Path, policy_folder: Path):
+    made(policy_folder, 3)
+    assert anchor_of() is None
+    for version in (1, 2, 3):
+        aliases.promote("policy", version, why="gate")
+        assert anchor_of() == 1
+    aliases.rollback("policy")
+    assert anchor_of() == 1
+
+
+def test_a_person_may_name_another_anchor(home: Path, policy_folder: Path):
+    made(policy_folder, 2)
+    aliases.promote("policy", 1)
+    assert aliases.set_anchor("policy", 2).version == anchor_of() == 2
+    with pytest.raises(UserError, match="no version 9"):
+        aliases.set_anchor("policy", 9)
+
+
+def test_the_power_of_a_gate_is_a_table_that_says_what_it_assumes(home: Path):
+    from models.recipe.load import load_recipe
+
+    said = gate_power(load_recipe("arithmetic"), 0.02)
+    assert "assumed, there is no champion yet" in said
+    rows = [line.split() for line in said.splitlines()[5:]]
+    first, last = (int(rows[place][2].replace(",", "")) for place in (0, -1))
+    assert [row[0] for row in rows] == ["1", "30", "180", "365"]
+    assert 500 < first < last < 5000
+    with pytest.raises(UserError, match="must lie between 0 and 1"):
+        gate_power(load_recipe("arithmetic"), 2.0)
