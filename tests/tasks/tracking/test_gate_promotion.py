@@ -1,0 +1,113 @@
+"""The gate within promotion, on a real registry: what is counted, what stands on the version, what never appears."""
+
+import json
+from pathlib import Path
+
+import pytest
+from prefect.logging import disable_run_logger
+
+from models.evaluation.records import Completion, PromptRecord
+from models.evaluation.table import write_records
+from models.recipe.load import load_recipe
+from tasks.promote import Promotion, promote
+from tasks.step import StepResult
+from tasks.tracking import registry, runs, store, tags
+
+RECIPE = load_recipe(
+    "arithmetic", ["gate.samples=4", "gate.problems=120", "gate.safety_margin=0.1", "gate.capability_margin=0.1"]
+)
+NAME = "arithmetic-policy"
+
+
+def answers(right: int, broken: bool = False) -> list[PromptRecord]:
+    """120 prompts, `right` of 4 samples correct, one more on every third; where `broken`, one score is not a number."""
+    found = []
+    for number in range(120):
+        correct = min(4, right + (number % 3 == 0))
+        samples = tuple(
+            Completion(f"only the gate says {i}", 10, i < correct, True, 1.0 if i < correct else -1.0) for i in range(4)
+        )
+        if broken and number == 5:
+            samples = (samples[0].__class__("a", 10, True, True, float("nan")), *samples[1:])
+        found.append(PromptRecord(f"p{number}", 1 + number % 4, samples, samples[0]))
+    return found
+
+
+def step(
+    folder: Path, run: str, name: str, digest: str, records: list[PromptRecord] | None = None, **links: str
+) -> StepResult:
+    at = folder / f"{name}-{digest}"
+    at.mkdir(exist_ok=True)
+    if records is not None:
+        write_records(records, at / "records.parquet")
+    return StepResult(
+        step=name,
+        key="k",
+        folder=str(at),
+        digest=digest,
+        headline=name,
+        metrics={},
+        run_id=run,
+        seconds=0.0,
+        links=links,
+    )
+
+
+@pytest.fixture
+def night(home: Path, policy_folder: Path, tmp_path: Path):
+    """One night's promotion: weights, how right the candidate is, how right what it is held against."""
+
+    def judged(weights: str, right: int, before: int, *, broken: bool = False, split: str = "aaaa") -> Promotion:
+        run = runs.open_flow_run("arithmetic", "night")
+        model_id = registry.log_model(run, policy_folder, "policy", "text-generation")
+        champion = registry.champion(NAME)
+        gate = {
+            "candidate": step(tmp_path, run, "evaluate", weights, answers(right, broken), gate_split=split),
+            "base" if champion is None else "champion": step(tmp_path, run, "evaluate", f"b{weights}", answers(before)),
+        }
+        trained = step(tmp_path, run, "fine_tune", weights, model_id=model_id)
+        shown = step(tmp_path, run, "shown", weights)
+        with disable_run_logger():
+            return promote.fn(
+                weights, RECIPE, trained, None, gate, shown, champion, "champion and anchor in one", "", home, run
+            )
+
+    return judged
+
+
+def looks(split: str = "aaaa") -> int:
+    return int(json.loads(registry.model_tags(NAME)[tags.LOOKS + split])["looks"])
+
+
+def test_every_judgement_is_a_look_and_the_same_weights_are_judged_once(night):
+    assert night("one", 3, 1).decision == "promoted"
+    assert night("two", 3, 3).decision == "kept"
+    assert night("two", 3, 3).reused
+    assert looks() == 2
+    night("three", 3, 3, split="bbbb")
+    assert looks() == 2 and looks("bbbb") == 1
+
+
+def test_one_nan_among_the_reward_scores_refuses_and_says_so(night):
+    promotion = night("one", 3, 1, broken=True)
+    assert promotion.decision == "refused"
+    assert "1 of 480 numbers (reward score of the candidate) are missing or not finite" in promotion.reason
+    assert registry.champion(NAME) is None
+
+
+def test_kept_says_what_could_not_have_been_seen(night):
+    night("one", 3, 1)
+    promotion = night("two", 3, 3)
+    assert promotion.decision == "kept" and "80 % power" in promotion.reason
+    page = registry.version_info(NAME, promotion.version).description
+    assert "look 2 of 365" in page and "error budget" in page
+
+
+def test_no_sample_of_the_gates_problems_reaches_a_run_or_a_version(night):
+    promotion = night("one", 3, 1)
+    version = registry.version_info(NAME, promotion.version)
+    seen = f"{version.description} {version.tags} {registry.facts_of(version)}"
+    run = store.client().get_run(promotion.result.run_id)
+    assert "only the gate says" not in seen + str(run.data.tags)
+    assert store.client().list_artifacts(run.info.run_id) == []
+    assert {key.split("/")[0] for key in run.data.metrics} <= {"gate", "seconds"}
