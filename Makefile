@@ -15,7 +15,7 @@ SLICE ?= 0/8
 CUDA ?= $(shell nvidia-smi >/dev/null 2>&1 && echo 1 || echo 0)
 LOCK := $(if $(filter 1,$(CUDA)),cuda.lock,cpu.lock)
 BIN := .venv/bin
-PYTEST = $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest --no-loadscope-reorder
 
 help: ## Show what can be made
 	@echo "Rewardflow. Usage: make TARGET"

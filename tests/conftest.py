@@ -1,9 +1,12 @@
 """What every test can use: a quiet environment, tiers of tests, and the real data sets, where they are at hand."""
 
 import os
+import re
+from functools import cache
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 import models  # noqa: F401 - sets how OpenMP's threads wait, before anything loads torch
 
@@ -26,8 +29,8 @@ CORE = ("models/advantages", "models/critic", "models/datasets", "models/evaluat
         "models/objectives", "models/recipe", "models/references", "models/rewards", "models/selectors", "models/text",
         "tasks/test_collapsed", "tasks/test_description", "flows/test_command_line")  # fmt: skip
 """Tests that `make quick` runs, but for those that are marked slow or thorough."""
-TOGETHER = {"servers": "flows", "project": "flows", "first": "flows", "tracking_server": "tracking"}
-"""Fixture of a session -> the group of tests that share it: in several processes a group stays in one."""
+SHARED = re.compile(r"\b(servers|project|first|locked): (Pair|Project|Ran|dict)")
+"""Arguments of tests that share the session's servers and project (tests/flows/conftest.py)."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,37 +39,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the core and what stays together; order the tests; take the slice that was asked for.
+    """Mark the core, order the tests, take the slice that was asked for.
 
-    In one process the fast tests come first. In several, what takes longest comes first, so that both end together.
+    In one process the fast tests come first. In several, what takes longest comes first, so that all end together.
     """
     for item in items:
-        group = group_of(item)
-        item.add_marker(pytest.mark.xdist_group(group))
-        place = item.path.relative_to(ROOT / "tests").as_posix()
-        if place.startswith(CORE) and not is_slow(item):
+        if item.path.relative_to(ROOT / "tests").as_posix().startswith(CORE) and not is_slow(item):
             item.add_marker(pytest.mark.quick)
-    several = bool(os.environ.get("PYTEST_XDIST_WORKER"))
-    items.sort(key=(lambda item: rank(item)) if several else is_slow)
+    items.sort(key=rank if os.environ.get("PYTEST_XDIST_WORKER") else is_slow)
     if wanted := config.getoption("--slice"):
         first, of = (int(number) for number in wanted.split("/"))
         thorough = [item for item in items if item.get_closest_marker("thorough")]
-        left = [item for item in thorough if thorough.index(item) % of != first]
-        config.hook.pytest_deselected(items=left)
+        left = {item for number, item in enumerate(thorough) if number % of != first}
+        config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
 
 
-def group_of(item: pytest.Item) -> str:
-    """What must stay in one process with others: tests of one session fixture, of vLLM, else those of a file."""
-    fixtures = getattr(item, "fixturenames", ())
-    shared = [TOGETHER[name] for name in fixtures if name in TOGETHER]
-    if shared:
-        return shared[0]
-    if "vllm" in item.nodeid:
-        return "vllm"
-    return item.path.as_posix()
+class InGroups(LoadScopeScheduling):
+    """Hands out groups of tests, whole, in their order. (pytest-xdist's own groups are not seen by pytest 9.2.)"""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> InGroups:
+    return InGroups(config, log)
+
+
+def group_of(nodeid: str) -> str:
+    """What must stay in one process with others: tests of the session's servers, of vLLM, else those of a file."""
+    file = nodeid.partition("::")[0]
+    if _shares_servers(ROOT / file):
+        return "flows"
+    return "vllm" if "vllm" in nodeid else file
+
+
+@cache
+def _shares_servers(file: Path) -> bool:
+    return SHARED.search(file.read_text()) is not None
 
 
 def is_slow(item: pytest.Item) -> bool:
@@ -76,7 +87,7 @@ def is_slow(item: pytest.Item) -> bool:
 
 def rank(item: pytest.Item) -> int:
     """The order in which groups are handed to several processes."""
-    return {"flows": 0, "vllm": 1}.get(group_of(item), 2 if is_slow(item) else 3)
+    return {"flows": 0, "vllm": 1}.get(group_of(item.nodeid), 2 if is_slow(item) else 3)
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from models.datasets.suites import Check
 from models.evaluation.bootstrap import Interval
 from models.reward_model.calibration import ReliabilityBin
-from tasks import description, plots
-from tasks.tracking import records, runs, store, tags
+from tasks import data_docs, description, plots, run_names
+from tasks.tracking import records, registry, runs, store, tags, views
 from tasks.tracking.journal import read_journal
 from tasks.tracking.metrics import MetricLog
 from tasks.tracking.summaries import page_of
@@ -27,6 +28,19 @@ from tasks.tracking.summaries import page_of
 pytestmark = pytest.mark.slow
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "screenshots"
+FINDINGS = data_docs.FileFindings(
+    "problems_train.parquet",
+    6000,
+    (
+        data_docs.Finding(
+            Check(
+                "expect_column_values_to_not_be_null", "answer", {}, "critical", "the answer is empty", "", ("train",)
+            ),
+            held=False,
+            failing=(data_docs.Failing(3, "p3", ""),),
+        ),
+    ),
+)
 DIGEST = "d41d8cd98f00b204e9800998ecf8427e.dir"
 CHROME = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
@@ -95,9 +109,27 @@ def reviewed_run(journal: Path) -> tuple[str, str]:
     final = {"evaluation/accuracy": 0.66, "evaluation/accuracy_base": 0.31, "reward_model/pair_accuracy": 0.912}
     records.log_metrics(flow, final)
     records.describe(flow, description.describe_run(review()))
+    promoted = review()
+    assert promoted.difference is not None
+    points = run_names.points(promoted.difference, "sampled_accuracy")
+    runs.rename(flow, run_names.judged(4, "promoted", promoted.difference, "sampled_accuracy"))
+    runs.set_tags(flow, {tags.RUN_VERDICT: "promoted", tags.RUN_DIFFERENCE: points, tags.RUN_VERSION: "4"})
+    records.log_text(flow, "data_docs/index.html", data_docs.page("arithmetic", [FINDINGS], {}))
     runs.close_run(step)
     runs.close_run(flow)
     return flow, step
+
+
+def registered_model(step: str) -> str:
+    """A LoggedModel of the step, measured and registered; returns its id."""
+    client = store.client()
+    model = client.create_logged_model("1", name="policy", source_run_id=step)
+    client.finalize_logged_model(model.model_id, "READY")
+    registry.register("arithmetic-policy", model.model_id, {tags.RECIPE: "arithmetic"})
+    registry.annotate("arithmetic-policy", 1, description="✔ Promoted: sampled accuracy +35.1 [+30.1, +40.2]")
+    measured = records.Measured(model.model_id, "arithmetic", DIGEST)
+    records.log_metrics(step, {"eval/sampled_accuracy": 0.6625}, measured=measured)
+    return str(model.model_id)
 
 
 def review() -> description.Review:
@@ -143,6 +175,7 @@ def ui(tmp_path_factory: pytest.TempPathFactory):
     home = tmp_path_factory.mktemp("reviewed")
     uri = store.configure(home).uri
     flow, step = reviewed_run(home / "metrics.jsonl")
+    registered_model(step)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -228,7 +261,7 @@ def pages(ui, tmp_path_factory: pytest.TempPathFactory):
 
 def test_the_list_shows_the_flow_run_with_its_data(ui, pages):
     pages.open(page_of("1"))
-    pages.wait_for("arithmetic, seed 0", "Runs Views", "0cc175b9c0f1b6a831c399e269772661")
+    pages.wait_for("v4 promoted +35.1", "0cc175b9c0f1b6a831c399e269772661")
     pages.keep("runs")
 
 
@@ -243,6 +276,35 @@ def test_the_description_opens_with_the_verdict_and_goes_on_to_the_worst_samples
     tables = pages.wait_for_elements("table", 3)
     assert any("reused" in table.text for table in tables)
     pages.keep("description")
+
+
+def test_a_shared_view_answers_which_runs_promoted_what(ui, pages):
+    pages.open(views.promotions("1"))
+    pages.wait_for("shared view", "Which runs promoted what", "v4 promoted +35.1 [+30.1, +40.2]")
+    pages.wait_for("verdict", "difference", "version", "1 matching run")
+    pages.keep("view")
+
+
+def test_a_registered_models_page_names_its_version_and_its_numbers(ui, pages):
+    (version,) = registry.versions("arithmetic-policy")
+    pages.open(f"/#/experiments/1/models/{version.model_id}?workflowType=machine_learning")
+    pages.wait_for("Model versions", "arithmetic-policy", "eval/sampled_accuracy", "0.6625", "✔ Promoted")
+    assert "Not registered" not in pages.text()
+    pages.keep("logged_model")
+
+
+def test_the_data_docs_are_drawn_whole_inside_mlflow(ui, pages):
+    _, flow, _ = ui
+    pages.open(page_of("1", flow, "artifacts/data_docs/index.html"))
+    frame = pages.wait_for_elements("iframe")[-1]
+    pages.driver.switch_to.frame(frame)
+    try:
+        pages.wait_for("Data Docs: arithmetic", "problems_train.parquet", "the answer is empty", "1 rows")
+        lead = pages.wait_for_elements(".failed")[0]
+        assert lead.value_of_css_property("color") == "rgba(201, 42, 42, 1)"  # its style came with it
+    finally:
+        pages.driver.switch_to.default_content()
+    pages.keep("data_docs")
 
 
 def test_the_data_sets_stand_on_the_run_with_their_digests(ui, pages):
