@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 LONGEST_LINE = 600
-"""Characters of a message; whatever a file holds, a terminal shows the end of the line."""
+"""Characters of a finding; whatever a file holds, a terminal shows the end of the line."""
 
 
 class UserError(Exception):
     """Bad input or a missing condition. The message names the file, row, field or key, and what to do.
 
-    It is one line whatever was quoted in it: line ends and control characters become spaces.
+    It is one line whatever was quoted in it: line ends and control characters become spaces, and what is longer than
+    LONGEST_LINE loses its middle. Of several findings each is held to that length by itself: none hides another.
     """
 
-    def __init__(self, message: str = "") -> None:
-        super().__init__(shortened("".join(c if c.isprintable() else " " for c in message), LONGEST_LINE))
+    def __init__(self, *findings: str) -> None:
+        lines = ("".join(c if c.isprintable() else " " for c in finding) for finding in findings)
+        super().__init__(*(shortened(line, LONGEST_LINE) for line in lines))
+
+    def __str__(self) -> str:
+        return "; and ".join(self.args)
 
 
 def shortened(text: object, longest: int = 60) -> str:

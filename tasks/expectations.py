@@ -119,13 +119,10 @@ def validate(
         quarantined.to_dict("records"),
         pa.schema([(name, pa.string()) for name in quarantined]),
     )
-    if (too_many := why_stop(failures, frames, settings.quarantine_share)) is not None:
-        stops.append(too_many)
+    stops += why_stop(failures, frames, settings.quarantine_share)
     if stops:
-        raise UserError(
-            f"{'; and '.join(stops)}; failing rows are in {out / 'quarantine.parquet'}, "
-            f"the report is {out / 'data_docs' / 'index.html'}"
-        )
+        where = f"failing rows are in {out / 'quarantine.parquet'}, the report is {out / 'data_docs' / 'index.html'}"
+        raise UserError(*stops, where)
     sound = {name: sound_rows(frame, name, failures) for name, frame in frames.items()}
     _write_clean(folder, {name: (files[name][0], frame) for name, frame in sound.items()}, out / "clean")
     return ValidationReport(
@@ -162,7 +159,7 @@ def _frames(folder: Path, files: dict[str, tuple[Kind, Split]]) -> dict[str, pd.
         except UserError as error:
             faults.append(str(error))
     if faults:
-        raise UserError("; and ".join(faults))
+        raise UserError(*faults)
     return frames
 
 

@@ -37,7 +37,8 @@ def run(
     if smoke:
         chosen = [*smoke_overrides(load_recipe(recipe, chosen)), *chosen]
     require_files(load_recipe(recipe, chosen))  # what is wrong is said before Prefect takes seconds to start
-    require_space(writable_state_folder())
+    require_space(state_folder())  # before it is made: a run that is refused leaves nothing
+    writable_state_folder()
     from flows import console, temporary_server
 
     server_answers = temporary_server.start(state_folder())
@@ -83,7 +84,8 @@ def compare(
 
     chosen = overrides or []
     contenders(recipes, chosen, seeds, metric, budget, smoke)  # what is wrong is said before Prefect takes seconds
-    require_space(writable_state_folder())
+    require_space(state_folder())
+    writable_state_folder()
     from flows import console, temporary_server
 
     server_answers = temporary_server.start(state_folder())

@@ -66,8 +66,8 @@ def counts_by_reason(failures: Iterable[Failure]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def why_stop(failures: Sequence[Failure], frames: Mapping[str, pd.DataFrame], share: float) -> str | None:
-    """One line about every file that has too many failing rows: its column, the count and three rows.
+def why_stop(failures: Sequence[Failure], frames: Mapping[str, pd.DataFrame], share: float) -> list[str]:
+    """A sentence about every file that has too many failing rows: its column, the count and three rows.
 
     Args:
         failures: what failed.
@@ -76,8 +76,7 @@ def why_stop(failures: Sequence[Failure], frames: Mapping[str, pd.DataFrame], sh
             the decimal number that was written.
 
     Returns:
-        None where every file is within the share. Otherwise the files, the worst hit first, each by its most frequent
-        failure.
+        The files above the share, the worst hit first, each by its most frequent failure.
     """
     exact = Fraction(repr(share))
     by_file = {file: [failure for failure in failures if failure.file == file] for file in frames}
@@ -98,7 +97,7 @@ def why_stop(failures: Sequence[Failure], frames: Mapping[str, pd.DataFrame], sh
             f"{file}: column '{column}': {reason} in {count} rows, such as {names}; {failed[file]} of {size} rows fail "
             f"a check, quarantine_share {share:g} lets {int(exact * size)} pass"
         )
-    return "; and ".join(sentences) or None
+    return sentences
 
 
 def row_name(frame: pd.DataFrame, position: int) -> str:

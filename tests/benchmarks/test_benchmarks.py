@@ -1,6 +1,7 @@
 """The benchmarks' own parts: rows, tables, the machine, turns. No test looks at a clock."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -12,10 +13,13 @@ import pytest
 from benchmarks.__main__ import BENCHMARKS, RESULTS
 from benchmarks.alternate import Stepper, alternate, fastest
 from benchmarks.claims import RESULT as CLAIMS
+from benchmarks.gate_nights import DIFFERENCES, LEVELS, NIGHTS, SAMPLES
+from benchmarks.gate_nights import RESULT as GATE_NIGHTS
 from benchmarks.machine import describe
 from benchmarks.rows import compare, read, table, write
 
 ROOT = Path(__file__).resolve().parents[2]
+OF_ROWS = sorted(set(RESULTS.glob("*.json")) - {CLAIMS, GATE_NIGHTS})
 COLUMNS = {"measure", "ours", "peer", "unit", "ratio", "at_least", "met"}
 
 
@@ -108,7 +112,7 @@ def test_of_several_ways_the_fastest_that_runs_is_kept() -> None:
     assert "does not run" in told["tried_seconds"]["broken"]
 
 
-@pytest.mark.parametrize("path", sorted(set(RESULTS.glob("*.json")) - {CLAIMS}), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", OF_ROWS, ids=lambda path: path.name)
 def test_every_result_in_the_repository_is_whole(path: Path) -> None:
     content = json.loads(path.read_text())
     assert content["machine"]["cpu"] and not content["settings"].get("quick") and not content["settings"].get("tiny")
@@ -117,6 +121,35 @@ def test_every_result_in_the_repository_is_whole(path: Path) -> None:
         if row["at_least"] is not None and row["ratio"] is not None:
             assert row["met"] == (row["ratio"] >= row["at_least"])
         assert row["met"] or row["reason"]
+
+
+def test_the_gates_nights_are_a_whole_year_of_the_simulation_as_it_stands() -> None:
+    """Its numbers come from seeds, not from a clock: no machine and no peer, but intervals that hold their shares."""
+    content = json.loads(GATE_NIGHTS.read_text())
+    assert (content["nights"], content["problems"], content["samples"]) == (max(NIGHTS), sum(LEVELS), SAMPLES)
+    for question, least in {
+        "found_better_in_a_year": 100,
+        "promoted_in_a_year": 100,
+        "by_an_interval_every_night": 100,
+        "all_guards_passed": 400,
+    }.items():
+        answer = content[question]
+        assert answer["of"] >= least, question
+        assert 0 <= answer["low"] <= answer["share"] <= answer["high"] <= 1, question
+    assert content["promoted_in_a_year"]["share"] <= content["found_better_in_a_year"]["share"]
+    assert sum(content["guards_failed"].values()) >= 1 - content["all_guards_passed"]["share"] - 1e-12
+    assert set(content["promoted_when_better"]) == {f"{difference:.2f}" for difference in DIFFERENCES}
+    for shares in content["promoted_when_better"].values():
+        assert [int(night) for night in shares] == list(NIGHTS)
+        assert list(shares.values()) == sorted(shares.values(), reverse=True)  # every look spends of the error budget
+
+
+def test_the_guide_states_the_shares_that_the_gates_nights_hold() -> None:
+    content, guide = json.loads(GATE_NIGHTS.read_text()), (ROOT / "docs" / "gate.md").read_text()
+    for question in ("found_better_in_a_year", "by_an_interval_every_night", "all_guards_passed"):
+        answer = content[question]
+        share = f"{answer['share']:.1%}".replace(".0%", "%").replace("%", " %")
+        assert re.search(rf"\| {re.escape(share)} \| [\d.]+ to [\d.]+ % \|", guide), question
 
 
 def test_the_guide_names_every_benchmark() -> None:

@@ -69,7 +69,9 @@ def served(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def deployments(servers: Pair) -> dict[str, dict[str, Any]]:
-    return {found["name"]: found for found in ask(f"{servers.prefect}/api/deployments/filter", {})}
+    """Name -> deployment of the toy's flow; other tests have deployments of their own on these servers."""
+    only = {"flows": {"name": {"any_": ["wait"]}}}
+    return {found["name"]: found for found in ask(f"{servers.prefect}/api/deployments/filter", only)}
 
 
 def start_run(servers: Pair) -> str:

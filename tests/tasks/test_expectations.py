@@ -326,6 +326,7 @@ def test_every_file_that_stops_the_flow_is_named_in_one_line_the_worst_first(tmp
     ]
     places = [message.index(sentence) for sentence in named]
     assert places == sorted(places) and places[0] == 0 and "\n" not in message
+    assert message.endswith(f"the report is {tmp_path / 'out' / 'data_docs' / 'index.html'}")
     assert len(pd.read_parquet(tmp_path / "out" / "quarantine.parquet")) == 3
     assert not (tmp_path / "out" / "clean").exists()
 
