@@ -107,7 +107,8 @@ def prepare_environment(make: bool = False) -> Path:
         Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
     os.environ[STARTER] = str(os.getpid())
     os.environ["REWARDFLOW_HOME"] = str(home)  # absolute, so that child processes agree wherever they run
-    if "PREFECT_API_URL" not in os.environ and (home / "servers.json").exists():
+    # os.path.exists: Path.exists raises where it may not look; that is told by what writes there.
+    if "PREFECT_API_URL" not in os.environ and os.path.exists(home / "servers.json"):
         from flows.servers import running_servers
 
         prefect = running_servers(home).get("prefect")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +43,8 @@ def is_full(folder: Path) -> bool:
 
 def free(path: Path) -> int:
     """Bytes that are free on the disk that holds `path`, or will hold it."""
-    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    above = (path, *path.absolute().parents)
+    there = next(folder for folder in above if os.path.exists(folder))  # Path.exists raises where it may not look
     return shutil.disk_usage(there).free
 
 

@@ -5,10 +5,12 @@ A mount, for tests run as root too: permissions do not hold root back.
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from running import ROOT
 
 from flows import command_line
 from tasks.tracking import runs, store
@@ -71,3 +73,17 @@ def test_what_only_looks_works_and_everything_else_is_one_line(
         assert err.startswith(f"error: {home}: the state folder cannot be written (Read-only file system)")
         assert len(err.splitlines()) == 1
     assert sorted(home.rglob("*")) == before
+
+
+def test_a_state_folder_that_cannot_even_be_named_is_one_line(tmp_path: Path) -> None:
+    home = tmp_path / ("x" * 300)
+    ended = subprocess.run(
+        [sys.executable, "-m", "flows.command_line", "run", "arithmetic"],
+        cwd=ROOT,
+        env={**os.environ, "REWARDFLOW_HOME": str(home)},
+        capture_output=True,
+        text=True,
+    )
+    (line,) = ended.stderr.splitlines()
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert line.startswith("error: ") and "the state folder cannot be written (File name too long)" in line

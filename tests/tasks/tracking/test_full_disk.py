@@ -201,6 +201,7 @@ def test_a_run_on_a_nearly_full_disk_is_refused_before_anything_starts(small_dis
 def test_room_enough_is_not_refused(tmp_path: Path) -> None:
     assert shutil.disk_usage(tmp_path).free > LEAST_FREE
     require_space(tmp_path / "not" / "there" / "yet")
+    require_space(tmp_path / ("x" * 300))  # that it cannot be made is told by what makes it
 
 
 def test_whatever_a_server_on_a_full_disk_says_the_command_ends_with_the_cause(
