@@ -31,11 +31,11 @@ def run(
 
     find_recipe(recipe)  # a misspelt name is told before the parts are imported, which takes seconds
     from models.recipe.load import load_recipe, require_files
-    from models.recipe.smoke import smoke_overrides
+    from models.recipe.smoke import made_small
 
     chosen = overrides or []
     if smoke:
-        chosen = [*smoke_overrides(load_recipe(recipe, chosen)), *chosen]
+        chosen = made_small(recipe, chosen)
     require_files(load_recipe(recipe, chosen))  # what is wrong is said before Prefect takes seconds to start
     require_space(state_folder())  # before it is made: a run that is refused leaves nothing
     writable_state_folder()

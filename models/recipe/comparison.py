@@ -24,7 +24,7 @@ from models.evaluation.report import summary_names
 from models.recipe.find import find_recipe
 from models.recipe.load import load_recipe, plain, require_files
 from models.recipe.schema import Recipe
-from models.recipe.smoke import smoke_overrides
+from models.recipe.smoke import made_small
 
 EXPERIMENT = "comparison"
 """Every recipe's name in a comparison, with `-smoke` behind it in a smoke run: MLflow's experiment, and the name under
@@ -119,8 +119,7 @@ def contenders(
 
 def _contender(path: str, overrides: Sequence[str], smoke: bool) -> Contender:
     file = find_recipe(path)
-    small = smoke_overrides(load_recipe(file, overrides)) if smoke else []
-    chosen = (*small, *overrides, f"name={EXPERIMENT}{'-smoke' if smoke else ''}")
+    chosen = (*(made_small(file, overrides) if smoke else overrides), f"name={EXPERIMENT}{'-smoke' if smoke else ''}")
     recipe = load_recipe(file, chosen)
     if recipe.schedule is None:
         raise UserError(f"{file}: ends before reinforcement learning (schedule: null), so there is no policy")

@@ -6,14 +6,29 @@ Made of overrides, so that a smoke run is an ordinary run: `--smoke` stands for 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
-from models.recipe.load import plain
+from models.recipe.load import load_recipe, plain
 from models.recipe.schema import Recipe
 
 MOST_PROMPTS, MOST_COMPLETIONS = 4, 4
+KS = "evaluation.ks=[1]"
 SIZE = {"hidden": 32, "layers": 1, "heads": 2, "key_value_heads": 1, "feed_forward": 64}
+
+
+def made_small(path: str | Path, overrides: Sequence[str]) -> list[str]:
+    """All overrides of the smoke run of the recipe at `path`: those that make it small, and `overrides` on top.
+
+    The user's settings need room in the small recipe alone: `evaluation.samples=2` is no mistake here, though the
+    recipe's own evaluation.ks may hold 16.
+
+    Raises:
+        UserError: see `load_recipe`.
+    """
+    return [*smoke_overrides(load_recipe(path, [KS, *overrides])), *overrides]
 
 
 def smoke_overrides(recipe: Recipe) -> list[str]:
@@ -30,7 +45,6 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         "evaluation.samples": samples,
         "gate.problems": 8,
         "gate.samples": samples,
-        "evaluation.ks": [1],
         "policy.precision": "float32",
     }
     if recipe.policy.base is None:
@@ -57,7 +71,7 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         settings["rewards"] = json.dumps([_tossed(one) for one in rewards])
         if getattr(getattr(slots.advantage, "critic", None), "pretraining", 0):
             settings["advantage.critic.pretraining"] = 0  # else two rounds teach the critic alone
-    return [f"{key}={value}" for key, value in settings.items()]
+    return [KS, *(f"{key}={value}" for key, value in settings.items())]
 
 
 def _tossed(reward: dict[str, Any]) -> dict[str, Any]:

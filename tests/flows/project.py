@@ -90,6 +90,8 @@ class Ran:
     home: Path
     out: str
     err: str
+    commit: str
+    """What was checked out when it began: other tests of the session commit data to the same project."""
 
     @property
     def table(self) -> dict[str, str]:
@@ -126,9 +128,10 @@ class Project:
         return {"OMP_NUM_THREADS": "1", "REWARDFLOW_HOME": str(home or self.home), **server}
 
     def run(self, *overrides: str, own_server: bool = False) -> Ran:
+        commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=self.folder, text=True).strip()
         ended = rewardflow(self.folder, "run", "tiny", *overrides, **self.settings(own_server=own_server))
         assert ended.returncode == 0, ended.stdout + ended.stderr
-        return Ran(self.home, ended.stdout, ended.stderr)
+        return Ran(self.home, ended.stdout, ended.stderr, commit)
 
     def start(self, *overrides: str, home: Path, log: Path, own_server: bool = False) -> subprocess.Popen[str]:
         """A run of its own process group that writes to `log`; whoever starts it ends it."""

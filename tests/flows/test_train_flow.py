@@ -17,6 +17,7 @@ import pytest
 from project import Project, Ran, rewardflow
 from running import ask, wait_for
 
+from tasks.results import RESULT
 from tasks.tracking import records, registry, store, summaries, tags
 
 pytestmark = pytest.mark.slow
@@ -30,10 +31,19 @@ SEVEN = ("--set", "seed=7", "--set", "schedule.rounds=12")
 
 
 def fine_tuned(home: Path, rounds: int = 4) -> dict[str, Any]:
-    """The one fine-tuning result of the state folder with so many rounds."""
-    found = [json.loads(file.read_text()) for file in home.glob("store/fine_tune/*/result.json")]
+    """The one fine-tuning result of the state folder with so many rounds, with the `folder` that it lies in."""
+    found = [
+        json.loads(file.read_text()) | {"folder": file.parent} for file in home.glob("store/fine_tune/*/result.json")
+    ]
     (result,) = [result for result in found if f"in {rounds} rounds" in result["headline"]]
     return result
+
+
+def opening(description: str) -> tuple[str, str]:
+    """The first two lines of a run's description: that the tiny project's data are in no commit, and the headline."""
+    warning, headline = [line for line in description.splitlines() if line][:2]
+    assert warning.startswith("> **Not pinned, so it cannot be reproduced:** ")
+    return warning, headline
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +68,9 @@ def test_the_flow_leaves_a_parent_run_and_a_child_for_every_step(first: Ran) -> 
     assert summary.line.status == "FINISHED"
     assert [(step.name, step.status) for step in summary.steps] == [(name, "FINISHED") for name in STEPS]
     assert re.match(r"v1 (not better|refused|promoted) [+-]\d+\.\d \[", summary.line.name)
-    assert re.search(r"(?i)kept|refused|promoted", summary.description.splitlines()[0])
+    assert re.match(
+        r"## . (Champion kept|Not promoted|Refused|Promoted): tiny-policy version 1$", opening(summary.description)[1]
+    )
     assert {"recipe/tiny.yaml", "plots/training.png", "plots/accuracy_by_level.png"} <= artifacts(first.run_id)
 
 
@@ -133,7 +145,7 @@ def test_lineage_prints_the_chain_from_the_raw_datas_hash_to_the_alias(
         f"md5 {locked['data/raw/arithmetic']}",
         locked["data/prepared/arithmetic"],
         "reward model tiny-reward-model version 1",
-        subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=project.folder, text=True).strip(),
+        f"git commit: {first.commit}",
         f"weights sha256: {fine_tuned(first.home)['digest']}",
         "better: ",
         "aliases: candidate",
@@ -143,9 +155,11 @@ def test_lineage_prints_the_chain_from_the_raw_datas_hash_to_the_alias(
 
 def test_runs_and_show_tell_of_the_run(project: Project, first: Ran) -> None:
     assert first.run_id[:8] in tell(project, "runs", "tiny")
-    page = tell(project, "show", "latest", "--experiment", "tiny")
-    assert page.startswith("v1 ") and "FINISHED" in page
+    page = tell(project, "show", first.run_id)
+    assert page.startswith("v1 ") and first.run_id in page and "FINISHED" in page
     assert re.search(r"(?i)kept|refused|promoted", page)
+    newest = summaries.recent_runs("tiny", 1)[0]  # this run or one of a test before
+    assert tell(project, "show", "latest", "--experiment", "tiny").startswith(f"{newest.name}  {newest.run_id}")
 
 
 def test_a_rollback_without_a_champion_is_one_line(project: Project, first: Ran) -> None:
@@ -167,7 +181,7 @@ def test_with_nothing_changed_every_step_is_reused_and_nothing_is_trained(projec
     summary = summaries.run_summary("tiny", again.run_id)
     assert all(summaries.was_reused(step) for step in summary.steps if step.name not in ignored)
     assert summary.line.name.startswith("nothing changed: v1")
-    assert summary.description.splitlines()[0].startswith("## = Nothing changed")
+    assert opening(summary.description)[1].startswith("## = Nothing changed")
 
 
 def test_prefect_shows_the_verdict_and_the_way_to_mlflow_and_mlflow_the_way_back(project: Project, first: Ran) -> None:
@@ -179,7 +193,7 @@ def test_prefect_shows_the_verdict_and_the_way_to_mlflow_and_mlflow_the_way_back
     told = ask(f"{project.prefect}/api/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [flow_run]}}})
     shown = {artifact["key"]: artifact["data"] for artifact in told}
     assert f"/runs/{first.run_id}" in shown["mlflow-run"] and f"/runs/{first.run_id}" in shown["verdict"]
-    assert summary.description.splitlines()[0] in shown["verdict"]
+    assert all(line in shown["verdict"] for line in opening(summary.description))
 
 
 def test_the_last_lines_name_the_view_of_all_runs_and_it_is_there(first: Ran) -> None:
@@ -322,8 +336,12 @@ def artifacts(run_id: str, folder: str | None = None) -> set[str]:
 
 
 def files(folder: Path) -> set[str]:
-    """Files below a folder, with the time of their last change."""
-    return {f"{file.relative_to(folder)} {file.stat().st_mtime_ns}" for file in folder.rglob("*") if file.is_file()}
+    """Files below a folder, with the time of their last change; a result with its content, its time is its last use."""
+    return {
+        f"{file.relative_to(folder)} {file.read_text() if file.name == RESULT else file.stat().st_mtime_ns}"
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
 
 
 def tell(project: Project, *arguments: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from project import Project, Ran
 
 from models.datasets.schema import read_manifest
-from tasks.tracking import records, store, summaries, tags
+from tasks.tracking import records, store, tags
 from tasks.tracking.summaries import data_of
 
 pytestmark = pytest.mark.slow
@@ -19,12 +19,9 @@ def configured(first: Ran, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def used_by(first: Ran, step: str, context: str = "") -> dict[str, tuple[str, int | None]]:
-    """Data set -> the role in which a step used it, and how many of its rows; of several runs one with that role."""
-    children = [line for line in summaries.run_summary("tiny", first.run_id).steps if line.name.startswith(step)]
-    found = [data_of(store.client().get_run(line.run_id)) for line in children]
-    links = next(links for links in found if not context or any(link.context == context for link in links))
-    return {link.name: (link.context, link.rows) for link in links}
+def used_by(first: Ran, step: str) -> dict[str, tuple[str, int | None]]:
+    """Data set -> the role in which a step used it, and how many of its rows."""
+    return {link.name: (link.context, link.rows) for link in data_of(first.child(step))}
 
 
 def test_each_split_is_an_input_in_its_own_role(first: Ran) -> None:
@@ -38,10 +35,9 @@ def test_each_split_is_an_input_in_its_own_role(first: Ran) -> None:
 
 
 def test_an_evaluation_names_the_problems_that_it_answered_and_no_others(first: Ran, project: Project) -> None:
-    shown = used_by(first, "evaluate", "evaluation")
-    assert shown == {"arithmetic/problems_validation": ("evaluation", 12)}
-    judged = used_by(first, "evaluate", "gate")
-    assert list(judged) == ["arithmetic/problems_gate"]
+    for role in ("base", "candidate"):
+        assert used_by(first, f"evaluate {role}") == {"arithmetic/problems_validation": ("evaluation", 12)}
+        assert used_by(first, f"gate {role}") == {"arithmetic/problems_gate": ("gate", 12)}
 
 
 def test_training_names_the_rows_that_it_drew_and_no_held_out_ones(first: Ran, project: Project) -> None:

@@ -119,3 +119,8 @@ def test_in_a_smoke_run_each_recipe_is_made_small_by_itself():
 
 def test_what_the_user_sets_goes_on_top_of_the_smoke_run():
     assert compared(*RUN, overrides=("evaluation.problems=3",), smoke=True)[1].recipe.evaluation.problems == 3
+
+
+def test_a_smoke_comparison_takes_fewer_samples_than_the_recipes_own_ks():
+    for one in compared(*RUN, overrides=("evaluation.samples=2",), smoke=True):
+        assert (one.recipe.evaluation.samples, one.recipe.evaluation.ks) == (2, (1,))

@@ -7,7 +7,7 @@ import pytest
 from models.errors import UserError
 from models.recipe.load import load_recipe
 from models.recipe.methods import as_markdown, as_text, methods
-from models.recipe.smoke import smoke_overrides
+from models.recipe.smoke import made_small, smoke_overrides
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
@@ -22,9 +22,18 @@ def test_every_recipe_made_small_is_still_a_recipe_and_apart_from_the_real_one(f
         assert recipe.schedule.rounds == 2 and recipe.rollouts.prompts <= 4
 
 
-def test_what_the_user_sets_goes_on_top(tmp_path):
+def test_what_the_user_sets_goes_on_top():
     file = ROOT / "recipes" / "arithmetic.yaml"
-    assert load_recipe(file, [*smoke_overrides(load_recipe(file)), "schedule.rounds=3"]).schedule.rounds == 3
+    assert load_recipe(file, made_small(file, ["schedule.rounds=3"])).schedule.rounds == 3
+
+
+def test_what_the_user_sets_needs_room_in_the_small_recipe_alone():
+    small = load_recipe("arithmetic", made_small("arithmetic", ["evaluation.samples=2"]))
+    assert (small.evaluation.samples, small.evaluation.ks) == (2, (1,))
+    with pytest.raises(UserError, match=r"evaluation\.ks holds 16, but evaluation\.samples is 2"):
+        load_recipe("arithmetic", ["evaluation.samples=2"])
+    with pytest.raises(UserError, match=r"evaluation\.ks holds 4, but evaluation\.samples is 2"):
+        made_small("arithmetic", ["evaluation.samples=2", "evaluation.ks=[1, 4]"])
 
 
 def test_the_page_of_methods_is_the_one_that_the_recipes_make():
