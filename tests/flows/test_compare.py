@@ -99,6 +99,7 @@ def test_a_smoke_run_goes_through_every_step_and_learns(project: Project, home: 
     ended = rewardflow(project.folder, "run", "dpo", "--smoke", **project.settings(home))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     steps = re.findall(r"^(\w[\w ]*?) +\d+\.\d  (?:run|reused) ", ended.stdout, flags=re.MULTILINE)
-    assert steps[-4:] == ["fine_tune", "evaluate base", "evaluate candidate", "promote"]
+    judged = ["evaluate base", "evaluate candidate", "gate candidate", "gate base", "promote"]
+    assert steps[-6:] == ["fine_tune", *judged]
     assert (project.folder / "recipes" / "dpo.yaml").is_file()
     assert re.search(r"^ +learn +\d+\.\d +\d+\.\d% +[1-9]", ended.stdout, flags=re.MULTILINE), ended.stdout
