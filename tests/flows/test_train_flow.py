@@ -241,6 +241,9 @@ def test_a_deleted_result_is_made_again_bit_for_bit_and_what_does_not_depend_on_
 # ---------------------------------------- when it is killed
 
 
+CHECKPOINTS = "store/fine_tune/*/checkpoints/round_*"
+
+
 @dataclass(frozen=True)
 class Interrupted:
     """A run killed between two checkpoints, the run after it, and the same run that nobody disturbed elsewhere."""
@@ -263,6 +266,7 @@ def interrupted(project: Project, first: Ran, tmp_path_factory: pytest.TempPathF
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         store.configure(first.home)
     left: list[psutil.Process] = []
+    of_others = set(project.home.glob(CHECKPOINTS))  # runs that other tests interrupted
     alone = project.start(*SEVEN, home=elsewhere, log=logs / "alone")
     doomed = project.start(*SEVEN, home=project.home, log=logs / "doomed", own_server=True)
     try:
@@ -270,7 +274,7 @@ def interrupted(project: Project, first: Ran, tmp_path_factory: pytest.TempPathF
         refused = rewardflow(project.folder, "run", "tiny", *SEVEN, **project.settings(elsewhere))
 
         def checkpoint() -> list[Path]:
-            return list(project.home.glob("store/fine_tune/*/checkpoints/round_*"))
+            return list(set(project.home.glob(CHECKPOINTS)) - of_others)
 
         wait_for("a checkpoint", checkpoint, doomed)
         left = psutil.Process(doomed.pid).children(recursive=True)
