@@ -10,6 +10,7 @@ A recipe learns from the verifier alone: rewards that need a fitted reward model
 from __future__ import annotations
 
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from models.datasets.params import checked, read_section
 from models.datasets.prepare import prepare
 from models.datasets.schema import read_rows
 from models.datasets.settings import DataSettings
-from models.engine.engine import EngineSettings, Sampling
+from models.engine.engine import Engine, EngineSettings, Sampling, open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.evaluation.evaluate import evaluate
@@ -33,12 +34,14 @@ from models.evaluation.metrics import prompt_values
 from models.learner.log_probs import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import fit_supervised
+from models.loop.learner import Learner
 from models.loop.loop import Slots, Watchers, run_loop
 from models.loop.rollout import Problem
-from models.loop.slots import World
+from models.loop.slots import Exported, World
 from models.policy.build import load_causal_model, new_policy
 from models.policy.folder import load_tokenizer, save_model_folder
-from models.policy.weights import merged_weights
+from models.policy.use import read_use
+from models.policy.weights import merged_weights, plain_model
 from models.recipe.load import digest, load_recipe, plain
 from models.recipe.schema import Recipe
 from models.text.encoding import Codec
@@ -153,7 +156,7 @@ def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], N
     learner = build_learner(policy, recipe, recipe.schedule, work.folder, None)
     problems = with_reference(problems, learner, recipe, work.folder)
     engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None
-    judge = TransformersEngine(start, EngineSettings(), end=codec.end)
+    judge = TransformersEngine(start, EngineSettings(), end=codec.end)  # takes the weights of one point after the other
     slots = Slots(
         recipe.rollouts, rewards_of(recipe), recipe.select, recipe.advantage, recipe.objective, recipe.reference
     )
@@ -168,8 +171,7 @@ def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], N
         rounds.append(metrics)
         if number in measured:
             began = time.perf_counter()
-            judge.load(merged_weights(learner.policy))
-            curve.append(measure(judge, codec, held_out, recipe, number))
+            curve.append(measure_learner(judge, learner, codec, held_out, recipe, number, start))
             tell(f"{recipe.name}, seed {recipe.seed}: round {number} of {total}, {curve[-1].accuracy:.1%} right")
             outside += time.perf_counter() - began
 
@@ -184,6 +186,32 @@ def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], N
     if any(reward.name == "win_rate" for reward in recipe.rewards) or recipe.objective.level == "pair":
         claims["win_rate"] = win_rate(curve[-1], curve[0])
     return Trained(tuple(curve), rounds, claims, seconds)
+
+
+def measure_learner(
+    judge: TransformersEngine,
+    learner: Learner,
+    codec: Codec,
+    problems: Sequence[Problem],
+    recipe: Any,
+    done: int,
+    start: Path,
+) -> Point:
+    """The policy as it stands after `done` rounds, drawn as it is meant to be used (`models.policy.use`)."""
+    if not isinstance(recipe.rollouts, Exported):
+        judge.load(merged_weights(learner.policy))
+        return measure(judge, codec, problems, recipe, done)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "policy"
+        policy = plain_model(learner.policy)
+        save_model_folder(
+            policy, codec.tokenizer, folder, lambda into: recipe.rollouts.export(learner, codec, start, into)
+        )
+        engine = open_engine(folder, EngineSettings(name="transformers"), longest=0, end=codec.end, seed=0)
+        try:
+            return measure(engine, codec, problems, recipe, done, read_use(folder).after_prompt)
+        finally:
+            engine.close()
 
 
 def pair_accuracy(data: Path, codec: Codec, policy: nn.Module, start: nn.Module) -> float:
@@ -205,10 +233,17 @@ def win_rate(end: Point, start: Point) -> float:
     return sum(0.5 + 0.5 * (new - old) for new, old in pairs) / len(end.by_problem)
 
 
-def measure(engine: TransformersEngine, codec: Codec, problems: Sequence[Problem], recipe: Any, done: int) -> Point:
+def measure(
+    engine: Engine,
+    codec: Codec,
+    problems: Sequence[Problem],
+    recipe: Any,
+    done: int,
+    after_prompt: Sequence[int] = (),
+) -> Point:
     """Held-out accuracy and length of the policy that `engine` runs, after `done` rounds."""
     sampling = Sampling(max_tokens=recipe.rollouts.max_tokens, samples=SAMPLES)
-    records = evaluate(engine, codec, problems, sampling, 0, None)
+    records = evaluate(engine, codec, problems, sampling, 0, None, after_prompt=after_prompt)
     values = {name: prompt_values(records, name) for name in JUDGED}
     return Point(
         round=done,

@@ -60,6 +60,7 @@ def build_learner(
         adapter_off,
         autocast,
         distribution,
+        mask_top_p=getattr(slots.rollouts, "mask_top_p", 1.0),
         companions=companions,
     )
 

@@ -17,7 +17,7 @@ import torch
 from models.engine.engine import Engine, EngineSettings, open_engine
 from models.policy.build import load_causal_model, on_device
 from models.policy.folder import hash_folder
-from models.policy.use import GATE, read_use
+from models.policy.use import GATE, MASK, read_use
 from models.text.end_ids import Ends, all_of
 from tasks.step import gpu_slot
 
@@ -105,6 +105,6 @@ def _key(folder: Path, settings: EngineSettings, longest: int, end: Ends, seed: 
     """All that an engine reads when it starts, but the weights."""
     read = [(folder / name) for name in ("config.json", "generation_config.json")]
     texts = [file.read_text() if file.is_file() else None for file in read]
-    # gate and reference are read when the engine starts, too
-    gate = hash_folder(folder / GATE) if read_use(folder).gated else ""
-    return json.dumps([texts, repr(settings), longest, all_of(end), seed, gate])
+    # what a policy is used with is read when the engine starts, too
+    beside = [hash_folder(folder / name) for name in (GATE, MASK) if (folder / name).is_dir()]
+    return json.dumps([texts, repr(settings), longest, all_of(end), seed, repr(read_use(folder)), beside])

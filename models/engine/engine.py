@@ -144,7 +144,8 @@ def open_engine(
 ) -> Engine:
     """Start the engine that `settings` name on the weights of a model folder; it is started anew where it breaks.
 
-    A policy that writes by turns with its reference has an engine of its own, whatever is named.
+    A policy that writes by turns with its reference, or within the mask of a lagged copy, has an engine of its own,
+    whatever is named.
 
     Args:
         folder: a model folder in safetensors.
@@ -168,11 +169,17 @@ def open_engine(
         )
     check_vocabulary(folder, trust_remote_code=trust_remote_code)
     chosen = engine_dtype(settings, dtype)
-    if read_use(folder).gated:
+    use = read_use(folder)
+    if use.gated:
         from models.engine.gated_engine import GatedEngine
 
         def start() -> Engine:
             return GatedEngine(folder, settings, end=end, dtype=chosen, trust_remote_code=trust_remote_code)
+    elif use.mask_top_p < 1.0:
+        from models.engine.masked_engine import MaskedEngine
+
+        def start() -> Engine:
+            return MaskedEngine(folder, settings, end=end, dtype=chosen, trust_remote_code=trust_remote_code)
     elif settings.name == "transformers" or not has_vllm():
         from models.engine.transformers_engine import TransformersEngine
 

@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from models.engine.decoding_loop import Switch, Voice, complete
-from models.engine.engine import EngineSettings, Generated, Sampling, check_ids
+from models.engine.engine import Generated, Sampling, check_ids
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
-from models.learner.log_probs import hidden_width, use_packed_attention
-from models.policy.build import device, load_causal_model
+from models.learner.log_probs import hidden_width
+from models.policy.build import device
 from models.policy.use import GATE
-from models.text.end_ids import Ends
 
 HEAD = "gate.safetensors"
 REFERENCE = "reference"
@@ -64,19 +62,9 @@ class GatedEngine(TransformersEngine):
         UserError: the folder is no model folder, or its gate or reference is missing or broken.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        settings: EngineSettings,
-        *,
-        end: Ends,
-        dtype: torch.dtype | None = None,
-        trust_remote_code: bool = False,
-    ) -> None:
-        super().__init__(folder, settings, end=end, dtype=dtype, trust_remote_code=trust_remote_code)
-        reference: Any = load_causal_model(folder / GATE / REFERENCE, self.dtype, trust_remote_code=trust_remote_code)
-        self.reference = reference.to(device()).eval().requires_grad_(False)
-        use_packed_attention(self.reference)
+    def read_beside(self, folder: Path, trust_remote_code: bool) -> None:
+        """Reference and gate."""
+        self.reference = self.read_model(folder / GATE / REFERENCE, trust_remote_code)
         self.head = nn.Linear(hidden_width(self.reference), 1)
         try:
             self.head.load_state_dict(load_file(folder / GATE / HEAD))
@@ -91,9 +79,12 @@ class GatedEngine(TransformersEngine):
         torch.manual_seed(seed)
         writers = torch.Generator(device()).manual_seed(seed)
         switch = switch_of(self.head, None if sampling.temperature == 0.0 else writers)
-        voices = [Voice(lambda: nullcontext(self.model)), Voice(lambda: nullcontext(self.reference))]
         most = self.settings.max_sequences
-        return complete(voices, prompts, sampling, end=self.end, most=most, switch=switch)
+        return complete(self.voices(), prompts, sampling, end=self.end, most=most, switch=switch)
+
+    def voices(self) -> list[Voice]:
+        """Policy and reference, who write by turns."""
+        return [*super().voices(), Voice(lambda: nullcontext(self.reference))]
 
     def close(self) -> None:
         """See `Engine.close`."""

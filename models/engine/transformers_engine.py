@@ -46,19 +46,30 @@ class TransformersEngine:
     ) -> None:
         check_model_folder(folder)
         self.dtype = engine_dtype(settings, dtype)
-        model: Any = load_causal_model(folder, self.dtype, trust_remote_code=trust_remote_code)
-        self.vocabulary = int(model.get_input_embeddings().weight.shape[0])
-        self.model = model.to(device()).eval().requires_grad_(False)
-        use_packed_attention(self.model)
+        self.model = self.read_model(folder, trust_remote_code)
+        self.vocabulary = int(self.model.get_input_embeddings().weight.shape[0])
         self.settings = settings
         self.end = end
+        self.read_beside(folder, trust_remote_code)
+
+    def read_model(self, folder: Path, trust_remote_code: bool) -> Any:
+        """A model of the engine's precision that only reads."""
+        model: Any = load_causal_model(folder, self.dtype, trust_remote_code=trust_remote_code)
+        use_packed_attention(model.to(device()).eval().requires_grad_(False))
+        return model
+
+    def read_beside(self, folder: Path, trust_remote_code: bool) -> None:
+        """Read what the policy in `folder` is used with beside its weights (`models.policy.use`): here nothing."""
+
+    def voices(self) -> list[Voice]:
+        """Who has a say in the next token: the policy alone."""
+        return [Voice(lambda: nullcontext(self.model))]
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         """See `Engine.generate`. It draws from torch's global generator, which is seeded here."""
         check_ids(prompts, self.vocabulary)
         torch.manual_seed(seed)
-        voice = Voice(lambda: nullcontext(self.model))
-        return complete([voice], prompts, sampling, end=self.end, most=self.settings.max_sequences)
+        return complete(self.voices(), prompts, sampling, end=self.end, most=self.settings.max_sequences)
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""

@@ -10,13 +10,14 @@ is kept between the two is one number a token. With z = logits / temperature, p 
 Sampling that cuts the distribution (top-k, then top-p, as vLLM and transformers do) is the same with p = 0 for what
 was cut, so that learner and engine mean one distribution. Each row is then needed whole, so blocks are over tokens
 only. The cut is constant for the gradient; the chosen token is always inside (rounding, or a policy that has moved
-since it was drawn, could leave it outside, where the log-prob is minus infinity).
+since it was drawn, could leave it outside, where the log-prob is minus infinity). The same holds where another model
+masks tokens out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -64,6 +65,14 @@ class Head:
     """Multiplies the hidden states (Cohere, Granite)."""
 
 
+class Mask(Protocol):
+    """What another model leaves of the vocabulary after each of the hidden states that are read."""
+
+    def outside(self, rows: slice) -> Tensor:
+        """Tokens that cannot be drawn after the states of `rows`, [rows, vocabulary], bool."""
+        ...
+
+
 def fused_log_probs(
     hidden: Tensor,
     head: Head,
@@ -72,6 +81,7 @@ def fused_log_probs(
     *,
     compute: torch.dtype | None = None,
     block_elements: int | None = None,
+    mask: Mask | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Log-prob of `targets` and entropy of each distribution; gradient flows through both.
 
@@ -82,6 +92,7 @@ def fused_log_probs(
         distribution: temperature and cut.
         compute: dtype of the matrix products, None for that of `hidden`; all sums are at least float32.
         block_elements: largest tokens x vocabulary of a block; None for what suits the device.
+        mask: what else is left out before the distribution is normalised; None: nothing.
 
     Returns:
         Log-probs and entropies in nats, [tokens] each, float32 or the dtype of `hidden` if wider.
@@ -96,6 +107,7 @@ def fused_log_probs(
         distribution,
         compute or hidden.dtype,
         size,
+        mask,
     )
     return found
 
@@ -112,19 +124,20 @@ class _Fused(torch.autograd.Function):
         distribution: Distribution,
         compute: torch.dtype,
         size: int,
+        mask: Mask | None,
     ) -> tuple[Tensor, Tensor]:
         """See `fused_log_probs`."""
         wide = torch.promote_types(hidden.dtype, torch.float32)
         states, matrix = hidden.to(compute), weight.to(compute)
-        blocks = _Blocks(matrix, bias, softcap, distribution, wide, size)
+        blocks = _Blocks(matrix, bias, softcap, distribution, wide, size, mask)
         count = hidden.shape[0]
         chosen, lse, mean, least = (torch.empty(count, dtype=wide, device=hidden.device) for _ in range(4))
         for rows in blocks.rows(count):
-            chosen[rows], lse[rows], mean[rows], least[rows] = blocks.sums(states[rows], targets[rows])
+            chosen[rows], lse[rows], mean[rows], least[rows] = blocks.sums(states[rows], targets[rows], rows)
         entropy = lse - mean
         ctx.save_for_backward(states, weight, bias, targets, lse, entropy, least)
         ctx.softcap, ctx.distribution, ctx.compute, ctx.size = softcap, distribution, compute, size
-        ctx.dtype = hidden.dtype
+        ctx.dtype, ctx.mask = hidden.dtype, mask
         return chosen - lse, entropy
 
     @staticmethod
@@ -134,7 +147,7 @@ class _Fused(torch.autograd.Function):
         states, weight, bias, targets, lse, entropy, least = ctx.saved_tensors
         wide = lse.dtype
         matrix = weight.to(ctx.compute)
-        blocks = _Blocks(matrix, bias, ctx.softcap, ctx.distribution, wide, ctx.size)
+        blocks = _Blocks(matrix, bias, ctx.softcap, ctx.distribution, wide, ctx.size, ctx.mask)
         wanted_hidden, wanted_weight = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
         wanted_bias = bias is not None and ctx.needs_input_grad[2]
         watched = bool(of_entropy.any()) if of_entropy is not None else False
@@ -145,7 +158,8 @@ class _Fused(torch.autograd.Function):
             for columns in blocks.columns(len(range(*rows.indices(states.shape[0])))):
                 z = blocks.logits(states[rows], columns)
                 slope = blocks.slope(z)
-                if ctx.distribution.cut:
+                if blocks.cut:
+                    blocks.leave_out(z, targets[rows], rows)
                     z.masked_fill_(z < least[rows, None], float("-inf"))
                 log_p = z.sub_(lse[rows, None])
                 if watched:
@@ -175,7 +189,7 @@ class _Fused(torch.autograd.Function):
             None if d_states is None else d_states.to(ctx.dtype),
             None if d_weight is None else d_weight.to(weight.dtype),
             None if d_bias is None or bias is None else d_bias.to(bias.dtype),
-            *(None,) * 5,
+            *(None,) * 6,
         )
 
 
@@ -189,18 +203,24 @@ class _Blocks:
     distribution: Distribution
     wide: torch.dtype
     size: int
+    mask: Mask | None = None
+
+    @property
+    def cut(self) -> bool:
+        """Whether some tokens cannot be drawn."""
+        return self.distribution.cut or self.mask is not None
 
     def rows(self, tokens: int) -> list[slice]:
         """Blocks of tokens."""
         step = BLOCK_TOKENS if self.matrix.device.type == "cpu" else GPU_BLOCK_TOKENS
-        if self.distribution.cut:
+        if self.cut:
             step = max(1, self.size // self.matrix.shape[0])
         return [slice(start, min(tokens, start + step)) for start in range(0, tokens, step)]
 
     def columns(self, tokens: int) -> list[slice]:
         """Blocks of the vocabulary for a block of `tokens`."""
         vocabulary = self.matrix.shape[0]
-        step = vocabulary if self.distribution.cut else max(256, self.size // max(1, tokens))
+        step = vocabulary if self.cut else max(256, self.size // max(1, tokens))
         return [slice(start, min(vocabulary, start + step)) for start in range(0, vocabulary, step)]
 
     def logits(self, states: Tensor, columns: slice) -> Tensor:
@@ -220,7 +240,13 @@ class _Blocks:
             return None
         return 1.0 - (z * self.distribution.temperature / self.softcap).square()
 
-    def sums(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def leave_out(self, z: Tensor, targets: Tensor, rows: slice) -> None:
+        """Leave what the mask leaves out of whole rows of logits, in place; the target always stays."""
+        if self.mask is not None:
+            outside = self.mask.outside(rows).scatter_(1, targets[:, None], False)
+            z.masked_fill_(outside, float("-inf"))
+
+    def sums(self, states: Tensor, targets: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """z of the target, lse, mean of z under p, and the least z that was not cut, [tokens] each."""
         count = states.shape[0]
         largest = torch.full((count,), float("-inf"), dtype=self.wide, device=states.device)
@@ -231,7 +257,8 @@ class _Blocks:
             place = targets - columns.start
             here = (place >= 0) & (place < z.shape[1])
             chosen = torch.where(here, z.gather(1, place.clamp(0, z.shape[1] - 1)[:, None]).squeeze(1), chosen)
-            if self.distribution.cut:
+            if self.cut:
+                self.leave_out(z, targets, rows)
                 least = torch.minimum(least_kept(z, self.distribution), chosen)
                 z.masked_fill_(z < least[:, None], float("-inf"))
             bigger = torch.maximum(largest, z.amax(1))
@@ -239,7 +266,7 @@ class _Blocks:
             below = z.sub_(bigger[:, None])
             e = torch.exp(below)
             sum_of_e = e.sum(1)
-            if self.distribution.cut:
+            if self.cut:
                 below.masked_fill_(e == 0, 0.0)
             total = total * shrink + sum_of_e
             weighted = weighted * shrink + torch.linalg.vecdot(e, below) + bigger * sum_of_e

@@ -7,13 +7,14 @@ packed log-probs are those of its own plain forward pass.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS, Distribution, Head, fused_log_probs
+from models.learner.fused_log_probs import AS_IT_IS, Distribution, Head, Mask, fused_log_probs
 from models.learner.packed_attention import NAME, read_packed, register_packed_attention
 from models.learner.packing import Sequences, pack, packed_row
 
@@ -45,6 +46,7 @@ def completion_log_probs(
     *,
     distribution: Distribution = AS_IT_IS,
     autocast: torch.dtype | None = None,
+    mask: Mask | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Log-prob of every completion token given what stands before it, and the entropy of its distribution.
 
@@ -53,6 +55,7 @@ def completion_log_probs(
         sequences: prompts and completions, [completions]; they are read as one row, equal prompts once.
         distribution: temperature, top-p and top-k that the completions were drawn with.
         autocast: dtype of the matrix products, None for that of the weights. Sums are float32 at least.
+        mask: what another model leaves out of the vocabulary before each of these tokens; None: nothing.
 
     Returns:
         Log-probs and entropies, [tokens] each, in nats, completion after completion.
@@ -61,15 +64,25 @@ def completion_log_probs(
         UserError: the model cannot read packed rows.
         ValueError: a prompt or a completion is empty.
     """
+    states, targets = completion_states(model, sequences, autocast)
+    return fused_log_probs(states, output_head(model), targets, distribution, compute=autocast, mask=mask)
+
+
+def completion_states(
+    model: nn.Module, sequences: Sequences, autocast: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
+    """Hidden states that predict every completion token, [tokens, hidden], and these tokens, [tokens].
+
+    Raises:
+        UserError: the model cannot read packed rows.
+        ValueError: a prompt or a completion is empty.
+    """
     if not all(map(len, sequences.prompts)):
         raise ValueError("a prompt is empty: nothing predicts the first token of its completion")
     use_packed_attention(model)
-    place = next(model.parameters()).device
-    row = packed_row(sequences, place)
+    row = packed_row(sequences, next(model.parameters()).device)
     hidden = row_states(model, row.ids, row.positions, row.layout, autocast)
-    return fused_log_probs(
-        hidden.index_select(0, row.predicting), output_head(model), row.targets, distribution, compute=autocast
-    )
+    return hidden.index_select(0, row.predicting), row.targets
 
 
 @torch.no_grad()
@@ -81,12 +94,14 @@ def all_log_probs(
     autocast: torch.dtype | None = None,
     token_budget: int = 16384,
     setting: str = "token_budget",
+    masked: Callable[[Sequence[int]], Mask] | None = None,
 ) -> list[Tensor]:
     """Log-probs of every completion, [completions] tensors of [tokens of it], nats; no gradient, no dropout.
 
     Args:
         token_budget: tokens of one packed row; memory only.
         setting: what the recipe calls it.
+        masked: the mask of the completions at some indices; None: there is none.
 
     Raises:
         UserError: the budget is smaller than a row, or the model cannot read packed rows.
@@ -96,7 +111,8 @@ def all_log_probs(
     found: dict[int, Tensor] = {}
     for cut in pack(sequences, token_budget, width=hidden_width(model), setting=setting):
         part = sequences.take(cut)
-        log_prob, _ = completion_log_probs(model, part, distribution=distribution, autocast=autocast)
+        mask = None if masked is None else masked(cut)
+        log_prob, _ = completion_log_probs(model, part, distribution=distribution, autocast=autocast, mask=mask)
         found.update(zip(cut, log_prob.split([len(completion) for completion in part.completions]), strict=True))
     model.train(training)
     return [found[index] for index in range(len(sequences))]

@@ -122,6 +122,7 @@ def fit_round(
                     sequences.take(indices),
                     distribution=learner.distribution,
                     autocast=learner.autocast,
+                    mask=readings.mask([chosen.rollouts[i] for i in indices]),
                 )
                 progress = round_number / settings.rounds
                 log_prob, batch = token_batch(chosen, indices, advantage, log_prob, entropy, old, reference, progress)

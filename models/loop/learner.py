@@ -53,6 +53,9 @@ class Learner:
     autocast: torch.dtype | None
     distribution: Distribution
     """Temperature, top-p and top-k of the completions; log-probs mean the same distribution."""
+    mask_top_p: float = 1.0
+    """Probability that the reference gives the tokens that may be drawn at all; log-probs mean the distribution within
+    them. 1: all tokens."""
     updates: int = 0
     """Optimiser steps taken so far."""
     companions: dict[str, Companion] = field(default_factory=dict)

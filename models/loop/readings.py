@@ -7,11 +7,14 @@ the policy moves in the fit and the reference behind it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
+from models.learner.fused_log_probs import Mask
 from models.learner.log_probs import all_log_probs
+from models.learner.mask import lagged_at, lagged_states
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.rollout import Rollout, sequences_of
@@ -33,10 +36,11 @@ class Readings:
         self._learner, self._token_budget = learner, token_budget
         self._policy: Read = {}
         self._reference: Read = {}
+        self._lagged: Read = {}
 
     def policy(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Log-probs under the policy as it was when first asked, [completions] tensors of [tokens of it], nats."""
-        return self._recall(self._policy, rollouts, lambda sequences: self.under(self._learner.policy, sequences))
+        return self._recall(self._policy, rollouts, lambda missing: self._masked(self._learner.policy, missing))
 
     def reference(self, rollouts: Sequence[Rollout]) -> list[Tensor] | None:
         """Log-probs under the reference, [completions] tensors of [tokens of it], nats; None where the recipe has none.
@@ -51,10 +55,38 @@ class Readings:
         with self._learner.as_reference() as model:
             if model is None:
                 return None
-            return self._recall(self._reference, rollouts, lambda sequences: self.under(model, sequences))
+            return self._recall(self._reference, rollouts, lambda missing: self._masked(model, missing))
 
-    def under(self, model: nn.Module, sequences: Sequences) -> list[Tensor]:
-        """Log-probs under any model, not remembered, [completions] tensors of [tokens of it], nats."""
+    def mask(self, rollouts: Sequence[Rollout]) -> Mask | None:
+        """What the reference leaves out of the vocabulary before the tokens of `rollouts`, one completion after the
+        other; None where the learner masks nothing."""
+        learner = self._learner
+        if learner.mask_top_p == 1.0:
+            return None
+        with learner.as_reference() as model:
+            assert model is not None, "a source that masks needs a reference"
+            states = self._recall(
+                self._lagged,
+                rollouts,
+                lambda missing: lagged_states(
+                    model,
+                    sequences_of(missing),
+                    autocast=learner.autocast,
+                    token_budget=self._token_budget,
+                    setting="schedule.token_budget",
+                ),
+            )
+            drawn = replace(learner.distribution, top_p=learner.mask_top_p)
+            return lagged_at(model, states, drawn, learner.autocast)
+
+    def under(
+        self, model: nn.Module, sequences: Sequences, masked: Callable[[Sequence[int]], Mask] | None = None
+    ) -> list[Tensor]:
+        """Log-probs under any model, not remembered, [completions] tensors of [tokens of it], nats.
+
+        Args:
+            masked: the mask of the completions at some indices; None: whole distributions.
+        """
         return all_log_probs(
             model,
             sequences,
@@ -62,13 +94,22 @@ class Readings:
             autocast=self._learner.autocast,
             token_budget=self._token_budget,
             setting="schedule.token_budget",
+            masked=masked,
         )
 
+    def _masked(self, model: nn.Module, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        def masked(cut: Sequence[int]) -> Mask:
+            mask = self.mask([rollouts[index] for index in cut])
+            assert mask is not None
+            return mask
+
+        return self.under(model, sequences_of(rollouts), masked if self._learner.mask_top_p < 1.0 else None)
+
     def _recall(
-        self, known: Read, rollouts: Sequence[Rollout], read: Callable[[Sequences], list[Tensor]]
+        self, known: Read, rollouts: Sequence[Rollout], read: Callable[[Sequence[Rollout]], list[Tensor]]
     ) -> list[Tensor]:
         missing = [one for one in rollouts if id(one) not in known]
         if missing:
-            rows = read(sequences_of(missing))
+            rows = read(missing)
             known.update((id(one), (one, row)) for one, row in zip(missing, rows, strict=True))
         return [known[id(one)][1] for one in rollouts]

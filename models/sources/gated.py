@@ -15,10 +15,9 @@ reference's states, rather than the adapter's, is derived: what the gate sees do
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -32,7 +31,7 @@ from models.loop.slots import Beside, World
 from models.parts import part
 from models.policy.use import GATE, Use, write_use
 from models.sources.seeds import for_choices, round_seed
-from models.sources.voices import Voiced, drawn_by, policy_voice, reference_voice
+from models.sources.voices import Voiced, drawn_by, policy_voice, reference_voice, save_reference
 from models.text.encoding import Codec
 
 
@@ -66,9 +65,5 @@ class Gated(Voiced):
         head = learner.companions[Selective.companion].model
         assert isinstance(head, nn.Linear), "the gate was made by the advantage selective"
         save_gate(head, folder / GATE)
-        if learner.reference is None:  # the policy without its adapter, as the run began
-            shutil.copytree(start, folder / GATE / REFERENCE)
-        else:
-            reference: Any = learner.reference
-            reference.save_pretrained(folder / GATE / REFERENCE)
+        save_reference(learner, start, folder / GATE / REFERENCE)
         write_use(folder, Use(gated=True))

@@ -7,26 +7,30 @@
 tokens, to those that a policy known to be fluent would write, and renews that policy every so many updates. Here the
 lagged policy is the recipe's reference: `previous_round` with `every` renews it, `frozen` never does.
 
-What is learned: the log-probs that are noted are those of mu, the learner's own are those of pi without a mask. An
-objective that weighs each token by pi_old / mu, as `grpo` does, weighs it by Z, so its expected gradient is that of
-pi's surrogate with all tokens outside the mask left out. The published code takes its ratios between masked policies
-instead; where the policy is the one that sampled, the two differ by the weight Z, at most one, and by a term that
-vanishes where advantages average to zero under mu. With a mask of 1 all of it is sampling from the policy.
+What is learned: log-probs mean mu, those that are noted and the learner's own (`models.learner.mask`), old, new and the
+reference's, so ratios are between masked policies, as in the published code; the gradient moves no probability into or
+out of the mask by itself. The policy is used as it learned, within the mask of the lagged policy that lies in `mask/`
+of its model folder: what it would say outside nobody has looked at. With a mask of 1 all of it is sampling from the
+policy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
+from models.loop.learner import Learner
 from models.loop.rollout import Problem, Rollout
 from models.loop.slots import World
 from models.parts import part
+from models.policy.use import MASK, Use, write_use
 from models.sources.seeds import round_seed
-from models.sources.voices import Voiced, drawn_by, policy_voice, reference_voice
+from models.sources.voices import Voiced, drawn_by, policy_voice, reference_voice, save_reference
+from models.text.encoding import Codec
 
 
 @part("rollouts", "masked")
@@ -46,3 +50,9 @@ class Masked(Voiced):
         if self.mask_top_p < 1.0:  # else the lagged policy has nothing to say
             voices.append(replace(reference_voice(world.models()), veto_top_p=self.mask_top_p))
         return drawn_by(world, problems, voices, self.sampling, round_seed(world.seed, round_number))
+
+    def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
+        """Write the lagged policy beside the policy, which is used within its mask. See `Exported.export`."""
+        if self.mask_top_p < 1.0:
+            save_reference(learner, start, folder / MASK)
+            write_use(folder, Use(mask_top_p=self.mask_top_p))

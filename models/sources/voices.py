@@ -6,9 +6,11 @@ veto of the other; the log-probs that are noted are those of the distribution th
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -113,6 +115,21 @@ def drawn_by(
         for number, (problem, group) in enumerate(zip(problems, groups, strict=True))
         for made in group
     ]
+
+
+def save_reference(learner: Learner, start: Path, folder: Path) -> None:
+    """Write the reference as a model folder, for policies that are used with it.
+
+    Args:
+        learner: as the run ended.
+        start: the model folder that the run began with.
+        folder: is made.
+    """
+    if learner.reference is None:  # the policy without its adapter, as the run began
+        shutil.copytree(start, folder)
+    else:
+        reference: Any = learner.reference
+        reference.save_pretrained(folder)
 
 
 @contextmanager

@@ -22,9 +22,9 @@ class Counting(Readings):
         super().__init__(learner, 100)
         self.read = 0
 
-    def under(self, model, sequences: Sequences):
+    def under(self, model, sequences: Sequences, masked=None):
         self.read += len(sequences)
-        return super().under(model, sequences)
+        return super().under(model, sequences, masked)
 
 
 def learner_of(reference: bool = True) -> Learner:

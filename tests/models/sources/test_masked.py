@@ -11,18 +11,22 @@ from tiny_models import PROMPTS, plain_log_probs, tiny_policy, word_tokenizer
 
 from models.advantages.gae import Gae
 from models.critic.settings import CriticSettings
-from models.engine.engine import EngineSettings
+from models.engine.engine import EngineSettings, Sampling, open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS, Distribution
+from models.learner.fused_log_probs import AS_IT_IS, Distribution, Head, fused_log_probs
 from models.learner.log_probs import all_log_probs
+from models.learner.mask import Lagged
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
-from models.loop.rollout import Problem, TokenBatch
+from models.loop.readings import Readings
+from models.loop.rollout import Problem
 from models.loop.slots import World
 from models.objectives.grpo import Grpo
+from models.policy.folder import save_model_folder
+from models.policy.use import read_use
 from models.references.reset import PreviousRound
 from models.selectors.everything import Everything
 from models.sources.masked import Masked
@@ -175,24 +179,105 @@ def test_a_killed_run_goes_on_with_the_lagged_policy_that_it_had_and_ends_the_sa
     assert not same_weights(whole, unmasked)
 
 
-def test_the_weight_of_a_token_is_the_mass_that_the_policy_gives_to_the_mask():
-    """pi_old / mu = Z, the weight that `grpo` gives a token, where nothing truncates it."""
-    here = world()
+def masked_learner(policy, lagged, top_p=0.8):
+    learner = Learner(policy, None, lagged, None, None, AS_IT_IS, mask_top_p=top_p)
+    return World(Codec(word_tokenizer()), None, None, seed=7, learner=learner)
+
+
+def test_the_learners_log_probs_are_those_that_the_sampler_noted():
+    """So the importance weight is one and the first ratio too: nothing outside the mask is in any of them."""
+    here = masked_learner(tiny_policy(seed=0, spread=3.0), tiny_policy(seed=1, spread=3.0))
     rollouts = Masked(group_size=6, max_tokens=8, mask_top_p=0.8)(here, PROBLEMS, 0)
-    sequences = Sequences([one.problem.tokens for one in rollouts], [one.completion for one in rollouts])
-    weights = []
-    for one, old in zip(rollouts, plain_log_probs(here.learner.policy, sequences), strict=True):
-        behaviour = torch.tensor(one.behaviour_log_probs, dtype=torch.float64)
-        batch = TokenBatch(torch.ones(len(old)), behaviour, old.detach(), None, torch.zeros(len(old)).long())
-        weight = Grpo(kl=0.0)(old, batch)[1]["importance_weight"]
-        ids = torch.tensor([[*one.problem.tokens, *one.completion]])
-        with torch.no_grad():
-            logits = here.learner.policy(ids).logits[0, len(one.problem.tokens) - 1 : -1]
-        allowed = masks(here.learner.reference, one.problem.tokens, one.completion, 0.8)
-        mass = torch.stack([row[sorted(kept)].sum() for row, kept in zip(logits.softmax(-1), allowed, strict=True)])
-        torch.testing.assert_close(weight, mass, rtol=0, atol=1e-5)
-        weights += weight.tolist()
-    assert max(weights) <= 1.0 + 1e-5 and min(weights) < 0.6
+    for budget in (64, 4096):  # however the rows are cut
+        for one, old in zip(rollouts, Readings(here.learner, budget).policy(rollouts), strict=True):
+            noted = torch.tensor(one.behaviour_log_probs, dtype=torch.float64)
+            torch.testing.assert_close(old, noted, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("size", [None, 7])
+def test_log_probs_entropies_and_gradients_of_the_masked_policy_are_those_of_its_definition(temperature, size):
+    """Against autograd through a softmax over the tokens that the lagged policy leaves, float64."""
+    generator = torch.Generator().manual_seed(3)
+
+    def numbers(*shape):
+        return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+    hidden, weight, bias = numbers(30, 6), numbers(40, 6), numbers(40)
+    states, head, other = numbers(30, 5), Head(numbers(40, 5)), numbers(30)
+    targets = torch.randint(40, (30,), generator=generator)  # some lie outside the mask, where rounding may put them
+    drawn = Distribution(temperature=temperature)
+    mask = Lagged(states, head, replace(drawn, top_p=0.6))
+    gradients = []
+    for by_definition in (True, False):
+        leaves = [one.clone().requires_grad_() for one in (hidden, weight, bias)]
+        if by_definition:
+            z = (leaves[0] @ leaves[1].T + leaves[2]) / temperature
+            outside = torch.zeros(30, 40, dtype=torch.bool)
+            lagged = (states @ head.weight.T / temperature).softmax(-1)
+            for row, chances in enumerate(lagged):
+                mass = 0.0
+                for token in chances.argsort(descending=True).tolist():
+                    outside[row, token] = mass >= 0.6 and token != int(targets[row])
+                    mass += float(chances[token])
+            log_p = z.masked_fill(outside, -torch.inf).log_softmax(-1)
+            log_prob = log_p.gather(1, targets[:, None]).squeeze(1)
+            entropy = -torch.where(outside, 0.0, log_p.exp() * log_p.masked_fill(outside, 0.0)).sum(-1)
+        else:
+            log_prob, entropy = fused_log_probs(
+                leaves[0], Head(leaves[1], leaves[2]), targets, drawn, block_elements=size, mask=mask
+            )
+        (log_prob * other + entropy * other.flip(0)).sum().backward()
+        gradients.append([log_prob.detach(), entropy.detach(), *(leaf.grad for leaf in leaves)])
+    for one, wanted in zip(gradients[1], gradients[0], strict=True):
+        torch.testing.assert_close(one, wanted, rtol=0, atol=1e-10)
+
+
+def test_a_step_on_the_masked_policy_leaves_the_logits_outside_the_mask_alone():
+    """With a ratio of whole policies every step on what was drawn moves probability into or out of the mask."""
+    z = torch.randn(1, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    lagged = torch.randn(1, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    one = torch.eye(20, dtype=torch.float64)
+    mask = Lagged(lagged, Head(one), Distribution(top_p=0.5))
+    token = lagged.argmax(-1)
+    fused_log_probs(z, Head(one), token, mask=mask)[0].sum().backward()
+    outside = mask.outside(slice(0, 1))
+    assert 5 < int(outside.sum()) < 20
+    assert torch.all(z.grad[outside] == 0) and torch.all(z.grad[~outside] != 0)
+    whole = torch.autograd.grad(fused_log_probs(z, Head(one), token)[0].sum(), z)[0]
+    assert torch.all(whole[outside] != 0)
+
+
+def test_a_policy_is_used_within_the_mask_that_it_learned_in(tmp_path):
+    policy, lagged = (tiny_policy(torch.float32, seed=seed, spread=3.0) for seed in (0, 1))
+    here = masked_learner(policy, lagged)
+    source = Masked(group_size=40, max_tokens=6, mask_top_p=0.8)
+
+    def beside(folder):
+        source.export(here.learner, here.codec, tmp_path / "none", folder)
+
+    save_model_folder(policy, word_tokenizer(), tmp_path / "policy", beside)
+    engine = open_engine(
+        tmp_path / "policy", EngineSettings(name="transformers", precision="float32"), longest=64, end=END, seed=0
+    )
+    drawn = engine.generate(PROMPTS, Sampling(max_tokens=6, samples=40), seed=3)
+    for prompt, group in zip(PROMPTS, drawn, strict=True):
+        for made in group:
+            expected = exact(policy, lagged, prompt, made.tokens, 0.8)
+            assert all(
+                token in kept for kept, token in zip(masks(lagged, prompt, made.tokens, 0.8), made.tokens, strict=True)
+            )
+            noted = torch.tensor(made.log_probs, dtype=torch.float64)
+            torch.testing.assert_close(noted, expected, rtol=0, atol=1e-4)
+    engine.close()
+    Masked(mask_top_p=1.0).export(here.learner, here.codec, tmp_path / "none", tmp_path / "start")
+    assert not (tmp_path / "start").exists()  # a mask of 1 needs nothing beside the weights
+
+
+def test_a_mask_that_is_no_probability_is_refused_where_the_policy_is_read(tmp_path):
+    (tmp_path / "use.json").write_text('{"mask_top_p": 1.5}')
+    with pytest.raises(UserError, match=r"use\.json.*mask_top_p is 1\.5"):
+        read_use(tmp_path)
 
 
 def test_with_a_mask_of_1_nlpo_is_ppo_policy_and_critic_to_the_bit(tmp_path):

@@ -1,0 +1,78 @@
+"""The tokens that a lagged copy of the policy leaves to it, for log-probs of a masked policy (NLPO; paper 4).
+
+    mask(before)        = smallest set of tokens that the lagged policy gives `top_p` together
+    mu(token | before)  = pi(token | before) / Z(before) within the mask, zero outside;  Z = sum of pi over the mask
+
+A mask is tokens x vocabulary and never held: kept are the lagged policy's hidden states, from which each block of it
+is made where it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from models.learner.fused_log_probs import Distribution, Head, next_token_log_probs
+from models.learner.log_probs import completion_states, hidden_width, output_head
+from models.learner.packing import Sequences, pack
+
+
+@dataclass(frozen=True)
+class Lagged:
+    """What the lagged policy says after each of some tokens. See `models.learner.fused_log_probs.Mask`."""
+
+    states: Tensor
+    """Its hidden states, [tokens, hidden]."""
+    head: Head
+    distribution: Distribution
+    """The temperature that completions are drawn with, and the mask's top-p."""
+
+    def outside(self, rows: slice) -> Tensor:
+        """Tokens that the mask leaves out, [rows, vocabulary], bool."""
+        return torch.isneginf(next_token_log_probs(self.states[rows], self.head, self.distribution))
+
+
+@torch.no_grad()
+def lagged_states(
+    model: nn.Module, sequences: Sequences, *, autocast: torch.dtype | None, token_budget: int, setting: str
+) -> list[Tensor]:
+    """Hidden states that predict every completion's tokens, [completions] tensors of [tokens of it, hidden].
+
+    Args:
+        model: the lagged policy, without dropout.
+        autocast: dtype of the matrix products, None for that of the weights.
+        token_budget: tokens of one packed row; memory only.
+        setting: what the recipe calls it.
+
+    Raises:
+        UserError: the budget is smaller than a row, or the model cannot read packed rows.
+    """
+    made: dict[int, Tensor] = {}
+    for cut in pack(sequences, token_budget, width=hidden_width(model), setting=setting):
+        part = sequences.take(cut)
+        states, _ = completion_states(model, part, autocast)
+        made.update(zip(cut, states.split([len(completion) for completion in part.completions]), strict=True))
+    return [made[index] for index in range(len(sequences))]
+
+
+def lagged_at(
+    model: nn.Module, states: Sequence[Tensor], distribution: Distribution, autocast: torch.dtype | None
+) -> Lagged:
+    """The mask of some completions, from the states of each.
+
+    Args:
+        model: the lagged policy.
+        states: [completions] tensors of [tokens of it, hidden].
+        distribution: temperature, and the mask's top-p.
+        autocast: as in the policy's own log-probs, whose sampler rounds alike.
+    """
+    head = output_head(model)
+    joined = torch.cat(list(states))
+    if autocast is None:
+        return Lagged(joined, head, distribution)
+    return Lagged(
+        joined.to(autocast), Head(head.weight.to(autocast), head.bias, head.softcap, head.scale), distribution
+    )
