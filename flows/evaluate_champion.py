@@ -40,7 +40,7 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None) -> dict[s
         validated = call_validation(opened, version).result
         measured = call_cached(
             evaluate_policy, content_key("evaluate", run), home, run, True,
-            recipe=opened.recipe, role="champion", folder_of_policy=registry.fetch(f"models:/{name}@champion"),
+            recipe=opened.recipe, role="champion", folder_of_policy=registry.fetch(champion.uri),
             model_id=champion.model_id, validated=validated, rewarded=None,
         ).result  # fmt: skip
         before = champion.tags.get(tags.HELDOUT_ACCURACY, "unknown")

@@ -17,10 +17,10 @@ from prefect import flow  # noqa: E402
 
 from flows.opening import Opened, notice_champion, open_flow  # noqa: E402
 from flows.training import Training, train_policy  # noqa: E402
-from models.policy.folder import hash_folder  # noqa: E402
 from tasks.description import UNPINNED, Step  # noqa: E402
 from tasks.fine_tune import why_not_learned  # noqa: E402
 from tasks.promote import Promotion, policy_name, promote  # noqa: E402
+from tasks.registered_policy import registered_policy  # noqa: E402
 from tasks.review import write_review, write_short_review  # noqa: E402
 from tasks.shared_engine import shared_engine  # noqa: E402
 from tasks.step import StepResult, content_key  # noqa: E402
@@ -116,14 +116,10 @@ def evaluate_splits(
     if champion is None or (same and unjudged):
         gate["base"] = training.evaluated("base", *base, "gate")
     elif not same:
-        folder = registry.fetch(f"models:/{model}/{champion.version}")
-        # A version that somebody registered by hand carries no hash.
-        known = (folder, champion.tags.get(tags.WEIGHTS_SHA256) or hash_folder(folder), champion.model_id)
+        known = registered_policy(champion)
         shown["champion"] = training.evaluated("champion", *known)
         gate["champion"] = training.evaluated("champion", *known, "gate")
         anchor = registry.by_alias(model, registry.ANCHOR)
         if anchor is not None and anchor.version != champion.version:
-            folder = registry.fetch(f"models:/{model}/{anchor.version}")
-            known = (folder, anchor.tags.get(tags.WEIGHTS_SHA256, ""), anchor.model_id)
-            gate["anchor"] = training.evaluated("anchor", *known, "gate")
+            gate["anchor"] = training.evaluated("anchor", *registered_policy(anchor), "gate")
     return {"validation": shown, "gate": gate}

@@ -1,0 +1,79 @@
+"""Versions that somebody registered by hand, with no tag of ours: a cached evaluation is of one policy alone."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from flows.train import evaluate_splits
+from models.policy.folder import hash_folder
+from tasks.step import StepResult
+from tasks.tracking import aliases, registry, runs, tags
+
+NAME = "arithmetic-policy"
+
+
+class Recorder(SimpleNamespace):
+    """A training that notes under which hash it was asked to measure whom."""
+
+    def __init__(self, folder: Path, run: str) -> None:
+        made = StepResult(
+            step="s", key="k", folder=str(folder), digest="d", headline="", metrics={}, run_id=run, seconds=0.0,
+            links={"model_id": "m-1"},
+        )  # fmt: skip
+        super().__init__(warmed=made, tuned=made, digests={})
+
+    def evaluated(self, role: str, folder: Path, digest: str, model_id: str, split: str = "validation") -> Any:
+        self.digests[role, split] = digest
+        assert role == "base" or (folder / "config.json").is_file()
+        return self.tuned
+
+    def evaluated_candidate(self, split: str = "validation") -> Any:
+        return self.tuned
+
+
+def scaled(folder: Path, target: Path, times: int) -> Path:
+    """The same model with its weights multiplied."""
+    shutil.copytree(folder, target)
+    weights = load_file(target / "model.safetensors")
+    save_file(
+        {name: times * tensor for name, tensor in weights.items()}, target / "model.safetensors", {"format": "pt"}
+    )
+    return target
+
+
+@pytest.fixture
+def by_hand(home: Path, policy_folder: Path, tmp_path: Path) -> tuple[str, list[Path]]:
+    """The run, and the folders of versions 1 to 3: the champion, and two without a tag."""
+    run = runs.open_flow_run("arithmetic", "night")
+    folders = [policy_folder, *(scaled(policy_folder, tmp_path / str(times), times) for times in (2, 3))]
+    for number, folder in enumerate(folders):
+        model = registry.log_model(run, folder, "policy", "text-generation")
+        registry.register(
+            NAME, model, {tags.WEIGHTS_SHA256: "known", tags.VERDICT: "promoted: x"} if not number else {}
+        )
+    aliases.promote(NAME, 1)
+    return run, folders
+
+
+def test_two_anchors_registered_by_hand_do_not_share_an_evaluation(by_hand, tmp_path: Path):
+    run, folders = by_hand
+    measured = []
+    for anchor in (2, 3):
+        aliases.set_anchor(NAME, anchor)
+        training = Recorder(tmp_path, run)
+        evaluate_splits(training, registry.champion(NAME), NAME)  # type: ignore[arg-type]
+        measured.append(training.digests["anchor", "gate"])
+        assert training.digests["champion", "gate"] == "known"
+    assert measured == [hash_folder(folder) for folder in folders[1:]]
+
+
+def test_a_champion_registered_by_hand_is_known_by_its_files(by_hand, tmp_path: Path):
+    run, folders = by_hand
+    aliases.promote(NAME, 3)
+    training = Recorder(tmp_path, run)
+    evaluate_splits(training, registry.champion(NAME), NAME)  # type: ignore[arg-type]
+    assert training.digests["champion", "gate"] == training.digests["champion", "validation"] == hash_folder(folders[2])
