@@ -19,7 +19,7 @@ def check_combination(slots: Any, schedule: ScheduleSettings) -> None:
     """Hold the parts of a recipe against one another.
 
     Args:
-        slots: has `rollouts`, `rewards`, `select`, `advantage`, `objective`, `reference` and `truncated`.
+        slots: has `rollouts`, `rewards`, `select`, `advantage`, `objective`, `reference`, `truncated` and `alarm`.
         schedule: how often a round's completions are used.
 
     Raises:
@@ -73,10 +73,14 @@ def _pairs(slots: Any) -> None:
         )
 
 
+def _labels_of(slots: Any) -> list[str]:
+    """What the components of the reward are called, in metrics and in every `by`."""
+    penalty = [LABEL] if slots.truncated.rule == "soft_penalty" else []
+    return [*(reward.label for reward in slots.rewards), *penalty]
+
+
 def _labels(slots: Any) -> None:
-    labels = [reward.label for reward in slots.rewards]
-    if slots.truncated.rule == "soft_penalty":
-        labels.append(LABEL)
+    labels = _labels_of(slots)
     if len(set(labels)) < len(labels):
         raise ValueError(f"rewards: two components are labelled {max(labels, key=labels.count)!r}")
     for number, reward in enumerate(slots.rewards):
@@ -86,10 +90,10 @@ def _labels(slots: Any) -> None:
                 f"there are {', '.join(labels[:number]) or 'none'}"
             )
     going_by = [("select", one) for one in slots.select]
-    for slot, part in [*going_by, ("advantage", slots.advantage), ("objective", slots.objective)]:
+    for slot, part in [*going_by, *((slot, getattr(slots, slot)) for slot in ("advantage", "objective", "alarm"))]:
         by = getattr(part, "by", "total")
-        if by not in ("total", *labels):
-            raise ValueError(f"{slot}.by: no reward is labelled {by!r}; there are {', '.join(labels)}")
+        if by not in (*labels, "total"):
+            raise ValueError(f"{slot}.by: no reward is labelled {by!r}; there are {', '.join([*labels, 'total'])}")
 
 
 def _reference(slots: Any) -> None:

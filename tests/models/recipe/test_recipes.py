@@ -102,6 +102,8 @@ def test_an_unknown_part_is_named_with_the_nearest_known_one(recipe, text, patte
         ("reward_model: null\nrewards: [{name: reward_model}]", r"reward_model is used but the recipe fits none"),
         ("rewards: [{name: exact_answer}, {name: exact_answer}]", r"two components are labelled 'exact_answer'"),
         ("select: {name: drop_flat, by: judge}", r"select\.by: no reward is labelled 'judge'; there are exact_answer"),
+        ("alarm: {by: nosuch}", r"alarm\.by: no reward is labelled 'nosuch'; there are exact_answer"),
+        ("alarm: {by: spread}", r"alarm\.by: no reward is labelled 'spread'; there are exact_answer"),
         (
             "objective: {name: p3o}\nadvantage: {name: none}\nrollouts: {group_size: 1}",
             r"group_size is 1, but objective p3o compares the completions of a group: it needs 2 or more",
@@ -385,3 +387,12 @@ def test_a_recipe_never_changes():
     found = load_recipe(RECIPES / "arithmetic.yaml")
     with pytest.raises(Exception, match="frozen"):
         found.seed = 3
+
+
+@pytest.mark.parametrize("text", ["alarm: null", "alarm: {by: total}", "alarm: {by: exact_answer}"])
+def test_the_alarm_watches_a_reward_that_is_there_or_all_of_them(recipe, text):
+    load_recipe(recipe(text))
+
+
+def test_the_alarm_may_watch_the_penalty_of_what_is_cut(recipe):
+    load_recipe(recipe("truncated: {rule: soft_penalty}\nalarm: {by: overlong}"))
