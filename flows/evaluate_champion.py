@@ -15,7 +15,7 @@ from tasks.evaluate import evaluate_policy  # noqa: E402
 from tasks.prepare_data import prepare_data  # noqa: E402
 from tasks.promote import policy_name  # noqa: E402
 from tasks.step import content_key  # noqa: E402
-from tasks.tracking import records, registry, runs, tags  # noqa: E402
+from tasks.tracking import by_hand, records, registry, runs, tags  # noqa: E402
 
 
 @flow(name="evaluate champion", flow_run_name="evaluate champion {recipe}")
@@ -43,12 +43,14 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None) -> dict[s
             recipe=opened.recipe, role="champion", folder_of_policy=registry.fetch(champion.uri),
             model_id=champion.model_id, validated=validated, rewarded=None,
         ).result  # fmt: skip
+        if by_hand.waiting(name) is not None:
+            noticed += "\n\nIt was set by hand; the next training puts it through the gate."
         before = champion.tags.get(tags.HELDOUT_ACCURACY, "unknown")
         records.log_metrics(run, measured.metrics)
         runs.rename(run, f"v{champion.version} champion: {measured.headline}")
         records.describe(
             run,
             f"## Champion, version {champion.version}\n\nNow {measured.headline}; when it was judged: {before}."
-            f"\n{noticed}\n",
+            f"\n\n{noticed}\n",
         )
         return measured.metrics

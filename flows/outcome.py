@@ -35,6 +35,8 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
         promotion = outcome.promotion
         before = "nothing changed, judged before: " if promotion.reused else ""
         lines.append(f"verdict    {before}{promotion.decision}: {promotion.reason}")
+        if outcome.by_hand is not None:
+            lines.append(f"by hand    the champion was set by hand; {outcome.by_hand.said}")
         champion = registry.champion(outcome.model)
         if champion is not None:
             lines.append(f"champion   models:/{outcome.model}@champion  (version {champion.version})")

@@ -15,10 +15,12 @@ from pathlib import Path  # noqa: E402
 
 from prefect import flow  # noqa: E402
 
+from flows.judging_by_hand import judge_by_hand  # noqa: E402
 from flows.opening import Opened, notice_champion, open_flow  # noqa: E402
 from flows.training import Training, train_policy  # noqa: E402
 from tasks.description import UNPINNED, Step  # noqa: E402
 from tasks.fine_tune import why_not_learned  # noqa: E402
+from tasks.judge_champion import OnChampion  # noqa: E402
 from tasks.promote import Promotion, policy_name, promote  # noqa: E402
 from tasks.registered_policy import registered_policy  # noqa: E402
 from tasks.review import write_review, write_short_review  # noqa: E402
@@ -40,6 +42,8 @@ class Outcome:
     """Registered name of the policies."""
     unpinned: str = ""
     """Why no commit holds what was run; empty where a commit does."""
+    by_hand: OnChampion | None = None
+    """What the gate says of a champion that a person set; None where none waits for its word."""
     collapsed: str = ""
     """Why the policy did not learn, collapsed or unchanged, in one sentence; empty where it did."""
 
@@ -76,6 +80,8 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
     champion = registry.champion(outcome.model)
     with shared_engine():
         evaluations = evaluate_splits(training, champion, outcome.model)
+        # Before the candidate's look: one that was cut off goes on only as long as no other was taken.
+        outcome.by_hand = judge_by_hand(training, evaluations["gate"], outcome.model)
     shown = evaluations["validation"]
     started = time.perf_counter()
     outcome.promotion = promote(
@@ -84,7 +90,8 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
     )  # fmt: skip
     promotion = outcome.promotion
     outcome.steps.append(Step("promote", time.perf_counter() - started, promotion.reused, promotion.result.headline))
-    write_review(run, recipe, promotion, tuned, shown, validated, outcome.steps, facts)
+    judged = outcome.by_hand.page if outcome.by_hand else ""
+    write_review(run, recipe, promotion, tuned, shown, validated, outcome.steps, facts, judged)
     return outcome, validated
 
 

@@ -96,6 +96,8 @@ class Review:
     gate: Sequence[CheckLike] = ()
     gate_notes: Sequence[str] = ()
     """What a reader must know of the comparison: the smallest difference it could see, the error budget."""
+    champion_by_hand: str = ""
+    """What the gate says of a champion that a person set, in Markdown."""
     models: Mapping[str, Mapping[str, float | IntervalLike]] = field(default_factory=dict)
     """Model -> metric -> value."""
     worst: Sequence[Sample] = ()
@@ -113,6 +115,7 @@ def describe_run(review: Review) -> str:
         unpinned(review),
         verdict(review),
         section("Gate", "\n\n".join([*map(cell, review.gate_notes), gate_table(review.gate)])),
+        section("The champion was set by hand", review.champion_by_hand),
         section("Models", model_table(review.models)),
         section("Three worst samples", "\n\n".join(sample(entry) for entry in list(review.worst)[:3])),
         section("Steps", step_table(review.steps)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +10,13 @@ from typing import cast
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from models.evaluation.gate import Verdict, judge
-from models.evaluation.table import read_records
+from models.evaluation.gate import Verdict
 from models.recipe.schema import Recipe
-from tasks import run_names
 from tasks.description import Decision, cell
 from tasks.fine_tune import why_not_learned
+from tasks.judgement import decide, difference, interval, judged, numbers
 from tasks.step import Made, StepResult, run_step
 from tasks.tracking import aliases, registry, runs, summaries, tags
-from tasks.tracking.looks import take_look
 from tasks.unexpected import tried_again
 from tasks.version_page import policy_page, version_page
 
@@ -79,17 +76,10 @@ def promote(
         if judged_against is None or "champion" not in gate
         else (gate["champion"], f"champion, version {judged_against.version}")
     )
-    look = take_look(name, gate["candidate"].links["gate_split"], trained.digest, recipe.gate)
-    verdict = judge(
-        _records(gate["candidate"]),
-        _records(baseline),
-        recipe.gate,
-        anchor=_records(gate["anchor"]) if "anchor" in gate else no_anchor,
-        look=look,
-        reward_model=recipe.reward_model is not None,
-    )
+    anchor = gate.get("anchor", no_anchor)
+    verdict = judged(name, recipe, gate["candidate"], baseline, anchor, trained.digest)
     held_back = "" if recipe.promote_unpinned else unpinned
-    decision, reason = _decide(verdict, recipe.approval, compared_with, why_not_learned(trained), held_back)
+    decision, reason = decide(verdict, recipe.approval, compared_with, why_not_learned(trained), held_back)
     versions: list[int] = []
 
     def work(folder: Path, run_id: str) -> Made:
@@ -105,7 +95,7 @@ def promote(
         aliases.set_candidate(name, version)
         found = {
             tags.COMPARED_WITH: compared_with,
-            tags.IMPROVEMENT: f"{recipe.gate.metric} {_interval(verdict)}",
+            tags.IMPROVEMENT: f"{recipe.gate.metric} {interval(verdict)}",
         }
         for check in verdict.checks:
             found |= tags.gate_tag(check.name, check.state, check.detail)
@@ -119,17 +109,8 @@ def promote(
             aliases.promote(name, version, why="gate", judged_against=judged_against)
         registry.annotate(name, version, {tags.VERDICT: f"{decision}: {reason}"})
         get_run_logger().info(f"{name} version {version}: {decision}; {reason}")
-        metrics = {
-            "gate/difference": verdict.difference.estimate,
-            "gate/difference_low": verdict.difference.low,
-            "gate/difference_high": verdict.difference.high,
-        }
-        metrics["gate/detectable_difference"] = verdict.detectable
-        metrics |= {"gate/look": float(look.number), "gate/alpha": look.alpha, "gate/error_budget_left": look.left}
-        metrics = {key: value for key, value in metrics.items() if math.isfinite(value)}
-        applied = [check for check in verdict.checks if check.state != "not_applicable"]
-        metrics |= {f"gate/{check.name}_passed": float(not check.failed) for check in applied}
-        return Made(trained.digest, f"{decision}, version {version}", metrics, {"version": f"{name}/{version}"})
+        headline = f"{decision}, version {version}"
+        return Made(trained.digest, headline, numbers(verdict), {"version": f"{name}/{version}"})
 
     result = run_step(home, "promote", key, parent_run, work)
     return Promotion(
@@ -140,28 +121,6 @@ def promote(
 def policy_name(recipe: Recipe) -> str:
     """Registered name of the recipe's policies."""
     return f"{recipe.name}-policy"
-
-
-def _decide(
-    verdict: Verdict, approval: bool, compared_with: str, lost: str = "", unpinned: str = ""
-) -> tuple[Decision, str]:
-    if lost:  # whatever an earlier checkpoint is worth, nobody asked for a run that had to be stopped
-        return "refused", lost
-    failed = [check for check in verdict.checks if check.failed]
-    if failed:
-        shown_better = failed[0].name != "better" or not math.isfinite(failed[0].value)
-        decision: Decision = "refused" if shown_better else "kept"
-        reasons = "; ".join(f"{check.name}: {check.detail}" for check in failed)
-        return decision, f"{reasons}; {verdict.lines[0]}" if decision == "kept" else reasons
-    better = f"better than {compared_with}: {_interval(verdict)}, and every guard holds"
-    if unpinned:
-        return (
-            "refused",
-            f"not pinned, so nobody could reproduce it: {unpinned} (promote_unpinned: true allows it); {better}",
-        )
-    if approval:
-        return "waiting", f"{better}; the recipe asks for a person's approval: `rewardflow promote VERSION`"
-    return "promoted", better
 
 
 def _judged_before(name: str, known: registry.VersionInfo, home: Path, key: str, parent_run: str) -> Promotion:
@@ -181,8 +140,8 @@ def _judged_before(name: str, known: registry.VersionInfo, home: Path, key: str,
 
     result = run_step(home, "promote", key, parent_run, work)
     compared_with = registry.facts_of(known).get(tags.COMPARED_WITH, "")
-    judged = cast(Decision, decision)
-    return Promotion(result, known.version, judged, reason, compared_with, None, reused=True, is_champion=is_champion)
+    before = cast(Decision, decision)
+    return Promotion(result, known.version, before, reason, compared_with, None, reused=True, is_champion=is_champion)
 
 
 def _origin(trained: StepResult, rewarded: StepResult | None, shown: StepResult, parent_run: str) -> dict[str, str]:
@@ -219,15 +178,5 @@ def _page(
         "data revision": inherited.get(tags.DATA_REVISION, ""),
         "seed": inherited.get(tags.SEED, ""),
     }
-    metric = recipe.gate.metric
-    difference = f"{metric.replace('_', ' ')} {run_names.points(verdict.difference, metric)}"
-    return version_page(decision, reason, difference, compared_with, verdict.checks, verdict.lines, origin, address)
-
-
-def _records(evaluation: StepResult) -> list:  # type: ignore[type-arg]
-    return read_records(Path(evaluation.folder) / "records.parquet")
-
-
-def _interval(verdict: Verdict) -> str:
-    low, high = verdict.difference.low, verdict.difference.high
-    return f"{verdict.difference.estimate:+.3f} [{low:+.3f}, {high:+.3f}]"
+    shown = difference(verdict, recipe.gate.metric)
+    return version_page(decision, reason, shown, compared_with, verdict.checks, verdict.lines, origin, address)

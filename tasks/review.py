@@ -50,12 +50,14 @@ def write_review(
     validated: StepResult,
     steps: Sequence[Step],
     facts: Mapping[str, str],
+    champion_by_hand: str = "",
 ) -> None:
     """Log figures, tables, comparisons and the description of a flow run.
 
     Args:
         trained: the fine-tuning, whose curves are shown on the flow's own page too.
         evaluations: role (base, champion, candidate) -> its evaluation.
+        champion_by_hand: what the gate says of a champion that a person set, in Markdown; "" where none waited.
     """
     found = {role: read_records(Path(result.folder) / "records.parquet") for role, result in evaluations.items()}
     records.log_figure(
@@ -87,6 +89,7 @@ def write_review(
         confidence=recipe.gate.confidence,
         gate=promotion.verdict.checks if promotion.verdict else (),
         gate_notes=promotion.verdict.lines if promotion.verdict else (),
+        champion_by_hand=champion_by_hand,
         models={role: _shown(f, evaluations[role]) for role, f in found.items()},
         worst=worst,
         steps=steps,

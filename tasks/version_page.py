@@ -50,6 +50,34 @@ def version_page(
     )
 
 
+_BY_HAND = "Champion by hand: "
+_BEFORE = "\n\n---\n\n"
+"""Between what is said of a champion that was set by hand and the page that the version had before."""
+
+
+def page_of_champion_by_hand(
+    said: str, checks: Sequence[CheckLike], notes: Sequence[str], against: str, page: str, longest: int
+) -> str:
+    """The page of a version that a person made champion: what the gate says of that, then the page it had.
+
+    Args:
+        said: the verdict in one sentence, or why there is none.
+        checks: of the gate; none where it could not judge.
+        notes: see `version_page`.
+        against: what it was held against.
+        page: the version's page, which may begin with an earlier word of this kind.
+        longest: characters that a page may have.
+    """
+    if page.startswith(_BY_HAND):
+        page = page.partition(_BEFORE)[2]
+    # Without any mark-up: the list of versions shows it as it stands.
+    told = [f"{_BY_HAND}{' '.join(said.split())}"]
+    if checks:
+        told.append(section(f"The gate, against {cell(against)}", "\n\n".join([*map(cell, notes), gate_table(checks)])))
+    whole = "\n\n".join(told) + (f"{_BEFORE}{page}" if page else "")
+    return whole if len(whole) <= longest else f"{whole[: longest - 2]} …"
+
+
 def policy_page(recipe: str, name: str) -> str:
     """The page of a registered policy."""
     return (

@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from models.errors import UserError
-from tasks.tracking import lock, registry, store, tags
+from tasks.tracking import by_hand, lock, registry, store, tags
 from tasks.tracking.registry import ANCHOR, CANDIDATE, CHAMPION, PREVIOUS, VersionInfo
 
 
@@ -25,6 +25,9 @@ class Unchecked:
 
 
 UNCHECKED = Unchecked()
+
+SET_BY_HAND = "set outside Rewardflow; when and by whom is unknown"
+"""Why such a version is champion, as far as anybody can say."""
 
 _LONGEST_HISTORY = 4000
 """Characters of the history tag: about 60 champions."""
@@ -97,7 +100,8 @@ def notice(name: str) -> str:
     """See whether somebody changed the champion outside Rewardflow since the last time; record it, and leave it so.
 
     In MLflow's UI and API anybody may set or delete the alias. What it says holds: the version that has it is the
-    champion against which candidates are judged, and the one before becomes `previous`.
+    champion against which candidates are judged, and the one before becomes `previous`. It waits for the gate's word
+    on it (tasks.tracking.by_hand).
 
     Returns:
         What was done, in one sentence; empty where nothing was.
@@ -114,6 +118,7 @@ def notice(name: str) -> str:
             return ""
         if now is None:
             said = f"version {before} was champion; its alias was deleted outside Rewardflow"
+            by_hand.settled(name)
             _remember(f"{_now()} no champion (noticed: {said}; when and by whom is unknown)", name)
             return f"{said}; candidates are judged against the base model until there is a champion again"
         verdict = now.tags.get(tags.VERDICT, "it was never judged by the gate")
@@ -121,8 +126,9 @@ def notice(name: str) -> str:
         lease.confirm()
         with suppress(UserError):  # it may have been deleted, too
             _set_alias(registry.version_info(name, before or 0), PREVIOUS)
-        why = "set outside Rewardflow; when and by whom is unknown"
+        why = SET_BY_HAND
         registry.annotate(name, now.version, {tags.PROMOTED_AT: f"noticed {_now()}", tags.PROMOTED_BY: why})
+        by_hand.wait_for_gate(name, now.version, before or _last_champion(name))
         _remember(f"{_now()} version {now.version} (noticed: {why})", name)
         return f"{said}; of itself: {verdict}"
 
@@ -134,8 +140,16 @@ def _changed(name: str) -> bool:
 
 def _recorded(name: str) -> int | None:
     """The champion that Rewardflow knows of, by its own history."""
-    newest = next(iter(history(name)), "")
-    known = re.search(r" UTC version (\d+) ", newest)
+    return _version_in(next(iter(history(name)), ""))
+
+
+def _last_champion(name: str) -> int | None:
+    """The newest version that was champion by that history, whether or not there has been one since."""
+    return next(filter(None, map(_version_in, history(name))), None)
+
+
+def _version_in(line: str) -> int | None:
+    known = re.search(r" UTC version (\d+) ", line)
     return int(known[1]) if known else None
 
 

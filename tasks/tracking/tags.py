@@ -75,6 +75,10 @@ PROMOTED_AT = "rewardflow.promoted_at"
 """When the version last became champion, UTC."""
 PROMOTED_BY = "rewardflow.promoted_by"
 """Why it became champion: gate, a person's command, or a rollback."""
+BY_HAND = "rewardflow.by_hand"
+"""What the gate said when the version had been made champion by hand."""
+BY_HAND_GATE = "rewardflow.by_hand_gate."
+"""Prefix: one fact for each check of that judgement, as under GATE."""
 REPLACED = "rewardflow.replaced"
 """The champion that this version took the place of."""
 REPLACED_BY = "rewardflow.replaced_by"
@@ -102,6 +106,8 @@ HISTORY = "rewardflow.champion_history"
 """All champions, newest first, one line each: aliases keep no history, this does."""
 PROMOTING = "rewardflow.promoting"
 """The version that is being made champion, and why; there between the alias and its line in the history."""
+WAITS_FOR_GATE = "rewardflow.waits_for_gate"
+"""The version that a person made champion and that the gate has not judged yet, and the champion before it."""
 
 # On the registered model that is a lock.
 LOCK_TOKEN = "rewardflow.lock_token"
@@ -112,6 +118,8 @@ LOCK_BEAT = "rewardflow.lock_beat"
 # On a flow's run.
 CHAMPION_NOTICED = "rewardflow.champion_noticed"
 """What was done to the champion alias outside Rewardflow, where this run noticed it."""
+CHAMPION_JUDGED = "rewardflow.champion_judged"
+"""What the gate says of a champion that was set by hand, where this run judged it."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from models.evaluation.bootstrap import Interval
 from models.evaluation.budget import next_look
 from models.evaluation.gate import Verdict
 from models.loop.alarm import Collapse
-from tasks.promote import _decide
+from tasks.judgement import decide
 
 LOST = str(Collapse(8, ("reward/total 0.01 where it began at 0.18",), kept=5))
 BETTER = Verdict(
@@ -22,8 +22,8 @@ BETTER = Verdict(
 
 
 def test_the_best_checkpoint_of_a_collapsed_run_is_refused_though_it_is_better():
-    assert _decide(BETTER, False, "the base model")[0] == "promoted"
-    decision, reason = _decide(BETTER, False, "the base model", LOST)
+    assert decide(BETTER, False, "the base model")[0] == "promoted"
+    decision, reason = decide(BETTER, False, "the base model", LOST)
     assert decision == "refused" and "collapsed by round 8" in reason and "after round 5" in reason
 
 

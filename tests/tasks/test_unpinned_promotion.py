@@ -3,14 +3,14 @@
 from test_collapsed import BETTER
 
 from tasks.description import UNPINNED, Review, describe_run
-from tasks.promote import _decide
+from tasks.judgement import decide
 
 WHY = "commit 6d57ac2f does not hold the code as it is: models/objectives/mine.py"
 
 
 def test_a_better_policy_of_unpinned_code_is_refused_and_the_reason_names_the_file() -> None:
-    assert _decide(BETTER, False, "the base model")[0] == "promoted"
-    decision, reason = _decide(BETTER, False, "the base model", unpinned=WHY)
+    assert decide(BETTER, False, "the base model")[0] == "promoted"
+    decision, reason = decide(BETTER, False, "the base model", unpinned=WHY)
     assert decision == "refused"
     assert WHY in reason and "promote_unpinned: true" in reason
 

@@ -1,0 +1,87 @@
+"""A champion that a person set by hand: measured like a candidate, against the champion before, and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flows.training import Training
+from models.errors import UserError
+from models.policy.folder import load_tokenizer
+from tasks.judge_champion import Measured, OnChampion, judge_champion
+from tasks.registered_policy import RegisteredPolicy, registered_policy
+from tasks.step import StepResult, content_key
+from tasks.tracking import by_hand, registry, tags
+from tasks.tracking.by_hand import Waiting
+
+
+def judge_by_hand(training: Training, gate: Mapping[str, StepResult], model: str) -> OnChampion | None:
+    """Judge the champion where it was set by hand and waits; None, and no work, where it was not.
+
+    Args:
+        gate: role -> evaluation on the gate's problems, those that the run has made already.
+        model: registered name of the policies.
+    """
+    waiting = by_hand.waiting(model)
+    if waiting is None:
+        return None
+    opened = training.opened
+    key = content_key("judge_champion", opened.run_id)
+    measured = measure(training, waiting, gate, model)
+    return judge_champion(key, opened.recipe, waiting, measured, opened.home, opened.run_id)
+
+
+def measure(training: Training, waiting: Waiting, gate: Mapping[str, StepResult], model: str) -> Measured | str:
+    """The evaluations of champion, champion before and anchor, or in one sentence why they cannot be had."""
+    champion = registry.champion(model)
+    if champion is None or champion.version != waiting.version:
+        return "the gate did not judge it: it is champion no longer"
+    if waiting.against is None:
+        return "the gate did not judge it: no champion before it is known"
+    facts = registry.facts_of(champion)
+    if tags.VERDICT in facts and facts.get(tags.COMPARED_WITH) == f"champion, version {waiting.against}":
+        return f"the gate held it against version {waiting.against} when it was made: {facts[tags.VERDICT]}"
+    try:
+        before = registry.version_info(model, waiting.against)
+    except UserError:
+        return f"the gate did not judge it: version {waiting.against}, the champion before, was deleted"
+    try:
+        new, old = registered_policy(champion), registered_policy(before)
+        differs = _difference(new, old, training.opened.recipe.policy.trust_remote_code)
+    except UserError as error:
+        return f"the gate did not judge it: {error}"
+    if differs:
+        return f"the gate did not judge it: {differs} version {before.version}, the champion before"
+    anchor = registry.by_alias(model, registry.ANCHOR)
+    evaluated = {version: gate[role] for role, version in _measured_already(gate, champion, anchor).items()}
+
+    def on_gate(role: str, version: int, policy: RegisteredPolicy) -> StepResult:
+        return evaluated.get(version) or training.evaluated(role, *policy, "gate")
+
+    measured = on_gate("champion", champion.version, new), on_gate("previous", before.version, old)
+    fixed: StepResult | str
+    if anchor is None:
+        fixed = "no version has the alias anchor; `rewardflow anchor VERSION` names one"
+    elif anchor.version in (champion.version, before.version):
+        fixed = f"version {anchor.version} is the anchor itself"
+    else:
+        fixed = on_gate("anchor", anchor.version, registered_policy(anchor))
+    return Measured(*measured, fixed, f"{new.digest} against {old.digest}")
+
+
+def _measured_already(
+    gate: Mapping[str, StepResult], champion: registry.VersionInfo, anchor: registry.VersionInfo | None
+) -> dict[str, int]:
+    """Role -> version, of what the run has measured on the gate's problems."""
+    versions = {"champion": champion.version} | ({"anchor": anchor.version} if anchor is not None else {})
+    return {role: version for role, version in versions.items() if role in gate}
+
+
+def _difference(new: RegisteredPolicy, old: RegisteredPolicy, trust_remote_code: bool) -> str:
+    """What makes a comparison of two policies empty; "" where nothing does.
+
+    Lengths and reward scores are of tokens, which mean something else to another tokenizer.
+    """
+    if new.digest == old.digest:
+        return "its weights are those of"
+    vocabularies = [load_tokenizer(one.folder, trust_remote_code=trust_remote_code).get_vocab() for one in (new, old)]
+    return "its tokenizer is not that of" if vocabularies[0] != vocabularies[1] else ""

@@ -1,0 +1,213 @@
+"""A champion that a person set by hand goes through the gate like a candidate: recorded and shown, not fought."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prefect.logging import disable_run_logger
+from test_gate_promotion import NAME, RECIPE, answers, looks, step
+from test_registered_by_hand import scaled
+
+from flows.judging_by_hand import judge_by_hand, measure
+from models.policy.folder import hash_folder
+from tasks.description import Review, describe_run
+from tasks.judge_champion import Measured, OnChampion, judge_champion
+from tasks.tracking import aliases, by_hand, registry, runs, store, tags
+from tasks.tracking.by_hand import Waiting
+
+
+@pytest.fixture
+def run(home: Path, policy_folder: Path, tmp_path: Path) -> str:
+    """Versions 1 to 3 of different weights, 1 the champion; the run that made them."""
+    run = runs.open_flow_run("arithmetic", "night")
+    for times in (1, 2, 3):
+        folder = scaled(policy_folder, tmp_path / f"times{times}", times)
+        model = registry.log_model(run, folder, "policy", "text-generation")
+        registry.register(NAME, model, {tags.WEIGHTS_SHA256: hash_folder(folder)}, "What stood here.")
+    aliases.promote(NAME, 1, why="gate")
+    return run
+
+
+def set_by_hand(version: int) -> Waiting | None:
+    """As a person does in MLflow's UI, and as the next run notices it."""
+    store.client().set_registered_model_alias(NAME, registry.CHAMPION, str(version))
+    aliases.notice(NAME)
+    return by_hand.waiting(NAME)
+
+
+def judged(run: str, home: Path, tmp_path: Path, new: int, old: int, weights: str = "2 against 1") -> OnChampion:
+    """Judge what waits, `new` and `old` of 4 samples right."""
+    waiting = by_hand.waiting(NAME)
+    assert waiting is not None
+    measured = Measured(
+        step(tmp_path, run, "evaluate", f"new{new}", answers(new), gate_split="aaaa"),
+        step(tmp_path, run, "evaluate", f"old{old}", answers(old)),
+        "version 1 is the anchor itself",
+        weights,
+    )
+    with disable_run_logger():
+        return judge_champion.fn("k", RECIPE, waiting, measured, home, run)
+
+
+class Training(SimpleNamespace):
+    """A training that notes whom it was asked to measure on the gate's problems."""
+
+    def __init__(self, run: str, home: Path) -> None:
+        super().__init__(opened=SimpleNamespace(recipe=RECIPE, home=home, run_id=run), asked=[])
+
+    def evaluated(self, role: str, folder: Path, digest: str, model_id: str, split: str) -> Any:
+        assert split == "gate" and digest == hash_folder(folder)
+        self.asked.append(role)
+        return step(folder.parent, "r", "evaluate", digest, gate_split="aaaa")
+
+
+def why(run: str, home: Path) -> str:
+    """Why what waits cannot be judged."""
+    waiting, training = by_hand.waiting(NAME), Training(run, home)
+    assert waiting is not None
+    measured = measure(training, waiting, {}, NAME)  # type: ignore[arg-type]
+    assert isinstance(measured, str) and training.asked == []
+    return measured
+
+
+def test_a_worse_champion_set_by_hand_is_judged_recorded_and_left(run: str, home: Path, tmp_path: Path):
+    assert set_by_hand(2) == Waiting(2, against=1)
+    told = judged(run, home, tmp_path, new=1, old=3)
+    assert told.said.startswith("version 2: the gate would not have promoted it: better: ")
+    version = registry.version_info(NAME, 2)
+    assert registry.CHAMPION in version.aliases and registry.PREVIOUS in registry.version_info(NAME, 1).aliases
+    first = version.description.splitlines()[0]
+    assert first.startswith("Champion by hand: version 2: the gate would not have promoted it")
+    assert "capability" in version.description and version.description.endswith("What stood here.")
+    assert told.said in version.tags[tags.PROMOTED_BY] and "by whom is unknown" in version.tags[tags.PROMOTED_BY]
+    assert set(version.tags) <= set(tags.FOR_A_PERSON)
+    facts = registry.facts_of(version)
+    checks = {key.removeprefix(tags.BY_HAND_GATE): fact for key, fact in facts.items() if tags.BY_HAND_GATE in key}
+    assert checks["better"].startswith("failed: ") and len(checks) == len(told.checks) > 5
+    assert tags.VERDICT not in facts  # that is of a candidate
+    assert store.client().get_run(run).data.tags[tags.CHAMPION_JUDGED] == told.said
+    assert looks() == 1 and by_hand.waiting(NAME) is None and aliases.notice(NAME) == ""
+
+
+def test_the_runs_page_shows_the_verdict_on_it_check_by_check(run: str, home: Path, tmp_path: Path):
+    set_by_hand(2)
+    told = judged(run, home, tmp_path, new=1, old=3)
+    page = describe_run(Review(decision="kept", reason="not better", champion_by_hand=told.page))
+    shown = page.partition("### The champion was set by hand")[2]
+    assert "the gate would not have promoted it" in shown and "80 % power" in shown
+    assert all(check.name.replace("_", "\\_") in shown for check in told.checks)
+
+
+def test_a_better_champion_set_by_hand_is_told_so(run: str, home: Path, tmp_path: Path):
+    set_by_hand(2)
+    told = judged(run, home, tmp_path, new=3, old=1)
+    assert "the gate would have promoted it: better than version 1, the champion before" in told.said
+
+
+def test_set_by_hand_twice_the_page_has_one_word_on_it(run: str, home: Path, tmp_path: Path):
+    set_by_hand(2)
+    judged(run, home, tmp_path, new=1, old=3)
+    aliases.promote(NAME, 1)
+    set_by_hand(2)
+    judged(run, home, tmp_path, new=3, old=1, weights="others")
+    page = registry.version_info(NAME, 2).description
+    assert page.count("Champion by hand") == 1 and "would have promoted" in page and page.endswith("What stood here.")
+
+
+def test_each_judgement_is_a_look_and_one_that_was_killed_goes_on(
+    run: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    set_by_hand(2)
+
+    def killed(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "annotate", killed)
+        with pytest.raises(KeyboardInterrupt):
+            judged(run, home, tmp_path, new=1, old=3)
+    assert by_hand.waiting(NAME) == Waiting(2, 1) and looks() == 1
+    judged(run, home, tmp_path, new=1, old=3)
+    assert by_hand.waiting(NAME) is None and looks() == 1
+    set_by_hand(3)
+    judged(run, home, tmp_path, new=1, old=1, weights="3 against 2")
+    assert looks() == 2
+
+
+def test_without_a_change_by_hand_nothing_is_measured_or_judged(run: str, home: Path):
+    training = Training(run, home)
+    assert judge_by_hand(training, {}, NAME) is None  # type: ignore[arg-type]
+    aliases.promote(NAME, 2)  # by a command, with who and why
+    assert aliases.notice(NAME) == "" and judge_by_hand(training, {}, NAME) is None  # type: ignore[arg-type]
+    assert training.asked == [] and tags.LOOKS not in "".join(registry.model_tags(NAME))
+
+
+def test_what_the_run_has_measured_is_not_measured_again(run: str, home: Path, tmp_path: Path):
+    waiting, training = set_by_hand(2), Training(run, home)
+    assert waiting is not None
+    there = {role: step(tmp_path, run, "evaluate", role, gate_split="aaaa") for role in ("champion", "anchor")}
+    measured = measure(training, waiting, there, NAME)  # type: ignore[arg-type]
+    assert isinstance(measured, Measured) and training.asked == []
+    assert (measured.champion, measured.before) == (there["champion"], there["anchor"])  # version 1 is the anchor
+    assert measured.anchor == "version 1 is the anchor itself"
+    aliases.set_anchor(NAME, 3)
+    measure(training, waiting, {"champion": there["champion"]}, NAME)  # type: ignore[arg-type]
+    assert training.asked == ["previous", "anchor"]
+
+
+def test_a_champion_before_that_waits_itself_is_not_the_measure(run: str, home: Path):
+    set_by_hand(2)
+    assert set_by_hand(3) == Waiting(3, against=1)
+    assert set_by_hand(1) is None  # back to the one that the gate had chosen
+
+
+def test_after_a_deleted_alias_the_last_champion_is_the_measure(run: str, home: Path):
+    set_by_hand(2)
+    store.client().delete_registered_model_alias(NAME, registry.CHAMPION)
+    aliases.notice(NAME)
+    assert by_hand.waiting(NAME) is None
+    assert set_by_hand(3) == Waiting(3, against=2)
+
+
+def test_why_it_cannot_be_judged_is_one_sentence(run: str, home: Path, policy_folder: Path, tmp_path: Path):
+    set_by_hand(2)
+    aliases.promote(NAME, 3)
+    assert why(run, home).endswith("it is champion no longer")
+
+    registry.annotate(NAME, 2, {tags.VERDICT: "kept: not better", tags.COMPARED_WITH: "champion, version 3"})
+    set_by_hand(2)
+    assert why(run, home) == "the gate held it against version 3 when it was made: kept: not better"
+    registry.annotate(NAME, 2, {tags.COMPARED_WITH: "the base model"})
+
+    digest = registry.version_info(NAME, 3).tags[tags.WEIGHTS_SHA256]
+    store.client().set_model_version_tag(NAME, "2", tags.WEIGHTS_SHA256, digest)
+    assert why(run, home).endswith("its weights are those of version 3, the champion before")
+    store.client().set_model_version_tag(NAME, "2", tags.WEIGHTS_SHA256, "others")
+
+    tokenizer = registry.fetch(f"models:/{NAME}/2") / "tokenizer.json"
+    words = json.loads(tokenizer.read_text())
+    words["model"]["vocab"] |= {"+": words["model"]["vocab"]["-"], "-": words["model"]["vocab"]["+"]}
+    tokenizer.write_text(json.dumps(words))
+    assert why(run, home).endswith("its tokenizer is not that of version 3, the champion before")
+
+    store.client().delete_model_version(NAME, "3")
+    assert why(run, home).endswith("version 3, the champion before, was deleted")
+    training = Training(run, home)
+    with disable_run_logger():
+        told = judge_by_hand(training, {}, NAME)  # type: ignore[arg-type]
+    assert told is not None and told.said == f"version 2: {why_deleted()}"
+    assert told.said in registry.version_info(NAME, 2).description
+    assert by_hand.waiting(NAME) is None and training.asked == []
+
+
+def why_deleted() -> str:
+    return "the gate did not judge it: version 3, the champion before, was deleted"
+
+
+def test_without_any_champion_before_the_page_says_so(home: Path, policy_folder: Path):
+    run = runs.open_flow_run("arithmetic", "night")
+    registry.register(NAME, registry.log_model(run, policy_folder, "policy", "text-generation"))
+    assert set_by_hand(1) == Waiting(1, against=None)
+    assert why(run, home).endswith("no champion before it is known")
