@@ -6,6 +6,7 @@ from flows.environment import prepare_environment
 
 prepare_environment(make=True)
 
+from collections.abc import Sequence  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from prefect import flow  # noqa: E402
@@ -20,7 +21,7 @@ from models.recipe.comparison import Contender, contenders  # noqa: E402
 from models.recipe.load import digest, load_recipe, plain  # noqa: E402
 from tasks.code_version import code_version  # noqa: E402
 from tasks.comparison import Cost, write_comparison  # noqa: E402
-from tasks.fine_tune import curves_of  # noqa: E402
+from tasks.fine_tune import curves_of, why_not_learned  # noqa: E402
 from tasks.shared_engine import shared_engine  # noqa: E402
 from tasks.tracking import records, runs, summaries, tags  # noqa: E402
 
@@ -33,7 +34,7 @@ def compare(
     metric: str = "sampled_accuracy",
     budget: int | None = None,
     smoke: bool = False,
-) -> tuple[str, list[Standing], list[Cost]]:
+) -> tuple[str, list[Standing], list[Cost], list[str]]:
     """Train every recipe with every seed and compare a held-out metric. Nothing is registered as a policy.
 
     Args:
@@ -45,7 +46,8 @@ def compare(
         smoke: make every recipe small; its runs stand in an experiment of their own.
 
     Returns:
-        The MLflow run, and of every recipe how it stands and what it cost.
+        The MLflow run, of every recipe how it stands and what it cost, and of every training whose policy did not learn
+        its method, seed and why, one line each.
 
     Raises:
         UserError: see models.recipe.comparison.contenders; or the data turn out to lack the metric.
@@ -68,16 +70,18 @@ def compare(
         with closed_with(run):
             scores: dict[str, list[float]] = {one.name: [] for one in found}
             costs: list[Cost] = []
+            lost: list[str] = []
             for one in found:
                 done = []
                 for seed in range(seeds):
                     done.append(_trained(one, seed, home, run))
                     scores[one.name].append(_score(done[-1], metric))
                 costs.append(_cost(one, done))
+                lost += not_learned(one.name, done)
             standing = standings(scores)
-            write_comparison(run, metric, standing, costs)
+            write_comparison(run, metric, standing, costs, lost)
         prefect_run.tell(*summaries.told(run), page)
-        return run, standing, costs
+        return run, standing, costs, lost
 
 
 def _trained(one: Contender, seed: int, home: Path, parent: str) -> Training:
@@ -93,6 +97,12 @@ def _trained(one: Contender, seed: int, home: Path, parent: str) -> Training:
         measured = training.evaluated_candidate()
         records.log_metrics(own, {key: value for key, value in measured.metrics.items() if key.startswith("eval/")})
     return training
+
+
+def not_learned(method: str, done: Sequence[Training]) -> list[str]:
+    """The trainings of a method, one a seed from 0 on, that collapsed or left the policy as it was, one line each."""
+    whys = [why_not_learned(training.tuned) if training.tuned else "" for training in done]
+    return [f"{method}, seed {seed}: {why}" for seed, why in enumerate(whys) if why]
 
 
 def _score(training: Training, metric: str) -> float:

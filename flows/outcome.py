@@ -60,8 +60,10 @@ def _where(run_id: str, home: Path) -> list[str]:
     return lines
 
 
-def comparison_lines(run_id: str, standings: Sequence[Standing], costs: Sequence[Cost], metric: str, home: Path) -> str:
-    """The table of a comparison, and where to look."""
+def comparison_lines(
+    run_id: str, standings: Sequence[Standing], costs: Sequence[Cost], lost: Sequence[str], metric: str, home: Path
+) -> str:
+    """The table of a comparison, the trainings that did not learn, and where to look."""
     from tasks.comparison import comparison_rows
 
     rows = comparison_rows(standings, costs)
@@ -69,6 +71,8 @@ def comparison_lines(run_id: str, standings: Sequence[Standing], costs: Sequence
     cells = [head, *([str(row[key]) for key in head] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    if lost:
+        lines += ["", *(f"not learned  {line}" for line in lost)]
     return "\n".join(["", f"{metric}, 95 % bootstrap intervals over seeds", *lines, "", *_where(run_id, home)])
 
 

@@ -51,8 +51,14 @@ def _with_ends(name: str, interval: Interval) -> dict[str, float]:
     return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
-def write_comparison(run_id: str, metric: str, standings: Sequence[Standing], costs: Sequence[Cost]) -> None:
-    """Record a comparison on its run."""
+def write_comparison(
+    run_id: str, metric: str, standings: Sequence[Standing], costs: Sequence[Cost], lost: Sequence[str] = ()
+) -> None:
+    """Record a comparison on its run.
+
+    Args:
+        lost: the trainings that did not learn, one line each.
+    """
     rows = comparison_rows(standings, costs)
     for one in standings:
         told = _with_ends(f"{one.method}/iqm", one.middle)
@@ -68,6 +74,8 @@ def write_comparison(run_id: str, metric: str, standings: Sequence[Standing], co
     records.describe(
         run_id,
         f"## {cell(best.method)} has the highest interquartile mean of {cell(metric)}\n\n"
+        + "".join(f"- ✘ {cell(line)}\n" for line in lost)
+        + ("\n" if lost else "")
         + section(f"{len(standings)} methods, {len(standings[0].scores)} seeds each, 95 % bootstrap intervals", body)
         + "\n",
     )

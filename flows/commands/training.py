@@ -12,7 +12,7 @@ from models.disk import require_space
 from tasks import interrupt
 
 NOTHING_LEARNED = 3
-"""Exit status of a run that ended, but whose policy did not learn or was lost on the way."""
+"""Exit status of a run or a comparison that ended, but a policy of which did not learn or was lost on the way."""
 
 
 def run(
@@ -72,7 +72,8 @@ def compare(
     """Train several recipes over several seeds and compare them: interquartile means, probability of improvement.
 
     They must agree in data, evaluation and the policy to begin with. Each gets the rounds that come nearest to the
-    budget; where a method samples nothing, completions are those of the data that it learns from.
+    budget; where a method samples nothing, completions are those of the data that it learns from. A training whose
+    policy collapsed or was left as it was is named, and the exit status is 3.
 
     Example: `rewardflow compare rloo grpo remax --seeds 5 --budget 15000`
     """
@@ -94,9 +95,11 @@ def compare(
 
     console.quiet(told_at_the_end=True)
     server_answers()
-    run, standings, costs = compared(recipes, chosen, seeds, metric, budget, smoke)
+    run, standings, costs, lost = compared(recipes, chosen, seeds, metric, budget, smoke)
     interrupt.raise_again()
-    print(comparison_lines(run, standings, costs, metric, state_folder()))
+    print(comparison_lines(run, standings, costs, lost, metric, state_folder()))
+    if lost:
+        raise typer.Exit(NOTHING_LEARNED)
 
 
 COMMANDS = (run, compare)
