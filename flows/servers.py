@@ -36,6 +36,7 @@ from flows.environment import (
     tracking_database,
 )
 from models.errors import UserError
+from tasks.tracking import moved
 from tasks.tracking.store import wished
 
 HOST = "127.0.0.1"
@@ -159,6 +160,8 @@ def serving(
             raise UserError(
                 f"port {port} is in use, so the {title} server cannot start: choose another with --{name}-port"
             )
+    if "mlflow" in missing and not wished():
+        moved.follow(home.absolute())  # the server reads artifacts where the database says
     started: dict[str, Server] = {}
     try:
         for name, port in missing.items():

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from models.disk import no_space, out_of_space
 from models.errors import UserError
 from tasks import interrupt
+from tasks.tracking import moved
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -70,9 +71,16 @@ _set_here: set[str] = set()
 
 
 def configure(home: Path) -> Store:
-    """Choose the store: MLFLOW_TRACKING_URI, else SQLite and a folder under `home` (made where it is missing)."""
+    """Choose the store: MLFLOW_TRACKING_URI, else SQLite and a folder under `home` (made where it is missing).
+
+    Raises:
+        UserError: the folder was moved and cannot be written to.
+    """
     home.mkdir(parents=True, exist_ok=True)
-    return _choose(home)
+    chosen = _choose(home)
+    if chosen.uri in _set_here:
+        moved.follow(chosen.home)
+    return chosen
 
 
 def exists(home: Path) -> bool:
@@ -88,7 +96,13 @@ def open_for_reading(home: Path) -> Store:
     """
     if not exists(home):
         raise UserError(f"{home}: nothing was run here yet; `rewardflow run RECIPE` makes the first run")
-    return _choose(home)
+    chosen = _choose(home)
+    if chosen.uri in _set_here:
+        try:
+            moved.follow(chosen.home)
+        except UserError as error:  # what stands in the database can be shown all the same
+            _LOG.warning("%s", error)
+    return chosen
 
 
 def _choose(home: Path) -> Store:
