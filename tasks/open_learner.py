@@ -21,7 +21,8 @@ from models.loop.slots import Accompanied
 from models.policy.build import on_device, with_adapter
 from models.policy.update_sparsity import learn_only, masks_of
 from models.recipe.schema import Recipe
-from models.reward_model.model import load_reward_model, score_all
+from models.reward_model.model import load_reward_model
+from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
 from tasks.precision import learner_autocast
 from tasks.prompts import longest_in_training

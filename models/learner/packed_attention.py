@@ -82,7 +82,7 @@ def packed_attention(
     if packed is None:
         if softcap is not None:
             others["softcap"] = softcap
-            return _capped(query, key, value, _bias(attention_mask, query, key), scaling, softcap), None
+            return capped(query, key, value, _bias(attention_mask, query, key), scaling, softcap), None
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
         out: tuple[Tensor, None] = sdpa_attention_forward(
@@ -119,7 +119,7 @@ def attend_packed(
     if softcap is not None:
         seen = allowed(layout, query.device, window)
         bias = torch.zeros_like(seen, dtype=torch.float32).masked_fill(~seen, float("-inf"))
-        return _capped(query, key, value, bias, scale, softcap)
+        return capped(query, key, value, bias, scale, softcap)
     if query.device.type == "cpu" and window is None and value.shape[-1] == query.shape[-1]:
         return two_part_attention(query, key, value, layout, scale)
     if query.device.type == "cuda" and query.dtype in (torch.bfloat16, torch.float16) and has_varlen():
@@ -145,7 +145,7 @@ def _bias(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor:
     return torch.zeros_like(mask, dtype=torch.float32).masked_fill(~mask, torch.finfo(torch.float32).min)
 
 
-def _capped(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scaling: float | None, softcap: float) -> Tensor:
+def capped(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scaling: float | None, softcap: float) -> Tensor:
     """Attention whose scores are bent by a soft cap (Gemma 2), written out: no fused kernel bends them."""
     groups = query.shape[1] // key.shape[1]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling

@@ -38,6 +38,13 @@ class Sequences:
         """The sequences at `indices`, in that order."""
         return Sequences([self.prompts[i] for i in indices], [self.completions[i] for i in indices])
 
+    def once_each(self) -> tuple[Sequences, list[int]]:
+        """The different sequences, prompt and completion, in order of appearance; and which of them each one is."""
+        numbers: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        pairs = zip(self.prompts, self.completions, strict=True)
+        which = [numbers.setdefault((tuple(prompt), tuple(completion)), len(numbers)) for prompt, completion in pairs]
+        return Sequences([prompt for prompt, _ in numbers], [completion for _, completion in numbers]), which
+
 
 @dataclass(frozen=True)
 class PackedRow:

@@ -25,7 +25,8 @@ from models.learner.log_probs import hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
 from models.learner.packing import Sequences, pack
 from models.learner.supervised import Report, shuffled_batches
-from models.reward_model.model import checked_lengths, score, score_all
+from models.reward_model.model import score
+from models.reward_model.scoring import checked_lengths, score_all
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.errors import UserError
-from models.learner.log_probs import hidden_width, row_states, use_packed_attention
-from models.learner.packing import Sequences, pack, packed_row
+from models.learner.log_probs import row_states, use_packed_attention
+from models.learner.packing import Sequences, packed_row
 from models.policy.folder import check_classifier_code, check_model_folder, refuse_untrusted
 
 if TYPE_CHECKING:
@@ -73,54 +73,13 @@ def score(model: PreTrainedModel, sequences: Sequences, *, autocast: torch.dtype
     use_packed_attention(model)
     row = packed_row(sequences, model.device)
     read = row_states(model, row.ids, row.positions, row.layout, autocast).index_select(0, row.last)
+    return scores_of(model, read)
+
+
+def scores_of(model: PreTrainedModel, states: Tensor) -> Tensor:
+    """The head on the hidden states of last tokens, [completions, hidden] -> [completions]."""
     head = _head(model)
-    return functional.linear(read.to(head.dtype), head).squeeze(-1)
-
-
-@torch.no_grad()
-def score_all(
-    model: PreTrainedModel,
-    sequences: Sequences,
-    *,
-    token_budget: int = 16384,
-    autocast: torch.dtype | None = None,
-) -> Tensor:
-    """Score of each of many completions in their order, [completions], float32 on the CPU, without gradient.
-
-    Args:
-        token_budget: tokens of one packed row, or of the longest sequence if that is more; memory only.
-
-    Raises:
-        UserError: a completion is empty or a sequence longer than the model allows, or a score is not finite.
-    """
-    lengths = checked_lengths(model, sequences)
-    training = model.training
-    model.train(False)
-    scores = torch.empty(len(sequences))
-    for cut in pack(sequences, max([token_budget, *lengths]), width=hidden_width(model)):
-        scores[cut] = score(model, sequences.take(cut), autocast=autocast).float().cpu()
-    model.train(training)
-    if not torch.isfinite(scores).all():
-        raise UserError(
-            f"reward model: the score of sequence {int(torch.isfinite(scores).int().argmin())} is not finite"
-        )
-    return scores
-
-
-def checked_lengths(model: PreTrainedModel, sequences: Sequences) -> list[int]:
-    """Tokens of each prompt with its completion, [completions].
-
-    Raises:
-        UserError: a completion is empty or a sequence longer than the positions that the model knows.
-    """
-    longest = int(getattr(model.config, "max_position_embeddings", 0) or 0)
-    lengths = sequences.lengths
-    for index, length in enumerate(lengths):
-        if not len(sequences.completions[index]):
-            raise UserError(f"reward model: sequence {index} has no completion")
-        if longest and length > longest:
-            raise UserError(f"reward model: sequence {index} has {length} tokens, the model takes {longest}")
-    return lengths
+    return functional.linear(states.to(head.dtype), head).squeeze(-1)
 
 
 def _load(folder: Path, trust_remote_code: bool) -> PreTrainedModel:
@@ -151,6 +110,9 @@ def _load(folder: Path, trust_remote_code: bool) -> PreTrainedModel:
         transformers_logging.set_verbosity(said)
     if not hasattr(model, "score"):
         raise UserError(f"{folder}: a {model.config.model_type} model has no score head to learn a reward with")
+    for values in model.parameters():
+        # Read from a file they begin at any address, on which the rounding of a product depends; a copy is aligned.
+        values.data = values.data.clone()
     model.train(False)
     return model
 

@@ -11,7 +11,8 @@ from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.learner.packing import Sequences
 from models.policy.folder import save_model_folder
 from models.recipe.load import load_recipe
-from models.reward_model.model import reward_model_from_policy, score_all
+from models.reward_model.model import reward_model_from_policy
+from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
 from tasks.fit_reward_model import read_pairs
 from tasks.open_learner import reward_scorer

@@ -6,7 +6,8 @@ from transformers import AutoModelForSequenceClassification, Qwen3Config, Qwen3F
 
 from models.errors import UserError
 from models.learner.packing import Sequences
-from models.reward_model.model import load_reward_model, reward_model_from_policy, score, score_all
+from models.reward_model.model import load_reward_model, reward_model_from_policy, score
+from models.reward_model.scoring import score_all
 
 WHOLE = [[5, 6, 7, 1], [5, 6, 9], [3, 3, 8, 4, 2, 1], [5, 6, 8, 1], [4, 5, 6, 7, 8, 9, 10, 11]]
 SEQUENCES = Sequences([ids[:2] for ids in WHOLE], [ids[2:] for ids in WHOLE])

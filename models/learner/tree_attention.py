@@ -1,0 +1,67 @@
+"""Attention over rows of trees (`models.learner.prefix_tree`), without gradients: a dense product for each size.
+
+A tree's tokens stand side by side, so what a call reads is a view of the row; nothing is gathered. Scores between
+branches are computed and masked: for trees of some hundred tokens that is less than what gathering costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.learner.packed_attention import capped
+from models.learner.prefix_tree import Forest, Stand
+
+
+class TreeAttention:
+    """Attends to one forest, in place of a packed row's layout (`packed_attention.RowAttention`)."""
+
+    def __init__(self, forest: Forest) -> None:
+        self._forest = forest
+        self._biases: dict[tuple[torch.dtype, int | None], Sequence[Tensor]] = {}
+
+    def attend(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        softcap: float | None,
+    ) -> Tensor:
+        """[1, heads, tokens, size] -> [1, tokens, heads, size]; a window and a soft cap are kept to."""
+        out = torch.empty((query.shape[2], query.shape[1], value.shape[-1]), dtype=query.dtype, device=query.device)
+        for stand, bias in zip(self._forest.stands, self._bias(query.dtype, window), strict=True):
+            queries, keys, values = (_side_by_side(part, stand) for part in (query, key, value))
+            if softcap is None:
+                part = functional.scaled_dot_product_attention(
+                    queries, keys, values, attn_mask=bias, scale=scale, enable_gqa=query.shape[1] != key.shape[1]
+                ).transpose(1, 2)
+            else:
+                part = capped(queries, keys, values, bias, scale, softcap)
+            out[stand.start : stand.start + stand.trees * stand.size] = part.reshape(-1, *out.shape[1:])
+        return out[None]
+
+    def _bias(self, dtype: torch.dtype, window: int | None) -> Sequence[Tensor]:
+        """What is added to each stand's scores, [trees, 1, size, size]; made once for all layers that ask alike."""
+        if (dtype, window) not in self._biases:
+            self._biases[dtype, window] = [self._bias_of(stand, dtype, window) for stand in self._forest.stands]
+        return self._biases[dtype, window]
+
+    def _bias_of(self, stand: Stand, dtype: torch.dtype, window: int | None) -> Tensor:
+        seen = stand.seen
+        if window is not None:
+            places = self._forest.positions[stand.start : stand.start + stand.trees * stand.size]
+            places = places.view(stand.trees, 1, stand.size)
+            seen = seen & (places[..., None] - places[:, :, None] < window)
+        return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))
+
+
+def _side_by_side(rows: Tensor, stand: Stand) -> Tensor:
+    """[1, heads, tokens, size] -> [trees, heads, tokens of a tree, size], a view."""
+    mine = rows[0, :, stand.start : stand.start + stand.trees * stand.size]
+    return mine.view(len(mine), stand.trees, stand.size, -1).transpose(0, 1)

@@ -1,0 +1,156 @@
+"""Score many completions without gradient, each different token once.
+
+Equal completions of a prompt are one sequence, and what the others have in common is read once (a tree for each
+prompt, `models.learner.prefix_tree`). Of the last layer only what the score is read from is computed to the end: no
+other token looks at its outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from models.errors import UserError
+from models.learner.log_probs import PROBE_TOLERANCE, hidden_width, plain_inner, row_states, use_packed_attention
+from models.learner.packing import Sequences, pack, packed_row
+from models.learner.prefix_tree import Forest, forests, trees
+from models.learner.tree_attention import TreeAttention
+from models.reward_model.model import score, scores_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+LARGEST_TREE = 512
+"""Tokens of a tree; larger ones are packed rows, for the scores between branches would cost more than they save."""
+ROW = 2048
+"""Tokens of a row of trees: what a layer makes of them stays in a processor's cache."""
+PROBE = Sequences([(1, 2, 3)] * 4 + [(4, 5)], [(6, 7, 8, 9), (6, 7, 4), (6, 7), (5, 4), (3, 2, 1)])
+"""Completions that begin alike, one of them the beginning of others: enough to show a tree that is read wrongly."""
+
+_TRIED: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+@torch.no_grad()
+def score_all(
+    model: PreTrainedModel,
+    sequences: Sequences,
+    *,
+    token_budget: int = 16384,
+    autocast: torch.dtype | None = None,
+) -> Tensor:
+    """Score of each of many completions in their order, [completions], float32 on the CPU, without gradient.
+
+    Equal sequences get the same score to the last bit. Otherwise a score depends on what it is scored with by rounding.
+
+    Args:
+        token_budget: tokens of one row, or of the longest sequence if that is more; memory only.
+
+    Raises:
+        UserError: a completion is empty or a sequence longer than the model allows, or a score is not finite.
+    """
+    budget = max([token_budget, *checked_lengths(model, sequences)])
+    use_packed_attention(model)
+    different, which = sequences.once_each()
+    scores = torch.full((len(different),), float("nan"))
+    training = model.training
+    model.train(False)
+    # A GPU has a kernel for spans of any length.
+    grown = trees(different) if model.device.type == "cpu" and reads_trees(model) else []
+    small = [tree for tree in grown if len(tree.ids) <= min(LARGEST_TREE, budget)]
+    for row in forests(small, min(ROW, budget), model.device):
+        scores[list(row.members)] = scores_of(model, last_states(model, row, autocast)).float().cpu()
+    # Also what is not finite: within a tree a broken sequence breaks its neighbours, in packed rows it does not.
+    left = (~torch.isfinite(scores)).nonzero().flatten().tolist()
+    rest = different.take(left)
+    for cut in pack(rest, budget, width=hidden_width(model)):
+        scores[[left[index] for index in cut]] = score(model, rest.take(cut), autocast=autocast).float().cpu()
+    model.train(training)
+    if not torch.isfinite(scores).all():
+        bad = which.index(int(torch.isfinite(scores).int().argmin()))
+        raise UserError(f"reward model: the score of sequence {bad} is not finite")
+    return scores[which]
+
+
+def checked_lengths(model: PreTrainedModel, sequences: Sequences) -> list[int]:
+    """Tokens of each prompt with its completion, [completions].
+
+    Raises:
+        UserError: a completion is empty or a sequence longer than the positions that the model knows.
+    """
+    longest = int(getattr(model.config, "max_position_embeddings", 0) or 0)
+    lengths = sequences.lengths
+    for index, length in enumerate(lengths):
+        if not len(sequences.completions[index]):
+            raise UserError(f"reward model: sequence {index} has no completion")
+        if longest and length > longest:
+            raise UserError(f"reward model: sequence {index} has {length} tokens, the model takes {longest}")
+    return lengths
+
+
+def last_states(model: nn.Module, row: Forest, autocast: torch.dtype | None) -> Tensor:
+    """Hidden state of the last token of each sequence of a row of trees, [sequences, hidden]."""
+    with _only_these(model, row.last.unique()):
+        states = row_states(model, row.ids, row.positions, TreeAttention(row), autocast)
+    return states.index_select(0, row.last)
+
+
+@torch.no_grad()
+def reads_trees(model: nn.Module) -> bool:
+    """Whether `model` gives the same states for trees as for packed rows; tried once, on a few tokens.
+
+    One that runs its layers in an order of its own does not.
+    """
+    if model not in _TRIED:
+        use_packed_attention(model)
+        embeddings: Any = plain_inner(model).get_input_embeddings()
+        rows = int(embeddings.weight.shape[0])
+        prompts, completions = (
+            [[t % rows for t in ids] for ids in part] for part in (PROBE.prompts, PROBE.completions)
+        )
+        probe = Sequences(prompts, completions)
+        packed = packed_row(probe)
+        known = row_states(model, packed.ids, packed.positions, packed.layout, None).index_select(0, packed.last)
+        (row,) = forests(trees(probe), ROW)
+        try:
+            gap = float((last_states(model, row, None) - known[list(row.members)]).abs().max())
+        except Exception:  # a model's own code meets a row that it was not written for
+            gap = float("inf")
+        _TRIED[model] = gap <= PROBE_TOLERANCE[known.dtype] * float(known.std())
+    return _TRIED[model]
+
+
+@contextmanager
+def _only_these(model: nn.Module, places: Tensor) -> Iterator[None]:
+    """Within, the last layer's feed-forward part reads only the tokens at `places`, [some tokens], each once.
+
+    The states of the others are then not to be used. A model without such a part is left as it is.
+    """
+    layers: Any = getattr(plain_inner(model).base_model, "layers", None)
+    part: Any = getattr(layers[-1], "mlp", None) if layers else None
+    if not isinstance(part, nn.Module):
+        yield
+        return
+    tokens = 0
+
+    def take(module: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        nonlocal tokens
+        tokens = given[0].shape[1]
+        return (given[0].index_select(1, places), *given[1:])
+
+    def put(module: nn.Module, given: Any, outcome: Any) -> Any:
+        if isinstance(outcome, tuple):  # experts tell of their routing too
+            return (put(module, given, outcome[0]), *outcome[1:])
+        whole = outcome.new_zeros(1, tokens, outcome.shape[-1])
+        return whole.index_copy_(1, places, outcome)
+
+    hooks = [part.register_forward_pre_hook(take), part.register_forward_hook(put)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
