@@ -20,6 +20,7 @@ BENCHMARKS = {
     "grpo_900": "benchmarks.grpo_step",
     "dpo": "benchmarks.preferences",
     "reward_model": "benchmarks.preferences",
+    "scoring": "benchmarks.scoring",
     "supervised": "benchmarks.supervised",
     "memory": "benchmarks.memory",
     "flops": "benchmarks.flops",
