@@ -163,7 +163,7 @@ def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], N
     rounds: list[dict[str, float]] = []
     total = recipe.schedule.rounds
     measured = {max(1, round(total * part / points)) for part in range(1, points + 1)}
-    curve = [measure(judge, codec, held_out, recipe, 0)]
+    curve = [_beginning(judge, codec, held_out, recipe, start)]
     outside = 0.0
 
     def watch(number: int, metrics: dict[str, float]) -> None:
@@ -186,6 +186,17 @@ def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], N
     if any(reward.name == "win_rate" for reward in recipe.rewards) or recipe.objective.level == "pair":
         claims["win_rate"] = win_rate(curve[-1], curve[0])
     return Trained(tuple(curve), rounds, claims, seconds)
+
+
+_BEGUN: dict[tuple[Path, int, tuple[str, ...]], Point] = {}
+
+
+def _beginning(judge: TransformersEngine, codec: Codec, problems: Sequence[Problem], recipe: Any, start: Path) -> Point:
+    """The start of a curve, which recipes of one warm start and one limit of tokens share: measured once a process."""
+    shared = (start, recipe.rollouts.max_tokens, tuple(problem.id for problem in problems))
+    if shared not in _BEGUN:
+        _BEGUN[shared] = measure(judge, codec, problems, recipe, 0)
+    return _BEGUN[shared]
 
 
 def measure_learner(
