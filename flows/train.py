@@ -68,17 +68,17 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
     """The steps, one after the other. Returns the outcome and the result of the validation."""
     recipe, home, run = opened.recipe, opened.home, opened.run_id
     noticed = notice_champion(run, policy_name(recipe))
-    training = train_policy(opened, refresh)
-    outcome = Outcome(run, training.steps, model=policy_name(recipe))
-    facts = opened.facts | {"data": training.version.digest} | ({"champion": noticed} if noticed else {})
-    validated, warmed, rewarded, tuned = training.validated, training.warmed, training.rewarded, training.tuned
-    if tuned is None:
-        write_short_review(run, outcome.steps, facts, [validated, warmed, rewarded])
-        return outcome, validated
-    outcome.collapsed = why_not_learned(tuned)
-    outcome.unpinned = facts.get(UNPINNED, "")
-    champion = registry.champion(outcome.model)
     with shared_engine():
+        training = train_policy(opened, refresh)
+        outcome = Outcome(run, training.steps, model=policy_name(recipe))
+        facts = opened.facts | {"data": training.version.digest} | ({"champion": noticed} if noticed else {})
+        validated, warmed, rewarded, tuned = training.validated, training.warmed, training.rewarded, training.tuned
+        if tuned is None:
+            write_short_review(run, outcome.steps, facts, [validated, warmed, rewarded])
+            return outcome, validated
+        outcome.collapsed = why_not_learned(tuned)
+        outcome.unpinned = facts.get(UNPINNED, "")
+        champion = registry.champion(outcome.model)
         evaluations = evaluate_splits(training, champion, outcome.model)
         # Before the candidate's look: one that was cut off goes on only as long as no other was taken.
         outcome.by_hand = judge_by_hand(training, evaluations["gate"], outcome.model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ from tasks.open_learner import build_learner, engine_for, reward_scorer
 from tasks.progress import progress
 from tasks.prompts import read_prompts, with_reference
 from tasks.results import CHECKPOINTS
-from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
+from tasks.shared_engine import engine_place
+from tasks.step import Made, StepResult, run_step, token_folder
 from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.journal import Row, read_journal
 from tasks.tracking.metrics import MetricLog
@@ -72,15 +74,12 @@ def fine_tune(
         log_inputs(run_id, recipe, settings, problems, clean_folder(validated), warmed, rewarded)
         learner = build_learner(policy, recipe, settings, home, run_id)
         problems = with_reference(problems, learner, recipe, home)
-        engine = engine_for(start, recipe, codec, learner.autocast, problems) if slots.rollouts.draws else None
-        try:
+        draws = slots.rollouts.draws
+        with engine_for(start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine:
             scorer = reward_scorer(rewarded, recipe, home, codec)
             world = World(codec, engine, scorer, recipe.seed, truncated=recipe.truncated)
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
                 last, in_rounds, collapse = _train(learner, world, recipe, settings, problems, folder, run_id, log)
-        finally:
-            if engine is not None:
-                engine.close()
         curves = read_journal(folder / "metrics.jsonl")
         records.log_figure(
             run_id, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning")
@@ -116,7 +115,7 @@ def fine_tune(
             {"model_id": model_id} | lost,
         )
 
-    with gpu_slot():
+    with engine_place():
         result = run_step(home, "fine_tune", key, parent_run, work)
     # Only now: a run that is killed before its result is written goes on from the last checkpoint.
     shutil.rmtree(Path(result.folder) / CHECKPOINTS, ignore_errors=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from models.engine.engine import Engine, open_engine
+from models.engine.engine import Engine
 from models.learner.fused_log_probs import Distribution
 from models.learner.optimiser import build_optimiser
 from models.learner.packing import Sequences
@@ -26,6 +27,7 @@ from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
 from tasks.precision import learner_autocast
 from tasks.prompts import longest_in_training
+from tasks.shared_engine import lent_engine
 from tasks.step import StepResult
 
 if TYPE_CHECKING:
@@ -68,12 +70,14 @@ def build_learner(
 
 def engine_for(
     folder: Path, recipe: Recipe, codec: Codec, autocast: torch.dtype | None, problems: Sequence[Problem]
-) -> Engine:
+) -> AbstractContextManager[Engine]:
     """The recipe's engine on the weights of `folder`, in the learner's precision unless the recipe names another.
 
-    It holds the longest sequence that the recipe's source draws for `problems`.
+    It holds the longest sequence that the recipe's source draws for `problems`. On a GPU it takes its share
+    (`engine.memory_share`) beside a learner that is there already, and keeps it for the evaluations after: these need
+    the room of the engine and less than the learner leaves.
     """
-    return open_engine(
+    return lent_engine(
         folder,
         recipe.engine,
         longest=longest_in_training(problems, codec, recipe),

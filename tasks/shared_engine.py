@@ -1,4 +1,4 @@
-"""One engine for the evaluations of a flow: it starts once and takes the weights of one policy after the other.
+"""One engine for a flow: it starts once, takes the policy of every round, then one policy to measure after the other.
 
 Starting vLLM takes longer than a small evaluation. Within `shared_engine()` an engine stays open for the next step
 that asks for the same one, and the place on the GPU is held as long, for the memory is; outside, each step has its
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from models.engine.engine import Engine, EngineSettings, open_engine
+from models.engine.engine import Engine, EngineSettings, engine_dtype, open_engine
 from models.policy.build import load_causal_model, on_device
 from models.policy.folder import hash_folder
 from models.policy.use import GATE, MASK, read_use
@@ -73,15 +73,23 @@ def engine_place() -> Iterator[None]:
 
 @contextmanager
 def lent_engine(
-    folder: Path, settings: EngineSettings, *, longest: int, end: Ends, seed: int, trust_remote_code: bool = False
+    folder: Path,
+    settings: EngineSettings,
+    *,
+    longest: int,
+    end: Ends,
+    seed: int,
+    dtype: torch.dtype | None = None,
+    trust_remote_code: bool = False,
 ) -> Iterator[Engine]:
     """An engine on the weights of `folder`; arguments and errors are those of `open_engine`.
 
     The shared one is given where it was opened with equal arguments on a model of the same configuration. It says
-    the same as a new one, to the last bit.
+    the same as a new one, to the last bit, whatever it generated before. Where fine-tuning and evaluation ask for
+    different precisions, or for policies of other configurations, each has its own, one after the other.
     """
     shared = _shared or _Shared()
-    key = _key(folder, settings, longest, end, seed)
+    key = _key(folder, settings, longest, end, seed, engine_dtype(settings, dtype))
     try:
         if shared.engine is not None and shared.key == key:
             # float32 holds every dtype of a checkpoint; the engine rounds as it does when it reads the files itself.
@@ -90,7 +98,13 @@ def lent_engine(
         else:
             shared.close_engine()
             shared.engine = open_engine(
-                folder, settings, longest=longest, end=end, seed=seed, trust_remote_code=trust_remote_code
+                folder,
+                settings,
+                longest=longest,
+                end=end,
+                seed=seed,
+                dtype=dtype,
+                trust_remote_code=trust_remote_code,
             )
             shared.key = key
         yield shared.engine
@@ -101,10 +115,10 @@ def lent_engine(
         shared.close_engine()
 
 
-def _key(folder: Path, settings: EngineSettings, longest: int, end: Ends, seed: int) -> str:
+def _key(folder: Path, settings: EngineSettings, longest: int, end: Ends, seed: int, dtype: torch.dtype) -> str:
     """All that an engine reads when it starts, but the weights."""
     read = [(folder / name) for name in ("config.json", "generation_config.json")]
     texts = [file.read_text() if file.is_file() else None for file in read]
     # what a policy is used with is read when the engine starts, too
     beside = [hash_folder(folder / name) for name in (GATE, MASK) if (folder / name).is_dir()]
-    return json.dumps([texts, repr(settings), longest, all_of(end), seed, repr(read_use(folder)), beside])
+    return json.dumps([texts, repr(settings), longest, all_of(end), seed, str(dtype), repr(read_use(folder)), beside])

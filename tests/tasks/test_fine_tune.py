@@ -4,13 +4,12 @@ import logging
 from contextlib import nullcontext
 
 import pytest
-from tiny_loops import PROBLEMS, save_start
+from small_steps import warm_started
 
-from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.recipe.load import load_recipe
 from tasks import fine_tune as step
-from tasks.step import StepResult, earlier_result, step_folder
-from tasks.tracking import registry, runs, store
+from tasks import shared_engine
+from tasks.step import earlier_result, step_folder
 
 RECIPE = """
 reward_model: null
@@ -27,27 +26,11 @@ def inputs(tmp_path, monkeypatch):
     """What the task is called with: clean problems, a warm start that the store knows, and a run of a flow."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    store.configure(tmp_path / "home")
-    parent = runs.open_flow_run("tiny", "a flow")
-    rows = [
-        {"id": one.id, "prompt": one.prompt, "answer": "7", "level": 1, "tests": "", "entry_point": ""}
-        for one in PROBLEMS
-    ]
-    (tmp_path / "validate" / "clean").mkdir(parents=True)
-    write_rows(tmp_path / "validate" / "clean" / file_name("problems", "train"), rows, arrow_schema("problems"))
-    start = save_start(tmp_path / "warm_start" / "policy")
-    links = {"model_id": registry.log_model(parent, start, "warm-start", "text-generation")}
-    made = {"key": "k", "digest": "d", "headline": "", "metrics": {}, "run_id": parent, "seconds": 0.0}
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     # a task outside a flow: Prefect gives it neither a logger nor the place on the GPU
     monkeypatch.setattr(step, "get_run_logger", lambda: logging.getLogger("fine_tune"))
-    monkeypatch.setattr(step, "gpu_slot", nullcontext)
-    return {
-        "key": "k" * 64, "recipe": load_recipe("tiny.yaml"), "rewarded": None, "home": tmp_path / "home",
-        "validated": StepResult(step="validate", folder=str(tmp_path / "validate"), **made),
-        "warmed": StepResult(step="warm_start", folder=str(tmp_path / "warm_start"), links=links, **made),
-        "parent_run": parent,
-    }  # fmt: skip
+    monkeypatch.setattr(shared_engine, "gpu_slot", nullcontext)
+    return {"key": "k" * 64, "recipe": load_recipe("tiny.yaml")} | warm_started(tmp_path)
 
 
 def test_a_training_stopped_before_its_result_is_written_keeps_its_checkpoints_and_goes_on(inputs, monkeypatch, caplog):

@@ -96,12 +96,13 @@ def test_another_configuration_or_setting_closes_the_engine_before_the_next_is_o
         (base, PLAIN, LIMITS | {"longest": 63}),
         (base, PLAIN, LIMITS | {"end": 2}),
         (base, PLAIN, LIMITS | {"seed": 1}),
+        (base, PLAIN, LIMITS | {"dtype": torch.bfloat16}),
     ]
     with shared_engine():
         for folder, settings, limits in others:
-            with lent_engine(base, PLAIN, **LIMITS) as one:
+            with lent_engine(base, PLAIN, **{"dtype": torch.float32} | LIMITS) as one:
                 pass
-            with lent_engine(folder, settings, **limits) as two:
+            with lent_engine(folder, settings, **{"dtype": torch.float32} | limits) as two:
                 assert two is not one and is_closed(one)
 
 

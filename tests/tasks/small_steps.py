@@ -1,0 +1,29 @@
+"""What the steps after the warm start are called with, in a folder of a test: problems, a tiny policy, a flow's run."""
+
+from tiny_loops import PROBLEMS, save_start
+
+from models.datasets.schema import arrow_schema, file_name, write_rows
+from tasks.step import StepResult
+from tasks.tracking import registry, runs, store
+
+
+def warm_started(folder):
+    """Arguments of `fine_tune` but its key and recipe; the tracking store is `folder`/home's from here on."""
+    store.configure(folder / "home")
+    parent = runs.open_flow_run("tiny", "a flow")
+    clean = folder / "validate" / "clean"
+    clean.mkdir(parents=True)
+    for split in ("train", "validation", "gate"):
+        rows = [
+            {"id": f"{split} {one.id}", "prompt": one.prompt, "answer": "7", "level": 1, "tests": "", "entry_point": ""}
+            for one in PROBLEMS
+        ]
+        write_rows(clean / file_name("problems", split), rows, arrow_schema("problems"))
+    start = save_start(folder / "warm_start" / "policy")
+    links = {"model_id": registry.log_model(parent, start, "warm-start", "text-generation")}
+    made = {"key": "k", "digest": "d", "headline": "", "metrics": {}, "run_id": parent, "seconds": 0.0}
+    return {
+        "rewarded": None, "home": folder / "home", "parent_run": parent,
+        "validated": StepResult(step="validate", folder=str(clean.parent), **made),
+        "warmed": StepResult(step="warm_start", folder=str(folder / "warm_start"), links=links, **made),
+    }  # fmt: skip

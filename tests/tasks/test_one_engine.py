@@ -1,0 +1,158 @@
+"""What must be true of a flow's one engine: fine-tuning opens it, every evaluation after takes it, nothing changes."""
+
+import logging
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+from small_steps import warm_started
+from tiny_models import NO_VLLM, PROMPTS, tiny_policy, word_tokenizer
+
+from models.engine import engine as engines
+from models.engine.engine import EngineSettings, Sampling
+from models.policy.folder import save_model_folder
+from models.recipe.load import load_recipe
+from tasks import evaluate, fine_tune, shared_engine
+from tasks.step import StepResult
+
+RECIPE = """
+reward_model: null
+rollouts: {name: sample, prompts: 3, group_size: 2, max_tokens: 5}
+select: {name: all}
+objective: {name: grpo, entropy_bonus: 0.1}
+engine: {name: transformers}
+policy: {precision: float32, size: {positions: 64}}
+schedule: {rounds: 3, checkpoint_every: 1, samples_every: 3, optimiser: {learning_rate: 0.03}}
+evaluation: {problems: 4, samples: 3, ks: [1]}
+gate: {problems: 4, samples: 3}
+"""
+LIMITS = {"longest": 64, "end": 1, "seed": 0}
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[engines.Engine]:
+    """Every engine that is opened, wherever."""
+    found = []
+
+    def counted(*arguments, **named):
+        found.append(engines.open_engine(*arguments, **named))
+        return found[-1]
+
+    monkeypatch.setattr(shared_engine, "open_engine", counted)
+    monkeypatch.setattr("tasks.open_learner.open_engine", counted, raising=False)
+    return found
+
+
+@pytest.fixture
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    # tasks outside a flow: Prefect gives them neither a logger nor the place on the GPU
+    for step in (fine_tune, evaluate):
+        monkeypatch.setattr(step, "get_run_logger", lambda: logging.getLogger("steps"))
+    monkeypatch.setattr(shared_engine, "gpu_slot", nullcontext)
+    return warm_started(tmp_path)
+
+
+def tuned(steps: dict, key: str, overrides: tuple[str, ...] = ()) -> StepResult:
+    recipe = load_recipe("tiny.yaml", list(overrides))
+    return fine_tune.fine_tune.fn(key=key * 64, recipe=recipe, **steps)
+
+
+def measured(steps: dict, result: StepResult, key: str, split: str = "validation") -> str:
+    """Digest of an evaluation's records."""
+    known = {name: steps[name] for name in ("validated", "rewarded", "home", "parent_run")}
+    policy = Path(result.folder) / "policy"
+    return evaluate.evaluate_policy.fn(
+        key=key * 64, recipe=load_recipe("tiny.yaml"), role="candidate", folder_of_policy=policy,
+        model_id=result.links["model_id"], split=split, **known,
+    ).digest  # fmt: skip
+
+
+def test_fine_tuning_and_every_evaluation_share_one_engine_and_make_what_engines_of_their_own_make(steps, opened):
+    """An evaluation with an engine of its own is also that of a run whose fine-tuning was taken from the cache."""
+    with shared_engine.shared_engine():
+        together = tuned(steps, "a")
+        shared = [
+            measured(steps, one, key, split)
+            for one, key, split in (
+                (together, "a", "validation"), (steps["warmed"], "b", "validation"), (together, "c", "gate"),
+            )
+        ]  # fmt: skip
+    assert len(opened) == 1 and opened[0].engine is None, "opened once, closed at the end"
+    alone = tuned(steps, "d")
+    assert alone.digest == together.digest
+    assert shared == [
+        measured(steps, alone, "e"), measured(steps, steps["warmed"], "f"), measured(steps, alone, "g", "gate"),
+    ]  # fmt: skip
+    assert len(opened) == 5 and len(set(shared)) == 3
+
+
+def test_a_training_killed_in_its_rounds_closes_the_engine_goes_on_and_is_measured_as_an_unbroken_one(
+    steps, opened, monkeypatch
+):
+    with shared_engine.shared_engine():
+        unbroken = tuned(steps, "a")
+        expected = measured(steps, unbroken, "a")
+
+    rounds = iter(range(3))
+
+    def killed() -> None:
+        if next(rounds, 0) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fine_tune.interrupt, "raise_again", killed)
+        with pytest.raises(KeyboardInterrupt), shared_engine.shared_engine():
+            tuned(steps, "b")
+    assert all(one.engine is None for one in opened)
+    assert list((steps["home"] / "store/fine_tune" / ("b" * 24)).glob("checkpoints/round_*")), "it got somewhere"
+    with shared_engine.shared_engine():
+        resumed = tuned(steps, "b")
+        assert measured(steps, resumed, "b") == expected
+    assert resumed.digest == unbroken.digest and len(opened) == 3
+
+
+def test_a_learner_of_another_precision_has_an_engine_of_its_own_which_is_closed_first(steps, opened):
+    with shared_engine.shared_engine():
+        result = tuned(steps, "a", ("policy.precision=bfloat16",))
+        learned_with = opened[0]
+        assert learned_with.dtype == torch.bfloat16 and learned_with.engine is not None
+        measured(steps, result, "a")
+        if not torch.cuda.is_available():  # there an evaluation is bfloat16, too
+            assert len(opened) == 2 and opened[1].dtype == torch.float32 and learned_with.engine is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        EngineSettings(name="transformers"),
+        pytest.param(EngineSettings(name="vllm", max_sequences=8), marks=[pytest.mark.thorough, NO_VLLM]),
+    ],
+    ids=lambda settings: settings.name,
+)
+def test_after_rounds_of_learning_the_engine_says_what_a_new_one_says_to_the_last_bit(
+    tmp_path: Path, settings: EngineSettings
+) -> None:
+    drawn = Sampling(max_tokens=12, samples=6)
+    asked = [Sampling(max_tokens=12, samples=6, log_probs=False), Sampling(max_tokens=12, temperature=0.0), drawn]
+    for number, name in enumerate(("start", "candidate")):
+        save_model_folder(tiny_policy(torch.float32, seed=number), word_tokenizer(), tmp_path / name)
+    with shared_engine.shared_engine():
+        with shared_engine.lent_engine(tmp_path / "start", settings, dtype=torch.float32, **LIMITS) as learning:
+            for number in range(3):  # as the loop does: hand over, prove, draw
+                learning.load(tiny_policy(torch.float32, seed=10 + number).state_dict().items())
+                learning.score(PROMPTS, [[5, 1]] * len(PROMPTS))
+                learning.generate(PROMPTS, drawn, number)
+        with shared_engine.lent_engine(tmp_path / "candidate", settings, **LIMITS) as lent:
+            assert lent is learning or torch.cuda.is_available()
+            said = [lent.generate(PROMPTS, sampling, 5) for sampling in asked]
+            scored = lent.score(PROMPTS, [[5, 1]] * len(PROMPTS))
+    fresh = engines.open_engine(tmp_path / "candidate", settings, **LIMITS)
+    try:
+        assert said == [fresh.generate(PROMPTS, sampling, 5) for sampling in asked]
+        assert scored == fresh.score(PROMPTS, [[5, 1]] * len(PROMPTS))
+    finally:
+        fresh.close()
