@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from pathlib import Path
 
 from prefect import get_run_logger, task
@@ -15,6 +16,8 @@ from tasks.inputs import ROLE
 from tasks.step import Made, StepResult, content_key, run_step
 from tasks.tracking import records, runs, tags
 from tasks.unexpected import tried_again
+
+_LOG = logging.getLogger("rewardflow.data")
 
 
 @task(
@@ -53,9 +56,10 @@ def prepare_data(
 
 
 def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:
-    """Copy raw and prepared data to the DVC remote, where this version of them was not copied there before.
+    """Copy raw and prepared data to the DVC remote, where this version of them does not lie there already.
 
-    What a model is trained on must outlive this machine, so it is pushed before the training begins.
+    What a model is trained on must outlive this machine, so it is pushed before the training begins. A remote folder
+    that was emptied since is noticed.
 
     Raises:
         UserError: the remote cannot be written to.
@@ -64,10 +68,13 @@ def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:
     for settings in (root / ".dvc/config", root / ".dvc/config.local"):
         asked.update(settings.read_bytes() if settings.is_file() else b"")
     done = home / "pushed" / asked.hexdigest()
-    if not done.is_file():
-        versions.push(root, version.name, report=lambda line: None)
-        done.parent.mkdir(parents=True, exist_ok=True)
-        done.touch()
+    if done.is_file():
+        if versions.stored(root, {version.digest}):
+            return
+        _LOG.warning("the DVC remote no longer has these data: they are pushed again")
+    versions.push(root, version.name, report=lambda line: None)
+    done.parent.mkdir(parents=True, exist_ok=True)
+    done.touch()
 
 
 def log_data(run_id: str, version: versions.DataVersion, role: str = "") -> dict[str, int]:

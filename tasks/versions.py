@@ -8,7 +8,7 @@ stage of their own (tasks/data_sources.py).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,6 +141,28 @@ def push(root: Path, name: str | None = None, remote: str | None = None, report:
 def pull(root: Path, name: str | None = None, remote: str | None = None, report: Report = print) -> None:
     """Brings the data that the lock files pin from the remote: of one data set or of all. Raises UserError."""
     _transfer("pull", root, name, remote, report)
+
+
+def stored(root: Path, digests: Iterable[str]) -> set[str]:
+    """Which of these folders, by DVC's hashes, the default remote has.
+
+    A remote on another machine is not asked and counts as having all: it may be away, and asking it would hold up a run
+    that has nothing to push for minutes.
+
+    Raises:
+        UserError: there is no such remote.
+    """
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    try:
+        with Repo(str(repository(root))) as repo:
+            remote = repo.cloud.get_remote_odb()
+            here = remote.fs.protocol == "local"
+            return {digest for digest in digests if not here or remote.exists(digest)}
+    except (DvcException, OSError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(f"the DVC remote cannot be asked what it has ({reason})") from error
 
 
 def _transfer(command: str, root: Path, name: str | None, remote: str | None, report: Report) -> None:
