@@ -1,7 +1,10 @@
 """What every test can use: a quiet environment, tiers of tests, and the real data sets, where they are at hand."""
 
+import gc
 import os
 import re
+import shutil
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -29,7 +32,7 @@ CORE = ("models/advantages", "models/critic", "models/datasets", "models/evaluat
         "models/objectives", "models/recipe", "models/references", "models/rewards", "models/selectors", "models/text",
         "tasks/test_collapsed", "tasks/test_description", "flows/test_command_line")  # fmt: skip
 """Tests that `make quick` runs, but for those that are marked slow or thorough."""
-SHARED = re.compile(r"\b(servers|project|first|locked): (Pair|Project|Ran|dict)")
+SHARED = re.compile(r"\b(servers|project|first|again|locked): (Pair|Project|Ran|Unchanged|dict)")
 """Arguments of tests that share the session's servers and project (tests/flows/conftest.py)."""
 
 
@@ -54,6 +57,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = {item for number, item in enumerate(thorough) if number % of != first}
         config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is loaded by now out of garbage collections: an engine that closes collects, and walked all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 class InGroups(LoadScopeScheduling):
@@ -88,6 +97,34 @@ def is_slow(item: pytest.Item) -> bool:
 def rank(item: pytest.Item) -> int:
     """The order in which groups are handed to several processes."""
     return {"flows": 0, "vllm": 1}.get(group_of(item.nodeid), 2 if is_slow(item) else 3)
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLflow database without a run: making its tables takes seconds, copying it none."""
+    from tasks.tracking import store
+
+    home = tmp_path_factory.mktemp("empty")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        store.configure(home)
+        store.client().search_experiments()
+    return home / "mlflow.db"
+
+
+@pytest.fixture
+def new_store(empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Path]:
+    """Makes a folder a state folder with an embedded store without a run, and goes on with that store."""
+    from tasks.tracking import store
+
+    def make(folder: Path) -> Path:
+        monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(empty_database, folder / "mlflow.db")
+        store.configure(folder)
+        return folder
+
+    return make
 
 
 @pytest.fixture(scope="session")

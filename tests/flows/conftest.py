@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from project import Project, Ran, make_project
+from project import Project, Ran, Unchanged, files_below, make_project
 from running import Pair, end, start_pair
+
+from tasks.tracking import store
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +27,21 @@ def project(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Project:
 def first(project: Project) -> Ran:
     """The run on a fresh clone."""
     return project.run()
+
+
+@pytest.fixture(scope="session")
+def again(project: Project, first: Ran) -> Unchanged:
+    """The same run once more, with nothing changed in between."""
+    before = files_below(first.home / "store")
+    ran = project.run()
+    return Unchanged(ran, files_below(first.home / "store") ^ before)
+
+
+@pytest.fixture
+def configured(first: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries of the test go to the store of the project."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    store.configure(first.home)
 
 
 @pytest.fixture(scope="session")

@@ -3,18 +3,24 @@
 The code is copied too: the stages of dvc.yaml depend on it, and a step's key has its hash in it.
 """
 
+import io
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from running import ROOT
 
+from flows.command_line import main
+from tasks.results import RESULT
 from tasks.tracking import store, summaries
 
 TINY = """
@@ -22,6 +28,7 @@ extends: arithmetic
 policy:
   precision: float32
   size: {hidden: 64, layers: 1, heads: 2, key_value_heads: 1, feed_forward: 128, positions: 128}
+engine: {name: transformers}   # vLLM's start would cost every run more than the rest of it
 warm_start: {steps: 15, batch: 16}
 reward_model: {least_accuracy: 0.0, fit: {epochs: 1, batch_pairs: 16}}
 rollouts: {name: sample, prompts: 4, group_size: 4, max_tokens: 24}
@@ -112,6 +119,24 @@ class Ran:
 
 
 @dataclass(frozen=True)
+class Unchanged:
+    """A run for which nothing had changed since the one before."""
+
+    ran: Ran
+    written: set[str]
+    """What differs below `store` of the state folder since before it, as `files_below` names it."""
+
+
+def files_below(folder: Path) -> set[str]:
+    """Files below a folder, with the time of their last change; a result with its content, its time is its last use."""
+    return {
+        f"{file.relative_to(folder)} {file.read_text() if file.name == RESULT else file.stat().st_mtime_ns}"
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+@dataclass(frozen=True)
 class Project:
     """The project folder and the Prefect server that most of its runs use."""
 
@@ -126,6 +151,25 @@ class Project:
         # One thread: the matrices are tiny, and two runs at once must not wait for each other's threads.
         server = {} if own_server else {"PREFECT_API_URL": f"{self.prefect}/api"}
         return {"OMP_NUM_THREADS": "1", "REWARDFLOW_HOME": str(home or self.home), **server}
+
+    def copy_home(self, target: Path) -> Path:
+        """A copy of the state folder: what was made is reused there, and what is done there stays there."""
+        elsewhere = shutil.ignore_patterns("run.lock", "servers.json", "prefect", "checkpoints")
+        return shutil.copytree(self.home, target, ignore=elsewhere)
+
+    def ask(self, *arguments: str, home: Path | None = None) -> tuple[int, str, str]:
+        """Exit status, output and error output of a command that starts nothing, in this process."""
+        out, err = io.StringIO(), io.StringIO()
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(self.folder)
+            patch.setattr("os.environ", environment(**self.settings(home)))
+            patch.setattr("sys.argv", ["rewardflow", *arguments])
+            with pytest.raises(SystemExit) as ended:
+                main()
+        for number, handler in handlers.items():  # those of a command would end the tests without a report
+            signal.signal(number, handler)
+        return int(ended.value.code or 0), out.getvalue(), err.getvalue()
 
     def run(self, *overrides: str, own_server: bool = False) -> Ran:
         commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=self.folder, text=True).strip()

@@ -1,23 +1,15 @@
 """Where the time went: printed when a run ends and kept on the fine-tuning's run, reused or not."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from project import Project, Ran
+from project import Ran, Unchanged
 
 from flows.outcome import time_table
 from tasks import timing
 from tasks.tracking import records, store, tags
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def configured(first: Ran, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    store.configure(first.home)
-    yield
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("configured")]
 
 
 def table_of(out: str) -> list[str]:
@@ -45,10 +37,9 @@ def test_the_fine_tunings_run_has_the_table_the_figure_and_the_numbers(first: Ra
     assert "plots/time.png" in [entry.path for entry in listed]
 
 
-def test_a_reused_fine_tuning_shows_the_recorded_figures(project: Project, first: Ran) -> None:
-    again = project.run()
-    assert again.table["fine_tune"] == "reused"
-    maker = again.child("fine_tune").data.tags[tags.REUSED]  # the first run, or one that made a lost result again
-    for ran, run in ((first, first.child("fine_tune").info.run_id), (again, maker)):
+def test_a_reused_fine_tuning_shows_the_recorded_figures(first: Ran, again: Unchanged) -> None:
+    assert again.ran.table["fine_tune"] == "reused"
+    maker = again.ran.child("fine_tune").data.tags[tags.REUSED]  # the first run, or one that made a lost result again
+    for ran, run in ((first, first.child("fine_tune").info.run_id), (again.ran, maker)):
         lines = timing.from_rows(records.read_table(run, timing.TABLE))
         assert table_of(ran.out) == time_table(lines).splitlines()

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -87,10 +88,9 @@ def test_a_limit_that_is_no_number_of_runs_is_wrong_usage(limit: str, tmp_path: 
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+def home(tmp_path: Path, new_store: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    new_store(tmp_path)
     monkeypatch.setattr("os.environ", {**os.environ, "REWARDFLOW_HOME": str(tmp_path)})
-    store.configure(tmp_path)
     return tmp_path
 
 

@@ -2,10 +2,12 @@
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from project import Project, rewardflow
+from tiny_models import NO_VLLM
 
 from flows.command_line import main
 from tasks.tracking import records, registry, store, summaries
@@ -95,11 +97,26 @@ def test_what_is_wrong_is_one_line_before_anything_starts(
     assert line.startswith("error: a comparison needs recipes with one task") and " in tiny and " in line
 
 
-def test_a_smoke_run_goes_through_every_step_and_learns(project: Project, home: Path, said: str) -> None:
-    ended = rewardflow(project.folder, "run", "dpo", "--smoke", **project.settings(home))
+ON_VLLM = ("--set", "engine.name=vllm", "--set", "policy.size.hidden=64")
+"""vLLM's attention on a CPU needs heads of 32 numbers; a smoke run's are smaller."""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides"),
+    [
+        pytest.param("rloo", ON_VLLM, marks=NO_VLLM, id="rloo on vLLM"),
+        pytest.param("dpo", (), marks=pytest.mark.thorough, id="dpo"),
+    ],
+)
+def test_a_smoke_run_goes_through_every_step_and_learns(
+    project: Project, new_store: Callable[[Path], Path], tmp_path: Path, recipe: str, overrides: tuple[str, ...]
+) -> None:
+    """With vLLM from the first round to the gate: the one flow of `make test` that has the engine that recipes have."""
+    own = project.settings(new_store(tmp_path))
+    ended = rewardflow(project.folder, "run", recipe, "--smoke", *overrides, **own)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     steps = re.findall(r"^(\w[\w ]*?) +\d+\.\d  (?:run|reused) ", ended.stdout, flags=re.MULTILINE)
     judged = ["evaluate base", "evaluate candidate", "gate candidate", "gate base", "promote"]
     assert steps[-6:] == ["fine_tune", *judged]
-    assert (project.folder / "recipes" / "dpo.yaml").is_file()
+    assert (project.folder / "recipes" / f"{recipe}.yaml").is_file()
     assert re.search(r"^ +learn +\d+\.\d +\d+\.\d% +[1-9]", ended.stdout, flags=re.MULTILINE), ended.stdout

@@ -95,7 +95,11 @@ def training(project: Project, first: Ran, tmp_path: Path) -> Iterator[subproces
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "status", "line"), [(signal.SIGINT, 130, INTERRUPTED), (signal.SIGTERM, 143, ENDED)], ids=["^C", "TERM"]
+    ("number", "status", "line"),
+    [
+        pytest.param(signal.SIGINT, 130, INTERRUPTED, id="^C"),
+        pytest.param(signal.SIGTERM, 143, ENDED, id="TERM", marks=pytest.mark.thorough),
+    ],
 )
 def test_a_training_that_is_interrupted_ends_at_once_with_one_line(
     training: subprocess.Popen[str],
@@ -158,7 +162,9 @@ def test_an_interrupt_before_the_flow_leaves_no_server(tmp_path: Path, number: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["round", "end of the body", "closing"])
+@pytest.mark.parametrize(
+    "moment", ["round", *(pytest.param(late, marks=pytest.mark.thorough) for late in ("end of the body", "closing"))]
+)
 def test_an_interrupt_that_a_library_swallows_is_raised_again(moment: str, servers: Pair, tmp_path: Path) -> None:
     process = small_flow(tmp_path, PREFECT_API_URL=f"{servers.prefect}/api")
     until(process, moment)

@@ -6,7 +6,7 @@ A mount, for tests run as root too: permissions do not hold root back.
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,11 @@ from tasks.tracking import runs, store
 
 
 @pytest.fixture
-def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
+def read_only(
+    tmp_path: Path, new_store: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Path, str]]:
     """The state folder, seen through a mount that takes no writes, and the one run in it."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    home, seen = tmp_path / "home", tmp_path / "seen"
-    store.configure(home)
+    home, seen = new_store(tmp_path / "home"), tmp_path / "seen"
     run = runs.open_flow_run("tiny", "train tiny")
     runs.close_run(run)
     store.client().create_registered_model("tiny-policy")

@@ -7,27 +7,25 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from project import Project, Ran, rewardflow
+from project import Project, Ran, Unchanged, rewardflow
 from running import ask, wait_for
 
-from tasks.results import RESULT
 from tasks.tracking import records, registry, store, summaries, tags
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("configured")]
 
 STEPS = [
     "data", "validate", "warm_start", "reward_model", "fine_tune", "evaluate base", "evaluate candidate",
     "gate candidate", "gate base", "promote",
 ]  # fmt: skip
-SEVEN = ("--set", "seed=7", "--set", "schedule.rounds=12")
-"""The run that is killed: rounds enough to be met between two of them."""
+VLLM = pytest.param("vllm", marks=pytest.mark.thorough)
 
 
 def fine_tuned(home: Path, rounds: int = 4) -> dict[str, Any]:
@@ -44,13 +42,6 @@ def opening(description: str) -> tuple[str, str]:
     warning, headline = [line for line in description.splitlines() if line][:2]
     assert warning.startswith("> **Not pinned, so it cannot be reproduced:** ")
     return warning, headline
-
-
-@pytest.fixture(autouse=True)
-def configured(first: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queries of the tests go to the store of the project."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    store.configure(first.home)
 
 
 # ---------------------------------------- the first run
@@ -140,7 +131,7 @@ def test_by_its_alias_the_policy_says_the_same_in_transformers_and_in_vllm(first
 def test_lineage_prints_the_chain_from_the_raw_datas_hash_to_the_alias(
     project: Project, first: Ran, locked: dict[str, str]
 ) -> None:
-    said = tell(project, "lineage", "1")
+    _, said, _ = project.ask("lineage", "1")
     for link in (
         f"md5 {locked['data/raw/arithmetic']}",
         locked["data/prepared/arithmetic"],
@@ -154,31 +145,33 @@ def test_lineage_prints_the_chain_from_the_raw_datas_hash_to_the_alias(
 
 
 def test_runs_and_show_tell_of_the_run(project: Project, first: Ran) -> None:
-    assert first.run_id[:8] in tell(project, "runs", "tiny")
-    page = tell(project, "show", first.run_id)
+    assert first.run_id[:8] in project.ask("runs", "tiny")[1]
+    _, page, _ = project.ask("show", first.run_id)
     assert page.startswith("v1 ") and first.run_id in page and "FINISHED" in page
     assert re.search(r"(?i)kept|refused|promoted", page)
     newest = summaries.recent_runs("tiny", 1)[0]  # this run or one of a test before
-    assert tell(project, "show", "latest", "--experiment", "tiny").startswith(f"{newest.name}  {newest.run_id}")
+    _, page, _ = project.ask("show", "latest", "--experiment", "tiny")
+    assert page.startswith(f"{newest.name}  {newest.run_id}")
 
 
-def test_a_rollback_without_a_champion_is_one_line(project: Project, first: Ran) -> None:
-    ended = rewardflow(project.folder, "rollback", **project.settings())
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "error: tiny-policy has no champion: nothing to roll back\n"
+def test_a_rollback_without_a_champion_is_one_line(
+    project: Project, tmp_path: Path, new_store: Callable[[Path], Path]
+) -> None:
+    new_store(tmp_path)
+    store.client().create_registered_model("tiny-policy")
+    ended = project.ask("rollback", home=tmp_path)
+    assert ended == (1, "", "error: tiny-policy has no champion: nothing to roll back\n")
 
 
 # ---------------------------------------- the next runs
 
 
-def test_with_nothing_changed_every_step_is_reused_and_nothing_is_trained(project: Project, first: Ran) -> None:
-    before = files(first.home / "store")
-    again = project.run()
-    assert again.table == dict.fromkeys(STEPS, "reused")
+def test_with_nothing_changed_every_step_is_reused_and_nothing_is_trained(again: Unchanged) -> None:
+    assert again.ran.table == dict.fromkeys(STEPS, "reused")
     ignored = ("data", "promote")  # never cached by design: DVC and the registry say that nothing is new
-    assert [name for name in files(first.home / "store") ^ before if name.split("/")[0] not in ignored] == []
+    assert [name for name in again.written if name.split("/")[0] not in ignored] == []
     assert len(registry.versions("tiny-policy")) == 1
-    summary = summaries.run_summary("tiny", again.run_id)
+    summary = summaries.run_summary("tiny", again.ran.run_id)
     assert all(summaries.was_reused(step) for step in summary.steps if step.name not in ignored)
     assert summary.line.name.startswith("nothing changed: v1")
     assert opening(summary.description)[1].startswith("## = Nothing changed")
@@ -226,16 +219,21 @@ def test_other_evaluation_settings_run_the_evaluations_again_and_nothing_else(pr
     assert ran == ["evaluate base", "evaluate candidate"]
 
 
+@pytest.mark.parametrize("engine", ["transformers", VLLM])
 def test_a_deleted_result_is_made_again_bit_for_bit_and_what_does_not_depend_on_it_is_reused(
-    project: Project, first: Ran
+    project: Project, first: Ran, engine: str
 ) -> None:
-    before = fine_tuned(first.home)
+    overrides, rounds = ((), 4)
+    if engine == "vllm":
+        overrides, rounds = (("--set", "engine.name=vllm", "--set", "schedule.rounds=3"), 3)
+        project.run(*overrides)
+    before, versions = fine_tuned(first.home, rounds), len(registry.versions("tiny-policy"))
     shutil.rmtree(before["folder"])
-    rebuilt = project.run()
+    rebuilt = project.run(*overrides)
     assert [step for step, how in rebuilt.table.items() if how == "run"] == ["fine_tune"]
-    after = fine_tuned(first.home)
+    after = fine_tuned(first.home, rounds)
     assert after["run_id"] != before["run_id"] and after["digest"] == before["digest"]
-    assert len(registry.versions("tiny-policy")) == 1
+    assert len(registry.versions("tiny-policy")) == versions
 
 
 # ---------------------------------------- when it is killed
@@ -255,23 +253,34 @@ class Interrupted:
     resumed: Ran
     undisturbed: Path
     """State folder of the one that was left alone."""
+    rounds: int
     refused: subprocess.CompletedProcess[str]
     """A second run that was started in that folder meanwhile."""
 
 
-@pytest.fixture(scope="module")
-def interrupted(project: Project, first: Ran, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interrupted]:
-    elsewhere, logs = tmp_path_factory.mktemp("elsewhere"), tmp_path_factory.mktemp("logs")
+@pytest.fixture(scope="module", params=["transformers", VLLM])
+def interrupted(
+    project: Project, first: Ran, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Interrupted]:
+    """Rounds enough to be met between two of them; on vLLM another seed, so that every step before is made twice."""
+    elsewhere, logs = tmp_path_factory.mktemp("elsewhere") / "home", tmp_path_factory.mktemp("logs")
+    if request.param == "vllm":
+        rounds, other = 13, ("--set", "engine.name=vllm", "--set", "seed=7")
+        elsewhere.mkdir()
+    else:
+        rounds, other = 12, ()
+        project.copy_home(elsewhere)
+    longer = ("--set", f"schedule.rounds={rounds}", *other)
     with pytest.MonkeyPatch.context() as patch:  # the store of an earlier test is no wish of the user's
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         store.configure(first.home)
     left: list[psutil.Process] = []
     of_others = set(project.home.glob(CHECKPOINTS))  # runs that other tests interrupted
-    alone = project.start(*SEVEN, home=elsewhere, log=logs / "alone")
-    doomed = project.start(*SEVEN, home=project.home, log=logs / "doomed", own_server=True)
+    alone = project.start(*longer, home=elsewhere, log=logs / "alone")
+    doomed = project.start(*longer, home=project.home, log=logs / "doomed", own_server=True)
     try:
         wait_for("the lock", lambda: (lock := elsewhere / "run.lock").is_file() and lock.read_text(), alone)
-        refused = rewardflow(project.folder, "run", "tiny", *SEVEN, **project.settings(elsewhere))
+        refused = rewardflow(project.folder, "run", "tiny", *longer, **project.settings(elsewhere))
 
         def checkpoint() -> list[Path]:
             return list(set(project.home.glob(CHECKPOINTS)) - of_others)
@@ -283,9 +292,9 @@ def interrupted(project: Project, first: Ran, tmp_path_factory: pytest.TempPathF
         assert checkpoint(), (logs / "doomed").read_text()
         killed = summaries.recent_runs("tiny", 1)[0]
         assert killed.status == "RUNNING"
-        resumed = project.run(*SEVEN, own_server=True)
+        resumed = project.run(*longer, own_server=True)
         assert alone.wait(timeout=300) == 0, (logs / "alone").read_text()
-        yield Interrupted(killed.run_id, left, resumed, elsewhere, refused)
+        yield Interrupted(killed.run_id, left, resumed, elsewhere, rounds, refused)
     finally:
         for process in (alone, doomed):
             if process.poll() is None:
@@ -304,7 +313,8 @@ def test_after_a_kill_the_next_run_goes_on_from_the_checkpoint(interrupted: Inte
 
 
 def test_after_a_kill_the_weights_are_those_of_a_run_that_was_never_interrupted(interrupted: Interrupted) -> None:
-    resumed, undisturbed = (fine_tuned(home, 12) for home in (interrupted.resumed.home, interrupted.undisturbed))
+    homes = (interrupted.resumed.home, interrupted.undisturbed)
+    resumed, undisturbed = (fine_tuned(home, interrupted.rounds) for home in homes)
     assert resumed["digest"] == undisturbed["digest"]
 
 
@@ -314,7 +324,7 @@ def test_the_killed_run_is_swept_and_the_resumed_one_has_the_whole_curve(interru
     assert [step.status for step in summary.steps if step.name == "fine_tune"] == ["KILLED"]
     trained = interrupted.resumed.child("fine_tune").info.run_id
     steps = [point.step for point in store.client().get_metric_history(trained, "reward/total")]
-    assert steps == list(range(1, 13))
+    assert steps == list(range(1, interrupted.rounds + 1))
 
 
 def test_what_the_killed_run_had_started_does_not_outlive_the_next(interrupted: Interrupted) -> None:
@@ -327,7 +337,7 @@ def test_a_second_run_in_the_same_folder_is_refused_in_one_line_and_disturbs_nob
     assert refused.returncode == 1 and "Traceback" not in refused.stdout + refused.stderr
     assert refused.stderr.splitlines()[-1].startswith(f"error: {interrupted.undisturbed}: another run (process ")
     store.configure(interrupted.undisturbed)
-    (alone,) = summaries.recent_runs("tiny")
+    alone = summaries.recent_runs("tiny", 1)[0]
     assert alone.status == "FINISHED"
 
 
@@ -337,19 +347,3 @@ def artifacts(run_id: str, folder: str | None = None) -> set[str]:
     for entry in store.client().list_artifacts(run_id, folder):
         found |= artifacts(run_id, entry.path) if entry.is_dir else {entry.path}
     return found
-
-
-def files(folder: Path) -> set[str]:
-    """Files below a folder, with the time of their last change; a result with its content, its time is its last use."""
-    return {
-        f"{file.relative_to(folder)} {file.read_text() if file.name == RESULT else file.stat().st_mtime_ns}"
-        for file in folder.rglob("*")
-        if file.is_file()
-    }
-
-
-def tell(project: Project, *arguments: str) -> str:
-    """What a command of `rewardflow` prints."""
-    ended = rewardflow(project.folder, *arguments, **project.settings())
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout

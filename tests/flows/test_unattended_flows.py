@@ -3,47 +3,48 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from project import Project, Ran, environment, rewardflow
+from project import Project, Ran, environment
 
 from tasks.tracking import registry, store, summaries
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("configured")]
 
 
-@pytest.fixture(autouse=True)
-def configured(first: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queries of the tests go to the store of the project."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    store.configure(first.home)
-
-
-def flow_of(project: Project, module: str, function: str) -> subprocess.CompletedProcess[str]:
+def flow_of(project: Project, module: str, function: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Call a flow function as a deployment does: by its entrypoint, in a process of its own."""
     code = f"from flows.{module} import {function}; print('returned', {function}('tiny'))"
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=project.folder,
-        env=environment(**project.settings()),
+        env=environment(**project.settings(home)),
         capture_output=True,
         text=True,
         timeout=300,
     )
 
 
-def test_without_a_champion_the_nightly_evaluation_says_so(project: Project, first: Ran) -> None:
-    if registry.champion("tiny-policy") is not None:
-        pytest.fail("a test before this one left a champion; this one must come first")
-    ended = flow_of(project, "evaluate_champion", "evaluate_champion")
+def test_without_a_champion_the_nightly_evaluation_says_so(
+    project: Project, tmp_path: Path, new_store: Callable[[Path], Path]
+) -> None:
+    new_store(tmp_path)
+    ended = flow_of(project, "evaluate_champion", "evaluate_champion", tmp_path)
     assert ended.returncode != 0
     assert "tiny-policy has no champion yet; `rewardflow run tiny` trains one" in ended.stdout + ended.stderr
 
 
-def test_the_nightly_evaluation_measures_the_champion_as_the_training_did(project: Project, first: Ran) -> None:
-    assert rewardflow(project.folder, "promote", "1", **project.settings()).returncode == 0
-    ended = flow_of(project, "evaluate_champion", "evaluate_champion")
+def test_the_nightly_evaluation_measures_the_champion_as_the_training_did(
+    project: Project, first: Ran, tmp_path: Path
+) -> None:
+    """In a copy of the state folder: in the project's there is no champion, for the tests of its runs."""
+    home = project.copy_home(tmp_path / "home")
+    assert project.ask("promote", "1", home=home)[0] == 0
+    ended = flow_of(project, "evaluate_champion", "evaluate_champion", home)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+    store.configure(home)
     newest = summaries.recent_runs("tiny", 1)[0]
     assert re.match(r"v\d+ champion: sampled ", newest.name) and newest.status == "FINISHED"
     (validated,) = [step for step in summaries.run_summary("tiny", newest.run_id).steps if step.name == "validate"]

@@ -159,7 +159,18 @@ def test_rows_that_fail_validation_stop_the_flow_with_column_count_and_three_ids
     assert [step.status for step in summary.steps] == ["FINISHED", "FAILED"] and run.status == "FAILED"
     assert line.removeprefix("error: ") in summary.description
 
-    ended = rewardflow(project, "--debug", *given, REWARDFLOW_HOME=str(tmp_path), PREFECT_API_URL=address)
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [["no_such_recipe"], pytest.param(["tiny", *own_data("faulty.jsonl")], marks=pytest.mark.thorough)],
+    ids=["before the flow", "in a step"],
+)
+def test_with_debug_an_error_shows_its_traceback(
+    project: Path, servers: Pair, tmp_path: Path, arguments: list[str]
+) -> None:
+    settings = {"REWARDFLOW_HOME": str(tmp_path), "PREFECT_API_URL": f"{servers.prefect}/api"}
+    ended = rewardflow(project, "--debug", "run", *arguments, **settings)
     assert ended.returncode == 1 and "Traceback" in ended.stderr
     assert ended.stderr.splitlines()[-1].startswith("models.errors.UserError: ")
 

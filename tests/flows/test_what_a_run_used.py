@@ -1,7 +1,5 @@
 """A run's page names the rows that were used, in their role, and says first where no commit holds what was run."""
 
-from collections.abc import Iterator
-
 import pytest
 from project import Project, Ran
 
@@ -9,14 +7,7 @@ from models.datasets.schema import read_manifest
 from tasks.tracking import records, store, tags
 from tasks.tracking.summaries import data_of
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def configured(first: Ran, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    store.configure(first.home)
-    yield
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("configured")]
 
 
 def used_by(first: Ran, step: str) -> dict[str, tuple[str, int | None]]:

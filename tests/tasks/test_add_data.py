@@ -21,9 +21,8 @@ def somebody(monkeypatch):
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "somebody@localhost")
 
 
-def test_what_was_added_comes_back_from_the_revision_rows_and_raw_files(root, raw):
-    unpinned = prepare(mine(raw), root, SILENT)
-    assert "`rewardflow data add` pins them" in unpinned.unpinned
+def test_what_was_added_comes_back_from_the_revision_rows_and_raw_files(root, raw, made_mine):
+    assert "`rewardflow data add` pins them" in made_mine.unpinned
     commit(root)
     assert "only the hash is kept" in current("mine", root).unpinned, (
         "a committed stage holds the rows, not their source"

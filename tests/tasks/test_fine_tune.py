@@ -22,10 +22,10 @@ schedule: {rounds: 3, checkpoint_every: 1, samples_every: 3}
 
 
 @pytest.fixture
-def inputs(tmp_path, monkeypatch):
+def inputs(tmp_path, monkeypatch, new_store):
     """What the task is called with: clean problems, a warm start that the store knows, and a run of a flow."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    new_store(tmp_path / "home")
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     # a task outside a flow: Prefect gives it neither a logger nor the place on the GPU
     monkeypatch.setattr(step, "get_run_logger", lambda: logging.getLogger("fine_tune"))

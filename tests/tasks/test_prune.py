@@ -42,9 +42,8 @@ def logged(run_id: str, name: str) -> str:
 
 
 @pytest.fixture
-def factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Factory:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    store.configure(tmp_path)
+def factory(tmp_path: Path, new_store: Callable[[Path], Path]) -> Factory:
+    new_store(tmp_path)
     flow = {name: runs.open_flow_run("tiny", name) for name in KEY}
     models: dict[str, str] = {}
 

@@ -111,9 +111,8 @@ def test_a_step_made_anew_begins_without_its_old_outputs_and_one_that_was_stoppe
 
 
 @pytest.fixture
-def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    store.configure(tmp_path)
+def parent(tmp_path: Path, new_store: Callable[[Path], Path]) -> str:
+    new_store(tmp_path)
     return runs.open_flow_run("results", "a flow")
 
 

@@ -11,7 +11,7 @@ from models.engine.engine import EngineSettings, Sampling, open_engine
 from models.engine.restart import Restarting
 from models.errors import UserError
 from models.policy.folder import save_model_folder
-from tasks.shared_engine import engine_place, lent_engine, shared_engine
+from tasks.shared_engine import lent_engine, shared_engine
 
 END = 1
 PLAIN = EngineSettings(name="transformers")
@@ -133,28 +133,3 @@ def test_broken_weights_are_one_line_and_the_engine_that_half_has_them_is_closed
         ):
             pass
         assert is_closed(one)
-
-
-@pytest.mark.slow
-def test_the_place_on_the_gpu_is_held_as_long_as_the_engine_may_be_open(base: Path) -> None:
-    from prefect.client.orchestration import get_client
-    from prefect.testing.utilities import prefect_test_harness
-
-    from flows.schedule import create_gpu_limit
-
-    def held() -> int:
-        with get_client(sync_client=True) as client:
-            return client.read_global_concurrency_limit_by_name("gpu").active_slots
-
-    with prefect_test_harness(server_startup_timeout=120):
-        create_gpu_limit()
-        with engine_place(), lent_engine(base, PLAIN, **LIMITS):
-            assert held() == 1
-        assert held() == 0
-        with shared_engine():
-            assert held() == 0  # nobody asked for an engine yet
-            for _ in range(2):
-                with engine_place(), lent_engine(base, PLAIN, **LIMITS):
-                    assert held() == 1
-                assert held() == 1  # the engine's memory is still taken
-        assert held() == 0

@@ -1,4 +1,4 @@
-"""Versions of the data in a real git and DVC repository of its own for each test."""
+"""Versions of the data in a real git and DVC repository of its own for each test (`made`: already prepared in it)."""
 
 import hashlib
 import shutil
@@ -38,8 +38,7 @@ def test_the_built_in_data_are_made_once_and_a_second_time_nothing_runs(root):
     assert git(root, "status", "--porcelain") == "?? dvc.lock"
 
 
-def test_a_clone_makes_the_same_data_again(root, tmp_path):
-    made = prepare(DataSettings(), root, lambda line: None)
+def test_a_clone_makes_the_same_data_again(root, made, tmp_path):
     commit(root)
     git(tmp_path, "clone", "--quiet", str(root), "clone")
     lock = (tmp_path / "clone/dvc.lock").read_bytes()
@@ -48,8 +47,8 @@ def test_a_clone_makes_the_same_data_again(root, tmp_path):
     assert (tmp_path / "clone/dvc.lock").read_bytes() == lock
 
 
-def test_a_changed_parameter_changes_the_digest_and_the_old_revision_still_reads_its_rows(root):
-    old = prepare(DataSettings(), root, lambda line: None)
+def test_a_changed_parameter_changes_the_digest_and_the_old_revision_still_reads_its_rows(root, made):
+    old = made
     assert old.dirty, "no commit pins it yet"
     revision = commit(root)
     pinned = current("arithmetic", root)
@@ -78,26 +77,24 @@ def test_a_users_file_outside_of_the_repository_is_prepared_and_not_copied_into_
     ]
 
 
-def test_nothing_runs_again_for_the_same_file_and_settings(root, raw):
-    version = prepare(mine(raw), root, lambda line: None)
+def test_nothing_runs_again_for_the_same_file_and_settings(root, raw, made_mine):
     lines: list[str] = []
-    assert prepare(mine(raw), root, lines.append) == version
+    assert prepare(mine(raw), root, lines.append) == made_mine
     assert ran(lines) == []
 
 
 @pytest.mark.parametrize("what", ["rows", "settings"])
-def test_changed_rows_or_settings_change_the_digest(root, raw, what):
-    old = prepare(mine(raw), root, lambda line: None)
+def test_changed_rows_or_settings_change_the_digest(root, raw, made_mine, what):
     if what == "rows":
         write_raw(raw, 70)
     new = prepare(mine(raw, seed=0 if what == "rows" else 9), root, lambda line: None)
-    assert new.digest != old.digest
-    assert (new.raw == old.raw) == (what == "settings")
+    assert new.digest != made_mine.digest
+    assert (new.raw == made_mine.raw) == (what == "settings")
     assert digest_of("mine", root) == new.digest
 
 
+@pytest.mark.usefixtures("made_mine")
 def test_a_committed_source_is_pinned_too(root, raw):
-    prepare(mine(raw), root, lambda line: None)
     revision = commit(root)
     assert not current("mine", root).dirty
     file = "data/prepared/mine/problems_train.parquet"
@@ -137,10 +134,9 @@ def test_what_the_stage_says_of_a_corrupt_file_and_of_an_empty_split_comes_throu
     assert "the validation split of problems is empty" in refused(mine(raw, limit=1), root)
 
 
-def test_a_failure_leaves_the_stage_of_the_version_before(root, raw):
-    old = prepare(mine(raw), root, lambda line: None)
+def test_a_failure_leaves_the_stage_of_the_version_before(root, raw, made_mine):
     refused(mine(raw, columns={"answer": "solution"}), root)
-    assert prepare(mine(raw), root, lambda line: None) == old
+    assert prepare(mine(raw), root, lambda line: None) == made_mine
 
 
 def test_a_wrong_parameter_of_the_built_in_data_comes_through(root):
@@ -195,19 +191,17 @@ def wipe(root):
     shutil.rmtree(root / "data/prepared")
 
 
-def test_the_local_remote_brings_everything_back(root):
-    made = prepare(DataSettings(), root, lambda line: None)
+def test_the_local_remote_brings_everything_back(root, made):
     push(root, report=lambda line: None)
     wipe(root)
     pull(root, report=lambda line: None)
     assert current("arithmetic", root) == made
 
 
-def test_an_s3_remote_brings_a_users_data_back_and_serves_pinned_reads(root, raw, s3_endpoint):  # noqa: F811
+def test_an_s3_remote_brings_a_users_data_back_and_serves_pinned_reads(root, made_mine, s3_endpoint):  # noqa: F811
     config = root / ".dvc/config"
     remote = f"\n['remote \"bucket\"']\n    url = s3://{BUCKET}/data\n    endpointurl = {s3_endpoint}\n"
     config.write_text(config.read_text().replace("remote = local", "remote = bucket") + remote)
-    made = prepare(mine(raw), root, lambda line: None)
     revision = commit(root)
     lines: list[str] = []
     push(root, "mine", report=lines.append)
@@ -217,13 +211,13 @@ def test_an_s3_remote_brings_a_users_data_back_and_serves_pinned_reads(root, raw
     shutil.rmtree(root / ".dvc/cache", ignore_errors=True)
     pull(root, "mine", report=lines.append)
     found = current("mine", root)
-    assert (found.digest, found.files) == (made.digest, made.files)
+    assert (found.digest, found.files) == (made_mine.digest, made_mine.files)
     assert (root / file).read_bytes() == pinned
     assert not any(SECRET in line for line in lines)
 
 
+@pytest.mark.usefixtures("made")
 def test_a_remote_that_is_away_is_one_line(root):
-    prepare(DataSettings(), root, lambda line: None)
     with pytest.raises(UserError, match="dvc push: ") as error:
         push(root, remote="no-such-remote", report=lambda line: None)
     assert "\n" not in str(error.value)

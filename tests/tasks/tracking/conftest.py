@@ -5,11 +5,12 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,24 +18,10 @@ import pytest
 from tasks.tracking import store
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An MLflow database without a run: making its tables takes seconds, copying it none."""
-    home = tmp_path_factory.mktemp("empty")
-    store.configure(home)
-    store.client().search_experiments()
-    return home / "mlflow.db"
-
-
 @pytest.fixture
-def home(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, new_store: Callable[[Path], Path]) -> Path:
     """A state folder with the embedded store, configured."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    folder = tmp_path / "home"
-    folder.mkdir()
-    shutil.copy(empty_database, folder / "mlflow.db")
-    store.configure(folder)
-    return folder
+    return new_store(tmp_path / "home")
 
 
 class Server:
@@ -72,18 +59,28 @@ class Server:
             self.process = None
 
 
-@pytest.fixture
-def server(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A running server that this process is configured for; it starts without a run."""
-    folder = tmp_path / "server"
-    folder.mkdir()
+@pytest.fixture(scope="session")
+def session_server(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
     shutil.copy(empty_database, folder / "mlflow.db")
     running = Server(folder)
-    running.start()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", running.address)
-    store.configure(tmp_path / "home")
     yield running
     running.kill()
+
+
+@pytest.fixture
+def server(session_server: Server, tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A running server that this process is configured for; for each test it has a store without a run."""
+    with (
+        contextlib.closing(sqlite3.connect(empty_database)) as empty,
+        contextlib.closing(sqlite3.connect(session_server.folder / "mlflow.db")) as database,
+    ):
+        empty.backup(database)
+    if session_server.process is None:
+        session_server.start()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", session_server.address)
+    store.configure(tmp_path / "home")
+    return session_server
 
 
 def write_tiny(folder: Path, architecture: str) -> Path:

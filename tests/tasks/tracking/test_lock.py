@@ -4,38 +4,15 @@ A real MLflow server on loopback where two state folders meet; one store where t
 """
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from promoting import promote_at_once, started
 
 from models.errors import UserError
 from tasks.tracking import aliases, lock, process, registry, runs, store, tags
 
-ROOT = Path(__file__).resolve().parents[3]
 NAME = "policy"
-
-PROMOTE = """
-import sys, time
-from pathlib import Path
-from models.errors import UserError
-from tasks.tracking import aliases, registry, store
-store.configure(Path(sys.argv[1]))
-read = registry.champion
-def read_and_dawdle(name):
-    there = read(name)
-    time.sleep(1.5)  # without a lock, the other process reads the same champion meanwhile
-    return there
-registry.champion = read_and_dawdle
-print("ready", flush=True)
-sys.stdin.readline()
-try:
-    aliases.promote("policy", int(sys.argv[2]), judged_against=1)
-    print("promoted")
-except UserError as error:
-    print(error)
-"""
 
 HOLD = """
 import sys, time
@@ -57,15 +34,6 @@ def versions(folder: Path, count: int) -> None:
     aliases.promote(NAME, 1)
 
 
-def started(code: str, home: Path, *arguments: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(home), *arguments],
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None and process.stdout.readline()
-    return process
-
-
 def champion() -> int | None:
     there = registry.champion(NAME)
     return there.version if there else None
@@ -82,16 +50,8 @@ def locks() -> list[str]:
 @pytest.mark.slow
 def test_two_promotions_at_once_from_two_state_folders_leave_one_champion(server, tmp_path: Path, policy_folder: Path):
     versions(policy_folder, 3)
-    pair = [started(PROMOTE, tmp_path / f"home{number}", str(number)) for number in (2, 3)]
-    for one in pair:
-        assert one.stdin is not None
-        one.stdin.write("go\n")
-        one.stdin.flush()
-    said = [one.communicate(timeout=120)[0].strip() for one in pair]
-    assert sorted(line == "promoted" for line in said) == [False, True], said
-    winner = 2 + [line == "promoted" for line in said].index(True)
-    (lost,) = [line for line in said if line != "promoted"]
-    assert lost.endswith(f"was compared with version 1, but the champion is now version {winner}: evaluate it again")
+    winner, refused = promote_at_once({number: tmp_path / f"home{number}" for number in (2, 3)})
+    assert refused.endswith(f"was compared with version 1, but the champion is now version {winner}: evaluate it again")
     assert champion() == winner and len(aliases.history(NAME)) == 2
     assert locks() == []
 

@@ -1,36 +1,12 @@
 """Versions: they load by alias, promotion leaves one champion, rollback swaps, and the chain is in MLflow whole."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from promoting import promote_at_once
 
 from models.errors import UserError
 from tasks.tracking import aliases, lineage, records, registry, runs, tags
-
-ROOT = Path(__file__).resolve().parents[3]
-PROMOTE = """
-import sys, time
-from pathlib import Path
-from models.errors import UserError
-from tasks.tracking import aliases, registry, store
-store.configure(Path(sys.argv[1]))
-read = registry.champion
-def read_and_dawdle(name):
-    found = read(name)
-    time.sleep(1.5)  # without a lock, the other process reads the same champion meanwhile
-    return found
-registry.champion = read_and_dawdle
-print("ready", flush=True)
-sys.stdin.readline()
-try:
-    aliases.promote("policy", int(sys.argv[2]), judged_against=1)
-    print("promoted")
-except UserError as error:
-    print(error)
-"""
 
 
 def made(folder: Path, count: int, name: str = "policy", **version_tags: str) -> list[int]:
@@ -111,23 +87,14 @@ def test_promotion_moves_the_old_champion_to_previous_and_writes_it_down(home: P
     )
 
 
-def test_promoting_twice_at_once_from_two_processes_leaves_one_champion(home: Path, policy_folder: Path):
+def test_promoting_twice_at_once_from_two_processes_leaves_one_champion(
+    home: Path, policy_folder: Path, monkeypatch: pytest.MonkeyPatch
+):
     made(policy_folder, 3)
     aliases.promote("policy", 1)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    environment.pop("MLFLOW_TRACKING_URI", None)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
-    both = [subprocess.Popen([sys.executable, "-c", PROMOTE, str(home), str(version)], **pipes) for version in (2, 3)]
-    for one in both:
-        assert one.stdout.readline() == "ready\n"
-    for one in both:
-        one.stdin.write("go\n")
-        one.stdin.flush()
-    said = [one.communicate(timeout=120)[0].strip() for one in both]
-    assert [one.returncode for one in both] == [0, 0]
-    winner = 2 if said[0] == "promoted" else 3
-    assert sorted(text == "promoted" for text in said) == [False, True], said
-    assert f"the champion is now version {winner}" in said[3 - winner]
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # as they have it who have one state folder
+    winner, refused = promote_at_once({2: home, 3: home})
+    assert f"the champion is now version {winner}" in refused
     assert by_alias() == {"champion": winner, "previous": 1, "anchor": 1}
     assert len(aliases.history("policy")) == 2
 
