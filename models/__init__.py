@@ -7,7 +7,7 @@ import os
 # A short spin costs a quiet machine little (python -m benchmarks --only beside_a_neighbour). libgomp reads this when
 # torch is loaded, so it must stand before that; whoever has set a spin or a wait policy keeps it.
 if "OMP_WAIT_POLICY" not in os.environ:
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 # Torch asks once, at its first large tensor on a CPU. An update allocates gigabytes in tensors of some megabytes each;
 # with pages of 2 MiB their first touch costs a quarter (64 MiB: 5 ms, not 19), and whole updates take 10 to 15 % less.

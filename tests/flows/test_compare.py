@@ -97,7 +97,7 @@ def test_what_is_wrong_is_one_line_before_anything_starts(
     assert line.startswith("error: a comparison needs recipes with one task") and " in tiny and " in line
 
 
-ON_VLLM = ("--set", "engine.name=vllm", "--set", "policy.size.hidden=64")
+ON_VLLM = ("--set", "engine.name=vllm")
 """vLLM's attention on a CPU needs heads of 32 numbers; a smoke run's are smaller."""
 
 

@@ -32,7 +32,7 @@ def spin_at_torch(entry: str, **settings: str) -> str:
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_the_spin_is_short_before_torch_is_loaded(entry: str) -> None:
-    assert spin_at_torch(entry) == "1000"
+    assert spin_at_torch(entry) == "2000"
 
 
 def test_what_the_user_has_set_stays() -> None:

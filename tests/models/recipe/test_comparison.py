@@ -114,7 +114,7 @@ def test_in_a_smoke_run_each_recipe_is_made_small_by_itself():
     assert [one.name for one in pf_ppo.recipe.select] == ["drop_flat", "rank_filter"]
     assert [one.name for one in grpo.recipe.select] == [one.name for one in dpo.recipe.select] == ["drop_flat"]
     assert grpo.recipe.rollouts.group_size == 4 and dpo.recipe.rollouts.name == "dataset"
-    assert grpo.completions == dpo.completions == 16 and grpo.recipe.policy.size.hidden == 32
+    assert grpo.completions == dpo.completions == 16 and grpo.recipe.policy.size.hidden == 64
 
 
 def test_what_the_user_sets_goes_on_top_of_the_smoke_run():

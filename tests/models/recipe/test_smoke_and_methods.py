@@ -17,7 +17,7 @@ RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 def test_every_recipe_made_small_is_still_a_recipe_and_apart_from_the_real_one(file):
     recipe = load_recipe(file, smoke_overrides(load_recipe(file)))
     assert recipe.name == f"{file.stem}-smoke"
-    assert recipe.policy.size.hidden == 32 and recipe.warm_start.steps == 2
+    assert recipe.policy.size.hidden == 64 and recipe.warm_start.steps == 2
     if recipe.schedule is not None:
         assert recipe.schedule.rounds == 2 and recipe.rollouts.prompts <= 4
 
