@@ -17,6 +17,7 @@ import os
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -79,15 +80,17 @@ def digest_of(job: Job) -> str:
 
 
 def run(job: Job, work: Path, machine: str = "") -> Result:
-    """Train one. An error that a user would see is its result too."""
+    """Train one. An error is its result too."""
     recipe = job.resolved()
     began = time.process_time()
     curve, rounds, claims, seconds, failed = (), [], {}, 0.0, ""
     try:
         trained = train(Work(work), recipe, job.points)
         curve, rounds, claims, seconds = trained.curve, trained.rounds, trained.claims, trained.seconds
-    except UserError as error:
-        failed = str(error)
+    except Exception as error:  # a fault of one recipe must not stop the others
+        failed = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, UserError):
+            traceback.print_exc()
     size = recipe.rollouts.prompts * recipe.rollouts.largest_group()
     return Result(
         recipe=job.recipe,
@@ -125,11 +128,15 @@ def run_all(jobs: Sequence[Job], work: Path, results: Path, workers: int, tell: 
     machine = f"{os.cpu_count()} cores, {workers} at a time"
     with ProcessPoolExecutor(workers, get_context("spawn"), initializer=alone) as pool:
         waiting = {pool.submit(run, job, work, machine): job for job in jobs}
-        for count, done in enumerate(as_completed(waiting), 1):
-            result = done.result()
-            write(result, results)
-            said = result.failed or f"{result.curve[0].accuracy:.1%} to {result.curve[-1].accuracy:.1%}"
-            tell(f"{count} of {len(jobs)}: {result.recipe}, seed {result.seed}: {said}, {result.seconds:.0f} s")
+        try:
+            for count, done in enumerate(as_completed(waiting), 1):
+                result = done.result()
+                write(result, results)
+                said = result.failed or f"{result.curve[0].accuracy:.1%} to {result.curve[-1].accuracy:.1%}"
+                tell(f"{count} of {len(jobs)}: {result.recipe}, seed {result.seed}: {said}, {result.seconds:.0f} s")
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # else what is waiting would be trained, and lost
+            raise
 
 
 def estimate(jobs: Sequence[Job], results: Sequence[Result], workers: int) -> float:
