@@ -41,7 +41,7 @@ from models.loop.slots import Exported, World
 from models.policy.build import load_causal_model, new_policy
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.policy.use import read_use
-from models.policy.weights import merged_weights, plain_model
+from models.policy.weights import merged_weights
 from models.recipe.load import digest, load_recipe, plain
 from models.recipe.schema import Recipe
 from models.text.encoding import Codec
@@ -214,7 +214,8 @@ def measure_learner(
         return measure(judge, codec, problems, recipe, done)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "policy"
-        policy = plain_model(learner.policy)
+        policy = load_causal_model(start, torch.float32)  # the learner's own goes on learning, adapter and all
+        policy.load_state_dict(dict(merged_weights(learner.policy)))
         save_model_folder(
             policy, codec.tokenizer, folder, lambda into: recipe.rollouts.export(learner, codec, start, into)
         )
