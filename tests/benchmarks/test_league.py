@@ -116,3 +116,5 @@ def test_a_tiny_training_leaves_a_result_that_is_not_trained_again(tmp_path, mon
     assert json.loads((tmp_path / "results" / "reinforce-0.json").read_text())["machine"] == "here"
     again = league.run(job, tmp_path, "here")
     assert again.curve == made.curve  # from the same kept warm start, to the bit
+    adapted = league.run(Job("stg", 0, 8, 2, small), tmp_path, "here")  # drawn with its gate, at every point
+    assert [one.round for one in adapted.curve] == [0, 1, 2] and not adapted.failed
