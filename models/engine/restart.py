@@ -119,6 +119,7 @@ class Restarting:
                 warnings.warn(f"engine: the broken one did not close ({first_line(error)})", stacklevel=4)
         del engine
         self.midway = False
+        gc.unfreeze()  # vLLM freezes what is there when it has started; the broken engine's cycles would stay for ever
         gc.collect()
 
 
