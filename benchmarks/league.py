@@ -87,10 +87,11 @@ def run(job: Job, work: Path, machine: str = "") -> Result:
     try:
         trained = train(Work(work), recipe, job.points)
         curve, rounds, claims, seconds = trained.curve, trained.rounds, trained.claims, trained.seconds
+    except UserError as error:
+        failed = str(error)
     except Exception as error:  # a fault of one recipe must not stop the others
-        failed = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        if not isinstance(error, UserError):
-            traceback.print_exc()
+        failed = f"{type(error).__name__}: {error}"
+        traceback.print_exc()
     size = recipe.rollouts.prompts * recipe.rollouts.largest_group()
     return Result(
         recipe=job.recipe,

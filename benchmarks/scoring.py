@@ -63,7 +63,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
             cpu[side].append(time.process_time() - before)
     return [
         compare(
-            "scoring a round of 512 completions with the reward model",
+            f"scoring a round of {len(sequences)} completions with the reward model",
             wall["ours"],
             wall["packed"],
             "s",

@@ -52,7 +52,8 @@ def measure(training: Training, waiting: Waiting, gate: Mapping[str, StepResult]
     if differs:
         return f"the gate did not judge it: {differs} version {before.version}, the champion before"
     anchor = registry.by_alias(model, registry.ANCHOR)
-    evaluated = {version: gate[role] for role, version in _measured_already(gate, champion, anchor).items()}
+    there = {"champion": champion, "anchor": anchor}
+    evaluated = {one.version: gate[role] for role, one in there.items() if one is not None and role in gate}
 
     def on_gate(role: str, version: int, policy: RegisteredPolicy) -> StepResult:
         return evaluated.get(version) or training.evaluated(role, *policy, "gate")
@@ -66,14 +67,6 @@ def measure(training: Training, waiting: Waiting, gate: Mapping[str, StepResult]
     else:
         fixed = on_gate("anchor", anchor.version, registered_policy(anchor))
     return Measured(*measured, fixed, f"{new.digest} against {old.digest}")
-
-
-def _measured_already(
-    gate: Mapping[str, StepResult], champion: registry.VersionInfo, anchor: registry.VersionInfo | None
-) -> dict[str, int]:
-    """Role -> version, of what the run has measured on the gate's problems."""
-    versions = {"champion": champion.version} | ({"anchor": anchor.version} if anchor is not None else {})
-    return {role: version for role, version in versions.items() if role in gate}
 
 
 def _difference(new: RegisteredPolicy, old: RegisteredPolicy, trust_remote_code: bool) -> str:

@@ -16,9 +16,9 @@ from torch.nn import functional
 
 from models.critic.losses import values_of
 from models.critic.settings import CriticSettings
-from models.learner.log_probs import hidden_width, plain_inner, row_states, use_packed_attention
+from models.learner.log_probs import completion_states, hidden_width, plain_inner, read_each
 from models.learner.optimiser import build_optimiser
-from models.learner.packing import Sequences, pack, packed_row
+from models.learner.packing import Sequences
 from models.loop.learner import Companion
 
 if TYPE_CHECKING:
@@ -49,11 +49,8 @@ class Critic(nn.Module):
             sequences: prompts and completions, [completions]; they are read as one row, equal prompts once.
             autocast: precision of the backbone's matrix products; the head is computed in the weights' own.
         """
-        use_packed_attention(self.backbone)
-        row = packed_row(sequences, self.head.weight.device)
-        hidden = row_states(self.backbone, row.ids, row.positions, row.layout, autocast)
-        read = hidden.index_select(0, row.predicting).to(self.head.weight.dtype)
-        return functional.linear(read, self.head.weight, self.head.bias)
+        states, _ = completion_states(self.backbone, sequences, autocast)
+        return functional.linear(states.to(self.head.weight.dtype), self.head.weight, self.head.bias)
 
 
 def new_critic(policy: nn.Module, settings: CriticSettings) -> Companion:
@@ -62,7 +59,6 @@ def new_critic(policy: nn.Module, settings: CriticSettings) -> Companion:
     return Companion(critic, build_optimiser(critic, settings.optimiser))
 
 
-@torch.no_grad()
 def read_values(
     critic: Critic,
     sequences: Sequences,
@@ -83,12 +79,11 @@ def read_values(
     Raises:
         UserError: the budget is smaller than a row.
     """
-    training = critic.training
-    critic.eval()
-    found: dict[int, Tensor] = {}
-    for cut in pack(sequences, token_budget, width=hidden_width(critic.backbone), setting="schedule.token_budget"):
-        part = sequences.take(cut)
-        values = values_of(critic(part, autocast), critic.settings).cpu()
-        found.update(zip(cut, values.split([len(completion) for completion in part.completions]), strict=True))
-    critic.train(training)
-    return [found[index] for index in range(len(sequences))]
+    return read_each(
+        critic,
+        sequences,
+        lambda part, cut: values_of(critic(part, autocast), critic.settings).cpu(),
+        width=hidden_width(critic.backbone),
+        token_budget=token_budget,
+        setting="schedule.token_budget",
+    )

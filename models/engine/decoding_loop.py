@@ -109,9 +109,8 @@ class _Reading:
             self.distribution = replace(self.distribution, top_p=voice.veto_top_p)
         with voice.opened() as model:
             self.place = next(model.parameters()).device
-            head = output_head(model)
-            # as in the learner, whose log-probs the drawn tokens are to have
-            self.head = head if voice.autocast is None else replace(head, weight=head.weight.to(voice.autocast))
+            # rounded as in the learner, whose log-probs the drawn tokens are to have
+            self.head = output_head(model, voice.autocast)
         self.decoding = Decoding(torch.tensor(lengths, device=self.place), sampling.samples, sampling.max_tokens)
 
     def read(self, ids: Tensor, positions: Tensor) -> Tensor:

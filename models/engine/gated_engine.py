@@ -7,7 +7,6 @@ writer writes its likeliest token.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -15,8 +14,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from models.engine.decoding_loop import Switch, Voice, complete
-from models.engine.engine import Generated, Sampling, check_ids
+from models.engine.decoding_loop import Switch, Voice
+from models.engine.engine import Sampling
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.learner.log_probs import hidden_width
@@ -72,15 +71,10 @@ class GatedEngine(TransformersEngine):
             raise UserError(f"{folder / GATE / HEAD}: the gate cannot be read ({str(error).splitlines()[0]})") from None
         self.head.to(device()).requires_grad_(False)
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
-        """See `Engine.generate`. Tokens are drawn from torch's global generator, which is seeded here, writers from
-        one of their own."""
-        check_ids(prompts, self.vocabulary)
-        torch.manual_seed(seed)
+    def switch(self, sampling: Sampling, seed: int) -> Switch:
+        """The gate; writers are drawn from a generator of their own."""
         writers = torch.Generator(device()).manual_seed(seed)
-        switch = switch_of(self.head, None if sampling.temperature == 0.0 else writers)
-        most = self.settings.max_sequences
-        return complete(self.voices(), prompts, sampling, end=self.end, most=most, switch=switch)
+        return switch_of(self.head, None if sampling.temperature == 0.0 else writers)
 
     def voices(self) -> list[Voice]:
         """Policy and reference, who write by turns."""

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.engine.decoding_loop import Voice, complete
+from models.engine.decoding_loop import Switch, Voice, complete
 from models.engine.engine import EngineSettings, Generated, Sampling, check_ids, engine_dtype
-from models.learner.log_probs import completion_log_probs, hidden_width, use_packed_attention
-from models.learner.packing import Sequences, pack
+from models.learner.log_probs import all_log_probs, use_packed_attention
+from models.learner.packing import Sequences
 from models.policy.build import device, load_causal_model
 from models.policy.folder import check_model_folder
 from models.text.end_ids import Ends
@@ -65,23 +65,23 @@ class TransformersEngine:
         """Who has a say in the next token: the policy alone."""
         return [Voice(lambda: nullcontext(self.model))]
 
+    def switch(self, sampling: Sampling, seed: int) -> Switch | None:
+        """What chooses between two voices at every token; None: they speak together."""
+        return None
+
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         """See `Engine.generate`. It draws from torch's global generator, which is seeded here."""
         check_ids(prompts, self.vocabulary)
         torch.manual_seed(seed)
-        return complete(self.voices(), prompts, sampling, end=self.end, most=self.settings.max_sequences)
+        switch = self.switch(sampling, seed)
+        return complete(self.voices(), prompts, sampling, end=self.end, most=self.settings.max_sequences, switch=switch)
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
         check_ids([[*prompt, *ids] for prompt, ids in zip(prompts, completions, strict=True)], self.vocabulary)
         sequences = Sequences(prompts, completions)
-        scores: list[list[float]] = [[] for _ in prompts]
-        for cut in pack(sequences, max([SCORED_TOKENS, *sequences.lengths]), width=hidden_width(self.model)):
-            with torch.no_grad():
-                log_prob, _ = completion_log_probs(self.model, sequences.take(cut))
-            for index, row in zip(cut, log_prob.split([len(completions[i]) for i in cut]), strict=True):
-                scores[index] = row.tolist()
-        return scores
+        log_probs = all_log_probs(self.model, sequences, token_budget=max([SCORED_TOKENS, *sequences.lengths]))
+        return [row.tolist() for row in log_probs]
 
     def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         """See `Engine.load`. The values are copied: what the learner changes later does not show here."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,22 @@ def prepare_environment() -> None:
         "VLLM_CONFIGURE_LOGGING": "1",
     }.items():
         os.environ.setdefault(key, value)
+
+
+def load_vllm() -> Any:
+    """vLLM's class `LLM`, imported on a stack of its own.
+
+    An exception of that import is kept by what was imported, and with it every frame below: the engine that is being
+    made, and the learner of whoever makes it, would stay in memory as long as the process.
+    """
+
+    def load() -> Any:
+        from vllm import LLM
+
+        return LLM
+
+    with ThreadPoolExecutor(1, "vllm-import") as thread:
+        return thread.submit(load).result()
 
 
 def cache_bytes(config: Any, blocks: int, dtype: torch.dtype) -> int:
@@ -73,7 +90,7 @@ class VllmEngine:
         self.vocabulary = int(config.vocab_size)
         self.longest = longest
         self.ends = all_of(end)
-        from vllm import LLM
+        loaded = load_vllm()
 
         from models.engine.vllm_norms import norm_options
 
@@ -87,7 +104,7 @@ class VllmEngine:
         if not settings.compile:
             options |= norm_options()
         try:
-            self.engine = LLM(
+            self.engine = loaded(
                 model=str(folder),
                 skip_tokenizer_init=True,
                 trust_remote_code=trust_remote_code,

@@ -86,6 +86,39 @@ def completion_states(
 
 
 @torch.no_grad()
+def read_each(
+    model: nn.Module,
+    sequences: Sequences,
+    read: Callable[[Sequences, Sequence[int]], Tensor],
+    *,
+    width: int,
+    token_budget: int = 16384,
+    setting: str = "token_budget",
+) -> list[Tensor]:
+    """What `read` says of every completion's tokens, row by packed row, [completions] tensors of [tokens of it, ...].
+
+    No gradient, no dropout.
+
+    Args:
+        model: what is read, for its dropout.
+        read: sequences of a row and their indices -> a value for each completion token, completion after completion.
+        width: of the hidden states.
+        token_budget: tokens of one packed row; memory only.
+        setting: what the recipe calls it.
+
+    Raises:
+        UserError: the budget is smaller than a row.
+    """
+    training = model.training
+    model.eval()
+    known: dict[int, Tensor] = {}
+    for cut in pack(sequences, token_budget, width=width, setting=setting):
+        part = sequences.take(cut)
+        known.update(zip(cut, read(part, cut).split([len(ids) for ids in part.completions]), strict=True))
+    model.train(training)
+    return [known[index] for index in range(len(sequences))]
+
+
 def all_log_probs(
     model: nn.Module,
     sequences: Sequences,
@@ -94,28 +127,24 @@ def all_log_probs(
     autocast: torch.dtype | None = None,
     token_budget: int = 16384,
     setting: str = "token_budget",
-    masked: Callable[[Sequence[int]], Mask] | None = None,
+    masked: Callable[[Sequence[int]], Mask | None] = lambda cut: None,
 ) -> list[Tensor]:
     """Log-probs of every completion, [completions] tensors of [tokens of it], nats; no gradient, no dropout.
 
     Args:
         token_budget: tokens of one packed row; memory only.
         setting: what the recipe calls it.
-        masked: the mask of the completions at some indices; None: there is none.
+        masked: the mask of the completions at some indices; None where there is none.
 
     Raises:
         UserError: the budget is smaller than a row, or the model cannot read packed rows.
     """
-    training = model.training
-    model.eval()
-    found: dict[int, Tensor] = {}
-    for cut in pack(sequences, token_budget, width=hidden_width(model), setting=setting):
-        part = sequences.take(cut)
-        mask = None if masked is None else masked(cut)
-        log_prob, _ = completion_log_probs(model, part, distribution=distribution, autocast=autocast, mask=mask)
-        found.update(zip(cut, log_prob.split([len(completion) for completion in part.completions]), strict=True))
-    model.train(training)
-    return [found[index] for index in range(len(sequences))]
+
+    def read(part: Sequences, cut: Sequence[int]) -> Tensor:
+        mask = masked(cut)
+        return completion_log_probs(model, part, distribution=distribution, autocast=autocast, mask=mask)[0]
+
+    return read_each(model, sequences, read, width=hidden_width(model), token_budget=token_budget, setting=setting)
 
 
 def row_states(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any, autocast: torch.dtype | None) -> Tensor:
@@ -125,8 +154,12 @@ def row_states(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any, au
         return read_packed(backbone, ids, positions, layout)
 
 
-def output_head(model: nn.Module) -> Head:
-    """The output projection as numbers; low-rank adapters on it are added, and gradient flows to them."""
+def output_head(model: nn.Module, dtype: torch.dtype | None = None) -> Head:
+    """The output projection as numbers; low-rank adapters on it are added, and gradient flows to them.
+
+    Args:
+        dtype: what the weights are rounded to; None: they stay as they are.
+    """
     inner = plain_inner(model)
     layer: Any = inner.get_output_embeddings()
     base = getattr(layer, "base_layer", layer)
@@ -135,7 +168,7 @@ def output_head(model: nn.Module) -> Head:
         weight = weight + layer.scaling[name] * (layer.lora_B[name].weight @ layer.lora_A[name].weight)
     config = inner.config.get_text_config()
     return Head(
-        weight,
+        weight if dtype is None else weight.to(dtype),
         getattr(base, "bias", None),
         softcap=getattr(config, "final_logit_softcapping", None),
         scale=getattr(config, "logit_scale", None) or 1.0 / (getattr(config, "logits_scaling", None) or 1.0),
@@ -194,7 +227,7 @@ def _gap(packed: Tensor, plain: Tensor) -> float:
 def _packed_probe(model: PreTrainedModel) -> Tensor:
     """Log-probs of the probe's completions read as one row, float64; hidden states without an output projection."""
     autocast = _probe_autocast(model)
-    probe = _probe(model)
+    probe = in_vocabulary(model, PROBE)
     row = packed_row(probe, next(model.parameters()).device)
     hidden = row_states(model, row.ids, row.positions, row.layout, autocast).index_select(0, row.predicting)
     if model.get_output_embeddings() is None:
@@ -205,7 +238,7 @@ def _packed_probe(model: PreTrainedModel) -> Tensor:
 @torch.no_grad()
 def _plain_probe(model: PreTrainedModel) -> Tensor:
     """The same by the model's own forward pass, sequence by sequence."""
-    autocast, probe = _probe_autocast(model), _probe(model)
+    autocast, probe = _probe_autocast(model), in_vocabulary(model, PROBE)
     place = next(model.parameters()).device
     headless = model.get_output_embeddings() is None
     reader: Any = model.base_model if headless else model
@@ -223,11 +256,12 @@ def _plain_probe(model: PreTrainedModel) -> Tensor:
     return torch.cat(plain).double()
 
 
-def _probe(model: PreTrainedModel) -> Sequences:
-    """`PROBE` in tokens that the model has."""
-    embeddings: Any = model.get_input_embeddings()
+def in_vocabulary(model: nn.Module, sequences: Sequences) -> Sequences:
+    """`sequences` in tokens that the model has: what is equal stays equal."""
+    embeddings: Any = plain_inner(model).get_input_embeddings()
     rows = int(embeddings.weight.shape[0])
-    prompts, completions = ([[t % rows for t in ids] for ids in part] for part in (PROBE.prompts, PROBE.completions))
+    parts = (sequences.prompts, sequences.completions)
+    prompts, completions = ([[token % rows for token in ids] for ids in part] for part in parts)
     return Sequences(prompts, completions)
 
 

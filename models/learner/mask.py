@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from models.learner.fused_log_probs import Distribution, Head, next_token_log_probs
-from models.learner.log_probs import completion_states, hidden_width, output_head
-from models.learner.packing import Sequences, pack
+from models.learner.log_probs import completion_states, hidden_width, output_head, read_each
+from models.learner.packing import Sequences
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,13 @@ class Lagged:
         return torch.isneginf(next_token_log_probs(self.states[rows], self.head, self.distribution))
 
 
-@torch.no_grad()
 def lagged_states(
     model: nn.Module, sequences: Sequences, *, autocast: torch.dtype | None, token_budget: int, setting: str
 ) -> list[Tensor]:
     """Hidden states that predict every completion's tokens, [completions] tensors of [tokens of it, hidden].
 
     Args:
-        model: the lagged policy, without dropout.
+        model: the lagged policy; it is read without dropout.
         autocast: dtype of the matrix products, None for that of the weights.
         token_budget: tokens of one packed row; memory only.
         setting: what the recipe calls it.
@@ -50,12 +49,14 @@ def lagged_states(
     Raises:
         UserError: the budget is smaller than a row, or the model cannot read packed rows.
     """
-    made: dict[int, Tensor] = {}
-    for cut in pack(sequences, token_budget, width=hidden_width(model), setting=setting):
-        part = sequences.take(cut)
-        states, _ = completion_states(model, part, autocast)
-        made.update(zip(cut, states.split([len(completion) for completion in part.completions]), strict=True))
-    return [made[index] for index in range(len(sequences))]
+    return read_each(
+        model,
+        sequences,
+        lambda part, cut: completion_states(model, part, autocast)[0],
+        width=hidden_width(model),
+        token_budget=token_budget,
+        setting=setting,
+    )
 
 
 def lagged_at(
@@ -69,10 +70,5 @@ def lagged_at(
         distribution: temperature, and the mask's top-p.
         autocast: as in the policy's own log-probs, whose sampler rounds alike.
     """
-    head = output_head(model)
     joined = torch.cat(list(states))
-    if autocast is None:
-        return Lagged(joined, head, distribution)
-    return Lagged(
-        joined.to(autocast), Head(head.weight.to(autocast), head.bias, head.softcap, head.scale), distribution
-    )
+    return Lagged(joined if autocast is None else joined.to(autocast), output_head(model, autocast), distribution)

@@ -80,12 +80,15 @@ class Readings:
             return lagged_at(model, states, drawn, learner.autocast)
 
     def under(
-        self, model: nn.Module, sequences: Sequences, masked: Callable[[Sequence[int]], Mask] | None = None
+        self,
+        model: nn.Module,
+        sequences: Sequences,
+        masked: Callable[[Sequence[int]], Mask | None] = lambda cut: None,
     ) -> list[Tensor]:
         """Log-probs under any model, not remembered, [completions] tensors of [tokens of it], nats.
 
         Args:
-            masked: the mask of the completions at some indices; None: whole distributions.
+            masked: the mask of the completions at some indices; None where distributions are whole.
         """
         return all_log_probs(
             model,
@@ -98,12 +101,7 @@ class Readings:
         )
 
     def _masked(self, model: nn.Module, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        def masked(cut: Sequence[int]) -> Mask:
-            mask = self.mask([rollouts[index] for index in cut])
-            assert mask is not None
-            return mask
-
-        return self.under(model, sequences_of(rollouts), masked if self._learner.mask_top_p < 1.0 else None)
+        return self.under(model, sequences_of(rollouts), lambda cut: self.mask([rollouts[index] for index in cut]))
 
     def _recall(
         self, known: Read, rollouts: Sequence[Rollout], read: Callable[[Sequence[Rollout]], list[Tensor]]

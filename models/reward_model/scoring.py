@@ -16,7 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import UserError
-from models.learner.log_probs import PROBE_TOLERANCE, hidden_width, plain_inner, row_states, use_packed_attention
+from models.learner.log_probs import (
+    PROBE_TOLERANCE,
+    hidden_width,
+    in_vocabulary,
+    plain_inner,
+    row_states,
+    use_packed_attention,
+)
 from models.learner.packing import Sequences, pack, packed_row
 from models.learner.prefix_tree import Forest, forests, trees
 from models.learner.tree_attention import TreeAttention
@@ -107,12 +114,7 @@ def reads_trees(model: nn.Module) -> bool:
     """
     if model not in _TRIED:
         use_packed_attention(model)
-        embeddings: Any = plain_inner(model).get_input_embeddings()
-        rows = int(embeddings.weight.shape[0])
-        prompts, completions = (
-            [[t % rows for t in ids] for ids in part] for part in (PROBE.prompts, PROBE.completions)
-        )
-        probe = Sequences(prompts, completions)
+        probe = in_vocabulary(model, PROBE)
         packed = packed_row(probe)
         known = row_states(model, packed.ids, packed.positions, packed.layout, None).index_select(0, packed.last)
         (row,) = forests(trees(probe), ROW)

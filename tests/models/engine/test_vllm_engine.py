@@ -1,5 +1,9 @@
 """What must be true of vLLM beside the learner, each test named as the theorem it checks. One engine for all."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from tiny_models import GREEDY, NO_VLLM, PROMPTS, SEQUENCES, plain_log_probs, tiny_policy, word_tokenizer
@@ -13,6 +17,7 @@ from models.policy.weights import merged_weights
 
 pytestmark = [pytest.mark.slow, NO_VLLM]
 END = 1
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +129,29 @@ def test_what_is_set_aside_for_keys_and_values_is_what_the_blocks_need_between_i
     assert cache_bytes(config, 8192, torch.bfloat16) == 8192 * 128 * 2 * 2 * 32 * 2
     assert cache_bytes(config, 1, torch.bfloat16) == CACHE_LEAST
     assert cache_bytes(config, 1_000_000, torch.float32) == CACHE_MOST
+
+
+FIRST_IMPORT = """
+import gc, weakref
+from models.engine.vllm_engine import load_vllm, prepare_environment
+
+class Learner:
+    "What stands in memory while the engine is made."
+
+def train():
+    learner = Learner()
+    prepare_environment()
+    load_vllm()
+    return weakref.ref(learner)
+
+learner = train()
+gc.unfreeze()
+gc.collect()
+assert learner() is None
+"""
+
+
+@pytest.mark.thorough
+def test_what_stood_in_memory_when_vllm_was_first_imported_does_not_stay_for_ever():
+    done = subprocess.run([sys.executable, "-c", FIRST_IMPORT], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-500:]
