@@ -19,7 +19,7 @@ PYTEST = $(BIN)/python -m pytest --no-loadscope-reorder
 
 help: ## Show what can be made
 	@echo "Rewardflow. Usage: make TARGET"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "Options: RECIPE=path (run), OPTIONS=... (run, ui, schedule, bench, league), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
 
 install: .venv/.installed ## Install the locked environment into .venv

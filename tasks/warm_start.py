@@ -61,12 +61,15 @@ def warm_start(key: str, recipe: Recipe, validated: StepResult, home: Path, pare
 
 
 def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model before any fine-tuning, with adapters where the recipe asks for them."""
-    if policy.base is not None:
-        model, tokenizer = open_policy(policy.base, trust_remote_code=policy.trust_remote_code)
-    else:
+    """The model before any fine-tuning.
+
+    Where the recipe asks for adapters a given model is fine-tuned by them. A new one is fitted whole, as adapters on
+    random weights learn next to nothing; its adapters begin with the loop.
+    """
+    if policy.base is None:
         tokenizer = train_tokenizer(training_texts(data), policy.tokenizer)
-        model = new_policy(policy.size, tokenizer, seed)
+        return new_policy(policy.size, tokenizer, seed), tokenizer
+    model, tokenizer = open_policy(policy.base, trust_remote_code=policy.trust_remote_code)
     return (with_adapter(model, policy.lora, seed) if policy.lora else model), tokenizer
 
 
