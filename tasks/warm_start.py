@@ -66,11 +66,11 @@ def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedMode
     Where the recipe asks for adapters a given model is fine-tuned by them. A new one is fitted whole, as adapters on
     random weights learn next to nothing; its adapters begin with the loop.
     """
-    if policy.base is None:
-        tokenizer = train_tokenizer(training_texts(data), policy.tokenizer)
-        return new_policy(policy.size, tokenizer, seed), tokenizer
-    model, tokenizer = open_policy(policy.base, trust_remote_code=policy.trust_remote_code)
-    return (with_adapter(model, policy.lora, seed) if policy.lora else model), tokenizer
+    if policy.base is not None:
+        model, tokenizer = open_policy(policy.base, trust_remote_code=policy.trust_remote_code)
+        return (with_adapter(model, policy.lora, seed) if policy.lora else model), tokenizer
+    trained = train_tokenizer(training_texts(data), policy.tokenizer)
+    return new_policy(policy.size, trained, seed), trained
 
 
 def demonstrations(data: Path, codec: Codec, split: str, longest: int) -> Sequences:

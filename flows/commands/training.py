@@ -18,7 +18,9 @@ NOTHING_LEARNED = 3
 def run(
     recipe: Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")],
     overrides: SetOption = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Run every step but data again; weights once judged are not judged anew.")] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Run every step but data again; weights once judged are not judged anew.")
+    ] = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Run every step in seconds, on a tiny policy, as NAME-smoke.")
     ] = False,
