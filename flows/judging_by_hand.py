@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from flows.training import Training
 from models.errors import UserError
-from models.policy.folder import load_tokenizer
 from tasks.judge_champion import Measured, OnChampion, judge_champion
 from tasks.registered_policy import RegisteredPolicy, registered_policy
 from tasks.step import StepResult, content_key
@@ -46,11 +45,10 @@ def measure(training: Training, waiting: Waiting, gate: Mapping[str, StepResult]
         return f"the gate did not judge it: version {waiting.against}, the champion before, was deleted"
     try:
         new, old = registered_policy(champion), registered_policy(before)
-        differs = _difference(new, old, training.opened.recipe.policy.trust_remote_code)
     except UserError as error:
         return f"the gate did not judge it: {error}"
-    if differs:
-        return f"the gate did not judge it: {differs} version {before.version}, the champion before"
+    if new.digest == old.digest:
+        return f"the gate did not judge it: its weights are those of version {before.version}, the champion before"
     anchor = registry.by_alias(model, registry.ANCHOR)
     there = {"champion": champion, "anchor": anchor}
     evaluated = {one.version: gate[role] for role, one in there.items() if one is not None and role in gate}
@@ -67,14 +65,3 @@ def measure(training: Training, waiting: Waiting, gate: Mapping[str, StepResult]
     else:
         fixed = on_gate("anchor", anchor.version, registered_policy(anchor))
     return Measured(*measured, fixed, f"{new.digest} against {old.digest}")
-
-
-def _difference(new: RegisteredPolicy, old: RegisteredPolicy, trust_remote_code: bool) -> str:
-    """What makes a comparison of two policies empty; "" where nothing does.
-
-    Lengths and reward scores are of tokens, which mean something else to another tokenizer.
-    """
-    if new.digest == old.digest:
-        return "its weights are those of"
-    vocabularies = [load_tokenizer(one.folder, trust_remote_code=trust_remote_code).get_vocab() for one in (new, old)]
-    return "its tokenizer is not that of" if vocabularies[0] != vocabularies[1] else ""

@@ -69,7 +69,7 @@ class Training:
         called = call_cached(
             evaluate_policy, content_key("evaluate", *inputs), self.opened.home, self.opened.run_id, self.refresh,
             recipe=recipe, role=role, folder_of_policy=folder, model_id=model_id,
-            validated=self.validated, rewarded=self.rewarded, split=split,
+            validated=self.validated, warmed=self.warmed, rewarded=self.rewarded, split=split,
         )  # fmt: skip
         return noted(self.steps, name_of(role, split), called)
 

@@ -20,16 +20,15 @@ from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.metrics import prompt_values
 from models.evaluation.report import summarise
 from models.evaluation.table import write_records
-from models.policy.folder import check_model_folder, hash_folder, load_tokenizer
+from models.policy.folder import check_model_folder, hash_folder
 from models.policy.use import read_use
 from models.recipe.schema import Recipe
-from models.text.encoding import Codec
-from models.text.end_ids import ends_of_folder
 from tasks.caching import cached_by_key
 from tasks.inputs import log_rows
 from tasks.open_learner import reward_scorer
 from tasks.progress import stages
-from tasks.prompts import longest_sequence, read_problems
+from tasks.prompts import longest_sequence
+from tasks.run_tokens import RunTokens
 from tasks.shared_engine import engine_place, lent_engine
 from tasks.step import Made, StepResult, run_step
 from tasks.tracking import records, registry
@@ -54,6 +53,7 @@ def evaluate_policy(
     home: Path,
     parent_run: str,
     split: Split = "validation",
+    warmed: StepResult | None = None,
 ) -> StepResult:
     """Greedy and sampled completions of a split's problems, verified and scored, in `records.parquet`.
 
@@ -62,6 +62,7 @@ def evaluate_policy(
         folder_of_policy: a model folder.
         model_id: its LoggedModel, for lineage.
         split: "validation" or "gate".
+        warmed: the warm start, whose tokenizer is the run's and the reward model's; None: the policy's own is.
     """
     slots: Any = recipe
     settings = recipe.evaluation
@@ -72,9 +73,9 @@ def evaluate_policy(
     def work(folder: Path, run_id: str) -> Made:
         check_model_folder(folder_of_policy)
         data = clean_folder(validated)
-        tokenizer = load_tokenizer(folder_of_policy, trust_remote_code=recipe.policy.trust_remote_code)
-        codec = Codec(tokenizer, recipe.policy.chat, ends_of_folder(folder_of_policy))
-        problems = read_problems(data, codec, split, recipe, most)
+        tokens = RunTokens.read(folder_of_policy, Path(warmed.folder) / "policy" if warmed else None, recipe)
+        codec = tokens.own
+        problems = tokens.problems(data, split, recipe, most)
         used = log_rows(
             run_id,
             recipe.data.name,
@@ -100,8 +101,9 @@ def evaluate_policy(
                 seed=recipe.seed,
                 trust_remote_code=recipe.policy.trust_remote_code,
             ) as engine:
-                scorer = reward_scorer(rewarded, recipe, home, codec)
-                found = evaluate(engine, codec, problems, sampling, settings.seed, scorer, begin, use.after_prompt)
+                scorer = tokens.scorer(reward_scorer(rewarded, recipe, home, tokens.run), problems)
+                made = evaluate(engine, codec, problems, sampling, settings.seed, scorer, begin, use.after_prompt)
+                found = tokens.counted(made)
         write_records(found, folder / "records.parquet")
         if split == "gate":
             headline = f"{len(found)} problems of the gate, {samples} samples each, for the verdict alone"

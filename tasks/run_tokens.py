@@ -1,0 +1,98 @@
+"""Policies are measured in the tokens of the run, whatever tokenizer each of them has.
+
+The tokenizer of a new policy is trained on the data, so a champion's may number its tokens otherwise than today's. It
+generates in its own; problems are chosen, lengths counted and reward scores read in those of the run, so that what is
+compared is of the same problems, in the same unit, and read by the reward model as what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import Tensor
+
+from models.evaluation.records import Completion, PromptRecord
+from models.learner.packing import Sequences
+from models.loop.rollout import Problem
+from models.policy.folder import load_tokenizer
+from models.recipe.schema import Recipe
+from models.text.encoding import Codec
+from models.text.end_ids import ends_of_folder
+from tasks.prompts import read_problems
+
+
+@dataclass(frozen=True)
+class RunTokens:
+    """The tokenizer of a policy beside that of the run."""
+
+    own: Codec
+    run: Codec
+
+    @classmethod
+    def read(cls, policy: Path, run: Path | None, recipe: Recipe) -> RunTokens:
+        """Those of two model folders; `run` None: the policy's own is the run's."""
+        own, other = (
+            Codec(
+                load_tokenizer(folder, trust_remote_code=recipe.policy.trust_remote_code),
+                recipe.policy.chat,
+                ends_of_folder(folder),
+            )
+            for folder in (policy, run or policy)
+        )
+        return cls(own, other)
+
+    @property
+    def alike(self) -> bool:
+        """Whether both number the same tokens alike and end with the same."""
+        ends = (self.own.end, self.own.ends) == (self.run.end, self.run.ends)
+        return ends and bool(self.own.tokenizer.get_vocab() == self.run.tokenizer.get_vocab())
+
+    def problems(self, data: Path, split: str, recipe: Recipe, limit: int | None) -> list[Problem]:
+        """Problems that fit by the run's tokens, with prompts in the policy's own; see `read_problems`."""
+        chosen = read_problems(data, self.run, split, recipe, limit)
+        if self.alike:
+            return chosen
+        prompts = self.own.prompts([problem.prompt for problem in chosen])
+        return [replace(problem, tokens=tuple(ids)) for problem, ids in zip(chosen, prompts, strict=True)]
+
+    def scorer(
+        self, score: Callable[[Sequences], Tensor] | None, problems: Sequence[Problem]
+    ) -> Callable[[Sequences], Tensor] | None:
+        """`score`, which reads the run's tokens, for sequences in the policy's own: their text is encoded anew.
+
+        Args:
+            score: scores of prompts with their completions, [completions].
+            problems: all whose completions will be scored, prompts in the policy's own tokens.
+        """
+        if score is None or self.alike:
+            return score
+        ours = self.run.prompts([problem.prompt for problem in problems])
+        prompts = {tuple(problem.tokens): ids for problem, ids in zip(problems, ours, strict=True)}
+
+        def score_anew(sequences: Sequences) -> Tensor:
+            texts = self.own.text(sequences.completions)
+            finished = [bool(ids) and ids[-1] in self.own.ends for ids in sequences.completions]
+            return score(Sequences([prompts[tuple(ids)] for ids in sequences.prompts], self._encoded(texts, finished)))
+
+        return score_anew
+
+    def counted(self, records: Sequence[PromptRecord]) -> list[PromptRecord]:
+        """`records` with lengths in the run's tokens."""
+        if self.alike:
+            return list(records)
+
+        def recount(completion: Completion) -> Completion:
+            (ids,) = self._encoded([completion.text], [completion.finished])
+            return replace(completion, tokens=len(ids))
+
+        return [
+            replace(record, greedy=recount(record.greedy), samples=tuple(map(recount, record.samples)))
+            for record in records
+        ]
+
+    def _encoded(self, texts: Sequence[str], finished: Sequence[bool]) -> list[list[int]]:
+        """The run's tokens of completions; those that were cut have no end."""
+        rows = self.run.completions(texts)
+        return [ids if whole else ids[:-1] for ids, whole in zip(rows, finished, strict=True)]
