@@ -17,6 +17,9 @@ from tasks.description import Decision
 from tasks.step import StepResult
 from tasks.tracking.looks import take_look
 
+NOT_PINNED = "not pinned, so nobody could reproduce it"
+"""How the reason of a refusal begins that nothing else speaks for."""
+
 
 def judged(
     name: str, recipe: Recipe, candidate: StepResult, baseline: StepResult, anchor: StepResult | str, weights: str
@@ -62,11 +65,25 @@ def decide(
     if unpinned:
         return (
             "refused",
-            f"not pinned, so nobody could reproduce it: {unpinned} (promote_unpinned: true allows it); {better}",
+            f"{NOT_PINNED}: {unpinned} (promote_unpinned: true allows it); {better}",
         )
     if approval:
         return "waiting", f"{better}; the recipe asks for a person's approval: `rewardflow promote VERSION`"
     return "promoted", better
+
+
+def lifted(said: str, approval: bool, unpinned: str) -> bool:
+    """Whether a better candidate was held back only for a reason that is none any more.
+
+    Args:
+        said: its verdict, as it stands on the version: the decision, a colon, the reason.
+        approval: whether a person is asked now.
+        unpinned: why nobody could reproduce it now, "" where that is no matter.
+    """
+    decision, _, reason = said.partition(": ")
+    if decision == "waiting":
+        return not approval
+    return decision == "refused" and reason.startswith(NOT_PINNED) and not unpinned
 
 
 def numbers(verdict: Verdict) -> dict[str, float]:

@@ -14,7 +14,7 @@ from models.evaluation.gate import Verdict
 from models.recipe.schema import Recipe
 from tasks.description import Decision, cell
 from tasks.fine_tune import why_not_learned
-from tasks.judgement import decide, difference, interval, judged, numbers
+from tasks.judgement import decide, difference, interval, judged, lifted, numbers
 from tasks.step import Made, StepResult, run_step
 from tasks.tracking import aliases, registry, runs, summaries, tags
 from tasks.unexpected import tried_again
@@ -67,10 +67,14 @@ def promote(
         no_anchor: why there is no other anchor, where there is none.
     """
     name = policy_name(recipe)
-    known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, trained.digest)
-    pinned_since = bool(known) and not unpinned and bool(registry.facts_of(known[0]).get(tags.UNPINNED))
-    if known and tags.VERDICT in known[0].tags and not pinned_since:
-        return _judged_before(name, known[0], home, key, parent_run)
+    known = _registered(name, trained.digest, judged_against)
+    if known is not None and not unpinned and registry.facts_of(known).get(tags.UNPINNED):
+        # The same weights, of code and data that a commit holds now.
+        origin = _origin(trained, rewarded, shown, parent_run)
+        registry.annotate(name, known.version, origin | {tags.UNPINNED: ""})
+    held_back = "" if recipe.promote_unpinned else unpinned
+    if known is not None and _verdict_stands(known, judged_against, recipe.approval, held_back):
+        return _judged_before(name, known, home, key, parent_run)
     baseline, compared_with = (
         (gate["base"], "the base model")
         if judged_against is None or "champion" not in gate
@@ -78,20 +82,16 @@ def promote(
     )
     anchor = gate.get("anchor", no_anchor)
     verdict = judged(name, recipe, gate["candidate"], baseline, anchor, trained.digest)
-    held_back = "" if recipe.promote_unpinned else unpinned
     decision, reason = decide(verdict, recipe.approval, compared_with, why_not_learned(trained), held_back)
     versions: list[int] = []
 
     def work(folder: Path, run_id: str) -> Made:
         version = (
-            known[0].version
-            if known
+            known.version
+            if known is not None
             else registry.register(name, trained.links["model_id"], _origin(trained, rewarded, shown, parent_run))
         )
         versions.append(version)
-        if pinned_since:  # the same weights, of code and data that a commit holds now
-            origin = _origin(trained, rewarded, shown, parent_run)
-            registry.annotate(name, version, origin | {tags.UNPINNED: ""})
         aliases.set_candidate(name, version)
         found = {
             tags.COMPARED_WITH: compared_with,
@@ -121,6 +121,24 @@ def promote(
 def policy_name(recipe: Recipe) -> str:
     """Registered name of the recipe's policies."""
     return f"{recipe.name}-policy"
+
+
+def _registered(name: str, digest: str, champion: registry.VersionInfo | None) -> registry.VersionInfo | None:
+    """The version with these weights, the champion before all others; None where there is none yet."""
+    known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, digest)
+    is_champion = [found for found in known if champion is not None and found.version == champion.version]
+    return next(iter(is_champion + known), None)
+
+
+def _verdict_stands(
+    known: registry.VersionInfo, champion: registry.VersionInfo | None, approval: bool, unpinned: str
+) -> bool:
+    """Whether the verdict on a version is the last word: it once was champion, or what spoke against it still does."""
+    if tags.VERDICT not in known.tags:
+        return False
+    if tags.PROMOTED_AT in known.tags or (champion is not None and champion.version == known.version):
+        return True
+    return not lifted(known.tags[tags.VERDICT], approval, unpinned)
 
 
 def _judged_before(name: str, known: registry.VersionInfo, home: Path, key: str, parent_run: str) -> Promotion:
