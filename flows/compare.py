@@ -19,7 +19,7 @@ from models.errors import UserError  # noqa: E402
 from models.evaluation.aggregate import Standing, standings  # noqa: E402
 from models.recipe.comparison import Contender, contenders  # noqa: E402
 from models.recipe.load import digest, load_recipe, plain  # noqa: E402
-from tasks.code_version import code_version  # noqa: E402
+from tasks.code_version import running_version  # noqa: E402
 from tasks.comparison import Cost, write_comparison  # noqa: E402
 from tasks.fine_tune import curves_of, why_not_learned  # noqa: E402
 from tasks.shared_engine import shared_engine  # noqa: E402
@@ -55,7 +55,7 @@ def compare(
     found = contenders(recipes, overrides or [], seeds, metric, budget, smoke)
     experiment = found[0].recipe.name
     with own_folder(experiment) as home:
-        code = code_version(Path.cwd())
+        code = running_version(Path.cwd(), *(one.file for one in found))
         facts = {tags.RECIPE: " ".join(one.name for one in found), tags.GIT_COMMIT: code.name}
         if prefect := prefect_run.address():
             facts[tags.PREFECT_RUN] = prefect
@@ -89,11 +89,12 @@ def _trained(one: Contender, seed: int, home: Path, parent: str) -> Training:
     recipe = load_recipe(one.file, overrides)
     described = plain(recipe)
     facts = {tags.RECIPE: one.name, tags.RECIPE_SHA256: digest(described), tags.SEED: str(seed)}
+    code = running_version(Path.cwd(), one.file)
     own = runs.open_step_run(parent, f"{one.name}, seed {seed}", facts)
     with closed_with(own), shared_engine():
         runs.log_params(own, described)
         log_recipe(own, one.file, overrides)
-        training = train_policy(Opened(recipe, Path.cwd(), home, own, code_version(Path.cwd()), {}))
+        training = train_policy(Opened(recipe, Path.cwd(), home, own, code, {}))
         measured = training.evaluated_candidate()
         records.log_metrics(own, {key: value for key, value in measured.metrics.items() if key.startswith("eval/")})
     return training

@@ -19,7 +19,7 @@ from models.recipe.find import find_recipe
 from models.recipe.load import digest, load_recipe, plain, require_files
 from models.recipe.schema import Recipe
 from tasks import interrupt, run_names
-from tasks.code_version import CodeVersion, code_version
+from tasks.code_version import CodeVersion, running_version
 from tasks.tracking import aliases, records, runs, store, summaries, tags
 
 
@@ -49,7 +49,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
     checked = load_recipe(recipe, overrides)
     require_files(checked)
     with own_folder(checked.name) as home:
-        code = code_version(Path.cwd())
+        code = running_version(Path.cwd(), find_recipe(recipe))
         described = plain(checked)
         recipe_tags = {
             tags.RECIPE: checked.name,

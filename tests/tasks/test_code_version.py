@@ -1,11 +1,12 @@
 """A run's commit says what it ran only where the commit holds all of it: what lies in no commit counts too."""
 
+import os
 from pathlib import Path
 
 import pytest
 from small_repository import git
 
-from tasks.code_version import NO_COMMIT, code_version
+from tasks.code_version import NO_COMMIT, PACKAGE, code_version, running_version
 
 
 @pytest.fixture
@@ -52,3 +53,76 @@ def test_outside_of_a_repository_there_is_no_commit_and_that_is_said(tmp_path: P
     version = code_version(tmp_path)
     assert version.name == NO_COMMIT
     assert "no git repository" in version.unpinned
+
+
+def test_a_git_status_that_fails_does_not_count_as_clean(checkout: Path) -> None:
+    (checkout / "models/objectives/grpo.py").write_text("edited\n")
+    (checkout / ".git/index").write_bytes(b"no index")
+    version = code_version(checkout)
+    assert version.name.endswith("-dirty")
+    assert "git status" in version.unpinned and "index" in version.unpinned
+
+
+def test_a_file_whose_name_is_not_utf_8_shows_and_stops_nothing(checkout: Path) -> None:
+    with open(os.fsencode(checkout) + b"/models/caf\xe9\n.py", "wb") as file:
+        file.write(b"new\n")
+    version = code_version(checkout)
+    assert version.changed == (r"models/caf\xe9\n.py",)
+    version.unpinned.encode()
+
+
+# ---------------------------------------- the code that runs, and the recipe, lie elsewhere
+
+
+@pytest.fixture
+def other(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another clone of the checkout, at the same commit."""
+    folder = tmp_path_factory.mktemp("other") / "clone"
+    git(checkout, "clone", "--quiet", str(checkout), str(folder))
+    return folder
+
+
+def test_code_of_another_clone_is_pinned_only_where_the_commit_holds_it_to_the_byte(
+    checkout: Path, other: Path
+) -> None:
+    assert running_version(checkout, package=other).unpinned == "", "the very same code, elsewhere"
+    (other / "models/objectives/grpo.py").write_text("edited there\n")
+    version = running_version(checkout, package=other)
+    assert version.name.endswith("-dirty")
+    assert str(other) in version.unpinned and "models/objectives/grpo.py" in version.unpinned
+    assert running_version(checkout, package=checkout).unpinned == ""
+
+
+@pytest.mark.parametrize("change", ["new", "gone"])
+def test_a_part_that_only_one_of_the_two_clones_has_shows(checkout: Path, other: Path, change: str) -> None:
+    file = other / "models/objectives/grpo.py"
+    if change == "gone":
+        file.unlink()
+    else:
+        file = file.with_name("mine.py")
+        file.write_text("new\n")
+    assert file.name in running_version(checkout, package=other).unpinned
+
+
+def test_the_code_of_this_very_test_is_not_that_of_a_repository_without_it(checkout: Path) -> None:
+    assert str(PACKAGE) in running_version(checkout).unpinned
+
+
+def test_a_recipe_is_pinned_only_where_the_commit_holds_it(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def unpinned(recipe: Path) -> str:
+        return running_version(checkout, recipe, package=checkout).unpinned
+
+    outside = tmp_path_factory.mktemp("outside") / "x.yaml"
+    for file in (outside, checkout / "x.yaml"):
+        file.write_text("extends: grpo\n")
+        assert str(file) in unpinned(file)
+    git(checkout, "add", "x.yaml")
+    assert "x.yaml" in unpinned(checkout / "x.yaml"), "staged, in no commit"
+    git(checkout, "commit", "--quiet", "--message", "a recipe")
+    assert unpinned(checkout / "x.yaml") == unpinned(checkout / "recipes/grpo.yaml") == ""
+    (checkout / "x.yaml").write_text("extends: grpo\nseed: 1\n")
+    assert "x.yaml" in unpinned(checkout / "x.yaml"), "edited since"
+    (checkout / "recipes/grpo.yaml").write_text("seed: 1\n")
+    assert unpinned(checkout / "recipes/grpo.yaml").count("grpo.yaml") == 1, "told once"
