@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from models.datasets.raw import files_of
 from models.datasets.settings import BUILT_IN, DataSettings
+from models.disk import needs_space
 from models.errors import UserError
-from tasks.code_version import git_output
-from tasks.data_sources import RAW, STAGE, prepare_source, source_folder
+from tasks.code_version import ask_git, git_output
+from tasks.data_sources import RAW, STAGE, prepare_source, prepared_folder, source_folder
 from tasks.dvc_command import Report, alone, run_dvc
 from tasks.versions import DataVersion, current, digest_of, repository
 
@@ -49,10 +49,10 @@ def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[Dat
     )
     pins = [f"{place}.dvc", source_folder(settings.name)]
     with alone(root) as lock:
-        with _raw_replaced(root / place, given):
+        with needs_space(root / place), _raw_replaced(root, settings.name, given):
             run_dvc(root, ["add", place], report, lock)
             prepare_source(kept, root, report, lock)
-        _commit(root, pins, f"Data {settings.name}: {digest_of(settings.name, root).removesuffix('.dir')[:8]}")
+            _commit(root, pins, f"Data {settings.name}: {digest_of(settings.name, root).removesuffix('.dir')[:8]}")
         run_dvc(root, ["push", f"{place}.dvc", f"{source_folder(settings.name)}/dvc.yaml:{STAGE}"], report, lock)
         return current(settings.name, root), kept.model_copy(
             update={"path": (Path(place),), "test_path": (Path(place) / "test",) if settings.test_path else None}
@@ -60,47 +60,84 @@ def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[Dat
 
 
 @contextmanager
-def _raw_replaced(folder: Path, given: dict[str, list[Path]]) -> Iterator[None]:
-    """Copies of the given files in `folder`, by subfolder; where the block fails, what was there before is back."""
-    beside, before = (folder.with_name(f".{folder.name}.{state}") for state in ("partial", "before"))
-    pin, pin_before = folder.with_name(f"{folder.name}.dvc"), folder.with_name(f".{folder.name}.dvc.before")
-    for old in (beside, before):
-        shutil.rmtree(old, ignore_errors=True)
-    for inside, files in given.items():
-        (beside / inside).mkdir(parents=True, exist_ok=True)
-        for file in files:
-            if (beside / inside / file.name).exists():
-                raise UserError(f"data: two files are called {file.name}; they would lie in one folder, rename one")
-            shutil.copy2(file, beside / inside / file.name)
-    if not given["test"]:
-        (beside / "test").rmdir()
+def _raw_replaced(root: Path, name: str, given: dict[str, list[Path]]) -> Iterator[None]:
+    """Copies of the given files as the raw data NAME, by subfolder; where the block fails, all is what it was."""
+    raw, source, prepared = root / RAW, root / source_folder(name), root / prepared_folder(name)
+    beside = raw / f".{name}.partial"
+    written = [raw / f"{name}.dvc", *(source / file for file in ("dvc.yaml", "params.yaml", "dvc.lock"))]
+    ignored = [raw / ".gitignore", prepared.parent / ".gitignore"]  # DVC writes its outputs' names there
+    shutil.rmtree(beside, ignore_errors=True)
     try:
-        if folder.exists():
-            os.replace(folder, before)
-        if pin.exists():
-            shutil.copy2(pin, pin_before)
-        os.replace(beside, folder)
-        yield
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        pin.unlink(missing_ok=True)
-        if before.exists():
-            os.replace(before, folder)
-        if pin_before.exists():
-            os.replace(pin_before, pin)
-        raise
+        for inside, files in given.items():
+            if files:
+                _copy(files, beside / inside)
+        with _restored([raw / name, prepared], [*written, *ignored], raw / f".{name}.pins.before"):
+            os.replace(beside, raw / name)
+            yield
     finally:
-        for old in (beside, before):
+        shutil.rmtree(beside, ignore_errors=True)
+        with suppress(OSError):  # it holds something, or is not there
+            source.rmdir()
+
+
+def _copy(files: Sequence[Path], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        if (folder / file.name).exists():
+            raise UserError(f"data: two files are called {file.name}; they would lie in one folder, rename one")
+        shutil.copy2(file, folder / file.name)
+
+
+@contextmanager
+def _restored(folders: Sequence[Path], files: Sequence[Path], before: Path) -> Iterator[None]:
+    """Moves `folders` away and keeps copies of `files`; where the block fails, all of them are what they were.
+
+    The copies are whole before anything changes, and putting back only renames: a full disk is no hindrance.
+
+    Args:
+        before: folder of the copies meanwhile; what is moved stays beside its place.
+    """
+    kept = {path: before / str(number) for number, path in enumerate(files)}
+    kept |= {path: path.with_name(f".{path.name}.before") for path in folders}
+    temporary = (before, *(kept[path] for path in folders))
+    for old in temporary:
+        shutil.rmtree(old, ignore_errors=True)
+    before.mkdir()
+    there = {path for path in kept if path.exists()}
+    try:
+        for path in there.intersection(files):
+            shutil.copy2(path, kept[path])
+        try:
+            for path in there.intersection(folders):
+                os.replace(path, kept[path])
+            yield
+        except BaseException:
+            for path, copy in kept.items():
+                if copy.exists() or path not in there:
+                    _remove(path)
+                if copy.exists():
+                    os.replace(copy, path)
+            raise
+    finally:
+        for old in temporary:
             shutil.rmtree(old, ignore_errors=True)
-        pin_before.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _commit(root: Path, paths: Sequence[str], message: str) -> None:
     """Commits these paths and nothing else, where they differ from the last commit. Raises UserError: what git says."""
     for arguments in (["add", "--", *paths], ["commit", "--quiet", "--message", message, "--", *paths]):
-        if arguments[0] == "commit" and not git_output(root, "status", "--porcelain", "--", *paths):
-            return
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
-        if done.returncode:
-            said = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
-            raise UserError(f"git {arguments[0]}: {said[0]}")
+        if arguments[0] == "commit":
+            differing, failed = ask_git(root, "status", "--porcelain", "--", *paths)
+            if not differing and not failed:
+                return
+        _, failed = ask_git(root, *arguments)
+        if failed:
+            ask_git(root, "reset", "--quiet", "--", *paths)
+            raise UserError(f"{failed}; what was there before is there again")
