@@ -6,15 +6,13 @@ verdict alone: no number and no sample of it goes to a run.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger, task
 
-from models.datasets.schema import Split, read_rows
+from models.datasets.schema import Split
 from models.evaluation.bootstrap import bootstrap_mean
 from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.metrics import prompt_values
@@ -23,6 +21,7 @@ from models.evaluation.table import write_records
 from models.policy.folder import check_model_folder, hash_folder
 from models.policy.use import read_use
 from models.recipe.schema import Recipe
+from tasks import gate_split
 from tasks.caching import cached_by_key
 from tasks.inputs import log_rows
 from tasks.open_learner import reward_scorer
@@ -107,7 +106,9 @@ def evaluate_policy(
         write_records(found, folder / "records.parquet")
         if split == "gate":
             headline = f"{len(found)} problems of the gate, {samples} samples each, for the verdict alone"
-            return Made(hash_folder(folder), headline, {}, {"model_id": model_id, "gate_split": gate_split(data)})
+            asked = gate_split.problems_of(data)
+            links = {"gate_split": gate_split.digest_of(asked), "gate_sketch": gate_split.sketch_of(asked)}
+            return Made(hash_folder(folder), headline, {}, {"model_id": model_id, **links})
         records.log_artifact(run_id, folder / "records.parquet", "evaluation")
         metrics = summarise(found, ks=settings.ks, safety_patterns=recipe.gate.safety_patterns)
         sampled = bootstrap_mean(prompt_values(found, "sampled_accuracy"), seed=settings.seed)
@@ -127,9 +128,3 @@ def evaluate_policy(
 def name_of(role: str, split: str) -> str:
     """What an evaluation is called: `evaluate candidate`, `gate candidate`."""
     return f"{'gate' if split == 'gate' else 'evaluate'} {role}"
-
-
-def gate_split(data: Path) -> str:
-    """Digest of the gate's problems, whatever their order: the looks at them are counted under it."""
-    problems = sorted((str(row["prompt"]), str(row["answer"])) for row in read_rows(data, "problems", "gate"))
-    return hashlib.sha256(json.dumps(problems).encode()).hexdigest()[:16]

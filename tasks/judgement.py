@@ -29,9 +29,11 @@ def judged(
     Args:
         name: registered model, where the looks are counted.
         anchor: evaluation of the anchor, or why there is none.
-        weights: what is looked at; the same as at the last look, and that look goes on.
+        weights: what is looked at; the same against the same as at the last look, and that look goes on.
     """
-    look = take_look(name, candidate.links["gate_split"], weights, recipe.gate)
+    compared = f"{weights} against {baseline.links['model_id']}"
+    split, sketch = candidate.links["gate_split"], candidate.links["gate_sketch"]
+    look = take_look(name, split, sketch, compared, recipe.gate)
     return judge(
         _records(candidate),
         _records(baseline),

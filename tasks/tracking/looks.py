@@ -1,15 +1,18 @@
 """Looks at a gate split, counted in the registry: every machine that judges spends the same error budget.
 
-One tag of the registered model a split, under its digest. A new split has no tag yet, so its budget is whole. A look is
-counted before it is taken: a run that is killed in between has spent it, unless the next one looks at the same weights.
+One tag of the registered model a split, under its digest. A split that shares problems with one that was looked at, as
+after a few new rows, goes on with its looks; any other has no tag yet, and its budget is whole. A look is counted
+before it is taken: a run that is killed in between has spent it, unless the next holds the same weights against the
+same.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Protocol
+from typing import Any, Protocol
 
 from models.evaluation.budget import Look
+from tasks.gate_split import shared
 from tasks.tracking import lock, registry, tags
 
 
@@ -19,22 +22,44 @@ class Budgeted(Protocol):
     def next_look(self, looked: int = 0, spent: float = 0.0) -> Look: ...
 
 
-def take_look(name: str, gate_split: str, weights: str, settings: Budgeted) -> Look:
+OUTGROWN = 0.9
+"""Share from which on this split's tag stands for the other's too: data that grow every night leave one tag."""
+SHARED = 0.1
+"""Share of problems in common from which on a split goes on with the looks of another."""
+
+
+def take_look(name: str, gate_split: str, sketch: str, compared: str, settings: Budgeted) -> Look:
     """Count a look at a gate split and say what it may spend.
 
     Args:
         name: registered model; made where it is missing.
         gate_split: digest of the split's problems.
-        weights: digest of the candidate's weights. The same as last time: that look goes on.
+        sketch: of the same, by which a split that shares problems with this one is known (tasks/gate_split.py).
+        compared: what is held against what. The same as last time: that look goes on.
         settings: the recipe's gate.
     """
     key = tags.LOOKS + gate_split
-    with lock.held(name):
-        known = json.loads(registry.model_tags(name).get(key, "{}"))
-        looked, spent = int(known.get("looks", 0)), float(known.get("spent", 0.0))
-        if known.get("weights") == weights:
-            looked, spent = looked - 1, float(known["before"])
+    with lock.held(name) as lease:
+        splits = {
+            other: json.loads(value)
+            for other, value in registry.model_tags(name).items()
+            if other.startswith(tags.LOOKS)
+        }
+        common = {other: shared(split.get("sketch", ""), sketch) for other, split in splits.items()}
+        known: dict[str, Any] = splits.get(key, {})
+        if known.get("compared") == compared:
+            looked, spent = int(known["looks"]) - 1, float(known["before"])
+        else:
+            seen = [known, *(split for other, split in splits.items() if common[other] >= SHARED)]
+            looked = max(int(split.get("looks", 0)) for split in seen)
+            spent = max(float(split.get("spent", 0.0)) for split in seen)
         look = settings.next_look(looked, spent)
-        counted = {"looks": look.number, "spent": look.spent, "before": spent, "weights": weights}
+        counted = {
+            "looks": look.number, "spent": look.spent, "before": spent, "compared": compared, "sketch": sketch,
+        }  # fmt: skip
+        lease.confirm()
         registry.set_model_tag(name, key, json.dumps(counted))
+        for other in splits.keys() - {key}:
+            if common[other] >= OUTGROWN:
+                registry.delete_model_tag(name, other)
     return look

@@ -142,6 +142,11 @@ def set_model_tag(name: str, key: str, value: str) -> None:
     store.patiently(store.client().set_registered_model_tag, name, key, value)
 
 
+def delete_model_tag(name: str, key: str) -> None:
+    """Delete a tag of a registered model."""
+    store.patiently(store.client().delete_registered_model_tag, name, key)
+
+
 def _make_model(name: str) -> None:
     from mlflow import MlflowException
 

@@ -49,7 +49,7 @@ def step(
         metrics={},
         run_id=run,
         seconds=0.0,
-        links=links,
+        links={"model_id": digest, "gate_sketch": ""} | links,
     )
 
 

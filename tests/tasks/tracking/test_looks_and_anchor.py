@@ -7,34 +7,74 @@ from test_registry_and_lineage import made
 
 from models.errors import UserError
 from models.evaluation.gate import GateSettings
+from tasks.gate_split import digest_of, shared, sketch_of
 from tasks.power import gate_power
-from tasks.tracking import aliases, registry
+from tasks.tracking import aliases, registry, tags
 from tasks.tracking.looks import take_look
 
 GATE = GateSettings()
+A, B = (sketch_of(f"{name} {number}" for number in range(200)) for name in "ab")
 
 
 def test_looks_at_one_split_are_counted_and_spend_one_budget(home: Path):
-    found = [take_look("policy", "aaaa", f"weights {night}", GATE) for night in range(3)]
+    found = [take_look("policy", "aaaa", A, f"weights {night}", GATE) for night in range(3)]
     assert [look.number for look in found] == [1, 2, 3]
     assert found[-1].spent == pytest.approx(sum(look.alpha for look in found))
 
 
 def test_a_new_gate_split_starts_a_new_budget_and_leaves_the_old_count(home: Path):
-    take_look("policy", "aaaa", "one", GATE)
-    assert take_look("policy", "bbbb", "two", GATE).number == 1
-    assert take_look("policy", "aaaa", "three", GATE).number == 2
+    take_look("policy", "aaaa", A, "one", GATE)
+    assert take_look("policy", "bbbb", B, "two", GATE).number == 1
+    assert take_look("policy", "aaaa", A, "three", GATE).number == 2
 
 
 def test_a_look_that_was_cut_off_goes_on_and_is_not_paid_twice(home: Path):
-    take_look("policy", "aaaa", "one", GATE)
-    cut_off = take_look("policy", "aaaa", "two", GATE)
-    assert take_look("policy", "aaaa", "two", GATE) == cut_off
-    assert take_look("policy", "aaaa", "three", GATE).number == 3
+    take_look("policy", "aaaa", A, "one", GATE)
+    cut_off = take_look("policy", "aaaa", A, "two", GATE)
+    assert take_look("policy", "aaaa", A, "two", GATE) == cut_off
+    assert take_look("policy", "aaaa", A, "three", GATE).number == 3
+
+
+def looked_at(problems, compared):
+    return take_look("policy", digest_of(problems), sketch_of(problems), compared, GATE)
+
+
+def test_a_split_that_shares_problems_with_one_that_was_looked_at_goes_on_with_its_looks(home: Path):
+    """Rows that are added every night make a split of another digest every night; so does a gate moved by half."""
+    problems = [f"problem {number}" for number in range(400)]
+    nights = [looked_at(problems[: 300 + 10 * night], f"weights {night}") for night in range(4)]
+    assert [look.number for look in nights] == [1, 2, 3, 4]
+    assert nights[-1].spent == pytest.approx(sum(look.alpha for look in nights))
+    assert len([tag for tag in registry.model_tags("policy") if tag.startswith(tags.LOOKS)]) == 1
+    moved = problems[150:] + [f"other {number}" for number in range(150)]
+    assert looked_at(moved, "weights 4").number == 5
+    assert looked_at(problems[:300], "weights 5").number == 6  # and back again
+    assert looked_at([f"new {number}" for number in range(300)], "weights 6").number == 1
+
+
+def test_the_same_weights_against_another_champion_are_another_look(home: Path):
+    first = take_look("policy", "aaaa", A, "one against v1", GATE)
+    again = take_look("policy", "aaaa", A, "one against v2", GATE)
+    assert (first.number, again.number) == (1, 2) and again.alpha < first.alpha
+
+
+@pytest.mark.parametrize(
+    ("kept", "added", "expected"), [(300, 0, 1.0), (300, 300, 1.0), (150, 150, 0.5), (0, 300, 0.0)]
+)
+def test_a_sketch_estimates_the_share_of_problems_that_two_splits_have_in_common(kept, added, expected):
+    problems = [f"problem {number}" for number in range(300)]
+    other = problems[:kept] + [f"other {number}" for number in range(added)]
+    assert shared(sketch_of(problems), sketch_of(other)) == pytest.approx(expected, abs=0.2 if 0 < expected < 1 else 0)
+
+
+def test_the_sketches_of_small_splits_are_whole():
+    assert (
+        shared(sketch_of(["a", "b"]), sketch_of(["b", "c"])) == 0.5 and shared(sketch_of([]), sketch_of(["a"])) == 0.0
+    )
 
 
 def test_counting_needs_no_version_and_does_not_hinder_the_first(home: Path, policy_folder: Path):
-    take_look("policy", "aaaa", "one", GATE)
+    take_look("policy", "aaaa", A, "one", GATE)
     assert registry.versions("policy") == []
     assert made(policy_folder, 1) == [1]
 

@@ -1,0 +1,52 @@
+"""Which gate splits are the same, and which share problems: the looks at them are counted by that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from models.datasets.schema import read_rows
+
+KEPT = 64
+"""Problems in a sketch."""
+DIGITS = 8
+"""Hexadecimal digits of a problem's hash in a sketch."""
+
+
+def problems_of(data: Path) -> list[str]:
+    """The gate's problems in a folder of clean data, each as one text, in an order of their own."""
+    rows = read_rows(data, "problems", "gate")
+    return sorted(json.dumps([str(row["prompt"]), str(row["answer"])]) for row in rows)
+
+
+def digest_of(problems: Iterable[str]) -> str:
+    """Digest of the problems, whatever their order."""
+    return hashlib.sha256("\n".join(sorted(problems)).encode()).hexdigest()[:16]
+
+
+def sketch_of(problems: Iterable[str]) -> str:
+    """The `KEPT` smallest hashes of the problems (a bottom-k sketch, Broder 1997): small enough for a tag."""
+    hashes = sorted({hashlib.sha256(problem.encode()).hexdigest()[:DIGITS] for problem in problems})
+    return "".join(hashes[:KEPT])
+
+
+def shared(one: str, other: str) -> float:
+    """Estimated share of the smaller split's problems that the other has too, from their sketches, in [0, 1].
+
+    Below the smaller of the two largest hashes both sketches are whole samples of their splits.
+    """
+    left, right = _hashes(one), _hashes(other)
+    if not left or not right:
+        return 0.0
+    # fewer than KEPT hashes are all there are, and no hash is missing above the last of them
+    bounds = [max(hashes) for hashes in (left, right) if len(hashes) == KEPT]
+    if bounds:
+        left, right = ({value for value in hashes if value <= min(bounds)} for hashes in (left, right))
+    smaller = min(len(left), len(right))
+    return len(left & right) / smaller if smaller else 0.0
+
+
+def _hashes(sketch: str) -> set[str]:
+    return {sketch[at : at + DIGITS] for at in range(0, len(sketch), DIGITS)}
