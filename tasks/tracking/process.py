@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
 import psutil
 
@@ -13,6 +16,9 @@ from tasks.tracking import tags
 _CLOCK_SLACK = 2.0
 """Seconds by which two readings of one process's start may differ (the boot time is read with rounding)."""
 
+_OUTERMOST = "pid:[4026531836]"
+"""Linux's name of the process namespace that is no container's."""
+
 
 def mark() -> dict[str, str]:
     """Tags that name this process."""
@@ -20,17 +26,37 @@ def mark() -> dict[str, str]:
         tags.PID: str(os.getpid()),
         tags.HOST: socket.gethostname(),
         tags.STARTED: f"{psutil.Process().create_time():.2f}",
+        tags.PLACE: place(),
     }
 
 
+@cache
+def place() -> str:
+    """Machine (a hash), boot and process namespace of this process; "-" for what the system does not tell."""
+    machine = _read("/etc/machine-id")
+    hashed = hashlib.sha256(f"rewardflow {machine}".encode()).hexdigest()[:16] if machine else ""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return " ".join(part or "-" for part in (hashed, _read("/proc/sys/kernel/random/boot_id"), namespace))
+
+
 def surely_dead(marks: Mapping[str, str]) -> bool:
-    """Whether the process named by `marks` ran on this host and is gone. Unknown marks and other hosts: False."""
+    """Whether the process named by `marks` ran where this one runs and is gone.
+
+    Unknown marks, other hosts and other containers: False. Marks of earlier versions, without a place, are judged by
+    the host's name alone.
+    """
     try:
         pid, started = int(marks[tags.PID]), float(marks[tags.STARTED])
     except (KeyError, ValueError):
         return False
     if marks.get(tags.HOST) != socket.gethostname():
         return False
+    there = marks.get(tags.PLACE, place())
+    if there != place():
+        return _before_a_restart(there)
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
@@ -40,3 +66,24 @@ def surely_dead(marks: Mapping[str, str]) -> bool:
         return True
     except psutil.AccessDenied:
         return False
+
+
+def _before_a_restart(there: str) -> bool:
+    """Whether a place is this very machine before it was started again.
+
+    Outside of containers alone: those of one image share the machine's id, wherever they run.
+    """
+    (machine, boot, namespace), here = (*there.split(), "-", "-", "-")[:3], place().split()
+    return (
+        machine == here[0] != "-"
+        and boot != here[1]
+        and "-" not in (boot, here[1])
+        and (namespace == here[2] == _OUTERMOST)
+    )
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
