@@ -101,15 +101,21 @@ def own_folder(experiment: str) -> Iterator[Path]:
         yield home
 
 
-def notice_champion(run: str, model: str) -> str:
-    """Record and tell of a champion alias that was set or deleted outside Rewardflow. Returns the sentence, or ""."""
+def notice_champion(run: str, model: str, earlier: str = "") -> str:
+    """Record and tell of a champion or anchor alias that was set or deleted outside Rewardflow.
+
+    Returns:
+        What was noticed, with what `earlier` says that this run noticed before; empty where nothing was.
+    """
     from prefect import get_run_logger
 
     noticed = aliases.notice(model)
-    if noticed:
-        runs.set_tags(run, {tags.CHAMPION_NOTICED: noticed})
-        get_run_logger().warning(f"{model}: {noticed}")
-    return noticed
+    if not noticed:
+        return earlier
+    get_run_logger().warning(f"{model}: {noticed}")
+    told = "; ".join(filter(None, [earlier, noticed]))
+    runs.set_tags(run, {tags.CHAMPION_NOTICED: told})
+    return told
 
 
 @contextmanager

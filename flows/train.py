@@ -26,7 +26,7 @@ from tasks.registered_policy import registered_policy  # noqa: E402
 from tasks.review import write_review, write_short_review  # noqa: E402
 from tasks.shared_engine import shared_engine  # noqa: E402
 from tasks.step import StepResult, content_key  # noqa: E402
-from tasks.tracking import registry, tags  # noqa: E402
+from tasks.tracking import aliases, registry, tags  # noqa: E402
 from tasks.upload_reports import upload_reports  # noqa: E402
 
 
@@ -78,6 +78,8 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
             return outcome, validated
         outcome.collapsed = why_not_learned(tuned)
         outcome.unpinned = facts.get(UNPINNED, "")
+        if noticed := notice_champion(run, outcome.model, noticed):  # a training is long
+            facts["champion"] = noticed
         champion = registry.champion(outcome.model)
         evaluations = evaluate_splits(training, champion, outcome.model)
         # Before the candidate's look: one that was cut off goes on only as long as no other was taken.
@@ -86,7 +88,7 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
     started = time.perf_counter()
     outcome.promotion = promote(
         content_key("promote", run), recipe, tuned, rewarded, evaluations["gate"], shown["candidate"],
-        champion, why_no_anchor(champion), outcome.unpinned, home, run,
+        champion, why_no_anchor(champion, outcome.model), outcome.unpinned, home, run,
     )  # fmt: skip
     promotion = outcome.promotion
     outcome.steps.append(Step("promote", time.perf_counter() - started, promotion.reused, promotion.result.headline))
@@ -95,11 +97,11 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
     return outcome, validated
 
 
-def why_no_anchor(champion: registry.VersionInfo | None) -> str:
+def why_no_anchor(champion: registry.VersionInfo | None, model: str) -> str:
     """What stands in the verdict where no anchor but the champion itself was measured."""
-    if champion is None:
+    if champion is None and not aliases.history(model):
         return "there is no anchor before the first promotion"
-    if registry.ANCHOR in champion.aliases:
+    if champion is not None and registry.ANCHOR in champion.aliases:
         return f"version {champion.version} is champion and anchor in one"
     return "no version has the alias anchor; `rewardflow anchor VERSION` names one"
 
@@ -109,8 +111,8 @@ def evaluate_splits(
 ) -> dict[str, dict[str, StepResult]]:
     """Split -> role -> evaluation: base, candidate and champion on validation, the last two on the gate's problems.
 
-    There the anchor is measured too, and without a champion the base model stands in for it. A candidate with the
-    champion's weights was judged before.
+    There the anchor is measured too, whether or not there is a champion; without one the base model stands in for it. A
+    candidate with the champion's weights was judged before.
     """
     warmed, tuned = training.warmed, training.tuned
     assert tuned is not None, "the recipe has a schedule"
@@ -120,13 +122,15 @@ def evaluate_splits(
     # Its champion may have been killed between the alias and the verdict: then it is judged as the first time.
     unjudged = champion is not None and tags.VERDICT not in champion.tags
     same = champion is not None and champion.tags.get(tags.WEIGHTS_SHA256) == tuned.digest
-    if champion is None or (same and unjudged):
+    if same and not unjudged:
+        return {"validation": shown, "gate": gate}
+    if champion is None or same:
         gate["base"] = training.evaluated("base", *base, "gate")
-    elif not same:
+    else:
         known = registered_policy(champion)
         shown["champion"] = training.evaluated("champion", *known)
         gate["champion"] = training.evaluated("champion", *known, "gate")
-        anchor = registry.by_alias(model, registry.ANCHOR)
-        if anchor is not None and anchor.version != champion.version:
-            gate["anchor"] = training.evaluated("anchor", *registered_policy(anchor), "gate")
+    anchor = registry.by_alias(model, registry.ANCHOR)
+    if anchor is not None and (champion is None or anchor.version != champion.version):
+        gate["anchor"] = training.evaluated("anchor", *registered_policy(anchor), "gate")
     return {"validation": shown, "gate": gate}

@@ -19,7 +19,9 @@ def promote(version: Annotated[int, typer.Argument(help="Version to make champio
     from tasks.tracking import aliases, store
 
     store.configure(writable_state_folder())
-    new = aliases.promote(meant_policy(model), version)
+    name = meant_policy(model)
+    _tell(name, aliases.notice(name))
+    new = aliases.promote(name, version)
     print(f"champion of {new.name}: version {new.version}")
 
 
@@ -31,7 +33,9 @@ def rollback(model: ModelOption = "") -> None:
     from tasks.tracking import aliases, store
 
     store.configure(writable_state_folder())
-    new = aliases.rollback(meant_policy(model))
+    name = meant_policy(model)
+    _tell(name, aliases.notice(name))
+    new = aliases.rollback(name)
     print(f"champion of {new.name}: version {new.version}")
 
 
@@ -87,6 +91,12 @@ def power(
     checked = load_recipe(recipe, overrides or [])
     store.configure(state_folder())
     print(gate_power(checked, difference))
+
+
+def _tell(name: str, noticed: str) -> None:
+    """Say what others did to the aliases: a command that moves them acts on it."""
+    if noticed:
+        print(f"{name}: {noticed}")
 
 
 COMMANDS = (models, promote, rollback, anchor, power)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from models.errors import UserError
-from tasks.tracking import by_hand, lock, registry, store, tags
+from tasks.tracking import anchor, by_hand, lock, registry, store, tags
 from tasks.tracking.registry import ANCHOR, CANDIDATE, CHAMPION, PREVIOUS, VersionInfo
 
 
@@ -46,6 +46,8 @@ def promote(
 ) -> VersionInfo:
     """Make a version the champion; the old champion becomes `previous`. Of a version that is champion: nothing.
 
+    What was done to the aliases outside Rewardflow is recorded first.
+
     Args:
         name: registered model.
         version: the new champion.
@@ -55,6 +57,7 @@ def promote(
     Raises:
         UserError: there is no such version, or the champion is not the one that it was compared with.
     """
+    notice(name)
     with lock.held(name) as lease:
         new, old = registry.version_info(name, version), registry.champion(name)
         if old is not None and old.version == new.version:
@@ -78,15 +81,19 @@ def set_anchor(name: str, version: int) -> VersionInfo:
     with lock.held(name):
         found = registry.version_info(name, version)
         _set_alias(found, ANCHOR)
+        anchor.remember(name, version)
     return registry.version_info(name, version)
 
 
 def rollback(name: str) -> VersionInfo:
     """Swap champion and previous; a second rollback swaps them back. Returns the new champion.
 
+    Of a champion that was set outside Rewardflow, `previous` is the one in whose place it was set.
+
     Raises:
         UserError: there is no previous champion.
     """
+    notice(name)
     with lock.held(name) as lease:
         old, new = registry.champion(name), registry.by_alias(name, PREVIOUS)
         if old is None:
@@ -97,40 +104,45 @@ def rollback(name: str) -> VersionInfo:
 
 
 def notice(name: str) -> str:
-    """See whether somebody changed the champion outside Rewardflow since the last time; record it, and leave it so.
+    """See whether somebody changed champion or anchor outside Rewardflow since the last time; record it.
 
-    In MLflow's UI and API anybody may set or delete the alias. What it says holds: the version that has it is the
-    champion against which candidates are judged, and the one before becomes `previous`. It waits for the gate's word
-    on it (tasks.tracking.by_hand).
+    In MLflow's UI and API anybody may set or delete the aliases. What `champion` says holds: the version that has it is
+    the one against which candidates are judged, and the one before becomes `previous`. It waits for the gate's word
+    on it (tasks.tracking.by_hand). An anchor that was deleted is restored (tasks.tracking.anchor).
 
     Returns:
         What was done, in one sentence; empty where nothing was.
     """
-    if not _changed(name):
+    if not _changed(name) and not anchor.changed(name, _champions(name)):
         return ""
     with lock.held(name) as lease:
-        if not _changed(name):
-            return ""
-        before, now = _recorded(name), registry.champion(name)
-        begun = _model_tags(name).get(tags.PROMOTING, "")
-        if now is not None and begun.startswith(f"{now.version} "):  # a promotion of ours was killed in between
-            _remember(f"{_now()} version {now.version} ({begun.partition(' ')[2]})", name)
-            return ""
-        if now is None:
-            said = f"version {before} was champion; its alias was deleted outside Rewardflow"
-            by_hand.settled(name)
-            _remember(f"{_now()} no champion (noticed: {said}; when and by whom is unknown)", name)
-            return f"{said}; candidates are judged against the base model until there is a champion again"
-        verdict = now.tags.get(tags.VERDICT, "it was never judged by the gate")
-        said = f"version {now.version} was made champion outside Rewardflow, in place of {_called(before)}"
-        lease.confirm()
-        with suppress(UserError):  # it may have been deleted, too
-            _set_alias(registry.version_info(name, before or 0), PREVIOUS)
-        why = SET_BY_HAND
-        registry.annotate(name, now.version, {tags.PROMOTED_AT: f"noticed {_now()}", tags.PROMOTED_BY: why})
-        by_hand.wait_for_gate(name, now.version, before or _last_champion(name))
-        _remember(f"{_now()} version {now.version} (noticed: {why})", name)
-        return f"{said}; of itself: {verdict}"
+        noticed = _notice_champion(name, lease)
+        return "; ".join(filter(None, [noticed, anchor.notice(name, _champions(name), lease)]))
+
+
+def _notice_champion(name: str, lease: lock.Lease) -> str:
+    if not _changed(name):
+        return ""
+    before, now = _recorded(name), registry.champion(name)
+    begun = _model_tags(name).get(tags.PROMOTING, "")
+    if now is not None and begun.startswith(f"{now.version} "):  # a promotion of ours was killed in between
+        _remember(f"{_now()} version {now.version} ({begun.partition(' ')[2]})", name)
+        return ""
+    if now is None:
+        said = f"version {before} was champion; its alias was deleted outside Rewardflow"
+        by_hand.settled(name)
+        _remember(f"{_now()} no champion (noticed: {said}; when and by whom is unknown)", name)
+        return f"{said}; candidates are judged against the base model until there is a champion again"
+    verdict = now.tags.get(tags.VERDICT, "it was never judged by the gate")
+    said = f"version {now.version} was made champion outside Rewardflow, in place of {_called(before)}"
+    lease.confirm()
+    with suppress(UserError):  # it may have been deleted, too
+        _set_alias(registry.version_info(name, before or 0), PREVIOUS)
+    why = SET_BY_HAND
+    registry.annotate(name, now.version, {tags.PROMOTED_AT: f"noticed {_now()}", tags.PROMOTED_BY: why})
+    by_hand.wait_for_gate(name, now.version, before or _last_champion(name))
+    _remember(f"{_now()} version {now.version} (noticed: {why})", name)
+    return f"{said}; of itself: {verdict}"
 
 
 def _changed(name: str) -> bool:
@@ -145,7 +157,12 @@ def _recorded(name: str) -> int | None:
 
 def _last_champion(name: str) -> int | None:
     """The newest version that was champion by that history, whether or not there has been one since."""
-    return next(filter(None, map(_version_in, history(name))), None)
+    return next(reversed(_champions(name)), None)
+
+
+def _champions(name: str) -> list[int]:
+    """All versions that were champion by that history, the first one first."""
+    return [version for version in map(_version_in, reversed(history(name))) if version is not None]
 
 
 def _version_in(line: str) -> int | None:
@@ -178,6 +195,7 @@ def _crown(new: VersionInfo, old: VersionInfo | None, why: str, lease: lock.Leas
     _set_alias(new, CHAMPION)
     if registry.by_alias(new.name, ANCHOR) is None:
         _set_alias(old or new, ANCHOR)
+        anchor.remember(new.name, (old or new).version)
     if CANDIDATE in new.aliases:
         store.patiently(store.client().delete_registered_model_alias, new.name, CANDIDATE)
     own = {tags.PROMOTED_AT: now, tags.PROMOTED_BY: why}

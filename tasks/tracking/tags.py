@@ -109,6 +109,8 @@ HISTORY = "rewardflow.champion_history"
 """All champions, newest first, one line each: aliases keep no history, this does."""
 PROMOTING = "rewardflow.promoting"
 """The version that is being made champion, and why; there between the alias and its line in the history."""
+ANCHORED = "rewardflow.anchor"
+"""The version that Rewardflow last gave the alias anchor, or saw it on: what a deleted alias is restored by."""
 WAITS_FOR_GATE = "rewardflow.waits_for_gate"
 """The version that a person made champion and that the gate has not judged yet, and the champion before it."""
 

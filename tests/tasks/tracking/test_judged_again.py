@@ -44,7 +44,7 @@ def night(home: Path, policy_folder: Path, tmp_path: Path):
         recipe, shown = RECIPE.model_copy(update=changes), step(tmp_path, run, "shown", weights)
         with disable_run_logger():
             return promote.fn(
-                run, recipe, tuned, None, gate, shown, champion, why_no_anchor(champion), unpinned, home, run
+                run, recipe, tuned, None, gate, shown, champion, why_no_anchor(champion, NAME), unpinned, home, run
             )
 
     return trained
