@@ -16,6 +16,7 @@ from models.loop.learner import Learner
 from models.loop.rollout import Known, Origin, Problem
 from models.recipe.schema import Recipe
 from models.text.encoding import Codec
+from tasks.step import reference_folder
 
 ANSWERS: dict[str, dict[str, Origin]] = {
     "demonstrations": {"completion": "demonstration"},
@@ -119,7 +120,7 @@ def with_reference(problems: Sequence[Problem], learner: Learner, recipe: Recipe
     with learner.as_reference() as model:
         assert model is not None, "the recipe has a reference"
         rows = cached_reference_log_probs(
-            home / "store" / "reference",
+            reference_folder(home),
             model,
             sequences,
             distribution=learner.distribution,

@@ -8,21 +8,19 @@ was logged. What a champion, of today or before, came from always stays. Runs an
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlparse
 
-from tasks.results import CHECKPOINTS, RESULT
-from tasks.step import token_folder
-from tasks.tracking import needs
+from tasks.results import CHECKPOINTS, RESULT, runs_of
+from tasks.step import reference_folder, token_folder
+from tasks.tracking import needs, registry
 from tasks.tracking.needs import Need, Unregistered
 
-TOKENS, PRECISION = "tokens", "precision"
+NO_STEPS = ("tokens", "reference", "precision")
 """Folders of the store that are no step's."""
 
 
@@ -54,9 +52,12 @@ def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
     cutoff = datetime.now(tz=UTC) - timedelta(days=keep_days)
     needed = needs.needed_runs()
     held = [_step(home, folder, needed, cutoff, refused) for folder in _step_folders(home)]
-    staying = {_facts(one.place).get("run_id", "") for one in held if not one.goes and one.place is not None}
+    staying = {run_id for one in held if not one.goes and one.place is not None for run_id in runs_of(one.place)}
     held += [_model(model, home, needed, staying, cutoff, refused) for model in needs.unregistered_models()]
-    held += [_plain(home, entry, cutoff, "made again when it is needed") for entry in _entries(token_folder(home))]
+    for folder in (token_folder(home), reference_folder(home)):
+        held += [_plain(home, entry, cutoff, "made again when it is needed") for entry in _entries(folder)]
+    downloads = _entries(registry.download_folder(home))
+    held += [_plain(home, entry, cutoff, "downloaded again when it is needed") for entry in downloads]
     held += [_plain(home, entry, None, "left by a process that was killed") for entry in _leftovers(home)]
     return held
 
@@ -81,19 +82,20 @@ def remove(home: Path, held: Sequence[Held]) -> int:
 
 
 def _step(home: Path, folder: Path, needed: dict[str, Need], cutoff: datetime, refused: bool) -> Held:
-    run_id = str(_facts(folder).get("run_id", ""))
+    made_by = runs_of(folder)
     used, size = _last_change(folder), _size(folder)
+    needing = sorted((needed[run_id] for run_id in made_by if run_id in needed), key=lambda need: not need.lasting)
     goes = False
-    if not run_id and (folder / CHECKPOINTS).is_dir():
+    if not (folder / RESULT).is_file() and (folder / CHECKPOINTS).is_dir():
         why = "checkpoints of a run that can go on"
-    elif run_id in needed and (needed[run_id].lasting or not refused):
-        why = needed[run_id].why
+    elif needing and (needing[0].lasting or not refused):
+        why = needing[0].why
     elif used > cutoff:
         why = "used within the retention time"
-    elif run_id and not needs.is_ours(run_id):
+    elif made_by and not needs.is_ours(made_by[0]):
         why = "its run is not in the tracking store in use"
     else:
-        goes, why = True, f"only {needed[run_id].why} needs it" if run_id in needed else "nothing needs it"
+        goes, why = True, f"only {needing[0].why} needs it" if needing else "nothing needs it"
     return Held(str(folder.relative_to(home)), folder, size, used, why, goes)
 
 
@@ -134,7 +136,7 @@ def _step_folders(home: Path) -> list[Path]:
     return [
         folder
         for step in _entries(home / "store")
-        if step.is_dir() and step.name not in (TOKENS, PRECISION)
+        if step.is_dir() and step.name not in NO_STEPS
         for folder in _entries(step)
         if folder.is_dir() and not folder.name.startswith(".")
     ]
@@ -147,15 +149,6 @@ def _leftovers(home: Path) -> list[Path]:
 
 def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
-
-
-def _facts(folder: Path) -> dict[str, Any]:
-    """What a step's result says, whether or not its outputs are still what they were; empty without one."""
-    try:
-        facts = json.loads((folder / RESULT).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return facts if isinstance(facts, dict) else {}
 
 
 def _size(place: Path) -> int:

@@ -22,6 +22,11 @@ CHECKPOINTS = "checkpoints"
 """Folder beside the outputs that a step goes on from; it is no output, and gone when the step is done."""
 
 
+EARLIER = ".result.earlier"
+"""File beside a result that was made anew: the MLflow runs that had made it before, one a line, newest first. What
+they led to may be a champion, and the outputs are kept for it (tasks/prune.py)."""
+
+
 class NotAsMade(Exception):
     """A result that must not be taken; the text says why."""
 
@@ -77,11 +82,36 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 
 
 def clear_result(folder: Path) -> None:
-    """Remove a result that is made anew, with its outputs; what a step that was stopped left stays as it is."""
+    """Remove a result that is made anew, with its outputs; what a step that was stopped left stays as it is.
+
+    The runs that had made it stay known (`runs_of`).
+    """
     if (folder / RESULT).is_file():
+        earlier = runs_of(folder)
         aside = folder.with_name(f".{folder.name}.{os.getpid()}.gone")
         os.replace(folder, aside)  # at once: a kill in between leaves no half of it
+        if earlier:
+            with needs_space(folder):
+                folder.mkdir()
+                (folder / EARLIER).write_text("\n".join(earlier) + "\n", encoding="utf-8")
         shutil.rmtree(aside)
+
+
+def runs_of(folder: Path) -> list[str]:
+    """MLflow runs that made what lies in `folder`, the last one first, whether or not it is still what they made.
+
+    Those before the last one count from its result on; without a result, there may be earlier ones all the same.
+    """
+    try:
+        facts = json.loads((folder / RESULT).read_bytes())
+        last = [str(facts["run_id"])]
+    except (OSError, ValueError, TypeError, KeyError):
+        last = []
+    try:
+        earlier = (folder / EARLIER).read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        earlier = []
+    return list(dict.fromkeys([*last, *earlier]))
 
 
 def _outputs(folder: Path) -> dict[str, Path]:

@@ -78,6 +78,11 @@ def token_folder(home: Path) -> Path:
     return home / "store" / "tokens"
 
 
+def reference_folder(home: Path) -> Path:
+    """Folder of log-probs under references (models.learner.reference_cache); it may be deleted at any time."""
+    return home / "store" / "reference"
+
+
 def earlier_result(home: Path, step: str, key: str) -> StepResult | None:
     """The result of an earlier run of the step; None where there is none that may be taken.
 

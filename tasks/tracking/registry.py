@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -292,7 +293,9 @@ def fetch(uri: str) -> Path:
         here = Path(unquote(at.path)) / "model"
         if at.scheme in ("", "file") and here.is_dir():
             return here
-        folder = store.current().home / "models" / model_id
+        folder = download_folder(store.current().home) / model_id
+        with contextlib.suppress(OSError):  # what was used is kept as what was fetched (tasks/prune.py)
+            os.utime(folder)
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder.parent) as beside:
@@ -302,6 +305,11 @@ def fetch(uri: str) -> Path:
     except MlflowException as error:
         raise UserError(f"{uri}: {str(error).splitlines()[0]}") from error
     return folder
+
+
+def download_folder(home: Path) -> Path:
+    """Folder of the models that `fetch` downloaded; what lies in it may be deleted while nothing uses it."""
+    return home / "models"
 
 
 def _sorted_out(facts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -105,6 +105,52 @@ def test_what_a_champion_came_from_stays_whatever_is_asked(factory: Factory) -> 
         assert list(factory.home.glob(f"mlartifacts/tiny/models/{factory.models[name]}/artifacts/weights"))
 
 
+def make_again(factory: Factory, name: str) -> StepResult:
+    """As `run --refresh` does: another run makes the same outputs, which the same version was registered from."""
+
+    def work(folder: Path, run_id: str) -> Made:
+        (folder / "policy").write_text(name * 1000)
+        return Made("digest", name)
+
+    return run_step(factory.home, "fine_tune", KEY[name], runs.open_flow_run("tiny", "again"), work)
+
+
+def test_what_a_champion_came_from_stays_however_often_it_was_made_again(factory: Factory) -> None:
+    for name in ("first", "second", "second", "loose"):
+        again = make_again(factory, name)
+        assert earlier_result(factory.home, "fine_tune", KEY[name]) == again, "the newest result is the one to take"
+    grow_old(factory.home)
+    said = collect(factory.home, refused=True)
+    assert [name for name in KEY if factory.stays(name)] == ["first", "second"]
+    assert "tiny-policy version 2 (champion)" in said and "tiny-policy version 1, which was champion" in said
+
+
+def test_a_champions_outputs_stay_while_they_are_made_again_and_that_is_stopped(factory: Factory) -> None:
+    def stopped(folder: Path, run_id: str) -> Made:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_step(factory.home, "fine_tune", KEY["second"], runs.open_flow_run("tiny", "stopped"), stopped)
+    make_again(factory, "second")
+    grow_old(factory.home)
+    collect(factory.home, refused=True)
+    assert factory.stays("second")
+
+
+def test_old_downloads_and_log_probs_of_references_go_and_those_used_lately_stay(factory: Factory) -> None:
+    model, log_probs = (registry.download_folder(factory.home) / "m-1", factory.home / "store/reference/a.safetensors")
+    for file in (model / "model.safetensors", log_probs):
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"0" * 2000)
+    collect(factory.home, keep_days=1)
+    assert model.is_dir() and log_probs.is_file()
+    for entry in (model / "model.safetensors", model, log_probs):
+        os.utime(entry, (OLD, OLD))
+    said = collect(factory.home, keep_days=1)
+    assert not model.exists() and not log_probs.exists()
+    assert "models/m-1: downloaded again" in said and "reference/a.safetensors: made again" in said
+
+
 def test_what_was_made_or_used_lately_stays(factory: Factory) -> None:
     grow_old(factory.home)
     record_reuse(runs.open_flow_run("tiny", "again"), factory.tuned["loose"])

@@ -1,5 +1,6 @@
 """Versions: they load by alias, promotion leaves one champion, rollback swaps, and the chain is in MLflow whole."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,10 @@ def test_through_a_server_a_model_is_downloaded_once_and_loads(server, policy_fo
     folder = registry.fetch("models:/policy@champion")
     AutoModelForCausalLM.from_pretrained(folder)
     written = (folder / "model.safetensors").stat().st_mtime_ns
+    os.utime(folder, (0, 0))
     assert registry.fetch("models:/policy/1") == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == written
+    assert folder.stat().st_mtime > 0, "its time is its last use, which `gc` asks for"
 
 
 def test_a_folder_without_weights_and_an_alias_that_is_not_there_are_one_clear_line(home: Path, tmp_path: Path):
