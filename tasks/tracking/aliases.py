@@ -78,9 +78,9 @@ def set_anchor(name: str, version: int) -> VersionInfo:
     Raises:
         UserError: there is no such version.
     """
-    with lock.held(name):
+    with lock.held(name) as lease:
         found = registry.version_info(name, version)
-        _set_alias(found, ANCHOR)
+        _set_alias(found, ANCHOR, lease)
         anchor.remember(name, version)
     return registry.version_info(name, version)
 
@@ -136,8 +136,11 @@ def _notice_champion(name: str, lease: lock.Lease) -> str:
     verdict = now.tags.get(tags.VERDICT, "it was never judged by the gate")
     said = f"version {now.version} was made champion outside Rewardflow, in place of {_called(before)}"
     lease.confirm()
+    replaced = None
     with suppress(UserError):  # it may have been deleted, too
-        _set_alias(registry.version_info(name, before or 0), PREVIOUS)
+        replaced = registry.version_info(name, before or 0)
+    if replaced is not None:
+        _set_alias(replaced, PREVIOUS, lease)
     why = SET_BY_HAND
     registry.annotate(name, now.version, {tags.PROMOTED_AT: f"noticed {_now()}", tags.PROMOTED_BY: why})
     by_hand.wait_for_gate(name, now.version, before or _last_champion(name))
@@ -186,13 +189,11 @@ def _model_tags(name: str) -> dict[str, str]:
 
 def _crown(new: VersionInfo, old: VersionInfo | None, why: str, lease: lock.Lease) -> VersionInfo:
     now = _now()
-    lease.confirm()
     # Killed between these two, the old champion is also its own `previous`, and rollback says that there is none.
     if old is not None:
-        _set_alias(old, PREVIOUS)
-    store.patiently(store.client().set_registered_model_tag, new.name, tags.PROMOTING, f"{new.version} {why}")
-    lease.confirm()
-    _set_alias(new, CHAMPION)
+        _set_alias(old, PREVIOUS, lease)
+    lease.write(store.client().set_registered_model_tag, new.name, tags.PROMOTING, f"{new.version} {why}")
+    _set_alias(new, CHAMPION, lease)
     if registry.by_alias(new.name, ANCHOR) is None:
         _set_alias(old or new, ANCHOR)
         anchor.remember(new.name, (old or new).version)
@@ -220,8 +221,10 @@ def _now() -> str:
     return datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _set_alias(found: VersionInfo, alias: str) -> None:
-    store.patiently(store.client().set_registered_model_alias, found.name, alias, str(found.version))
+def _set_alias(found: VersionInfo, alias: str, lease: lock.Lease | None = None) -> None:
+    """Give `alias` to a version; with `lease`, only while that is held, at every try."""
+    call = store.patiently if lease is None else lease.write
+    call(store.client().set_registered_model_alias, found.name, alias, str(found.version))
 
 
 def _called(version: int | None) -> str:

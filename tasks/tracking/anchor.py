@@ -47,8 +47,7 @@ def notice(name: str, champions: Sequence[int], lease: lock.Lease) -> str:
         return "" if noted is None else moved
     first = _first_left(name, [noted, *champions] if noted else champions)
     if first is not None:
-        lease.confirm()
-        store.patiently(store.client().set_registered_model_alias, name, ANCHOR, str(first))
+        lease.write(store.client().set_registered_model_alias, name, ANCHOR, str(first))
         remember(name, first)
     if noted is None:
         given = f"no version had the alias anchor; version {first}, the first champion on record, has it now"

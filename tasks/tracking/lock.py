@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import ParamSpec
 
 from models.errors import UserError
 from tasks.tracking import process, store, tags
+
+Arguments = ParamSpec("Arguments")
 
 LEASE = 60.0
 """Seconds without a beat after which a lock is taken from its holder."""
@@ -44,14 +47,32 @@ class Lease:
         Raises:
             UserError: this process was so slow that another took the lock.
         """
-        there = _read(self.name)
+        store.patiently(self._confirm)
+
+    def write(self, call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        """Call what writes, patiently, with the lock confirmed anew before every try: a server may be away for longer
+        than the lease.
+
+        Raises:
+            UserError: as `confirm`.
+        """
+
+        def confirmed() -> None:
+            self._confirm()
+            call(*args, **kwargs)
+
+        store.patiently(confirmed)
+
+    def _confirm(self) -> None:
+        """One try: between reading whose the lock is and the beat nothing is waited for."""
+        there = _tags(self.name)
         if there is None or there.get(tags.LOCK_TOKEN) != self.token:
             raise UserError(
                 f"the promotion lock {self.name} was taken by {_holder(there or {})}, because this process was slower "
                 f"than {LEASE:.0f} s: nothing was changed; run the same command again"
             )
         self.beat += 1
-        store.patiently(store.client().set_registered_model_tag, self.name, tags.LOCK_BEAT, str(self.beat))
+        store.client().set_registered_model_tag(self.name, tags.LOCK_BEAT, str(self.beat))
 
 
 @contextmanager
@@ -128,10 +149,15 @@ def _release(lease: Lease) -> None:
 
 def _read(name: str) -> dict[str, str] | None:
     """Tags of a lock; None where nobody holds it."""
+    return store.patiently(_tags, name)
+
+
+def _tags(name: str) -> dict[str, str] | None:
+    """The same, in one try."""
     from mlflow import MlflowException
 
     try:
-        return dict(store.patiently(store.client().get_registered_model, name).tags)
+        return dict(store.client().get_registered_model(name).tags)
     except MlflowException as error:
         if error.error_code == "RESOURCE_DOES_NOT_EXIST":
             return None

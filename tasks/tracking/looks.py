@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from models.evaluation.budget import Look
 from tasks.gate_split import shared
-from tasks.tracking import lock, registry, tags
+from tasks.tracking import lock, registry, store, tags
 
 
 class Budgeted(Protocol):
@@ -57,8 +57,8 @@ def take_look(name: str, gate_split: str, sketch: str, compared: str, settings: 
         counted = {
             "looks": look.number, "spent": look.spent, "before": spent, "compared": compared, "sketch": sketch,
         }  # fmt: skip
-        lease.confirm()
-        registry.set_model_tag(name, key, json.dumps(counted))
+        registry.make_model(name)
+        lease.write(store.client().set_registered_model_tag, name, key, json.dumps(counted))
         for other in splits.keys() - {key}:
             if common[other] >= OUTGROWN:
                 registry.delete_model_tag(name, other)

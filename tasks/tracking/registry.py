@@ -139,7 +139,7 @@ def model_tags(name: str) -> dict[str, str]:
 
 def set_model_tag(name: str, key: str, value: str) -> None:
     """Set a tag of a registered model, which is made where it is missing."""
-    _make_model(name)
+    make_model(name)
     store.patiently(store.client().set_registered_model_tag, name, key, value)
 
 
@@ -148,7 +148,8 @@ def delete_model_tag(name: str, key: str) -> None:
     store.patiently(store.client().delete_registered_model_tag, name, key)
 
 
-def _make_model(name: str) -> None:
+def make_model(name: str) -> None:
+    """Make the registered model where it is missing."""
     from mlflow import MlflowException
 
     try:
@@ -165,7 +166,7 @@ def register(name: str, model_id: str, facts: Mapping[str, str] | None = None, d
         facts: see `annotate`.
         description: Markdown.
     """
-    _make_model(name)
+    make_model(name)
     logged = store.patiently(store.client().get_logged_model, model_id)
     shown, rest = _sorted_out(facts or {})
     made = store.patiently(

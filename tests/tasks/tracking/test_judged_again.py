@@ -101,3 +101,12 @@ def test_a_promotion_by_hand_and_its_rollback_are_not_undone_by_an_approval_that
     assert night("two").reused and champion() == 2
     aliases.rollback(NAME)
     assert night("two").reused and champion() == 1
+
+
+def test_a_candidate_that_is_held_against_another_champion_spends_another_look(night):
+    night("one")
+    for weights in ("two", "three"):
+        assert night(weights, approval=True).decision == "waiting"
+    aliases.promote(NAME, 2)
+    assert looks() == 3
+    assert (night("three").compared_with, looks()) == ("champion, version 2", 4)

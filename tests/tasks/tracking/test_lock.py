@@ -118,8 +118,8 @@ def test_of_two_who_see_a_lock_expire_the_second_does_not_take_the_lock_of_the_f
 def test_a_holder_that_was_too_slow_writes_nothing(elsewhere, monkeypatch):
     set_alias = aliases._set_alias
 
-    def slowly(there, alias):
-        set_alias(there, alias)
+    def slowly(there, alias, *lease):
+        set_alias(there, alias, *lease)
         if alias == registry.PREVIOUS:  # the process sleeps here for longer than its lease
             lock._take(
                 f"{NAME}{lock.SUFFIX}",
