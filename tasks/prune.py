@@ -111,6 +111,8 @@ def _model(
         why = "the outputs of its step stay"
     elif model.created > cutoff:
         why = "used within the retention time"
+    elif not model.made_here:
+        why = "made with another state folder of this server, or by an earlier version"
     else:
         goes, why = True, "nothing needs it"
     return Held(

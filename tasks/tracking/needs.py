@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from tasks.tracking import lineage, registry, store, tags
+from tasks.tracking import lineage, registry, state_folder, store, tags
 from tasks.tracking.runs import PARENT_TAG
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class Unregistered:
     created: datetime
     location: str
     """Address of its artifacts."""
+    made_here: bool
+    """Whether its run was surely made with the state folder in use: only that one knows whether its steps need it."""
 
 
 def needed_runs() -> dict[str, Need]:
@@ -52,6 +58,7 @@ def unregistered_models() -> list[Unregistered]:
     versions = {version.model_id for name in registry.model_names() for version in registry.versions(name)}
     experiments = [entry.experiment_id for entry in store.all_pages(store.client().search_experiments)]
     oldest = [{"field_name": "creation_timestamp", "ascending": True}]
+    there = store.all_pages(store.client().search_logged_models, experiments, order_by=oldest)
     return [
         Unregistered(
             model_id=str(model.model_id),
@@ -59,16 +66,21 @@ def unregistered_models() -> list[Unregistered]:
             run_id=str(model.source_run_id),
             created=datetime.fromtimestamp(model.creation_timestamp / 1000, tz=UTC),
             location=str(model.artifact_location),
+            made_here=state_folder.made_here(run.data.tags),
         )
-        for model in store.all_pages(store.client().search_logged_models, experiments, order_by=oldest)
-        if model.model_id not in versions and is_ours(str(model.source_run_id or ""))
+        for model in there
+        if model.model_id not in versions and (run := _own_run(str(model.source_run_id or ""))) is not None
     ]
 
 
 def is_ours(run_id: str) -> bool:
     """Whether the store in use knows a run, and Rewardflow wrote it."""
+    return _own_run(run_id) is not None
+
+
+def _own_run(run_id: str) -> Run | None:
     run = lineage.run_or_none(run_id)
-    return run is not None and tags.STARTED in run.data.tags
+    return run if run is not None and tags.STARTED in run.data.tags else None
 
 
 def delete_model(model: Unregistered) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tasks import interrupt
 from tasks.code_version import NO_COMMIT
-from tasks.tracking import process, store, tags
+from tasks.tracking import process, state_folder, store, tags
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 
@@ -127,7 +127,7 @@ def _create(experiment: str, name: str, run_tags: Mapping[str, str]) -> str:
     shown = {"mlflow.user": _user(), "mlflow.source.name": "rewardflow", "mlflow.source.type": "LOCAL"}
     if run_tags.get(tags.GIT_COMMIT, NO_COMMIT) != NO_COMMIT:
         shown["mlflow.source.git.commit"] = run_tags[tags.GIT_COMMIT]
-    given = {**shown, **run_tags, **process.mark()}
+    given = {**shown, **run_tags, **process.mark(), tags.STATE_FOLDER: state_folder.mark()}
     own = {key: shorten(str(value), LONGEST_TAG) for key, value in given.items()}
     began = int(time.time() * 1000)
     run = store.patiently(store.client().create_run, experiment, start_time=began, tags=own, run_name=name)

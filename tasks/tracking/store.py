@@ -65,6 +65,11 @@ class Store:
         """Whether database and artifacts are in the state folder, with no server between."""
         return not self.uri.startswith(("http://", "https://"))
 
+    @property
+    def own(self) -> bool:
+        """Whether the database is the state folder's own, and not one that the user named."""
+        return self.uri == _address(self.home)
+
 
 _store: Store | None = None
 _set_here: set[str] = set()
@@ -111,7 +116,7 @@ def _choose(home: Path) -> Store:
         os.environ.setdefault(name, value)
     home = home.absolute()
     given = wished()
-    uri = given or f"sqlite:///{home / 'mlflow.db'}"
+    uri = given or _address(home)
 
     import mlflow
 
@@ -125,6 +130,10 @@ def _choose(home: Path) -> Store:
         _set_here.add(uri)
     _store = Store(uri, home)
     return _store
+
+
+def _address(home: Path) -> str:
+    return f"sqlite:///{home / 'mlflow.db'}"
 
 
 def wished() -> str:

@@ -19,6 +19,8 @@ STARTED = "rewardflow.process_started"
 PLACE = "rewardflow.process_place"
 """Machine, boot and process namespace of the writer: two containers may have one host name, and process ids are
 counted anew in each."""
+STATE_FOLDER = "rewardflow.state_folder"
+"""Mark of the state folder that the run was made with: `gc` deletes models of its own folder alone."""
 STEP = "rewardflow.step"
 """On a child run: the step of the flow that it records."""
 ENDED_BY = "rewardflow.ended_by"
