@@ -213,7 +213,8 @@ def main() -> int:
     shown = [one for job in jobs for one in held if (one.recipe, one.seed) == (job.recipe, job.seed)]
     wanted = {(job.recipe, job.seed): digest_of(job) for job in jobs}
     shown = [one for one in shown if one.counts(wanted[one.recipe, one.seed], code)]
-    options.page.write_text(page(shown, len(jobs), code_digest()))
+    recipes = {name: (ROOT / "recipes" / f"{name}.yaml").read_text() for name in names}
+    options.page.write_text(page(shown, len(jobs), code_digest(), recipes))
     tell(f"{len(shown)} of {len(jobs)} trainings stand in {options.page}")
     return int(any(one.failed for one in shown))
 

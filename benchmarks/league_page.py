@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from benchmarks.league_records import Result
-from models.evaluation.bootstrap import Interval, bootstrap_mean
+from models.evaluation.bootstrap import Interval, bootstrap_mean, paired_bootstrap
 
 HEAD = """# The league
 
@@ -16,11 +17,17 @@ at one budget of completions. Rewards that need a fitted reward model are left o
 what all are judged by. `make league` makes this page and goes on where it was stopped; see benchmarks.md.
 
 Accuracy is the share of right samples on {problems} held-out problems of the validation split, the mean over seeds,
-with a 95 % bootstrap interval over the problems. *Best* is the best point of the mean curve, *drop* how far the end
-lies below it. A recipe is `above` where the intervals of start and end are apart, `below` the other way round. Length
-is in tokens, entropy in nats a token, in the last round. Seconds are those of a training on one thread, measurements
-left out.
+with a 95 % bootstrap interval over the problems; *by seed* is the end of each training. *Best* is the best point of the
+mean curve, *drop* how far the end lies below it. *Gain* is end less start of the same problems: its interval is
+narrower, as hard problems are hard at both. A recipe is `above` where the intervals of start and end are apart, `above,
+paired` where they overlap and that of the gain lies above zero, `below` the other way round. Length is in tokens,
+entropy in nats a token, in the last round. Seconds are those of a training on one thread, measurements left out.
 """
+COLUMNS = ("recipe", "start", "best", "end", "by seed", "gain", "drop", "verdict", "greedy", "length", "entropy",
+           "step size", "s")  # fmt: skip
+REASON = "# League: "
+"""Begins the lines of a recipe's head that say why it does not end above its start."""
+VERDICTS = ("above", "above, paired", "not apart", "below, paired", "below")
 
 
 @dataclass(frozen=True)
@@ -28,10 +35,13 @@ class Line:
     """A recipe over its seeds."""
 
     recipe: str
-    seeds: int
     start: Interval
     best: float
     end: Interval
+    by_seed: tuple[float, ...]
+    """The end of each training."""
+    gain: Interval
+    """End less start, problem by problem."""
     greedy: float
     tokens: float
     entropy: float | None
@@ -47,10 +57,12 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """Where the end lies, against the start."""
-        if self.end.low > self.start.high:
-            return "above"
-        return "below" if self.end.high < self.start.low else "not apart"
+        """Where the end lies, against the start: one of `VERDICTS`."""
+        if self.gain.low > 0.0:
+            return "above" if self.end.low > self.start.high else "above, paired"
+        if self.gain.high < 0.0:
+            return "below" if self.end.high < self.start.low else "below, paired"
+        return "not apart"
 
 
 def line(results: Sequence[Result]) -> Line:
@@ -62,10 +74,11 @@ def line(results: Sequence[Result]) -> Line:
     names = list(dict.fromkeys(name for one in results for name in one.claims))
     return Line(
         first.recipe,
-        len(results),
         _over_problems(results, 0),
         max(means),
         _over_problems(results, -1),
+        tuple(point.accuracy for point in last),
+        paired_bootstrap(_by_problem(results, -1), _by_problem(results, 0), resamples=2000),
         statistics.fmean(point.greedy for point in last),
         statistics.fmean(point.tokens for point in last),
         statistics.fmean(entropies) if entropies else None,
@@ -76,8 +89,21 @@ def line(results: Sequence[Result]) -> Line:
     )
 
 
-def page(results: Sequence[Result], wanted: int, code: str) -> str:
-    """The page; `wanted` is how many trainings a whole league has, `code` the digest of the code as it stands."""
+def reason(recipe: str) -> str:
+    """Why a recipe does not end above its start, as the last lines of its head have it; "" where it says nothing."""
+    head = "\n".join(takewhile(lambda text: text.startswith("#"), recipe.splitlines()))
+    _, _, said = head.partition(f"\n{REASON}")
+    return " ".join(said.replace("\n#", " ").split())
+
+
+def page(results: Sequence[Result], wanted: int, code: str, recipes: Mapping[str, str]) -> str:
+    """The page.
+
+    Args:
+        wanted: how many trainings a whole league has.
+        code: digest of the code as it stands.
+        recipes: name -> text, whose heads say why a recipe does not end above its start.
+    """
     told = [one for one in results if one.curve]
     by_name: dict[str, list[Result]] = {}
     for one in told:
@@ -90,11 +116,17 @@ def page(results: Sequence[Result], wanted: int, code: str) -> str:
     text.append(f"{len(results)} of {wanted} trainings; budget {budgets} completions; commits {commits}.")
     if older := sum(one.code_digest != code for one in results):
         text.append(f"**{older} of them were made by other code than this commit's** (`--older`).")
-    counts = {name: sum(one.verdict == name for one in lines) for name in ("above", "not apart", "below")}
+    counts = {name: sum(one.verdict == name for one in lines) for name in VERDICTS}
     text.append("; ".join(f"{count} {name}" for name, count in counts.items()) + ".\n")
-    text.append("| recipe | seeds | start | best | end | drop | verdict | greedy | length | entropy | step size | s |")
-    text.append("| --- " * 12 + "|")
+    text.append(f"| {' | '.join(COLUMNS)} |")
+    text.append("| --- " * len(COLUMNS) + "|")
     text += [_row(one) for one in lines]
+    if behind := [one for one in lines if one.verdict != VERDICTS[0]]:
+        text += ["", "## Not above, and why", ""]
+        text += [
+            f"- {one.recipe} ({one.verdict}): {reason(recipes[one.recipe]) or 'its recipe does not say.'}"
+            for one in behind
+        ]
     if claimed := [one for one in lines if one.claims]:
         text += ["", "## What methods of preferences or data claim", ""]
         text.append(
@@ -111,17 +143,23 @@ def page(results: Sequence[Result], wanted: int, code: str) -> str:
     return "\n".join(text) + "\n"
 
 
-def _over_problems(results: Sequence[Result], at: int) -> Interval:
+def _by_problem(results: Sequence[Result], at: int) -> list[float]:
+    """Accuracy at each problem, [problems], the mean over seeds."""
     rows = [one.curve[at].by_problem for one in results]
-    return bootstrap_mean([statistics.fmean(values) for values in zip(*rows, strict=True)], resamples=2000)
+    return [statistics.fmean(values) for values in zip(*rows, strict=True)]
+
+
+def _over_problems(results: Sequence[Result], at: int) -> Interval:
+    return bootstrap_mean(_by_problem(results, at), resamples=2000)
 
 
 def _row(one: Line) -> str:
     entropy = "" if one.entropy is None else f"{one.entropy:.3f}"
+    gain = f"{one.gain.estimate:+.1%} [{one.gain.low:+.1%}, {one.gain.high:+.1%}]"
     cells = (
-        f"[{one.recipe}](../recipes/{one.recipe}.yaml)", str(one.seeds), _interval(one.start), f"{one.best:.1%}",
-        _interval(one.end), f"{one.drop:.1%}", one.verdict, f"{one.greedy:.1%}", f"{one.tokens:.1f}", entropy,
-        f"{one.learning_rate:g}", f"{one.seconds:.0f}",
+        f"[{one.recipe}](../recipes/{one.recipe}.yaml)", _interval(one.start), f"{one.best:.1%}", _interval(one.end),
+        ", ".join(f"{share:.1%}" for share in one.by_seed), gain, f"{one.drop:.1%}", one.verdict, f"{one.greedy:.1%}",
+        f"{one.tokens:.1f}", entropy, f"{one.learning_rate:g}", f"{one.seconds:.0f}",
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 

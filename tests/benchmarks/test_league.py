@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import league
 from benchmarks.league import Job, entrants, estimate, missing
-from benchmarks.league_page import line, page
+from benchmarks.league_page import line, page, reason
 from benchmarks.league_records import Point, Result, read_all, write
 from benchmarks.league_training import league_recipe, rewards_of, win_rate
 from models.errors import UserError
@@ -76,30 +76,50 @@ def test_a_budget_below_a_round_and_another_task_are_refused():
 def test_a_line_holds_start_best_end_and_drop_of_the_mean_curve():
     found = line([result(curve=(0.2, 0.6, 0.5)), result(seed=1, curve=(0.2, 0.4, 0.5))])
     assert (found.start.estimate, found.best, found.end.estimate) == pytest.approx((0.2, 0.5, 0.5))
-    assert line([result()]).drop == pytest.approx(0.1) and found.seeds == 2 and found.entropy == 0.2
+    assert line([result()]).drop == pytest.approx(0.1) and found.by_seed == (0.5, 0.5) and found.entropy == 0.2
 
 
-@pytest.mark.parametrize(("end", "verdict"), [(0.9, "above"), (0.1, "below"), (0.52, "not apart")])
-def test_the_verdict_is_whether_the_intervals_are_apart(end, verdict):
-    start, last = [0.0, 1.0] * 50, [float(at < round(end * 100)) for at in range(100)]
+@pytest.mark.parametrize(
+    ("end", "verdict"),
+    [(0.9, "above"), (0.58, "above, paired"), (0.5, "not apart"), (0.42, "below, paired"), (0.1, "below")],
+)
+def test_the_verdict_is_whether_the_intervals_are_apart_or_that_of_the_gain_from_zero(end, verdict):
+    start, last = [float(at < 50) for at in range(100)], [float(at < round(end * 100)) for at in range(100)]
     found = replace(result(), curve=(point(0, start), point(1, last)))
     assert line([found]).verdict == verdict
 
 
 def test_the_page_says_what_is_missing_failed_or_of_older_code():
     failed = result("dpo", curve=(), failed="the loss is not finite")
-    text = page([result(), result("xpo", claims={"pair_accuracy": 0.75, "win_rate": 0.6}), failed], 9, "newer")
+    text = page([result(), result("xpo", claims={"pair_accuracy": 0.75, "win_rate": 0.6}), failed], 9, "newer", {})
     assert "3 of 9 trainings" in text and "**3 of them were made by other code" in text
     assert "- dpo, seed 0: the loss is not finite" in text and "| xpo | 75.0% | 60.0% |" in text
-    assert "other code" not in page([result()], 1, "c")
-    assert "0 of 3 trainings" in page([], 3, "c")
+    assert "other code" not in page([result()], 1, "c", {})
+    assert "0 of 3 trainings" in page([], 3, "c", {})
+
+
+def test_the_page_says_of_what_does_not_end_above_its_start_why_as_the_recipe_has_it():
+    head = "# A method.\n# Here: rate 1.\n# League: its data\n#   hold nothing more.\nsource: {}\n# League: no head\n"
+    flat = [result(curve=(0.3, 0.3)), result("dpo", curve=(0.3, 0.3)), result("xpo")]
+    text = page(flat, 3, "c", {"grpo": head, "dpo": "# Another.\n", "xpo": "# Above.\n"})
+    _, _, why = text.partition("## Not above, and why")
+    assert "- grpo (not apart): its data hold nothing more.\n" in why
+    assert "- dpo (not apart): its recipe does not say." in why and "xpo" not in why
+
+
+def test_every_recipe_that_does_not_end_above_its_start_says_why_and_no_other_does():
+    names = entrants()
+    held = {name: [one for one in read_all(league.RESULTS) if one.recipe == name and one.curve] for name in names}
+    behind = {name for name, group in held.items() if group and line(group).verdict != "above"}
+    heads = {name: (league.ROOT / "recipes" / f"{name}.yaml").read_text() for name in names}
+    assert {name for name, text in heads.items() if reason(text)} == behind
 
 
 def test_the_win_rate_is_that_of_one_sample_against_one_ties_half():
     assert win_rate(point(1, [1.0, 0.5]), point(0, [0.0, 0.5])) == pytest.approx((1.0 + 0.5) / 2)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_tiny_training_leaves_a_result_that_is_not_trained_again(tmp_path, monkeypatch):
     monkeypatch.setattr("benchmarks.league_training.PROBLEMS", 6)
     small = (

@@ -6,7 +6,7 @@ import sys
 import pytest
 from project import Project, environment
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 OPEN = """
 import sys

@@ -90,6 +90,7 @@ def test_promotion_moves_the_old_champion_to_previous_and_writes_it_down(home: P
     )
 
 
+@pytest.mark.thorough  # with two state folders beside a server it is in test_lock.py
 def test_promoting_twice_at_once_from_two_processes_leaves_one_champion(
     home: Path, policy_folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
