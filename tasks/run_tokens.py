@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from torch import Tensor
@@ -33,19 +34,19 @@ class RunTokens:
     @classmethod
     def read(cls, policy: Path, run: Path | None, recipe: Recipe) -> RunTokens:
         """Those of two model folders; `run` None: the policy's own is the run's."""
-        own, other = (
-            Codec(
-                load_tokenizer(folder, trust_remote_code=recipe.policy.trust_remote_code),
-                recipe.policy.chat,
-                ends_of_folder(folder),
-            )
-            for folder in (policy, run or policy)
-        )
-        return cls(own, other)
 
-    @property
+        def codec(folder: Path) -> Codec:
+            tokenizer = load_tokenizer(folder, trust_remote_code=recipe.policy.trust_remote_code)
+            return Codec(tokenizer, recipe.policy.chat, ends_of_folder(folder))
+
+        own = codec(policy)
+        return cls(own, own if run in (None, policy) else codec(run))
+
+    @cached_property
     def alike(self) -> bool:
         """Whether both number the same tokens alike and end with the same."""
+        if self.own is self.run:
+            return True
         ends = (self.own.end, self.own.ends) == (self.run.end, self.run.ends)
         return ends and bool(self.own.tokenizer.get_vocab() == self.run.tokenizer.get_vocab())
 
@@ -83,9 +84,12 @@ class RunTokens:
         if self.alike:
             return list(records)
 
+        written = [completion for record in records for completion in (record.greedy, *record.samples)]
+        encoded = self._encoded([one.text for one in written], [one.finished for one in written])
+        lengths = map(len, encoded)
+
         def recount(completion: Completion) -> Completion:
-            (ids,) = self._encoded([completion.text], [completion.finished])
-            return replace(completion, tokens=len(ids))
+            return replace(completion, tokens=next(lengths))
 
         return [
             replace(record, greedy=recount(record.greedy), samples=tuple(map(recount, record.samples)))
