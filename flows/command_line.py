@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from flows import collection
 from flows.commands import catalogue, data, operation, registry, review, storage, training
 from flows.environment import prepare_environment, state_folder
 from models.disk import is_full, no_space, out_of_space
@@ -64,6 +65,7 @@ def main() -> None:
 
     With --debug everything shows its traceback.
     """
+    collection.postpone()
     prepare_environment()
     interrupt.install()
     try:
@@ -76,6 +78,8 @@ def main() -> None:
         if line:
             print(line, file=sys.stderr)
         sys.exit(code)
+    finally:
+        collection.begin()
 
 
 def ending(error: BaseException) -> tuple[int, str]:

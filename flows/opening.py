@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows import console, prefect_run
+from flows import collection, console, prefect_run
 from flows.environment import writable_state_folder
 from flows.schedule import create_gpu_limit
 from flows.servers import end_orphans, page_address
@@ -98,6 +98,7 @@ def own_folder(experiment: str) -> Iterator[Path]:
         store.configure(home)
         runs.sweep_dead_runs(experiment)
         create_gpu_limit()
+        collection.begin()
         yield home
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import psutil
 
+from flows import collection
 from flows.environment import STARTER
 from flows.servers import HOST, Server, wait_until_healthy
 from models.errors import UserError
@@ -107,9 +108,12 @@ def _watch(starter: int) -> None:
 
 def _serve(handle: int) -> None:
     """Serve Prefect's API on the listening socket `handle` until SIGTERM or the death of the starter."""
+    collection.postpone()
     threading.Thread(target=_watch, args=(int(os.environ[STARTER]),), daemon=True).start()
     import uvicorn
+    from prefect.server.api import server  # noqa: F401 - the application's module, imported before collecting begins
 
+    collection.begin()
     config = uvicorn.Config(
         "prefect.server.api.server:create_app",
         factory=True,

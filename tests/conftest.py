@@ -13,6 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import models  # noqa: F401 - sets how OpenMP's threads wait, before anything loads torch
 
+gc.disable()  # while tests are imported; see pytest_collection_finish
 os.environ.update(
     {
         "HF_HUB_OFFLINE": "1",
@@ -61,8 +62,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Leave what is loaded by now out of garbage collections: an engine that closes collects, and walked all of it."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 class InGroups(LoadScopeScheduling):

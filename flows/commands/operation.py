@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from flows import collection
 from flows.environment import MLFLOW_PORT, PREFECT_PORT, state_folder, writable_state_folder
 
 MlflowPort = Annotated[int, typer.Option("--mlflow-port", help="Port of the MLflow server on 127.0.0.1.")]
@@ -40,6 +41,7 @@ def ui(
     if stop:
         print("\n".join(end_servers(state_folder())) or "no server was running")
         return
+    collection.begin()
     serve(writable_state_folder(), mlflow_port, prefect_port)
 
 
@@ -50,6 +52,7 @@ def schedule(mlflow_port: MlflowPort = MLFLOW_PORT, prefect_port: PrefectPort = 
     """
     from flows.schedule import serve_schedule
 
+    collection.begin()
     serve_schedule(Path("prefect.yaml"), writable_state_folder(), mlflow_port, prefect_port)
 
 

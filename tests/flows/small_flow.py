@@ -4,6 +4,7 @@ Started as `python small_flow.py` with the state folder in REWARDFLOW_HOME; line
 """
 
 import atexit
+import gc
 import time
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def small() -> None:
     @task(name="loop", **cached_by_key)
     def loop(key: str, home: Path, parent_run: str) -> StepResult:
         def work(folder: Path, run_id: str) -> Made:
+            assert gc.isenabled(), "what lasts collects garbage"
             try:
                 at("round")
                 time.sleep(1)

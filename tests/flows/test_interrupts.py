@@ -225,7 +225,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_disk_that_becomes_full_in_a_step_stops_the_flow_with_one_line(disk: Path) -> None:
     process = small_flow(disk)
     until(process, "round")

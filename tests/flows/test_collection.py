@@ -1,0 +1,23 @@
+"""When garbage is collected: not while a command imports, and again in what lasts."""
+
+import gc
+
+from flows import collection
+
+
+def test_what_is_imported_is_left_out_of_the_collections_that_begin_again():
+    try:
+        collection.postpone()
+        assert not gc.isenabled()
+        before = gc.get_freeze_count()
+        kept = [[number] for number in range(1000)]
+        collection.begin()
+        assert gc.isenabled() and gc.get_freeze_count() >= before + len(kept)
+    finally:
+        gc.enable()
+
+
+def test_a_process_that_collects_already_is_left_as_it_is():
+    before = gc.get_freeze_count()
+    collection.begin()
+    assert gc.isenabled() and gc.get_freeze_count() == before
