@@ -16,7 +16,8 @@ from models.learner.log_probs import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.loop.rollout import Rollout
-from models.loop.slots import World
+from models.loop.slots import Reward
+from models.loop.world import World
 from models.policy.build import load_causal_model
 from models.policy.update_sparsity import COARSEST_STEP, changed_weights
 from models.rewards.exact_answer import solves
@@ -66,7 +67,7 @@ def difference(one: Arm, other: Arm, metric: str = "sampled_accuracy", rounds: i
 ONE_EACH = (*PROMPTS, "rollouts.group_size=1", ALL, "reference={name: none}")
 """ReMax and PPO alike: every completion is learned from, once, and no reference is kept; the critic is what differs."""
 REMAX = Arm("remax", (*ONE_EACH, "advantage.kl_in_reward=0.0"))
-PPO = Arm("ppo", (*ONE_EACH, "advantage.kl=0.0", "advantage.critic.pretraining=0", "schedule.minibatches=1",
+PPO = Arm("ppo", (*ONE_EACH, "advantage.kl_in_reward=0.0", "advantage.critic.pretraining=0", "schedule.minibatches=1",
                   "schedule.epochs=1", "advantage.critic.epochs=1", "advantage.critic.minibatches=1"))  # fmt: skip
 STAGES = ("generate", "score", "learn")
 """What a round is made of; ReMax's greedy completions are among `generate`."""
@@ -126,14 +127,12 @@ def robust_dpo(toy: Toy, seed: int) -> Effect:
     return found["rdpo"] - found["dpo"], found
 
 
-@dataclass(frozen=True)
-class Noisy:
+@dataclass(frozen=True, kw_only=True)
+class Noisy(Reward):
     """The verifier with noise on top: the same for the same text, so that training again gives the same."""
 
+    name = "exact_answer"
     spread: float
-    weight: float = 1.0
-    label: str = "exact_answer"
-    needs_reward_model: bool = False
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Truth and noise, [completions]."""
@@ -144,7 +143,7 @@ class Noisy:
         return torch.tensor(truth) + self.spread * torch.tensor(noise)
 
 
-NOISE = (Noisy(0.6),)
+NOISE = (Noisy(spread=0.6),)
 FILTERED = Arm("pf_ppo", PROMPTS, NOISE)
 UNFILTERED = Arm("pf_ppo", (*PROMPTS, "select=[{name: drop_flat, by: exact_answer}]"), NOISE)
 """The same without the filter: twice the completions to learn from, in as many optimiser steps."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,16 +25,17 @@ from benchmarks.learners import learner_of, schedule
 from benchmarks.materials import learner_precision, llama, save, texts, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings, has_trl
-from models.advantages.group_relative import GroupRelative
+from models.advantage.group_relative import GroupRelative
 from models.engine.engine import EngineSettings, open_engine
 from models.loop.loop import Slots, Watchers, run_loop
 from models.loop.rollout import Problem, Rollout
-from models.loop.slots import World
-from models.objectives.grpo import Grpo
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.objective.grpo import Grpo
 from models.policy.build import open_policy
-from models.references.frozen import NoReference
-from models.selectors.everything import Everything
-from models.sources.sample import Sample
+from models.reference.frozen import NoReference
+from models.rollouts.sample import Sample
+from models.select.everything import Everything
 from models.text.encoding import Codec
 
 SHORT = dict.fromkeys(
@@ -73,13 +74,10 @@ SHAPES = {
 }
 
 
-@dataclass(frozen=True)
-class EvenShare:
+class EvenShare(Reward):
     """Share of even token ids: costs nothing and spreads in every group."""
 
-    weight: float = 1.0
-    label: str = "even_share"
-    needs_reward_model: ClassVar[bool] = False
+    name = "even_share"
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         return torch.tensor([even_share(rollout.completion) for rollout in rollouts])

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,9 @@ from models.learner.log_probs import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import fit_supervised
 from models.loop.learner import Learner
-from models.loop.loop import Slots, Watchers, run_loop
+from models.loop.loop import Watchers, run_loop
 from models.loop.rollout import Problem
-from models.loop.slots import Exported, World
+from models.loop.world import World
 from models.policy.build import load_causal_model, new_policy
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.policy.use import read_use
@@ -157,9 +157,7 @@ def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], N
     problems = with_reference(problems, learner, recipe, work.folder)
     engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None
     judge = TransformersEngine(start, EngineSettings(), end=codec.end)  # takes the weights of one point after the other
-    slots = Slots(
-        recipe.rollouts, rewards_of(recipe), recipe.select, recipe.advantage, recipe.objective, recipe.reference
-    )
+    slots = replace(recipe.slots, rewards=rewards_of(recipe))
     rounds: list[dict[str, float]] = []
     total = recipe.schedule.rounds
     measured = {max(1, round(total * part / points)) for part in range(1, points + 1)}
@@ -209,7 +207,7 @@ def measure_learner(
     start: Path,
 ) -> Point:
     """The policy as it stands after `done` rounds, drawn as it is meant to be used (`models.policy.use`)."""
-    if not isinstance(recipe.rollouts, Exported):
+    if not recipe.rollouts.exports:
         judge.load(merged_weights(learner.policy))
         return measure(judge, codec, problems, recipe, done)
     with tempfile.TemporaryDirectory() as place:

@@ -27,7 +27,7 @@ from models.learner.packing import Sequences
 from models.loop.fit import fit_round
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
-from models.objectives.dpo import Dpo
+from models.objective.dpo import Dpo
 from models.policy.build import open_policy
 from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model
 from models.reward_model.model import reward_model_from_policy

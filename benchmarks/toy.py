@@ -9,7 +9,7 @@ they can be compared in pairs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,9 @@ from models.evaluation.metrics import prompt_values
 from models.learner.optimiser import OptimiserSettings
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.loop.learner import Learner
-from models.loop.loop import Slots, Watchers, run_loop
-from models.loop.slots import Reward, World
+from models.loop.loop import Watchers, run_loop
+from models.loop.slots import Reward
+from models.loop.world import World
 from models.policy.build import SizeSettings, load_causal_model, new_policy
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.policy.weights import merged_weights
@@ -121,16 +122,15 @@ def train(toy: Toy, arm: Arm, seed: int, rounds: int) -> Trained:
     """Run an arm's loop from the warm start of its seed."""
     recipe = load_recipe(arm.recipe, [*COMMON, f"schedule.rounds={rounds}", f"seed={seed}", *arm.overrides])
     assert recipe.schedule is not None
-    slots: Any = recipe
     start = toy.start(seed)
     codec = Codec(load_tokenizer(start))
     policy = load_causal_model(start, torch.float32)
     problems = read_prompts(toy.data, codec, recipe)
     learner = build_learner(policy, recipe, recipe.schedule, toy.folder, None)
     problems = with_reference(problems, learner, recipe, toy.folder)
-    engine = TransformersEngine(start, EngineSettings(), end=codec.end) if slots.rollouts.draws else None
-    rewards = arm.rewards or tuple(one for one in slots.rewards if not one.needs_reward_model)
-    chosen = Slots(slots.rollouts, rewards, slots.select, slots.advantage, slots.objective, slots.reference)
+    engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None
+    rewards = arm.rewards or tuple(one for one in recipe.rewards if not one.needs_reward_model)
+    chosen = replace(recipe.slots, rewards=rewards)
     before = {name: value.detach().clone() for name, value in policy.state_dict().items()}
     trained = Trained(recipe, learner, codec, before)
 

@@ -11,7 +11,7 @@ from prefect import get_run_logger
 
 from flows.opening import Opened
 from flows.steps import Called, call_cached, call_validation
-from models.recipe.layers import SLOT_KEYS
+from models.parts import SLOTS
 from models.recipe.load import plain
 from tasks.contents import policy_inputs
 from tasks.description import UNPINNED, Step
@@ -130,7 +130,7 @@ def train_policy(opened: Opened, refresh: bool = False) -> Training:
         )  # fmt: skip
     training = Training(opened, refresh, version, validated, warmed, rewarded, steps=steps)
     if recipe.schedule is not None:
-        loop = [sections[name] for name in (*SLOT_KEYS, "truncated", "schedule", "alarm")]
+        loop = [sections[name] for name in (*SLOTS, "truncated", "schedule", "alarm")]
         training.tuned = step(
             "fine_tune", fine_tune, validated.digest, warmed.digest, rewarded.digest if rewarded else None, policy,
             engine, loop, seed, recipe=recipe, validated=validated, warmed=warmed, rewarded=rewarded,

@@ -23,6 +23,8 @@ Seed = Annotated[int, Field(ge=0, le=LARGEST)]
 Temperature = Annotated[float, Field(gt=0, le=100)]
 """Of sampling. At zero all completions of a prompt are the same, and nothing is learned from them."""
 
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+"""Any number but those that stand for none."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 """Part of a whole."""

@@ -1,62 +1,105 @@
-"""The parts that a recipe can name: one registry for the slots of the loop.
+"""The parts that a recipe can name: one list of slots, one registry for what can stand in them.
 
-A part is a frozen, typed class in a file of its own; its fields are its settings and stand in the recipe
-beside `name:`. Naming it in the recipe is all it takes: files of a slot's package are found by themselves.
+A part is a frozen, typed class in a file of its own, derived from the class of its slot (models.loop.slots); its fields
+are its settings and stand in the recipe beside `name:`. Naming it in the recipe is all it takes: files of a slot's
+package are imported by themselves.
 
-    @part("objective", "tapered")
-    class Tapered:
-        ceiling: float = 1.0
+    @part("tapered")
+    class Tapered(Objective):
+        level = "token"
+        ceiling: Annotated[float, Field(gt=0)] = 1.0
+        \"\"\"Weight of ...\"\"\"
         def __call__(self, log_prob, batch): ...
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
+from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
-Slot = Literal["rollouts", "reward", "select", "advantage", "objective", "reference"]
+from models.part_checks import check_part
 
-PACKAGES: dict[Slot, str] = {
-    "rollouts": "models.sources",
-    "reward": "models.rewards",
-    "select": "models.selectors",
-    "advantage": "models.advantages",
-    "objective": "models.objectives",
-    "reference": "models.references",
+Slot = Literal["rollouts", "rewards", "select", "advantage", "objective", "reference"]
+
+
+@dataclass(frozen=True)
+class SlotInfo:
+    """What is true of a slot as a whole."""
+
+    default: str
+    """The part that is meant where a recipe names none."""
+    many: bool = False
+    """Whether a recipe may name several, which work one after the other."""
+
+
+SLOTS: dict[Slot, SlotInfo] = {
+    "rollouts": SlotInfo("sample"),
+    "rewards": SlotInfo("exact_answer", many=True),
+    "select": SlotInfo("drop_flat", many=True),
+    "advantage": SlotInfo("group_relative"),
+    "objective": SlotInfo("grpo"),
+    "reference": SlotInfo("frozen"),
 }
+"""In the order of a round. A slot's key in the recipe is the name of the package that holds its parts."""
 
-_PARTS: dict[Slot, dict[str, type]] = {slot: {} for slot in PACKAGES}
 
-Part = TypeVar("Part", bound=type)
+class Part(ABC):
+    """What every part is, whatever its slot."""
+
+    slot: ClassVar[Slot]
+    name: str
+    """What the recipe calls it."""
+
+
+_PARTS: dict[Slot, dict[str, type[Part]]] = {slot: {} for slot in SLOTS}
+
+Made = TypeVar("Made", bound=Part)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-def part(slot: Slot, name: str) -> Callable[[Part], Part]:
-    """Make a class a frozen dataclass and register it as the part `name` of `slot`."""
+def part(name: str) -> Callable[[type[Made]], type[Made]]:
+    """Make a class a frozen dataclass and register it as the part `name` of its slot.
 
-    def register(cls: Part) -> Part:
-        if name in _PARTS[slot] and _PARTS[slot][name].__module__ != cls.__module__:
-            raise ValueError(f"two parts are called {name!r} in the slot {slot}")
-        cls.__annotations__ = {"name": Literal[name], **cls.__annotations__}  # type: ignore[valid-type]
+    Raises:
+        TypeError: the class says something that its slot does not know (`models.part_checks`).
+        ValueError: the slot has another part of this name.
+    """
+
+    def register(cls: type[Made]) -> type[Made]:
+        known = _PARTS[cls.slot]
+        if name in known and known[name].__module__ != cls.__module__:
+            raise ValueError(f"two parts are called {name!r} in the slot {cls.slot}")
+        cls.__annotations__ = {"name": Literal[name], **inspect.get_annotations(cls)}  # type: ignore[valid-type]
         setattr(cls, "name", name)  # noqa: B010 - the default of the field that pydantic discriminates by
-        made: Part = dataclass(frozen=True, kw_only=True)(cls)  # type: ignore[assignment]
-        _PARTS[slot][name] = made
+        made = dataclass(frozen=True, kw_only=True)(cls)
+        check_part(made, next(base for base in cls.__mro__ if "slot" in vars(base)))
+        known[name] = made
         return made
 
     return register
 
 
-def parts(slot: Slot) -> dict[str, type]:
-    """All parts of a slot by name; imports every file of the slot's package once."""
-    package = importlib.import_module(PACKAGES[slot])
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{PACKAGES[slot]}.{module.name}")
+def parts(slot: Slot) -> dict[str, type[Part]]:
+    """All parts of a slot by name; imports every file of the slot's package once.
+
+    Raises:
+        TypeError: a file among them holds no part.
+    """
+    package = importlib.import_module(f"models.{slot}")
+    modules = [f"models.{slot}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
+    for module in modules:
+        importlib.import_module(module)
+    holding = {cls.__module__ for cls in _PARTS[slot].values()}
+    if strangers := [module for module in modules if module not in holding]:
+        raise TypeError(f"{strangers[0]} stands among the parts of {slot} and holds none; its place is models.formulas")
     return dict(sorted(_PARTS[slot].items()))
 
 
-def level_of(built: Any) -> str:
-    """At which level a reward or an objective speaks: token, completion, pair or group."""
-    return str(getattr(built, "level", "completion"))
+def default_part(slot: Slot) -> Any:
+    """The class of the part that is meant where a recipe names none."""
+    return parts(slot)[SLOTS[slot].default]

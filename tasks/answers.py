@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from models.datasets.schema import Kind, available, read_table
 from models.errors import UserError
@@ -26,11 +25,8 @@ def require_answers(data: Path, recipe: Recipe) -> None:
     Raises:
         UserError: no training row has an answer, and a reward asks for them.
     """
-    slots: Any = recipe
     asking = [
-        f"rewards.{number} ({reward.name})"
-        for number, reward in enumerate(slots.rewards)
-        if getattr(reward, "needs_answers", False)
+        f"rewards.{number} ({reward.name})" for number, reward in enumerate(recipe.rewards) if reward.needs_answers
     ]
     if recipe.schedule is None or not asking:
         return

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from prefect import get_run_logger, task
 
@@ -63,7 +62,6 @@ def evaluate_policy(
         split: "validation" or "gate".
         warmed: the warm start, whose tokenizer is the run's and the reward model's; None: the policy's own is.
     """
-    slots: Any = recipe
     settings = recipe.evaluation
     most, samples = (
         (recipe.gate.problems, recipe.gate.samples) if split == "gate" else (settings.problems, settings.samples)
@@ -85,7 +83,7 @@ def evaluate_policy(
             "gate" if split == "gate" else "evaluation",
         )
         registry.log_model_inputs(run_id, [model_id, *([rewarded.links["model_id"]] if rewarded else [])])
-        sampling = replace(settings.sampling(slots.rollouts.max_tokens), samples=samples)
+        sampling = replace(settings.sampling(recipe.rollouts.max_tokens), samples=samples)
         use = read_use(folder_of_policy)
         longest = longest_sequence(recipe) + (0 if recipe.policy.base is None else len(use.after_prompt))
         with stages(

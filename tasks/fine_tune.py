@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from prefect import get_run_logger, task
 
@@ -15,9 +14,9 @@ from models.loop.alarm import Collapse
 from models.loop.fit import ScheduleSettings
 from models.loop.learned import nothing_learned
 from models.loop.learner import Learner
-from models.loop.loop import Slots, Watchers, prompts_of_round, run_loop
+from models.loop.loop import Watchers, prompts_of_round, run_loop
 from models.loop.rollout import Problem
-from models.loop.slots import Exported, World
+from models.loop.world import World
 from models.policy.build import open_policy
 from models.policy.folder import save_model_folder
 from models.policy.update_sparsity import changed_share_of_files
@@ -62,7 +61,6 @@ def fine_tune(
     A killed run left checkpoints in the same folder; this one goes on from the newest.
     """
     settings = recipe.schedule
-    slots: Any = recipe
     assert settings is not None
 
     def work(folder: Path, run_id: str) -> Made:
@@ -74,7 +72,7 @@ def fine_tune(
         log_inputs(run_id, recipe, settings, problems, clean_folder(validated), warmed, rewarded)
         learner = build_learner(policy, recipe, settings, home, run_id)
         problems = with_reference(problems, learner, recipe, home)
-        draws = slots.rollouts.draws
+        draws = recipe.rollouts.draws
         with engine_for(start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine:
             scorer = reward_scorer(rewarded, recipe, home, codec)
             world = World(codec, engine, scorer, recipe.seed, truncated=recipe.truncated)
@@ -88,9 +86,7 @@ def fine_tune(
             plain_model(learner.policy),
             tokenizer,
             folder / "policy",
-            lambda into: (
-                slots.rollouts.export(learner, codec, start, into) if isinstance(slots.rollouts, Exported) else None
-            ),
+            lambda into: recipe.rollouts.export(learner, codec, start, into),
         )
         example = example_of(clean_folder(validated), "problems", "prompt")
         model_id = registry.log_model(
@@ -142,8 +138,7 @@ def log_inputs(
     rewarded: StepResult | None,
 ) -> None:
     """Record what the policy is made from: the rows that its rounds draw, warm start and reward model."""
-    slots: Any = recipe
-    count = slots.rollouts.prompts
+    count = recipe.rollouts.prompts
     drawn = {
         problem.id: problem
         for number in range(settings.rounds)
@@ -153,7 +148,7 @@ def log_inputs(
         (problem.id, problem.prompt, problem.answer, [known.completion for known in problem.known])
         for problem in drawn.values()
     ]
-    log_rows(run_id, recipe.data.name, slots.rollouts.reads, "train", rows, data)
+    log_rows(run_id, recipe.data.name, recipe.rollouts.reads, "train", rows, data)
     registry.log_model_inputs(run_id, [warmed.links["model_id"], *([rewarded.links["model_id"]] if rewarded else [])])
     if rewarded is not None:
         runs.set_tags(run_id, {tags.REWARD_MODEL_VERSION: rewarded.links["version"]})
@@ -186,7 +181,6 @@ def _train(
 ) -> tuple[dict[str, float], float, Collapse | None]:
     """Run the loop. Returns the last value of each metric, the seconds of the rounds that were run, and whether the
     policy collapsed."""
-    slots: Any = recipe
     last: dict[str, float] = {}
     in_rounds = 0.0
     logger = get_run_logger()
@@ -211,7 +205,7 @@ def _train(
         collapse = run_loop(
             learner,
             world,
-            Slots(slots.rollouts, slots.rewards, slots.select, slots.advantage, slots.objective, slots.reference),
+            recipe.slots,
             settings,
             problems,
             folder / CHECKPOINTS,

@@ -18,7 +18,6 @@ from models.learner.packing import Sequences
 from models.loop.fit import ScheduleSettings
 from models.loop.learner import Companion, Learner
 from models.loop.rollout import Problem
-from models.loop.slots import Accompanied
 from models.policy.build import on_device, with_adapter
 from models.policy.update_sparsity import learn_only, masks_of
 from models.recipe.schema import Recipe
@@ -38,23 +37,22 @@ def build_learner(
     policy: PreTrainedModel, recipe: Recipe, settings: ScheduleSettings, home: Path, run_id: str | None
 ) -> Learner:
     """The policy with its optimiser, and the reference and the companions that the recipe asks for."""
-    slots: Any = recipe
     reference: PreTrainedModel | None = None
     adapter_off: Any = None
-    accompanied = [part for part in (*slots.rewards, slots.advantage) if isinstance(part, Accompanied)]
+    accompanied = [part for part in (*recipe.rewards, recipe.advantage) if part.companion]
     torch.manual_seed(recipe.seed)  # heads of companions begin at random
     companions: dict[str, Companion] = {part.companion: part.accompany(policy) for part in accompanied}
-    if slots.reference.needed and (slots.reference.moves or recipe.policy.lora is None):
+    if recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None):
         # before there is an adapter: a reference that moves holds whole weights, the adapter merged in
         reference = copy.deepcopy(policy).requires_grad_(False)
     if recipe.policy.lora is not None:
         policy = with_adapter(policy, recipe.policy.lora, recipe.seed)
-    if slots.reference.needed and reference is None:
+    if recipe.reference.kept and reference is None:
         adapter_off = policy.disable_adapter
     if recipe.policy.subnetwork is not None:
         learn_only(policy, masks_of(policy, recipe.policy.subnetwork))
     autocast = learner_autocast(recipe.policy, policy, home, run_id)
-    drawn = slots.rollouts.sampling
+    drawn = recipe.rollouts.sampling
     distribution = Distribution(temperature=drawn.temperature or 1.0, top_p=drawn.top_p, top_k=drawn.top_k)
     return Learner(
         policy,
@@ -63,7 +61,7 @@ def build_learner(
         adapter_off,
         autocast,
         distribution,
-        mask_top_p=getattr(slots.rollouts, "mask_top_p", 1.0),
+        mask_top_p=recipe.rollouts.mask_top_p,
         companions=companions,
     )
 

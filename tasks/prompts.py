@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from models.datasets.arithmetic import SOUND
 from models.datasets.schema import Kind, available, read_rows
@@ -33,8 +32,7 @@ def read_prompts(data: Path, codec: Codec, recipe: Recipe) -> list[Problem]:
     Raises:
         UserError: the data set has none, or none that fits the policy.
     """
-    slots: Any = recipe
-    kind: Kind = slots.rollouts.reads
+    kind: Kind = recipe.rollouts.reads
     if kind == "problems":
         return with_room(read_problems(data, codec, "train", recipe), codec, recipe)
     if "train" not in available(data).get(kind, ()):
@@ -44,7 +42,7 @@ def read_prompts(data: Path, codec: Codec, recipe: Recipe) -> list[Problem]:
     prompts = codec.prompts([str(row["prompt"]) for row in rows])
     encoded = {column: codec.completions([str(row[column]) for row in rows]) for column in answers}
     truths = _truths(data)
-    most = slots.rollouts.max_tokens
+    most = recipe.rollouts.max_tokens
     room = longest_sequence(recipe, most)
     found: dict[str, Problem] = {}
     for number, (row, ids) in enumerate(zip(rows, prompts, strict=True)):
@@ -76,25 +74,23 @@ def with_room(problems: Sequence[Problem], codec: Codec, recipe: Recipe) -> list
     Raises:
         UserError: there are none.
     """
-    slots: Any = recipe
     room = None if recipe.policy.base is not None else recipe.policy.size.positions
-    extra = slots.rollouts.extra_tokens(codec, problems)
-    needed = [len(one.tokens) + slots.rollouts.max_tokens + more for one, more in zip(problems, extra, strict=True)]
+    extra = recipe.rollouts.extra_tokens(codec, problems)
+    needed = [len(one.tokens) + recipe.rollouts.max_tokens + more for one, more in zip(problems, extra, strict=True)]
     kept = [one for one, tokens in zip(problems, needed, strict=True) if room is None or tokens <= room]
     if not kept:
         raise UserError(
-            f"policy.size.positions is {room}, but every sequence of rollouts {slots.rollouts.name} needs more: "
-            f"prompt, rollouts.max_tokens ({slots.rollouts.max_tokens}) and what it adds are {min(needed)} at least"
+            f"policy.size.positions is {room}, but every sequence of rollouts {recipe.rollouts.name} needs more: "
+            f"prompt, rollouts.max_tokens ({recipe.rollouts.max_tokens}) and what it adds are {min(needed)} at least"
         )
     return kept
 
 
 def longest_in_training(problems: Sequence[Problem], codec: Codec, recipe: Recipe) -> int:
     """Tokens of the longest sequence that the recipe's source draws, longer prompts of its own included."""
-    slots: Any = recipe
     if recipe.policy.base is None:
         return longest_sequence(recipe)
-    return longest_sequence(recipe) + max(slots.rollouts.extra_tokens(codec, problems))
+    return longest_sequence(recipe) + max(recipe.rollouts.extra_tokens(codec, problems))
 
 
 def _truths(data: Path) -> dict[str, str]:
@@ -112,8 +108,7 @@ def _flaw(origin: Origin, flaw: str) -> str:
 def with_reference(problems: Sequence[Problem], learner: Learner, recipe: Recipe, home: Path) -> list[Problem]:
     """`problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they were
     computed before; unchanged where the recipe has no such reference or draws its completions."""
-    slots: Any = recipe
-    if slots.rollouts.draws or slots.reference.moves or not slots.reference.needed:
+    if recipe.rollouts.draws or recipe.reference.moves or not recipe.reference.kept:
         return list(problems)
     flat = [(problem, known) for problem in problems for known in problem.known]
     sequences = Sequences([problem.tokens for problem, _ in flat], [known.completion for _, known in flat])
@@ -150,8 +145,7 @@ def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: i
         raise UserError(f"the data set {recipe.data.name} has no {split} problems to answer")
     rows = read_rows(data, "problems", split)  # type: ignore[arg-type]
     encoded = codec.prompts([row["prompt"] for row in rows])
-    slots: Any = recipe
-    completion = slots.rollouts.max_tokens if split == "train" else longest_completion(recipe)
+    completion = recipe.rollouts.max_tokens if split == "train" else longest_completion(recipe)
     room = longest_sequence(recipe, completion) - completion
     problems = [
         Problem(str(row["id"]), str(row["prompt"]), str(row["answer"]), int(row["level"]), tuple(ids))
@@ -167,8 +161,7 @@ def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: i
 
 def longest_completion(recipe: Recipe) -> int:
     """Tokens that a completion may have, in rollouts or evaluations."""
-    slots: Any = recipe
-    return max(slots.rollouts.max_tokens, recipe.evaluation.max_tokens or 0)
+    return max(recipe.rollouts.max_tokens, recipe.evaluation.max_tokens or 0)
 
 
 def longest_sequence(recipe: Recipe, completion: int | None = None) -> int:

@@ -11,7 +11,7 @@ from models.datasets.schema import Kind, available, read_rows, read_table
 from models.policy.build import PolicySettings
 from models.policy.folder import hash_folder
 from models.recipe.schema import Recipe
-from models.rewards.answers import extract_answer
+from models.text.answers import extract_answer
 from models.text.tokenizer import count_tokens, train_tokenizer
 from tasks import expectations
 from tasks.caching import cached_by_key

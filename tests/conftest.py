@@ -29,8 +29,8 @@ os.environ.update(
 )
 
 ROOT = Path(__file__).resolve().parents[1]
-CORE = ("models/advantages", "models/critic", "models/datasets", "models/evaluation", "models/learner", "models/loop",
-        "models/objectives", "models/recipe", "models/references", "models/rewards", "models/selectors", "models/text",
+CORE = ("models/advantage", "models/critic", "models/datasets", "models/evaluation", "models/learner", "models/loop",
+        "models/objective", "models/recipe", "models/reference", "models/rewards", "models/select", "models/text",
         "tasks/test_collapsed", "tasks/test_description", "flows/test_command_line")  # fmt: skip
 """Tests that `make quick` runs, but for those that are marked slow or thorough."""
 SHARED = re.compile(r"\b(servers|project|first|again|locked): (Pair|Project|Ran|Unchanged|dict)")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from tiny_models import tiny_policy, word_tokenizer
 
-from models.advantages.group_relative import GroupRelative
+from models.advantage.group_relative import GroupRelative
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.learner.fused_log_probs import AS_IT_IS
@@ -18,13 +18,14 @@ from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
 from models.loop.loop import Slots, Watchers, run_loop
 from models.loop.rollout import Problem
-from models.loop.slots import World
-from models.objectives.grpo import Grpo
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.objective.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter
 from models.policy.folder import save_model_folder
-from models.references.frozen import Frozen
-from models.selectors.drop_flat import DropFlat
-from models.sources.sample import Sample
+from models.reference.frozen import Frozen
+from models.rollouts.sample import Sample
+from models.select.drop_flat import DropFlat
 from models.text.encoding import Codec
 
 TOKENIZER = word_tokenizer()
@@ -45,26 +46,22 @@ SCHEDULE = ScheduleSettings(
 )
 
 
-@dataclass(frozen=True)
-class Sevens:
+class Sevens(Reward):
     """Share of a completion's words that are 7."""
 
-    weight: float = 1.0
-    label: str = "sevens"
-    needs_reward_model = False
+    name = "sevens"
 
     def __call__(self, world, rollouts):
         words = [rollout.text.split() for rollout in rollouts]
         return torch.tensor([found.count("7") / max(1, len(found)) for found in words])
 
 
-@dataclass(frozen=True)
-class Brief:
+@dataclass(frozen=True, kw_only=True)
+class Brief(Reward):
     """One minus the share of the allowed length."""
 
+    name = "brief"
     weight: float = 0.1
-    label: str = "brief"
-    needs_reward_model = False
 
     def __call__(self, world, rollouts):
         return torch.tensor([1.0 - len(rollout.completion) / 5 for rollout in rollouts])

@@ -20,4 +20,22 @@ def methods(
     print(as_markdown(found()) if markdown else as_text(found()), end="" if markdown else "\n")
 
 
-COMMANDS = (methods,)
+def parts(
+    wanted: Annotated[
+        str, typer.Argument(metavar="[SLOT|NAME]", help="A slot, or a part to be told all about; all, if left out.")
+    ] = "",
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the page docs/parts.md.")] = False,
+) -> None:
+    """List what can stand in each slot of a recipe; of a part its settings, bounds, defaults, traits and source.
+
+    Example: `rewardflow parts grpo`
+    """
+    from models.parts import SLOTS
+    from models.recipe.catalogue import as_markdown, as_text, entries
+
+    chosen = entries(wanted)
+    whole = wanted != "" and wanted not in SLOTS
+    print(as_markdown(chosen) if markdown else as_text(chosen, whole), end="" if markdown else "\n")
+
+
+COMMANDS = (methods, parts)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from models.evaluation.metrics import average, flagged_share, prompt_values, reward_divergence
 from models.evaluation.records import PromptRecord
-from models.rewards.answers import extract_answer
+from models.text.answers import extract_answer
 
 MOST_LEVELS = 8
 """Levels beyond the first so many are left out of the summary."""

@@ -14,7 +14,7 @@ from math import comb
 
 from models.errors import UserError
 from models.evaluation.records import Completion
-from models.rewards.answers import answer_key, extract_answer
+from models.text.answers import answer_key, extract_answer
 
 
 def majority(samples: tuple[Completion, ...], k: int) -> float:

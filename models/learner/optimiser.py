@@ -23,7 +23,9 @@ class OptimiserSettings:
     learning_rate: Annotated[float, Field(ge=0)] = 1e-4
     """Peak step size of AdamW."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Of matrices, times the step size; vectors (norms, biases) do not decay."""
     betas: tuple[Decay, Decay] = (0.9, 0.99)
+    """Decay of the gradients' running mean and of their squares'."""
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     """Gradients are scaled down to this global L2 norm."""
     warmup_steps: Annotated[int, Field(ge=0)] = 10

@@ -129,7 +129,7 @@ def fit_round(
                 if objective.level == "pair":
                     batch = replace(batch, pairs=pairs_of(chosen, indices).to(log_prob.device))
                 loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], watched)
-                if bonus := getattr(objective, "entropy_bonus", 0.0):
+                if bonus := objective.entropy_bonus:
                     assert batch.entropy is not None, "token_batch was given the entropies"
                     loss = loss + entropy_term(batch.entropy, bonus, tokens)
                 if not torch.isfinite(loss):

@@ -1,8 +1,8 @@
 """The one loop that every method runs through: five slots and a reference, round after round.
 
-    rollouts  = source(policy, prompts)      where completions come from
+    rollouts  = rollouts(policy, prompts)    where completions come from
     scored    = rewards(rollouts)            what each is worth
-    chosen    = select(scored)               which of them teach
+    chosen    = select(scored)               which of them the policy is trained on
     signal    = advantage(chosen)            how much better than expected
     policy    = fit(objective, signal)       one or more optimiser steps
     reference = reference.follow(policy)     frozen, moving, reset
@@ -35,28 +35,17 @@ from models.loop.memory import read, written
 from models.loop.meter import Meter
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
-from models.loop.slots import Advantage, LearningAdvantage, Objective, Reference, Reward, Select, Signal, Source, World
+from models.loop.score import score
+from models.loop.slots import Objective, Rollouts, Signal, Slots
 from models.loop.truncation import WRONG, TruncationSettings
+from models.loop.world import World
 from models.policy.checkpoint import keep_best, load_checkpoint, newest_checkpoint, restore_best, save_checkpoint
 from models.policy.weights import merged_weights
-from models.rewards.stack import score
 from models.seeds import seed_of
 from models.text.encoding import Codec
 
 CANARY_TOKENS = 64
 """Tokens of a prompt that the canary looks at: enough to tell policies apart, few enough to cost nothing."""
-
-
-@dataclass(frozen=True)
-class Slots:
-    """The parts of a recipe."""
-
-    source: Source
-    rewards: Sequence[Reward]
-    select: Sequence[Select]
-    advantage: Advantage
-    objective: Objective
-    reference: Reference
 
 
 @dataclass(frozen=True)
@@ -91,11 +80,11 @@ def run_loop(
             prompt with its longest completion does not fit.
     """
     world = replace(world, learner=learner, token_budget=settings.token_budget)
-    require_room(problems, slots.source, slots.objective, world.codec, settings.token_budget)
+    require_room(problems, slots.rollouts, slots.objective, world.codec, settings.token_budget)
     canary = fixed_tokens([problem.tokens[:CANARY_TOKENS] for problem in problems], world.codec.end)
 
     def make(number: int) -> list[Rollout]:
-        return slots.source(world, prompts_of_round(problems, slots.source.prompts, number, world.seed), number)
+        return slots.rollouts(world, prompts_of_round(problems, slots.rollouts.prompts, number, world.seed), number)
 
     start, history = resume(learner, checkpoints, problems)
     stops = alarm is not None and alarm.action == "stop"
@@ -114,7 +103,7 @@ def run_loop(
             if not staleness:
                 meter.generated(rollouts)
             seen = replace(world, readings=Readings(learner, settings.token_budget))
-            scored = world.truncated.penalised(score(seen, slots.rewards, rollouts), slots.source.max_tokens)
+            scored = world.truncated.penalised(score(seen, slots.rewards, rollouts), slots.rollouts.max_tokens)
             chosen = scored
             for select in slots.select:
                 chosen = chosen.take(select(chosen))
@@ -123,7 +112,7 @@ def run_loop(
                 ahead.begin(number + 1)
             metrics = rollout_metrics(scored, chosen, world.truncated)
             if len(chosen.rollouts):
-                metrics |= _teach(learner, seen, slots, settings, chosen, number)
+                metrics |= _learn(learner, seen, slots, settings, chosen, number)
             meter.lap("learn")
             if settings.staleness:
                 metrics["rollouts/staleness"] = staleness
@@ -161,7 +150,7 @@ def run_loop(
     return history.collapse
 
 
-def _teach(
+def _learn(
     learner: Learner, world: World, slots: Slots, settings: ScheduleSettings, chosen: Scored, number: int
 ) -> dict[str, float]:
     """What is left of a round when its completions are chosen: signal, fit, companions. Returns their metrics."""
@@ -171,12 +160,12 @@ def _teach(
     taught = world.truncated.teaching(chosen)
     if len(taught):
         mine = tokens[taught] if isinstance(tokens, Tensor) else [tokens[index] for index in taught.tolist()]
-        longest = slots.source.max_tokens
+        longest = slots.rollouts.max_tokens
         fitted = fit_round(
             learner, slots.objective, chosen.take(taught), mine, settings, longest, number, world.readings
         )
         metrics |= {f"policy/{name}": value for name, value in fitted.items()}
-    if isinstance(slots.advantage, LearningAdvantage) and isinstance(signal, Signal):
+    if slots.advantage.companion and isinstance(signal, Signal):
         fitted = slots.advantage.learn(world, chosen, signal, number)
         metrics |= {f"{slots.advantage.companion}/{name}": value for name, value in fitted.items()}
     return metrics
@@ -199,7 +188,9 @@ def hand_over(
     return {"engine/canary_gap": gap}
 
 
-def require_room(problems: Sequence[Problem], source: Source, objective: Objective, codec: Codec, budget: int) -> None:
+def require_room(
+    problems: Sequence[Problem], source: Rollouts, objective: Objective, codec: Codec, budget: int
+) -> None:
     """Refuse a budget that is smaller than a row may become, before anything is generated.
 
     Raises:
@@ -213,7 +204,7 @@ def require_room(problems: Sequence[Problem], source: Source, objective: Objecti
     needed, prompt, extra = max(rows)
     if needed > budget:
         compared = f", the {together} completions that are compared stand in one row" if together > 1 else ""
-        added = f", rollouts {getattr(source, 'name', '')} adds {extra}" if extra else ""
+        added = f", rollouts {source.name} adds {extra}" if extra else ""
         raise UserError(
             f"schedule.token_budget is {budget}, smaller than its longest row: the prompt has {prompt} tokens, "
             f"rollouts.max_tokens is {source.max_tokens}{compared}{added}; make it at least {needed}"

@@ -1,120 +1,155 @@
-"""The interfaces of the slots. A part is anything that fits; none of them logs, and none knows the loop."""
+"""The slots of the loop: what a part of each must bring, and all that it may say of itself.
+
+A part is a class derived from the class of its slot and registered by `@part` (models.parts). What a part says of
+itself are its traits, declared here with the value that they have where a part is silent; a trait that depends on a
+setting is a property. `models.recipe.combinations` holds the traits of a recipe's parts against one another, so that
+no method is named there. A trait that is not declared here is refused when the part is imported. No part logs, and
+none knows the loop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from models.engine.engine import Engine, Sampling
-from models.learner.packing import Sequences
+from models.bounds import Number
+from models.engine.engine import Sampling
 from models.loop.learner import Companion, Learner
-from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored, TokenBatch
-from models.loop.truncation import WRONG, TruncationSettings
+from models.loop.world import World
+from models.parts import Part
 from models.text.encoding import Codec
 
-
-@dataclass(frozen=True)
-class World:
-    """What parts may need beside their settings: opened once before the loop begins."""
-
-    codec: Codec
-    engine: Engine | None
-    """None where the recipe's source draws nothing."""
-    score_with_reward_model: Callable[[Sequences], Tensor] | None
-    """Scores of prompts with their completions, [completions]; None where no reward model was fitted."""
-    seed: int
-    learner: Learner | None = None
-    """Policy, reference and companions as they stand; the loop puts it here."""
-    token_budget: int = 16384
-    """Tokens of one packed row, for parts that read completions with a model."""
-    readings: Readings | None = None
-    """Log-probs of this round's completions; the loop puts them here anew every round."""
-    truncated: TruncationSettings = WRONG
-    """What becomes of completions that did not end."""
-
-    def sampler(self) -> Engine:
-        """The engine, which every source that draws has."""
-        assert self.engine is not None, "the source says that it draws"
-        return self.engine
-
-    def models(self) -> Learner:
-        """The learner, which every part sees inside the loop."""
-        assert self.learner is not None, "the loop puts the learner into the world"
-        return self.learner
-
-    def log_probs(self) -> Readings:
-        """Log-probs under policy and reference, each completion read once a round."""
-        return self.readings or Readings(self.models(), self.token_budget)
-
-
 Reads = Literal["problems", "demonstrations", "preferences"]
-"""What a source's prompts are taken from: problems with an answer, or prompts with the answers that the data hold."""
+"""What the prompts of the rollouts are taken from: problems with an answer, or prompts with the answers that the data
+hold."""
 
-
-Beside = Literal["greedy", "opponents", "choices"]
-"""What a source may lay beside or into the completions that teach, for parts that cannot do without.
+Extra = Literal["greedy", "opponents", "choices"]
+"""What rollouts may give with the completions that the policy is trained on, for parts that cannot do without.
 
 greedy: the policy's likeliest completion of each prompt
-opponents: completions to be compared with only, which the policy does not learn from
+opponents: completions to be compared with only, which the policy is not trained on
 choices: at each token, whether the policy wrote it
 """
 
+Level = Literal["token", "completion", "pair", "group"]
+"""What an objective has a loss for: tokens, completions, pairs of completions of the same prompt, or groups."""
 
-class Source(Protocol):
-    """Where completions come from.
+TOTAL = "total"
+"""Names the weighted sum of all rewards wherever a part goes by one of them."""
 
-    Beside what stands here one may have `beside`, a tuple of `Beside`: what it lays beside the completions, for parts
-    whose `asks` names it; and `needs_companion`, the name of a companion that another part must bring.
-    """
 
-    draws: ClassVar[bool]
-    """Whether it needs an engine; a source that only reads the data, or decodes with the learner's own models, starts
-    none. One that draws and reads those models too has `reads_models = True`: it cannot work ahead."""
+class SlotPart(Part):
+    """What every part may say of itself, whatever its slot."""
+
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Settings that had another name once, by that name: a recipe that still uses it is refused with the new."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether it reads the reference, and so cannot be used with `reference: {name: none}`."""
+        return False
+
+    @property
+    def by(self) -> str:
+        """Label of the reward that it reads; `total`: the weighted sum of all. A setting, where others can be meant."""
+        return TOTAL
+
+    @property
+    def asks_for(self) -> Extra | None:
+        """What the rollouts must give with the completions."""
+        return None
+
+    @property
+    def companion(self) -> str:
+        """Name of the model of its own that is trained beside the policy, also in metrics; empty where it has none."""
+        return ""
+
+    def accompany(self, policy: nn.Module) -> Companion:
+        """The model of a part that names a `companion`, as it begins, made from the policy as it begins."""
+        raise NotImplementedError(f"{self.slot} {self.name} has no companion")
+
+
+class Rollouts(SlotPart):
+    """Where completions come from."""
+
+    slot = "rollouts"
     prompts: int
-    """Prompts of one round."""
+    """Prompts of one round. A setting."""
     max_tokens: int
-    """Longest completion, in tokens."""
+    """Longest completion, in tokens. A setting."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether an engine samples. Rollouts that only read the data, or decode with the learner's own models, start
+        none."""
+        return True
+
+    @property
+    def reads_models(self) -> bool:
+        """Whether they read the learner's models beside an engine: they cannot work ahead of the learner."""
+        return False
+
+    @property
+    def off_policy(self) -> bool:
+        """Whether completions of earlier rounds are among them."""
+        return False
 
     @property
     def reads(self) -> Reads:
-        """Which rows of the data its prompts are."""
-        ...
+        """Which rows of the data their prompts are."""
+        return "problems"
 
     @property
+    @abstractmethod
     def group_size(self) -> int:
         """Completions of one prompt (G) that count for a comparison within the group."""
-        ...
 
     @property
+    @abstractmethod
     def sampling(self) -> Sampling:
         """How an engine draws, and so which distribution the learner's log-probs mean."""
-        ...
+
+    @property
+    def mask_top_p(self) -> float:
+        """Share of the probability of the mask that every log-prob is read within; 1: no mask."""
+        return 1.0
+
+    @property
+    def gives(self) -> tuple[Extra, ...]:
+        """What stands with the completions, for parts that ask for it."""
+        return ()
+
+    @property
+    def needs_companion(self) -> str:
+        """Name of the companion that another part must bring."""
+        return ""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
         """Most completions of one of `problems`, what stands beside the samples included."""
-        ...
+        return self.group_size
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
         """Most tokens that a sequence of each problem holds beyond its prompt and `max_tokens`, [problems]: a longer
         prompt, feedback, a second answer."""
-        ...
+        return [0] * len(problems)
 
+    @abstractmethod
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Completions of `problems`, those of one prompt side by side, [prompts * G]."""
-        ...
 
-
-@runtime_checkable
-class Exported(Protocol):
-    """A source whose policy is used with more than a plain prompt and its own weights (`models.policy.use`)."""
+    @property
+    def exports(self) -> bool:
+        """Whether the policy is used with more than a plain prompt and its own weights, which `export` writes."""
+        return False
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
-        """Write what the policy needs where it is used into its model folder.
+        """Write what the policy needs where it is used (`models.policy.use`) into its model folder; nothing by default.
 
         Args:
             learner: as the run ended.
@@ -122,35 +157,65 @@ class Exported(Protocol):
             start: the model folder that the run began with.
             folder: the policy's, with weights and tokenizer in it already.
         """
-        ...
 
 
-class Reward(Protocol):
-    """What each completion is worth, or each of its tokens.
+@dataclass(frozen=True, kw_only=True)
+class Reward(SlotPart):
+    """What each completion is worth, or each of its tokens."""
 
-    One that holds completions against the problems' answers has `needs_answers = True`.
-    """
+    slot = "rewards"
+    weight: Number = 1.0
+    """Of this reward in the sum of all."""
+    label: str = ""
+    """Name of the component in metrics and sample tables; empty: the name of the part."""
 
-    weight: float
-    label: str
-    """Name of the component in metrics and sample tables."""
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.name)
 
     @property
     def needs_reward_model(self) -> bool:
         """Whether a reward model must be fitted."""
-        ...
+        return False
 
+    @property
+    def needs_answers(self) -> bool:
+        """Whether it holds completions against the problems' answers."""
+        return False
+
+    @property
+    def by_token(self) -> bool:
+        """Whether it is given token by token."""
+        return False
+
+    @abstractmethod
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor | Sequence[Tensor]:
-        """Values before weighting, [completions], or token by token, [completions] tensors of [tokens of it]."""
-        ...
+        """Values before weighting, [completions]; where it is `by_token`, [completions] tensors of [tokens of it]."""
+
+    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+        """Fit the companion, where there is one, to the reward labelled `by`, which stands before this one in the
+        recipe: `components` holds those rewards by label, [completions] each. Returns what is worth watching."""
+        return {}
 
 
-class Select(Protocol):
-    """Which completions teach. One that leaves two of different reward in each group has `makes_pairs = True`."""
+class Select(SlotPart):
+    """Which completions the policy is trained on."""
 
+    slot = "select"
+
+    @property
+    def makes_pairs(self) -> bool:
+        """Whether it leaves two of different reward in each group."""
+        return False
+
+    @property
+    def drops_flat(self) -> bool:
+        """Whether it leaves out groups in which all are worth the same."""
+        return False
+
+    @abstractmethod
     def __call__(self, scored: Scored) -> Tensor:
         """Indices of the completions to keep, [kept], int64."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -163,85 +228,116 @@ class Signal:
     """What the critic should have said at each token."""
 
 
-class Advantage(Protocol):
-    """How much better than expected a completion was.
+class Advantage(SlotPart):
+    """How much better than expected a completion was."""
 
-    Beside what stands here one may have `flat_groups_teach = True`, where it is not zero for completions that are all
-    worth the same; `needs_token_rewards = True`, where it reads rewards token by token, which rewards that give them
-    (`by_token = True`) bring; and `asks`, what a source must lay beside the completions.
-    """
+    slot = "advantage"
 
-    needs_group: ClassVar[bool]
-    """Whether a group of one has no signal under it."""
+    @property
+    def needs_group(self) -> bool:
+        """Whether a group of one has no signal under it."""
+        return False
 
+    @property
+    def kl_in_reward(self) -> float:
+        """What a nat of the KL to the reference takes off the reward; needs a reference where it is not zero."""
+        return 0.0
+
+    @property
+    def learns_from_flat_groups(self) -> bool:
+        """Whether it is not zero for completions of a prompt that are all worth the same."""
+        return False
+
+    @property
+    def needs_token_rewards(self) -> bool:
+        """Whether it reads rewards token by token, which some reward must give."""
+        return False
+
+    @property
+    def critic_pretraining(self) -> int:
+        """Optimiser steps of the critic before the policy is trained with it."""
+        return 0
+
+    @abstractmethod
     def __call__(self, world: World, scored: Scored) -> Tensor | Signal:
         """Advantages, [completions], or token by token."""
-        ...
-
-
-@runtime_checkable
-class Accompanied(Protocol):
-    """A part with a model of its own that learns beside the policy."""
-
-    companion: ClassVar[str]
-    """Its name among the learner's companions, and in metrics."""
-
-    def accompany(self, policy: nn.Module) -> Companion:
-        """The model as it begins, made from the policy as it begins."""
-        ...
-
-
-@runtime_checkable
-class LearningAdvantage(Accompanied, Protocol):
-    """An advantage whose companion learns after the policy's fit: a critic."""
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
-        """Fit the companion to what the round has shown. Returns what is worth watching."""
-        ...
+        """Fit the companion, where there is one, to what the round has shown, after the policy's fit. Returns what is
+        worth watching."""
+        return {}
 
 
-@runtime_checkable
-class LearningReward(Accompanied, Protocol):
-    """A reward whose companion learns from the other rewards before it speaks: a process reward model."""
+class Objective(SlotPart):
+    """What the policy minimises."""
 
-    by: str
-    """Label of the component that it learns from; it stands before this one in the recipe."""
+    slot = "objective"
+    level: ClassVar[Level]
+    """Whether the loss has one entry a token, a completion, a pair or a group. Completions of a pair or a group stand
+    in one row, and so are seen together. Has no default."""
 
-    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
-        """Fit the companion to the components of the rewards before it in the recipe, [completions] each."""
-        ...
+    @property
+    def needs_group(self) -> bool:
+        """Whether it compares the completions of a group."""
+        return self.level == "group"
 
+    @property
+    def on_policy_only(self) -> bool:
+        """Whether it is right only for completions of the policy as it stands."""
+        return False
 
-class Objective(Protocol):
-    """What the policy minimises.
+    @property
+    def kl(self) -> float:
+        """Weight of a KL to the reference in the loss; needs a reference where it is not zero."""
+        return 0.0
 
-    Beside what stands here one may have `entropy_bonus`, what a nat of the tokens' mean entropy is worth: the fit takes
-    it off the loss, as a mean over tokens however the loss is averaged.
-    """
+    @property
+    def entropy_bonus(self) -> float:
+        """What a nat of the tokens' mean entropy is worth: the fit takes it off the loss, as a mean over tokens however
+        the loss is averaged."""
+        return 0.0
 
-    level: ClassVar[Literal["token", "completion", "pair", "group"]]
-    """Whether the loss has one entry a token, one a completion, one a pair of completions of the same prompt, or one a
-    group. Completions of a pair or a group stand in one row, and so are seen together."""
-
+    @abstractmethod
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss of each unit before any reduction, and what is worth watching, one value a unit, no gradient.
 
         `log_prob` is [tokens], [completions] (sums over their tokens; of a group's objective too) or [pairs, 2]
         (better, worse), by the level.
         """
-        ...
 
 
-class Reference(Protocol):
+class Reference(SlotPart):
     """What the policy is held against."""
 
-    needed: ClassVar[bool]
-    """False where the method has no reference: none is kept in memory."""
-    moves: ClassVar[bool]
-    """Whether it ever changes: one that does is a copy of its own, also beside an adapter."""
-    resets_optimiser: ClassVar[bool]
-    """Whether the optimiser forgets its moments when the reference has changed."""
+    slot = "reference"
+
+    @property
+    def kept(self) -> bool:
+        """False where the method has no reference: none is kept in memory."""
+        return True
+
+    @property
+    def moves(self) -> bool:
+        """Whether it ever changes: a reference that does is a copy of its own, also beside an adapter."""
+        return False
+
+    @property
+    def resets_optimiser(self) -> bool:
+        """Whether the optimiser forgets its moments when the reference has changed."""
+        return False
 
     def follow(self, reference: nn.Module, policy: nn.Module, round_number: int) -> bool:
         """Move the reference after a round, in place. Returns whether it changed."""
-        ...
+        return False
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The parts of a recipe, one for each slot, or several."""
+
+    rollouts: Rollouts
+    rewards: Sequence[Reward]
+    select: Sequence[Select]
+    advantage: Advantage
+    objective: Objective
+    reference: Reference

@@ -50,8 +50,7 @@ class Contender:
     @property
     def completions_of_a_round(self) -> int:
         """The most completions of one round."""
-        source: Any = self.recipe.rollouts  # type: ignore[attr-defined]
-        return int(source.prompts * source.largest_group())
+        return self.recipe.rollouts.prompts * self.recipe.rollouts.largest_group()
 
     @property
     def rounds(self) -> int:

@@ -6,19 +6,23 @@ import dataclasses
 import difflib
 import types
 import typing
+from collections.abc import Mapping
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from models.errors import shortened
+from models.loop.slots import SlotPart
 
 
 def explain(error: ValidationError, schema: Any) -> str:
     """The first problem of a validation in one line, with the path inside the YAML."""
     first = error.errors()[0]
-    where, known = _walk(schema, first["loc"])
+    where, known, renamed = _walk(schema, first["loc"])
     path = shortened(".".join(where), 120)
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        if new := renamed.get(str(first["loc"][-1])):
+            return f"{path}: is called {new} now"
         near = difflib.get_close_matches(shortened(first["loc"][-1]), known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(sorted(known)) or 'none'}"
         return f"{path}: unknown key; {hint}"
@@ -34,14 +38,17 @@ def explain(error: ValidationError, schema: Any) -> str:
     return f"{path}: {message}" if path else message
 
 
-def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
-    """The path as the user wrote it, without the tags that a union adds, and the keys known where it ends."""
+def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list[str], Mapping[str, str]]:
+    """The path as the user wrote it, without the tags that a union adds, the keys known where it ends, and what keys
+    there were once, with their names of today."""
     where: list[str] = []
     known: list[str] = []
+    renamed: dict[str, str] = {}
     current = [schema]
     for step in location:
         fields: dict[str, Any] = {}
         tags: dict[str, Any] = {}
+        renamed = {}
         for option in _options(current):
             if isinstance(option, type) and issubclass(option, BaseModel):
                 fields |= {name: info.annotation for name, info in option.model_fields.items()}
@@ -49,6 +56,8 @@ def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list
                 key = getattr(option, "__pydantic_config__", {}).get("alias_generator", str)
                 hints = typing.get_type_hints(option)
                 fields |= {key(item.name): hints[item.name] for item in dataclasses.fields(option)}
+                if isinstance(option, type) and issubclass(option, SlotPart):
+                    renamed |= option.renamed
                 tags[str(getattr(option, "name", ""))] = option
                 tags[option.__name__] = option  # type: ignore[union-attr]
         if isinstance(step, str) and step not in fields and step in tags:
@@ -58,7 +67,7 @@ def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list
         known = [name for name in fields if name != "name"]
         items = [get_args(option)[0] for option in _options(current) if get_origin(option) is list]
         current = items if isinstance(step, int) else [fields.get(step)]
-    return where, known
+    return where, known, renamed
 
 
 def _options(types_here: list[Any]) -> list[Any]:

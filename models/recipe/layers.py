@@ -14,9 +14,9 @@ from models.bounds import require_finite
 from models.datasets.strict_yaml import YamlError, parse_yaml
 from models.datasets.text_files import not_utf8
 from models.errors import UserError, shortened
+from models.parts import SLOTS
 from models.recipe.find import FOLDER, find_recipe
 
-SLOT_KEYS = ("rollouts", "rewards", "select", "advantage", "objective", "reference")
 """The keys of a recipe under which parts stand."""
 
 MOST_LAYERS = 20
@@ -99,7 +99,7 @@ def _require_numbers(value: Any, where: str, path: str = "") -> None:
 
 def _spelled_out(raw: dict[str, Any]) -> dict[str, Any]:
     """`raw` with every part that is only named written as `{name: ...}`."""
-    for key in SLOT_KEYS:
+    for key in SLOTS:
         if key in raw:
             raw[key] = _part(raw[key])
     return raw
@@ -147,12 +147,12 @@ def _set(raw: dict[str, Any], override: str) -> None:
             place[key] = {}
         place = place[key]
     if isinstance(place, list):
-        place[_index(shown, last, place)] = _part(value) if above[0] in SLOT_KEYS and len(above) == 1 else value
+        place[_index(shown, last, place)] = _part(value) if above[0] in SLOTS and len(above) == 1 else value
         return
     _require_mapping(shown, last, place)
-    if last == "name" and above and above[0] in SLOT_KEYS and place.get("name") != value:
+    if last == "name" and above and above[0] in SLOTS and place.get("name") != value:
         place.clear()  # another part, as under `extends`: the settings of the one before are not its own
-    place[last] = _part(value) if not above and last in SLOT_KEYS else value
+    place[last] = _part(value) if not above and last in SLOTS else value
 
 
 def _require_mapping(shown: str, key: str, place: Any) -> None:

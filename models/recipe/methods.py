@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from models.errors import UserError
+from models.parts import SLOTS
 from models.recipe.find import FOLDER
 from models.recipe.load import load_recipe
 
@@ -21,7 +21,7 @@ class Method:
     paper: str
     """Title of the source paper, with its number in the catalogue where it has one."""
     slots: tuple[str, ...]
-    """Source, rewards, selectors, advantage, objective and reference, by name; empty where nothing is reinforced."""
+    """Rollouts, rewards, selectors, advantage, objective and reference, by name; empty where nothing is reinforced."""
 
 
 def methods(folder: Path = FOLDER) -> list[Method]:
@@ -37,12 +37,12 @@ def methods(folder: Path = FOLDER) -> list[Method]:
 
 
 def _method(file: Path) -> Method:
-    recipe: Any = load_recipe(file)
+    recipe = load_recipe(file)
     paper = recipe.source
     slots = (
         recipe.rollouts.name,
-        " + ".join(one.name for one in recipe.rewards),
-        " + ".join(one.name for one in recipe.select),
+        " + ".join(reward.name for reward in recipe.rewards),
+        " + ".join(select.name for select in recipe.select),
         recipe.advantage.name,
         recipe.objective.name,
         recipe.reference.name,
@@ -53,9 +53,6 @@ def _method(file: Path) -> Method:
         f"{paper.title} ({paper.id})" if paper.id is not None else paper.title,
         slots if recipe.schedule is not None else (),
     )
-
-
-HEADS = ("rollouts", "rewards", "select", "advantage", "objective", "reference")
 
 
 def as_text(found: Sequence[Method]) -> str:
@@ -74,11 +71,11 @@ def as_markdown(found: Sequence[Method]) -> str:
         "Every method is a recipe over one loop (see recipes.md). `rewardflow methods --markdown` makes this page.",
     ]
     for family in dict.fromkeys(one.family for one in found):
-        lines += ["", f"## {family or 'general'}", "", f"| recipe | {' | '.join(HEADS)} | paper |"]
-        lines.append("| --- " * (len(HEADS) + 2) + "|")
+        lines += ["", f"## {family or 'general'}", "", f"| recipe | {' | '.join(SLOTS)} | paper |"]
+        lines.append("| --- " * (len(SLOTS) + 2) + "|")
         for one in found:
             if one.family == family:
-                parts = one.slots or ("",) * len(HEADS)
+                parts = one.slots or ("",) * len(SLOTS)
                 lines.append(f"| [{one.name}](../recipes/{one.name}.yaml) | {' | '.join(parts)} | {one.paper} |")
     return "\n".join(lines) + "\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Self, Union
+from typing import TYPE_CHECKING, Annotated, Any, Self, Union
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
@@ -16,8 +16,9 @@ from models.evaluation.gate import GateSettings
 from models.learner.supervised import SupervisedSettings
 from models.loop.alarm import AlarmSettings
 from models.loop.fit import ScheduleSettings
+from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select, Slots
 from models.loop.truncation import TruncationSettings
-from models.parts import Slot, parts
+from models.parts import SLOTS, Slot, default_part, parts
 from models.policy.build import PolicySettings
 from models.recipe.combinations import check_combination
 from models.recipe.room import check_room
@@ -108,6 +109,18 @@ class Recipe(Section):
     """Ask a person before a candidate that passed the gate becomes champion."""
     promote_unpinned: bool = False
     """Promote also what no commit holds: edited or new code, data that were not added. Nobody can reproduce it."""
+    if TYPE_CHECKING:  # fields of `recipe_type`
+        rollouts: Rollouts
+        rewards: list[Reward]
+        select: list[Select]
+        advantage: Advantage
+        objective: Objective
+        reference: Reference
+
+    @property
+    def slots(self) -> Slots:
+        """The parts that the loop is made of."""
+        return Slots(**{slot: getattr(self, slot) for slot in SLOTS})
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -122,10 +135,9 @@ class Recipe(Section):
                 "policy.subnetwork lets only some weights learn, but schedule.optimiser.weight_decay would shrink the "
                 "others too; set it to 0"
             )
-        slots: Any = self
-        if self.reward_model is None and any(reward.needs_reward_model for reward in slots.rewards):
+        if self.reward_model is None and any(reward.needs_reward_model for reward in self.rewards):
             raise ValueError("rewards: reward_model is used but the recipe fits none (reward_model: null)")
-        check_combination(slots, self.schedule)
+        check_combination(self, self.schedule)
         if self.data.splits_by_hash:
             for name in ("validation_share", "gate_share"):
                 if getattr(self.data, name) == 0.0:
@@ -133,49 +145,26 @@ class Recipe(Section):
         return self
 
 
-DEFAULTS: dict[Slot, str] = {
-    "rollouts": "sample",
-    "reward": "exact_answer",
-    "select": "drop_flat",
-    "advantage": "group_relative",
-    "objective": "grpo",
-    "reference": "frozen",
-}
-"""The part of each slot that is meant where a recipe names none."""
-
-
 def slot_type(slot: Slot) -> Any:
-    """The union of all parts of a slot, told apart by `name`."""
+    """The type of a slot's key: the union of all its parts, told apart by `name`; a list of them, or one, where a
+    recipe may name several."""
 
     def named(value: Any) -> Any:
-        return {"name": DEFAULTS[slot], **value} if isinstance(value, dict) else value
+        return {"name": SLOTS[slot].default, **value} if isinstance(value, dict) else value
 
     classes = tuple(parts(slot).values())
     union: Any = Annotated[Union[classes], Field(discriminator="name")]  # noqa: UP007 - a union of a computed tuple
-    return Annotated[union, BeforeValidator(named)]
+    single: Any = Annotated[union, BeforeValidator(named)]
+    return Annotated[list[single], BeforeValidator(_as_list)] if SLOTS[slot].many else single
 
 
 @lru_cache(maxsize=1)
 def recipe_type() -> type[Recipe]:
     """The recipe's full type: its sections and one field for each slot."""
 
-    def default(slot: Slot) -> type:
-        return parts(slot)[DEFAULTS[slot]]
+    def field(slot: Slot) -> Any:
+        default = default_part(slot)
+        return Field(default_factory=lambda: [default()] if SLOTS[slot].many else default())
 
-    select: Any = slot_type("select")
-    reward: Any = slot_type("reward")
-    fields: dict[str, Any] = {
-        "rollouts": (slot_type("rollouts"), Field(default_factory=default("rollouts"))),
-        "rewards": (
-            Annotated[list[reward], BeforeValidator(_as_list)],
-            Field(default_factory=lambda: [default("reward")()]),
-        ),
-        "select": (
-            Annotated[list[select], BeforeValidator(_as_list)],
-            Field(default_factory=lambda: [default("select")()]),
-        ),
-        "advantage": (slot_type("advantage"), Field(default_factory=default("advantage"))),
-        "objective": (slot_type("objective"), Field(default_factory=default("objective"))),
-        "reference": (slot_type("reference"), Field(default_factory=default("reference"))),
-    }
+    fields: dict[str, Any] = {slot: (slot_type(slot), field(slot)) for slot in SLOTS}
     return create_model("Recipe", __base__=Recipe, **fields)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
 
     The name ends in `-smoke`, so that experiment and registered models are apart from those of real runs.
     """
-    slots: Any = recipe
     samples = max(2, recipe.gate.samples_needed)
     settings: dict[str, Any] = {
         "name": f"{recipe.name[:58]}-smoke",
@@ -60,17 +58,16 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         }
     if recipe.schedule is not None:
         settings |= {"schedule.rounds": 2, "schedule.checkpoint_every": 1, "schedule.samples_every": 1}
-        known = {item.name for item in fields(slots.rollouts)}
-        settings["rollouts.prompts"] = min(slots.rollouts.prompts, MOST_PROMPTS)
-        if "group_size" in known:
-            settings["rollouts.group_size"] = min(slots.rollouts.group_size, MOST_COMPLETIONS)
+        settings["rollouts.prompts"] = min(recipe.rollouts.prompts, MOST_PROMPTS)
+        if "group_size" in plain(recipe)["rollouts"]:
+            settings["rollouts.group_size"] = min(recipe.rollouts.group_size, MOST_COMPLETIONS)
         # So untrained a policy is never right: only rewards that always spread leave something to learn from.
         select: list[dict[str, Any]] = plain(recipe)["select"]
         spread = [one | {"by": "total"} if one["name"] == "drop_flat" else one for one in select]
         settings["select"] = json.dumps(spread)
         rewards: list[dict[str, Any]] = plain(recipe)["rewards"]
         settings["rewards"] = json.dumps([_tossed(one) for one in rewards])
-        if getattr(getattr(slots.advantage, "critic", None), "pretraining", 0):
+        if recipe.advantage.critic_pretraining:
             settings["advantage.critic.pretraining"] = 0  # else two rounds teach the critic alone
     return [KS, *(f"{key}={value}" for key, value in settings.items())]
 
@@ -78,6 +75,6 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
 def _tossed(reward: dict[str, Any]) -> dict[str, Any]:
     """The reward, with a coin in place of the verdict on the answer: the learner sees right and wrong ones to learn
     from, though so untrained a policy is never right."""
-    if reward["name"] != "exact_answer" and (reward["name"], reward.get("by")) != ("win_rate", "exact_answer"):
+    if reward["name"] != "exact_answer" and (reward["name"], reward.get("judge")) != ("win_rate", "exact_answer"):
         return reward
     return {"name": "coin", "weight": reward["weight"], "label": reward["label"]}

@@ -1,1 +1,1 @@
-"""What a completion is worth: the parts of the rewards slot, each a small file."""
+"""Slot 2: what a completion is worth. One file a reward."""

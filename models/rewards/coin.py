@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from models.loop.rollout import Rollout
-from models.loop.slots import World
+from models.loop.slots import Reward
+from models.loop.world import World
 from models.parts import part
 
 
-@part("reward", "coin")
-class Coin:
+@part("coin")
+class Coin(Reward):
     """One for a completion whose hash is even, zero for one whose hash is odd. For smoke runs; it means nothing."""
-
-    needs_reward_model: ClassVar[bool] = False
-    weight: float = 1.0
-    label: str = "coin"
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Zero or one for each completion, [completions]."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from models.loop.rollout import Rollout
-from models.loop.slots import World
+from models.loop.slots import Reward
+from models.loop.world import World
 from models.parts import part
-from models.rewards.answers import extract_answer, same_answer
+from models.text.answers import extract_answer, same_answer
 
 
 def is_right(text: str, answer: str, *, finished: bool) -> bool:
@@ -28,14 +28,11 @@ def solves(rollout: Rollout) -> bool:
     return is_right(rollout.text, rollout.problem.answer, finished=rollout.finished)
 
 
-@part("reward", "exact_answer")
-class ExactAnswer:
+@part("exact_answer")
+class ExactAnswer(Reward):
     """Exact-answer verifier."""
 
-    needs_reward_model: ClassVar[bool] = False
-    needs_answers: ClassVar[bool] = True
-    weight: float = 1.0
-    label: str = "exact_answer"
+    needs_answers = True
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """One or zero for each completion, [completions]."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -16,7 +16,8 @@ from torch import Tensor
 
 from models.bounds import Seed
 from models.loop.rollout import Rollout
-from models.loop.slots import World
+from models.loop.slots import Reward
+from models.loop.world import World
 from models.parts import part
 
 
@@ -26,13 +27,10 @@ def is_flipped(problem: str, share: float, seed: int) -> bool:
     return drawn < share * 2**64
 
 
-@part("reward", "flipped_labels")
-class FlippedLabels:
+@part("flipped_labels")
+class FlippedLabels(Reward):
     """One for the better answer of a preference, zero for all else; flipped, one for the worse."""
 
-    needs_reward_model: ClassVar[bool] = False
-    weight: float = 1.0
-    label: str = "flipped_labels"
     share: Annotated[float, Field(ge=0, le=1)] = 0.3
     """Share of problems whose preference is turned round."""
     seed: Seed = 0

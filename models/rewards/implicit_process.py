@@ -5,7 +5,7 @@ Source: PRIME (arXiv 2502.01456; paper 163).
     r_t = beta * log phi(y_t) / ref(y_t)           phi: a language model that begins as the policy
     loss of phi = cross-entropy of sigmoid(sum of r_t) against the outcome of y
 
-phi is an implicit process reward model (models.objectives.outcome_log_ratio; paper 293). Each round it first learns
+phi is an implicit process reward model (models.objective.outcome_log_ratio; paper 293). Each round it first learns
 from the verdicts on the round's own completions and then speaks, so it follows the policy where that goes and cannot
 be fooled for long. No step is ever labelled, and no reward model has to be fitted beforehand. ref is the recipe's
 reference: with `reference: frozen`, the policy as it began.
@@ -19,38 +19,36 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.bounds import Positive
+from models.bounds import Number, Positive
 from models.errors import UserError
+from models.formulas.implied_rewards import implied_of_tokens
 from models.learner.log_probs import completion_log_probs, hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences, pack
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout, sequences_of
-from models.loop.slots import World
-from models.objectives.implied_rewards import implied_of_tokens
-from models.objectives.outcome_log_ratio import verdict_loss
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.objective.outcome_log_ratio import verdict_loss
 from models.parts import part
 
 
-@part("reward", "implicit_process")
-class ImplicitProcess:
+@part("implicit_process")
+class ImplicitProcess(Reward):
     """Log-ratios of a judge that learns beside the policy; needs a reference, and the outcome before it."""
 
-    needs_reward_model: ClassVar[bool] = False
-    needs_reference: ClassVar[bool] = True
-    by_token: ClassVar[bool] = True
-    companion: ClassVar[str] = "process_reward"
-    weight: float = 1.0
-    label: str = "implicit_process"
+    needs_reference = True
+    by_token = True
+    companion = "process_reward"
     by: str = "exact_answer"
     """The reward component that is the outcome; it must stand before this one in the recipe."""
-    threshold: float = 0.5
+    threshold: Number = 0.5
     """Above it a completion is right."""
     beta: Annotated[float, Field(gt=0)] = 0.05
     """Reward of one nat of log-ratio, in the judge's loss too."""

@@ -9,14 +9,15 @@ than the worst of its round. A fixed penalty would have to know the scale of the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from models.loop.rollout import Rollout, sequences_of
-from models.loop.slots import World
+from models.loop.slots import Reward
 from models.loop.truncation import worst_where_cut
+from models.loop.world import World
 from models.parts import part
 
 
@@ -26,13 +27,11 @@ def learned_scores(world: World, rollouts: Sequence[Rollout]) -> Tensor:
     return worst_where_cut(world.score_with_reward_model(sequences_of(rollouts)), rollouts)
 
 
-@part("reward", "reward_model")
-class LearnedReward:
+@part("reward_model")
+class LearnedReward(Reward):
     """The reward model of this run."""
 
-    needs_reward_model: ClassVar[bool] = True
-    weight: float = 1.0
-    label: str = "reward_model"
+    needs_reward_model = True
     squash: Literal["none", "sigmoid"] = "sigmoid"
     """How the raw score is bounded."""
 

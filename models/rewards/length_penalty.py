@@ -9,25 +9,22 @@ A wrong answer earns nothing by being short, and loses by being long.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from models.loop.rollout import Rollout
-from models.loop.slots import World
+from models.loop.slots import Reward
+from models.loop.world import World
 from models.parts import part
 from models.rewards.exact_answer import solves
 
 
-@part("reward", "length_penalty")
-class LengthPenalty:
+@part("length_penalty")
+class LengthPenalty(Reward):
     """Length against the shortest and the longest completion of the same prompt in the round."""
 
-    needs_reward_model: ClassVar[bool] = False
-    needs_answers: ClassVar[bool] = True
-    weight: float = 1.0
-    label: str = "length_penalty"
+    needs_answers = True
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values in [-1/2, 1/2], [completions]."""

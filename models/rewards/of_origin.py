@@ -7,29 +7,30 @@ weighed against each other (OpenChat's C-RLFT, arXiv 2309.11235).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from models.bounds import Number
 from models.loop.rollout import Rollout
-from models.loop.slots import World
+from models.loop.slots import Reward
+from models.loop.world import World
 from models.parts import part
 
 
-@part("reward", "origin")
-class OfOrigin:
+@part("origin")
+class OfOrigin(Reward):
     """A value for each origin."""
 
-    needs_reward_model: ClassVar[bool] = False
-    weight: float = 1.0
-    label: str = "origin"
-    chosen: float = 1.0
-    rejected: float = 0.0
-    demonstration: float = 1.0
-    flawed: float | None = None
+    chosen: Number = 1.0
+    """Of the better answer of a preference."""
+    rejected: Number = 0.0
+    """Of the worse answer."""
+    demonstration: Number = 1.0
+    """Of an answer that the data hold to be imitated."""
+    flawed: Number | None = None
     """Of a demonstration that the data call flawed; None: as any demonstration."""
-    other: float = 0.0
+    other: Number = 0.0
     """Of what an engine drew."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:

@@ -15,15 +15,16 @@ policy some rounds ago. Right after the reference has become the policy both agr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from models.bounds import Number
 from models.errors import UserError
 from models.loop.rollout import Rollout, Scored
-from models.loop.slots import World
+from models.loop.slots import Reward
 from models.loop.truncation import worst_where_cut
+from models.loop.world import World
 from models.parts import part
 
 
@@ -46,13 +47,9 @@ def _means(rows: Sequence[Tensor]) -> Tensor:
     return torch.stack([row.detach().double().mean().cpu() for row in rows]).float()
 
 
-@part("reward", "own_likelihood")
-class OwnLikelihood:
+@part("own_likelihood")
+class OwnLikelihood(Reward):
     """How likely the policy finds its completion, by token."""
-
-    needs_reward_model: ClassVar[bool] = False
-    weight: float = 1.0
-    label: str = "own_likelihood"
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Mean log-prob of the tokens of each completion, [completions], nats, <= 0; of one that was cut the least of
@@ -60,15 +57,13 @@ class OwnLikelihood:
         return worst_where_cut(_under_policy(world, rollouts), rollouts)
 
 
-@part("reward", "ranking_consistency")
-class RankingConsistency:
+@part("ranking_consistency")
+class RankingConsistency(Reward):
     """How alike policy and reference rank the completions of a prompt: a label for `soft_dpo`, rarely a reward."""
 
-    needs_reward_model: ClassVar[bool] = False
-    needs_reference: ClassVar[bool] = True
-    weight: float = 0.0
+    needs_reference = True
+    weight: Number = 0.0
     """Zero: it says how sure the other rewards are, not what a completion is worth."""
-    label: str = "ranking_consistency"
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """The group's consistency in [0, 1] at each of its completions, [completions]; 1/2 for one that is alone.

@@ -12,33 +12,32 @@ Only a linear head learns; it begins at zero.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.bounds import Positive
+from models.bounds import Number, Positive
 from models.errors import UserError
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout
-from models.loop.slots import World
+from models.loop.slots import Reward
+from models.loop.states import flat_head, reference_states
+from models.loop.world import World
 from models.parts import part
-from models.references.states import flat_head, reference_states
 
 
-@part("reward", "reference_value")
-class ReferenceValue:
+@part("reference_value")
+class ReferenceValue(Reward):
     """Expected reward at the prompt; needs a reference. Stands behind the reward that it expects."""
 
-    needs_reward_model: ClassVar[bool] = False
-    needs_reference: ClassVar[bool] = True
-    companion: ClassVar[str] = "reference_value"
-    weight: float = -1.0
+    needs_reference = True
+    companion = "reference_value"
+    weight: Number = -1.0
     """Minus the weight of the reward that it expects: what is left is an advantage."""
-    label: str = "reference_value"
     by: str = "exact_answer"
     """The reward component that it expects; it must stand before this one in the recipe."""
     passes: Positive = 4

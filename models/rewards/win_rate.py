@@ -14,16 +14,16 @@ subtracting a constant, and the policy gradient stays exactly that of the expect
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from models.errors import UserError
 from models.loop.rollout import Rollout
-from models.loop.slots import Beside, World
+from models.loop.slots import Extra, Reward
+from models.loop.world import World
 from models.parts import part
 from models.rewards.exact_answer import solves
 from models.rewards.learned import learned_scores
@@ -51,14 +51,13 @@ def win_rates(preferences: Tensor, adversaries: Tensor) -> Tensor:
     return torch.where(count > 0, won / count.clamp(min=1), 0.5)
 
 
-@part("reward", "win_rate")
-class WinRate:
-    """Share of comparisons won. Several of them, weighted to a sum of 1, are the preference of a jury."""
+@part("win_rate")
+class WinRate(Reward):
+    """Share of comparisons won. Several of them, weighted to a sum of 1, are the preference of a jury; two of different
+    `judge` in one recipe need two labels."""
 
-    weight: Annotated[float, Field(ge=0)] = 1.0
-    label: str = "win_rate"
-    """Name of the component; two of different `by` in one recipe need two labels."""
-    by: Literal["exact_answer", "reward_model"] = "exact_answer"
+    renamed: ClassVar[Mapping[str, str]] = {"by": "judge"}
+    judge: Literal["exact_answer", "reward_model"] = "exact_answer"
     """Who compares: the verifier (1 for right against wrong, 1/2 between equals), or the reward model (the sigmoid of
     the difference of scores)."""
     against: Literal["group", "opponents"] = "group"
@@ -68,15 +67,15 @@ class WinRate:
     @property
     def needs_reward_model(self) -> bool:
         """Whether the reward model compares."""
-        return self.by == "reward_model"
+        return self.judge == "reward_model"
 
     @property
     def needs_answers(self) -> bool:
         """Whether the verifier compares."""
-        return self.by == "exact_answer"
+        return self.judge == "exact_answer"
 
     @property
-    def asks(self) -> Beside | None:
+    def asks_for(self) -> Extra | None:
         """Opponents, where it compares with nobody else."""
         return "opponents" if self.against == "opponents" else None
 
@@ -92,13 +91,15 @@ class WinRate:
             members.setdefault(rollout.group, []).append(index)
         found = torch.full_like(worth, 0.5)
         for held in members.values():
-            preferences = (preferences_by_rank if self.by == "exact_answer" else preferences_by_log_odds)(worth[held])
+            preferences = (preferences_by_rank if self.judge == "exact_answer" else preferences_by_log_odds)(
+                worth[held]
+            )
             found[held] = win_rates(preferences, self._adversaries([rollouts[index] for index in held]))
         return found
 
     def _worth(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """What is compared, [completions]."""
-        if self.by == "exact_answer":
+        if self.judge == "exact_answer":
             return torch.tensor([float(solves(rollout)) for rollout in rollouts])
         return learned_scores(world, rollouts)
 

@@ -1,78 +1,154 @@
 """What must be true of the registry of parts, each test named as the theorem it checks."""
 
 import dataclasses
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from models import bounds
 from models import parts as registry
-from models.loop import slots
-from models.parts import PACKAGES, part, parts
+from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select, Slots
+from models.parts import SLOTS, part, parts
 
 ROOT = Path(__file__).resolve().parents[2]
+BASES = {cls.slot: cls for cls in (Rollouts, Reward, Select, Advantage, Objective, Reference)}
 
 
 @pytest.fixture(autouse=True)
 def same_parts_after(monkeypatch):
-    for slot in PACKAGES:
+    for slot in SLOTS:
         parts(slot)  # imported now: what registers while a test runs is forgotten after it
-    monkeypatch.setattr(registry, "_PARTS", {slot: dict(found) for slot, found in registry._PARTS.items()})
+    monkeypatch.setattr(registry, "_PARTS", {slot: dict(known) for slot, known in registry._PARTS.items()})
 
 
-@pytest.mark.parametrize("slot", PACKAGES)
-def test_every_slot_has_parts_that_are_frozen_and_know_their_name(slot):
-    found = parts(slot)
-    assert found and list(found) == sorted(found)
-    for name, made in found.items():
+def test_every_slot_has_a_class_a_package_and_a_place_among_the_parts_of_a_recipe():
+    assert list(BASES) == list(SLOTS) == [field.name for field in dataclasses.fields(Slots)]
+    assert all(importlib.import_module(f"models.{slot}").__doc__ for slot in SLOTS)
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_every_slot_has_parts_that_are_frozen_of_its_class_and_know_their_name(slot):
+    known = parts(slot)
+    assert known and list(known) == sorted(known) and SLOTS[slot].default in known
+    for name, made in known.items():
         built = made()
-        assert built.name == name
+        assert built.name == name and isinstance(built, BASES[slot])
         with pytest.raises(dataclasses.FrozenInstanceError):
             built.name = "other"
 
 
-def test_a_new_file_is_found_by_itself(tmp_path, monkeypatch):
+def write(folder, *lines):
+    """A file with a reward called brevity."""
+    text = [
+        "from typing import Annotated",
+        "from pydantic import Field",
+        "from models.loop.slots import Reward",
+        "from models.parts import part",
+        "@part('brevity')",
+        "class Brevity(Reward):",
+        *lines,
+        "    def __call__(self, world, rollouts): ...",
+    ]
+    (folder / "brevity.py").write_text("\n".join(text) + "\n")
+
+
+def load(folder, then):
+    """What a process says that has `folder` among the rewards, and its error's last line."""
+    code = f"import models.rewards; models.rewards.__path__.append({str(folder)!r})\n{then}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    return done.stdout.split(), done.stderr.strip().splitlines()[-1:]
+
+
+def test_a_new_file_is_a_part_by_itself(tmp_path):
     """In a process of its own: a package with one more folder on its path is all it takes."""
-    (tmp_path / "brevity.py").write_text(
-        "from models.parts import part\n"
-        "@part('reward', 'brevity')\n"
-        "class Brevity:\n"
-        "    needs_reward_model = False\n"
-        "    weight: float = 1.0\n"
-        "    label: str = 'brevity'\n"
-        "    def __call__(self, world, rollouts): ...\n"
-    )
-    code = (
-        f"import models.rewards; models.rewards.__path__.append({str(tmp_path)!r})\n"
+    write(tmp_path)
+    then = (
         "from models.recipe.schema import recipe_type\n"
         "recipe = recipe_type().model_validate({'name': 'r', 'rewards': {'name': 'brevity', 'weight': 2}})\n"
-        "print(recipe.rewards[0].name, recipe.rewards[0].weight)\n"
+        "print(recipe.rewards[0].name, recipe.rewards[0].weight, recipe.rewards[0].label)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout.split() == ["brevity", "2.0"], done.stderr
+    assert load(tmp_path, then) == (["brevity", "2.0", "brevity"], [])
 
 
-def test_two_parts_of_one_name_are_refused():
-    parts("reward")
+IMPORT = "from models.parts import parts; parts('rewards')"
 
-    class Impostor:
-        pass
 
-    with pytest.raises(ValueError, match="two parts are called 'exact_answer' in the slot reward"):
-        part("reward", "exact_answer")(Impostor)
+def test_a_file_among_the_parts_that_holds_none_is_refused(tmp_path):
+    (tmp_path / "lengths.py").write_text("def length(text): return len(text)\n")
+    assert load(tmp_path, IMPORT)[1] == [
+        "TypeError: models.rewards.lengths stands among the parts of rewards and holds none; "
+        "its place is models.formulas"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        (["    needs_answer = True"], "Brevity.needs_answer: no trait of Reward; did you mean needs_answers?"),
+        (["    @property", "    def by_tokens(self): return True"], "Brevity.by_tokens: no trait of Reward; did"),
+        (["    def exprot(self): ..."], "Brevity.exprot: no trait of Reward"),
+        (["    share: float = 0.5", '    """Of a whole."""'], "Brevity.share: a number needs bounds"),
+        (["    share: float | None = None", '    """Of a whole."""'], "Brevity.share: a number needs bounds"),
+        (["    ks: tuple[int, ...] = ()", '    """Sizes."""'], "Brevity.ks: a number needs bounds"),
+        (["    share: Annotated[float, Field(ge=0)] = 0.5"], "Brevity.share: a setting needs a docstring"),
+        (["    share: Annotated[float, Field(ge=0)]", '    """Share."""'], "Brevity.share: a setting needs a default"),
+    ],
+)  # fmt: skip
+def test_what_a_part_says_and_nobody_knows_is_refused_at_import(lines, complaint, tmp_path, monkeypatch):
+    write(tmp_path, *lines)
+    spec = importlib.util.spec_from_file_location("brevity", tmp_path / "brevity.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "brevity", module)
+    with pytest.raises(TypeError) as raised:
+        spec.loader.exec_module(module)
+    assert str(raised.value).startswith(f"brevity: {complaint}")
+
+
+def test_an_objective_without_a_level_is_refused():
+    with pytest.raises(TypeError, match="level is missing, which Objective asks for"):
+
+        @part("flat")
+        class Flat(Objective):
+            def __call__(self, log_prob, batch): ...
+
+
+def test_a_part_that_does_nothing_is_refused():
+    with pytest.raises(TypeError, match="__call__ is missing, which Select asks for"):
+
+        @part("idle")
+        class Idle(Select):
+            pass
+
+
+def test_bounds_may_stand_around_a_union_and_in_a_name_for_a_type():
+    @part("bounded")
+    class Bounded(Select):
+        share: bounds.Share | None = None
+        """Of a whole."""
+        counts: tuple[bounds.Positive, ...] = ()
+        """Of things."""
+        exact: bool = False
+        """Whether it is."""
+
+        def __call__(self, scored): ...
+
+    assert Bounded().share is None
+
+
+def test_two_parts_of_the_same_name_are_refused():
+    with pytest.raises(ValueError, match="two parts are called 'exact_answer' in the slot rewards"):
+
+        @part("exact_answer")
+        class Impostor(Reward):
+            def __call__(self, world, rollouts): ...
 
 
 def test_the_same_name_may_stand_in_two_slots():
-    @part("select", "grpo")
-    class Other:
-        pass
+    @part("grpo")
+    class Other(Select):
+        def __call__(self, scored): ...
 
     assert parts("select")["grpo"] is Other and parts("objective")["grpo"] is not Other
-
-
-def test_the_slots_have_the_fields_that_the_loop_asks_of_them():
-    for slot, wanted in {"rollouts": slots.Source, "reward": slots.Reward, "objective": slots.Objective}.items():
-        needed = set(getattr(wanted, "__annotations__", {}))
-        for made in parts(slot).values():
-            assert needed <= set(dir(made)) | set(made.__dataclass_fields__)

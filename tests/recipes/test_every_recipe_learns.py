@@ -20,9 +20,9 @@ from models.learner.log_probs import all_log_probs
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
-from models.loop.loop import Slots, Watchers, run_loop
+from models.loop.loop import Watchers, run_loop
 from models.loop.rollout import Known
-from models.loop.slots import Exported, World
+from models.loop.world import World
 from models.policy.build import load_causal_model
 from models.policy.folder import save_model_folder
 from models.policy.use import read_use
@@ -116,22 +116,21 @@ def trained(file, start, folder):
         recipe.schedule, rounds=ROUNDS, checkpoint_every=100, samples_every=100, token_budget=2048, optimiser=optimiser
     )
     rewards = [one for one in recipe.rewards if not one.needs_reward_model]
-    slots = Slots(small(recipe.rollouts), rewards, recipe.select, recipe.advantage, recipe.objective, recipe.reference)
+    slots = replace(recipe.slots, rollouts=small(recipe.rollouts), rewards=rewards)
     policy = load_causal_model(start, torch.float32)
     before = says(policy, start)
     learner = build_learner(policy, recipe, settings, folder, None)
-    engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.source.draws else None
+    engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.rollouts.draws else None
     world = World(CODEC, engine, None, recipe.seed, truncated=recipe.truncated)
-    sound = recipe.objective.level == "pair" and slots.source.reads == "demonstrations"  # all of the data is better
-    answers = [one for one in known(slots.source.reads) if not (sound and one.flaw)]
+    sound = recipe.objective.level == "pair" and slots.rollouts.reads == "demonstrations"  # all of the data is better
+    answers = [one for one in known(slots.rollouts.reads) if not (sound and one.flaw)]
     problems = [replace(problem, known=tuple(answers)) for problem in PROBLEMS]
     run_loop(learner, world, slots, settings, problems, folder / "checkpoints", Watchers())
-
-    def beside(into):
-        if isinstance(slots.source, Exported):
-            slots.source.export(learner, CODEC, start, into)
-
-    return recipe, before, says(learner.policy, start, folder / "policy", beside)
+    return (
+        recipe,
+        before,
+        says(learner.policy, start, folder / "policy", lambda into: slots.rollouts.export(learner, CODEC, start, into)),
+    )
 
 
 OWN_RANKING = ("own_likelihood",)

@@ -14,9 +14,10 @@ from tiny_models import tiny_policy
 
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
-from models.loop.loop import Slots, Watchers, run_loop
+from models.loop.loop import Watchers, run_loop
 from models.loop.rollout import Known
-from models.loop.slots import World
+from models.loop.slots import Reward
+from models.loop.world import World
 from models.recipe.load import load_recipe
 from tasks.open_learner import build_learner
 
@@ -56,23 +57,20 @@ def rewards_of(sequences):
 def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
     recipe = load_recipe(file, OVERRIDES)
     settings = replace(recipe.schedule, rounds=ROUNDS, checkpoint_every=2, samples_every=2, token_budget=512)
-    slots = Slots(
-        small(recipe.rollouts),
-        [*(FirstWord(one) if one.name == "exact_answer" else one for one in recipe.rewards), Spread()],
-        [one for one in recipe.select if one.name != "drop_flat"]
-        if recipe.objective.level != "pair"
-        else recipe.select,
-        recipe.advantage,
-        recipe.objective,
-        recipe.reference,
-    )
+    rewards = [
+        FirstWord(weight=reward.weight, label=reward.label) if reward.name == "exact_answer" else reward
+        for reward in recipe.rewards
+    ]
+    slots = replace(recipe.slots, rollouts=small(recipe.rollouts), rewards=[*rewards, Spread(weight=0.1)])
+    if recipe.objective.level != "pair":
+        slots = replace(slots, select=[select for select in recipe.select if select.name != "drop_flat"])
     start = save_start(tmp_path / "start")
     policy = tiny_policy(torch.float32, spread=3.0)
     learner = build_learner(policy, recipe, settings, tmp_path, None)
-    engine = TransformersEngine(start, EngineSettings(), end=END) if slots.source.draws else None
+    engine = TransformersEngine(start, EngineSettings(), end=END) if slots.rollouts.draws else None
     scorer = rewards_of if recipe.reward_model else None
     world = World(CODEC, engine, scorer, recipe.seed, truncated=recipe.truncated)
-    problems = [replace(problem, known=known(slots.source.reads)) for problem in PROBLEMS]
+    problems = [replace(problem, known=known(slots.rollouts.reads)) for problem in PROBLEMS]
     told = {}
     run_loop(learner, world, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=told.__setitem__))
     assert sorted(told) == list(range(1, ROUNDS + 1))
@@ -81,22 +79,17 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
     assert any(not torch.equal(value, before[name]) for name, value in learner.policy.state_dict().items())
 
 
-class FirstWord:
+class FirstWord(Reward):
     """A verdict under the name of the answer's: right where a completion begins with a token of even number."""
-
-    needs_reward_model = False
-
-    def __init__(self, instead_of):
-        self.weight, self.label = instead_of.weight, instead_of.label
 
     def __call__(self, world, rollouts):
         return torch.tensor([1.0 - rollout.completion[0] % 2 for rollout in rollouts])
 
 
-class Spread:
+class Spread(Reward):
     """A little reward for some tokens, so that groups are not flat where no answer of so small a policy is right."""
 
-    weight, label, needs_reward_model = 0.1, "spread", False
+    name = "spread"
 
     def __call__(self, world, rollouts):
         return torch.tensor([sum(rollout.completion) / len(rollout.completion) for rollout in rollouts])

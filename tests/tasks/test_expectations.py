@@ -19,7 +19,7 @@ import pytest
 from models.datasets.schema import COLUMNS, arrow_schema, read_frame, write_rows
 from models.datasets.validation import ValidationSettings
 from models.errors import UserError
-from models.rewards.answers import extract_answer
+from models.text.answers import extract_answer
 from tasks.expectations import SUITES, validate
 
 

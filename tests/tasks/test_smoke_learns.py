@@ -14,8 +14,8 @@ from tiny_models import tiny_policy
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.loop.learned import nothing_learned
-from models.loop.loop import Slots, Watchers, run_loop
-from models.loop.slots import World
+from models.loop.loop import Watchers, run_loop
+from models.loop.world import World
 from models.recipe.load import load_recipe
 from models.recipe.smoke import smoke_overrides
 from tasks.open_learner import build_learner
@@ -28,7 +28,7 @@ def test_a_smoke_run_takes_a_step_though_no_answer_is_right(name, tmp_path):
     source = replace(
         recipe.rollouts, **{one.name: short[one.name] for one in fields(recipe.rollouts) if one.name in short}
     )
-    slots = Slots(source, recipe.rewards, recipe.select, recipe.advantage, recipe.objective, recipe.reference)
+    slots = replace(recipe.slots, rollouts=source)
     learner = build_learner(tiny_policy(torch.float32, spread=3.0), recipe, recipe.schedule, tmp_path, None)
     start = save_start(tmp_path / "start")
     engine = TransformersEngine(start, EngineSettings(), end=END) if source.draws else None

@@ -5,7 +5,7 @@ from test_collapsed import BETTER
 from tasks.description import UNPINNED, Review, describe_run
 from tasks.judgement import decide
 
-WHY = "commit 6d57ac2f does not hold the code as it is: models/objectives/mine.py"
+WHY = "commit 6d57ac2f does not hold the code as it is: models/objective/mine.py"
 
 
 def test_a_better_policy_of_unpinned_code_is_refused_and_the_reason_names_the_file() -> None:

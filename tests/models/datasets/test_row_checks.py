@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from models.datasets.row_checks import COMPUTED, Neighbours, computed_columns, neighbours_of
-from models.rewards.answers import extract_answer
+from models.text.answers import extract_answer
 
 ALONE = Neighbours(repeated_ids=frozenset(), held_out={}, held_out_ngrams={}, ngram=0)
 

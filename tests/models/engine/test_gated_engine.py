@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny_models import PROMPTS, plain_log_probs, tiny_policy, word_tokenizer
 
-from models.advantages.selective import Selective
+from models.advantage.selective import Selective
 from models.engine.engine import EngineSettings, Sampling, open_engine
 from models.engine.gated_engine import GatedEngine
 from models.engine.transformers_engine import TransformersEngine
@@ -16,7 +16,7 @@ from models.policy.build import LoraSettings, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.use import read_use
 from models.policy.weights import plain_model
-from models.sources.gated import Gated
+from models.rollouts.gated import Gated
 from models.text.encoding import Codec
 
 SETTINGS = EngineSettings(name="transformers", precision="float32")

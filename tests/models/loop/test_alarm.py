@@ -7,18 +7,18 @@ import pytest
 import torch
 from tiny_loops import CODEC, END, PROBLEMS, SCHEDULE, Brief, Diary, Sevens, new_learner, same_weights, save_start
 
-from models.advantages.reward import FixedBaseline
+from models.advantage.reward import FixedBaseline
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.loop.alarm import AlarmSettings, Collapse, History, judge, read, written
 from models.loop.loop import Slots, run_loop
-from models.loop.slots import World
-from models.objectives.tapered import Tapered
+from models.loop.world import World
+from models.objective.tapered import Tapered
 from models.policy.checkpoint import newest_checkpoint
 from models.recipe.load import load_recipe
-from models.references.frozen import Frozen
-from models.selectors.everything import Everything
-from models.sources.sample import Sample
+from models.reference.frozen import Frozen
+from models.rollouts.sample import Sample
+from models.select.everything import Everything
 
 SETTINGS = AlarmSettings(patience=3, opening=2)
 

@@ -18,7 +18,7 @@ from models.engine.transformers_engine import TransformersEngine
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.ahead import Ahead
 from models.loop.fit import fit_round
-from models.objectives.grpo import Grpo
+from models.objective.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter
 
 AHEAD = replace(SCHEDULE, staleness=1)

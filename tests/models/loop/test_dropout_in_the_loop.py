@@ -8,7 +8,7 @@ from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
-from models.objectives.grpo import Grpo
+from models.objective.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter
 
 ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, -0.25], dtype=torch.float64)

@@ -6,7 +6,6 @@ The optimiser is plain gradient descent with step size one, so the weights' diff
 import copy
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import pytest
 import torch
@@ -22,7 +21,8 @@ from models.loop.fit import ScheduleSettings, fit_round, minibatches
 from models.loop.learner import Learner
 from models.loop.readings import Readings
 from models.loop.rollout import TokenBatch
-from models.objectives.grpo import Grpo
+from models.loop.slots import Objective
+from models.objective.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter
 
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
@@ -148,10 +148,10 @@ def test_loss_and_gradient_do_not_depend_on_the_order_of_rows(normalisation):
 
 
 @dataclass
-class Seen:
+class Seen(Objective):
     """The log-likelihood of the completions, and a record of what an objective is shown."""
 
-    level: ClassVar[str] = "token"
+    level = "token"
     batches: list[tuple[torch.Tensor, TokenBatch]] = field(default_factory=list)
 
     def __call__(self, log_prob, batch):
@@ -205,10 +205,10 @@ def test_without_a_reference_objectives_see_none():
 
 
 @dataclass
-class Whole:
+class Whole(Objective):
     """Likelihood of whole completions."""
 
-    level: ClassVar[str] = "completion"
+    level = "completion"
 
     def __call__(self, log_prob, batch):
         assert log_prob.shape == (batch.completions,)
@@ -270,10 +270,10 @@ def test_the_reference_never_moves_while_the_policy_does():
     assert all(moved)
 
 
-class Margin:
+class Margin(Objective):
     """The better completion's log-likelihood over the worse one's."""
 
-    level: ClassVar[str] = "pair"
+    level = "pair"
 
     def __call__(self, log_prob, batch):
         assert log_prob.shape == (len(batch.pairs), 2)

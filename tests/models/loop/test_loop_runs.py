@@ -31,7 +31,7 @@ from models.loop.loop import prompts_of_round
 from models.policy.build import LoraSettings, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights
-from models.sources.sample import Sample
+from models.rollouts.sample import Sample
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_what_is_rewarded_becomes_frequent(start, tmp_path):
     schedule = replace(
         SCHEDULE, rounds=25, epochs=1, minibatches=1, optimiser=OptimiserSettings(learning_rate=5e-3, warmup_steps=1)
     )
-    slots = replace(SLOTS, source=Sample(prompts=6, group_size=8, max_tokens=5), rewards=[Sevens()])
+    slots = replace(SLOTS, rollouts=Sample(prompts=6, group_size=8, max_tokens=5), rewards=[Sevens()])
     _, told = run(start, tmp_path, schedule=schedule, slots=slots)
     first, last = told.metrics[1]["reward/sevens"], told.metrics[25]["reward/sevens"]
     assert first < 0.3 and last > 0.8

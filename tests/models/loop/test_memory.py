@@ -7,7 +7,7 @@ from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
 
 from models.loop.memory import read, written
 from models.loop.rollout import Rollout
-from models.sources.sample import Sample
+from models.rollouts.sample import Sample
 
 
 def test_what_is_written_and_read_again_is_the_same_to_the_last_bit():
@@ -34,7 +34,7 @@ class AgainAndAgain(Sample):
 
 def test_a_killed_run_that_replays_ends_with_the_weights_of_an_undisturbed_one(tmp_path):
     start = save_start(tmp_path / "start")
-    slots = replace(SLOTS, source=AgainAndAgain(prompts=3, group_size=3, max_tokens=5))
+    slots = replace(SLOTS, rollouts=AgainAndAgain(prompts=3, group_size=3, max_tokens=5))
     whole, _ = run(start, tmp_path / "whole", slots=slots)
     run(start, tmp_path / "cut", slots=slots, killed_in=5)
     resumed, diary = run(start, tmp_path / "cut", slots=slots)

@@ -4,8 +4,8 @@ import torch
 
 from models.learner.supervised import shuffled_batches
 from models.loop.loop import _order
+from models.loop.round_seeds import for_choices, for_second_draw, round_seed
 from models.seeds import seed_of
-from models.sources.seeds import for_choices, for_second_draw, round_seed
 
 ROUNDS = 400
 

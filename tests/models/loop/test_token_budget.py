@@ -8,19 +8,19 @@ from tiny_loops import CODEC, PROBLEMS
 from models.errors import UserError
 from models.loop.loop import require_room
 from models.loop.rollout import Known, Problem
-from models.objectives.dpo import Dpo
-from models.objectives.grpo import Grpo
-from models.objectives.tpo import Tpo
-from models.sources.beside_data import BesideData
-from models.sources.beside_reference import BesideReference
-from models.sources.conditioned import Conditioned
-from models.sources.dataset import Dataset
-from models.sources.explained import Explained
-from models.sources.hindsight import Hindsight
-from models.sources.mixture import SampleBesideMixture
-from models.sources.prefix import Prefix
-from models.sources.sample import Sample
-from models.sources.sample_and_greedy import SampleAndGreedy
+from models.objective.dpo import Dpo
+from models.objective.grpo import Grpo
+from models.objective.tpo import Tpo
+from models.rollouts.beside_data import BesideData
+from models.rollouts.beside_reference import BesideReference
+from models.rollouts.conditioned import Conditioned
+from models.rollouts.dataset import Dataset
+from models.rollouts.explained import Explained
+from models.rollouts.hindsight import Hindsight
+from models.rollouts.mixture import SampleBesideMixture
+from models.rollouts.prefix import Prefix
+from models.rollouts.sample import Sample
+from models.rollouts.sample_and_greedy import SampleAndGreedy
 
 LONG = Problem("a", "", tokens=(3,) * 30)
 
@@ -89,7 +89,7 @@ def test_where_nothing_is_said_nothing_is_added():
 
 
 def test_no_row_of_a_chain_is_longer_than_was_said():
-    from models.loop.slots import World
+    from models.loop.world import World
 
     source = Hindsight(max_tokens=5, bad="; ;", good="= =")
     for number in range(4):  # both orders

@@ -1,6 +1,6 @@
 """What becomes of completions that did not end, each test named as what it protects."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,19 +14,20 @@ from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
-from models.loop.loop import Slots, _teach, rollout_metrics, run_loop
+from models.loop.loop import Slots, _learn, rollout_metrics, run_loop
 from models.loop.rollout import Problem, Rollout
-from models.loop.slots import World
+from models.loop.slots import Advantage
 from models.loop.truncation import TruncationSettings, overlong_penalty
-from models.objectives.reinforce import Reinforce
+from models.loop.world import World
+from models.objective.reinforce import Reinforce
 from models.recipe.load import load_recipe
 from models.rewards.exact_answer import ExactAnswer
 from models.rewards.learned import LearnedReward
 from models.rewards.length_penalty import LengthPenalty
 from models.rewards.own_ranking import OwnLikelihood
 from models.rewards.win_rate import WinRate
-from models.selectors.everything import Everything
-from models.sources.sample import Sample
+from models.rollouts.sample import Sample
+from models.select.everything import Everything
 
 MASKED = TruncationSettings(rule="masked")
 ASKED = Problem("p", "40 + 2 =", "4", tokens=tuple(CODEC.prompts(["4 + 2 ="])[0]))
@@ -105,11 +106,8 @@ def test_only_the_soft_penalty_changes_rewards(rule):
     assert TruncationSettings(rule=rule).penalised(before, 1) is before
 
 
-@dataclass(frozen=True)
-class AsGiven:
+class AsGiven(Advantage):
     """An advantage that is the reward less the mean of all, the cut ones' included."""
-
-    needs_group = False
 
     def __call__(self, world, chosen):
         return (chosen.rewards - chosen.rewards.mean()).double()
@@ -123,7 +121,7 @@ def gradient(chosen, truncated):
     step = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
     slots = Slots(Sample(max_tokens=8), [], [Everything()], AsGiven(), Reinforce(kl=0.0), None)
     world = World(CODEC, None, None, 0, learner=learner, truncated=truncated)
-    _teach(learner, world, slots, ScheduleSettings(rounds=1, optimiser=step), chosen, 0)
+    _learn(learner, world, slots, ScheduleSettings(rounds=1, optimiser=step), chosen, 0)
     return {name: value.detach() - before[name] for name, value in policy.named_parameters()}
 
 
@@ -152,7 +150,7 @@ def by_definition(sequences, advantages):
     return {name: -value.grad for name, value in policy.named_parameters()}
 
 
-def test_the_share_of_cut_completions_is_told_and_masked_ones_do_not_count_as_teaching():
+def test_the_share_of_cut_completions_is_told_and_masked_ones_do_not_count_as_learning():
     chosen = scored([1.0, 0.0, 0.0, 0.0], [4])
     chosen = replace(chosen, rollouts=[replace(one, finished=i > 0) for i, one in enumerate(chosen.rollouts)])
     told = rollout_metrics(chosen, chosen)

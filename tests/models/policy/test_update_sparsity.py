@@ -10,7 +10,7 @@ from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
-from models.objectives.exponential_likelihood import ExponentialLikelihood
+from models.objective.exponential_likelihood import ExponentialLikelihood
 from models.policy.folder import save_model_folder
 from models.policy.update_sparsity import (
     SubnetworkSettings,

@@ -113,8 +113,8 @@ def test_an_unknown_part_is_named_with_the_nearest_known_one(recipe, text, patte
             r"rollouts mixture needs a reference, but the recipe has none",
         ),
         (
-            "advantage: {name: gae, kl: 0.1}\nreference: {name: none}\nobjective: {name: reinforce}",
-            r"advantage\.kl is 0\.1, but there is no reference",
+            "advantage: {name: gae, kl_in_reward: 0.1}\nreference: {name: none}\nobjective: {name: reinforce}",
+            r"advantage\.kl_in_reward is 0\.1, but there is no reference",
         ),
         (
             "rewards: [{name: exact_answer}, {name: implicit_process}]\nreference: {name: none}\n"

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from models.rewards.answers import answer_key, extract_answer, same_answer
+from models.text.answers import answer_key, extract_answer, same_answer
 
 
 def rows(path):

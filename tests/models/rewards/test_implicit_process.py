@@ -9,14 +9,14 @@ import torch
 from tiny_loops import SCHEDULE, SLOTS, Sevens, run, same_weights, save_start
 from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy, word_tokenizer
 
-from models.advantages.process_leave_one_out import ProcessLeaveOneOut
+from models.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
 from models.loop.learner import Learner
-from models.loop.slots import World
+from models.loop.score import score
+from models.loop.world import World
 from models.rewards.implicit_process import ImplicitProcess
-from models.rewards.stack import score
-from models.selectors.everything import Everything
+from models.select.everything import Everything
 from models.text.encoding import Codec
 
 ROLLOUTS = scored([0.0] * 5, [2, 3], sequences=SEQUENCES).rollouts

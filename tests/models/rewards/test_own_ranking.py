@@ -10,7 +10,7 @@ from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_po
 
 from models.errors import UserError
 from models.learner.packing import Sequences
-from models.loop.slots import World
+from models.loop.world import World
 from models.rewards.own_ranking import OwnLikelihood, RankingConsistency, kendall_tau
 
 GROUPS = Sequences([[3, 4, 5]] * 4 + [[6]], COMPLETIONS[:4] + COMPLETIONS[4:])

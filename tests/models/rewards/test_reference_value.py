@@ -11,11 +11,11 @@ from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
-from models.loop.slots import World
+from models.loop.score import score
+from models.loop.world import World
 from models.rewards.of_origin import OfOrigin
 from models.rewards.reference_value import ReferenceValue
-from models.rewards.stack import score
-from models.selectors.positive_advantage import PositiveAdvantage
+from models.select.positive_advantage import PositiveAdvantage
 from models.text.encoding import Codec
 
 GROUPED = Sequences([PROMPTS[0]] * 3 + [PROMPTS[2]] * 2, COMPLETIONS)

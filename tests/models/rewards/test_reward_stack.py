@@ -7,23 +7,21 @@ import torch
 from tiny_models import scored, word_tokenizer
 
 from models.errors import UserError
-from models.loop.slots import World
+from models.loop.score import score
+from models.loop.slots import Reward
+from models.loop.world import World
 from models.rewards.exact_answer import ExactAnswer
 from models.rewards.learned import LearnedReward
-from models.rewards.stack import score
 from models.text.encoding import Codec
 
 ROLLOUTS = scored([0.0] * 4, [2, 2]).rollouts
 
 
-@dataclass(frozen=True)
-class Given:
+@dataclass(frozen=True, kw_only=True)
+class Given(Reward):
     """A reward of known values."""
 
     values: tuple[float, ...]
-    label: str
-    weight: float = 1.0
-    needs_reward_model = False
 
     def __call__(self, world, rollouts):
         return torch.tensor(self.values)
@@ -34,7 +32,8 @@ def world(scorer=None):
 
 
 def test_the_weighted_sum_teaches_and_every_component_is_kept_unweighted():
-    first, second = Given((1.0, 0.0, 1.0, 0.0), "right", 2.0), Given((0.5, 0.25, 0.0, 1.0), "style", -0.5)
+    first = Given(values=(1.0, 0.0, 1.0, 0.0), label="right", weight=2.0)
+    second = Given(values=(0.5, 0.25, 0.0, 1.0), label="style", weight=-0.5)
     found = score(world(), [first, second], ROLLOUTS)
     assert found.rewards.tolist() == [1.75, -0.125, 2.0, -0.5]
     assert {name: values.tolist() for name, values in found.components.items()} == {
@@ -44,19 +43,20 @@ def test_the_weighted_sum_teaches_and_every_component_is_kept_unweighted():
 
 
 def test_a_component_of_weight_zero_is_still_kept_for_the_eye():
-    found = score(world(), [Given((1.0,) * 4, "right"), Given((3.0,) * 4, "watched", 0.0)], ROLLOUTS)
+    right, seen = Given(values=(1.0,) * 4, label="right"), Given(values=(3.0,) * 4, label="watched", weight=0.0)
+    found = score(world(), [right, seen], ROLLOUTS)
     assert found.components["watched"].tolist() == [3.0] * 4 and found.rewards.tolist() == [1.0] * 4
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("-inf")])
 def test_a_value_that_is_not_finite_names_reward_and_problem(poison):
     with pytest.raises(UserError, match="reward judge: not finite for problem p1"):
-        score(world(), [Given((1.0, 1.0, poison, 1.0), "judge")], ROLLOUTS)
+        score(world(), [Given(values=(1.0, 1.0, poison, 1.0), label="judge")], ROLLOUTS)
 
 
 def test_a_lost_value_is_no_reward():
     with pytest.raises(UserError, match=r"reward judge: gave \(3,\) values for 4 completions"):
-        score(world(), [Given((1.0, 1.0, 1.0), "judge")], ROLLOUTS)
+        score(world(), [Given(values=(1.0, 1.0, 1.0), label="judge")], ROLLOUTS)
 
 
 def test_the_verifier_pays_for_the_right_answer_only():

@@ -11,9 +11,9 @@ import pytest
 import torch
 from tiny_models import scored, word_tokenizer
 
-from models.advantages.group_relative import GroupRelative
+from models.advantage.group_relative import GroupRelative
 from models.errors import UserError
-from models.loop.slots import World
+from models.loop.world import World
 from models.rewards.win_rate import WinRate, preferences_by_log_odds, preferences_by_rank, win_rates
 from models.text.encoding import Codec
 
@@ -61,9 +61,9 @@ def test_groups_do_not_meet_and_one_that_is_alone_is_worth_a_half():
 
 def test_the_reward_model_prefers_by_the_sigmoid_of_the_difference():
     odds = torch.log(torch.tensor([4.0, 1.0, 2.0], dtype=torch.float64))
-    found = WinRate(by="reward_model")(world(lambda sequences: odds), answering(["", "", ""], (3,)))
+    found = WinRate(judge="reward_model")(world(lambda sequences: odds), answering(["", "", ""], (3,)))
     assert found.tolist() == pytest.approx([(4 / 5 + 4 / 6) / 2, (1 / 5 + 1 / 3) / 2, (2 / 6 + 2 / 3) / 2])
-    assert WinRate(by="reward_model").needs_reward_model and not WinRate().needs_reward_model
+    assert WinRate(judge="reward_model").needs_reward_model and not WinRate().needs_reward_model
 
 
 def test_against_opponents_the_taught_meet_only_these_and_these_only_the_taught():

@@ -1,0 +1,32 @@
+"""Group-relative advantage among what the policy sampled: answers of the data beside them are no part of the group.
+
+    A_i = (r_i - mean of samples) / (standard deviation of samples + epsilon),   zero for answers of the data
+
+For methods that imitate the data with a loss of its own: an expert among the samples would lift their mean, and push
+down what is good for the policy (CHORD, paper 265, keeps both apart).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from models.advantage.group_relative import GroupRelative
+from models.loop.rollout import Scored
+from models.loop.world import World
+from models.parts import part
+
+
+@part("among_samples")
+class AmongSamples(GroupRelative):
+    """Reward against the mean of the samples of its group."""
+
+    def __call__(self, world: World, scored: Scored) -> Tensor:
+        """Advantages, [completions]; the mean over the samples of every group is zero."""
+        data = ("demonstration", "chosen", "rejected")
+        samples = [index for index, rollout in enumerate(scored.rollouts) if rollout.origin not in data]
+        advantage = torch.zeros_like(scored.rewards)
+        if samples:
+            chosen = torch.tensor(samples)
+            advantage[chosen] = super().__call__(world, scored.take(chosen))
+        return advantage

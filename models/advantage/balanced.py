@@ -1,0 +1,60 @@
+"""Right and wrong completions normalised apart over the round: OREAL (arXiv 2502.06781; paper 280).
+
+    a_i = v_i - mean of v_j over j != i              v is the verdict of completion i, 1 right or 0 wrong
+    A_i = a_i * tokens / tokens of the right ones                 where i is right
+    A_i = a_i * negatives * tokens / tokens of the wrong ones     where i is wrong
+
+With schedule.normalisation: token and one step a round the loss -A log pi is then the published one,
+
+    sum over right of -a log pi / N+   +   negatives * sum over wrong of -a log pi / N-
+
+so neither side drowns the other, however rare it is in the round; the published run halves the wrong side. N+ and N-
+count the tokens that are taught, in groups without signal too, whose a is zero. With several steps a round the tokens
+are still those of the whole round. The paper's model of single tokens' weights is not part of it: all tokens of a
+completion weigh the same.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.advantage.leave_one_out import LeaveOneOut
+from models.bounds import Number
+from models.loop.rollout import Scored
+from models.loop.slots import Advantage
+from models.loop.world import World
+from models.parts import part
+
+
+@part("balanced")
+class Balanced(Advantage):
+    """Leave-one-out of a verdict; right and wrong count by themselves. Zero where a prompt's verdicts are the same."""
+
+    needs_group = True
+    by: str = "total"
+    """The reward component that is the verdict; `total` is the weighted sum."""
+    threshold: Number = 0.5
+    """Above it a completion is right."""
+    negatives: Annotated[float, Field(ge=0)] = 0.5
+    """What the wrong completions weigh against the right ones; 0 clones the right ones alone."""
+
+    def __call__(self, world: World, scored: Scored) -> Tensor:
+        """Advantages, [completions].
+
+        Raises:
+            UserError: no reward is called `by`.
+        """
+        right = (scored.component(self.by, "advantage.by") > self.threshold).to(scored.rewards)
+        tokens = torch.tensor([rollout.taught_tokens for rollout in scored.rollouts]).to(right)
+        of_the_right = (tokens * right).sum()
+        of_the_wrong = tokens.sum() - of_the_right
+        weight = torch.where(
+            right > 0,
+            tokens.sum() / of_the_right.clamp(min=1.0),
+            self.negatives * tokens.sum() / of_the_wrong.clamp(min=1.0),
+        )
+        return weight * LeaveOneOut()(world, Scored(scored.rollouts, right))

@@ -1,0 +1,180 @@
+"""Generalised advantage estimation with a learned critic (Schulman et al. 2015, arXiv 1506.02438), as in PPO.
+
+    delta_t = r_t + gamma * V_{t+1} - V_t            V behind the last token is zero, cut completions included
+    A_t     = delta_t + gamma * gae_lambda * A_{t+1}
+    R_t     = A_t + V_t                              what the critic should have said
+
+With `kl` the reward of each token holds a penalty against the reference, r_t - kl * log(pi_old / reference), as in
+"Learning to summarize from human feedback" (arXiv 2009.01325). The other settings are the stabilisers of PPO-max
+(Secrets of RLHF I, arXiv 2307.04964; paper 178): the reward of each completion is normalised over the round's batch
+and clipped, advantages are whitened, the critic learns alone at first and its values move at most so far a round. The
+paper keeps running statistics of the reward; here they are those of the batch, which leaves nothing to be resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from models.critic.fit import critic_of, fit_critic, taught_mask
+from models.critic.model import new_critic, read_values
+from models.critic.settings import CriticSettings
+from models.errors import UserError
+from models.loop.learner import Companion
+from models.loop.rollout import Scored
+from models.loop.slots import Advantage, Signal
+from models.loop.world import World
+from models.parts import part
+
+EPSILON = 1e-4
+"""Keeps divisions by a deviation finite where hardly anything spreads."""
+
+
+@dataclass(frozen=True)
+class ValuedSignal(Signal):
+    """A signal that remembers what the critic said."""
+
+    values: Sequence[Tensor] = ()
+    """Value before each token when the round began, [completions] tensors of [tokens of it]."""
+
+
+def generalised_advantages(
+    rewards: Sequence[Tensor], values: Sequence[Tensor], gamma: float, gae_lambda: float
+) -> list[Tensor]:
+    """A_t of every token, [completions] tensors of [tokens of it], in the precision of the values.
+
+    Args:
+        rewards: what each token earned, [completions] tensors of [tokens of it].
+        values: what was expected before it, likewise.
+        gamma: what a reward loses from one token to the next.
+        gae_lambda: 0 trusts the critic after one token, 1 trusts the rewards to the end.
+    """
+    # A padded place has neither reward nor value, so it adds nothing to the places before it.
+    value = pad_sequence(list(values), batch_first=True)
+    reward = pad_sequence([row.to(value) for row in rewards], batch_first=True)
+    following = torch.cat([value[:, 1:], torch.zeros_like(value[:, :1])], dim=1)
+    surprise = reward + gamma * following - value
+    advantage = torch.zeros_like(surprise)
+    later = torch.zeros_like(surprise[:, 0])
+    for time in reversed(range(surprise.shape[1])):
+        later = surprise[:, time] + gamma * gae_lambda * later
+        advantage[:, time] = later
+    return [row[: len(given)] for row, given in zip(advantage, values, strict=True)]
+
+
+def whitened(tokens: Sequence[Tensor], counted: Sequence[Tensor]) -> list[Tensor]:
+    """`tokens` less their mean and divided by their deviation over all tokens that count, [completions] tensors each.
+
+    Args:
+        tokens: advantages, [completions] tensors of [tokens of it].
+        counted: which of them make the statistics, likewise, bool.
+    """
+    chosen = torch.cat([row[mask] for row, mask in zip(tokens, counted, strict=True)])
+    if not chosen.numel():
+        return list(tokens)
+    mean, deviation = chosen.mean(), chosen.std(unbiased=False)
+    return [(row - mean) / (deviation + EPSILON) for row in tokens]
+
+
+def stabilised(scored: Scored, scale: Literal["none", "batch"], clip: float | None) -> Scored:
+    """The completions with normalised and clipped rewards; those given token by token shrink by the same factor.
+
+    Args:
+        scored: a round's completions.
+        scale: batch: less the mean over the completions and divided by their deviation.
+        clip: largest absolute reward of a completion afterwards; None: any.
+    """
+    rewards, tokens = scored.rewards, scored.token_rewards
+    if scale == "batch":
+        deviation = rewards.std(unbiased=False) + EPSILON
+        rewards = (rewards - rewards.mean()) / deviation
+        tokens = None if tokens is None else [row / deviation for row in tokens]
+    if clip is not None:
+        rewards = rewards.clamp(-clip, clip)
+    return replace(scored, rewards=rewards, token_rewards=tokens)
+
+
+@part("gae")
+class Gae(Advantage):
+    """Rewards and the critic's values, weighed along each completion."""
+
+    learns_from_flat_groups = True
+    companion = "critic"
+    renamed: ClassVar[Mapping[str, str]] = {"trace": "gae_lambda", "kl": "kl_in_reward"}
+    gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
+    """Lambda: 0 is the one-step error of the critic, 1 the return less its value."""
+    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """What a reward loses from one token to the next."""
+    whiten: bool = True
+    """Give the advantages of a round mean zero and deviation one over all tokens."""
+    reward_scale: Literal["none", "batch"] = "none"
+    """batch: normalise the completions' rewards over the round before anything else."""
+    reward_clip: Annotated[float, Field(gt=0)] | None = None
+    """Largest absolute reward of a completion, after normalising; None: any."""
+    kl_in_reward: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the penalty for leaving the reference, in the reward of each token, in units of reward a nat."""
+    critic: CriticSettings = field(default_factory=CriticSettings)
+    """The value model and its fit."""
+
+    @property
+    def critic_pretraining(self) -> int:
+        """The critic's own setting."""
+        return self.critic.pretraining
+
+    def accompany(self, policy: nn.Module) -> Companion:
+        """The critic as it begins: the policy's backbone with a fresh head."""
+        return new_critic(policy, self.critic)
+
+    def __call__(self, world: World, scored: Scored) -> ValuedSignal:
+        """Advantages token by token, with returns and values of the critic; zeros while the critic learns alone.
+
+        Raises:
+            UserError: a KL penalty is wanted, but the recipe has no reference.
+        """
+        learner = world.models()
+        companion = learner.companions[self.companion]
+        values = read_values(
+            critic_of(companion), scored.sequences, autocast=learner.autocast, token_budget=world.token_budget
+        )
+        tokens = generalised_advantages(self._token_rewards(world, scored), values, self.gamma, self.gae_lambda)
+        returns = [advantage + value for advantage, value in zip(tokens, values, strict=True)]
+        if companion.updates < self.critic.pretraining:
+            tokens = [torch.zeros_like(row) for row in tokens]
+        elif self.whiten:
+            tokens = whitened(tokens, [taught_mask(rollout) for rollout in scored.rollouts])
+        return ValuedSignal(tokens, returns, values)
+
+    def _token_rewards(self, world: World, scored: Scored) -> list[Tensor]:
+        """Reward of each token after the stabilisers and with the penalty, [completions] tensors of [tokens of it]."""
+        placed = stabilised(scored, self.reward_scale, self.reward_clip).rewards_by_token()
+        if not self.kl_in_reward:
+            return placed
+        reference = world.log_probs().reference(scored.rollouts)
+        if reference is None:
+            raise UserError(
+                f"advantage.kl_in_reward is {self.kl_in_reward}, but there is no reference to hold the policy against"
+            )
+        policy = world.log_probs().policy(scored.rollouts)
+        return [
+            row - self.kl_in_reward * (mine.cpu() - other.cpu()).to(row)
+            for row, mine, other in zip(placed, policy, reference, strict=True)
+        ]
+
+    def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
+        """Fit the critic to the round's returns. Returns what is worth watching."""
+        assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
+        learner = world.models()
+        return fit_critic(
+            learner.companions[self.companion],
+            scored,
+            signal.returns,
+            signal.values,
+            autocast=learner.autocast,
+            token_budget=world.token_budget,
+        )

@@ -1,0 +1,85 @@
+"""Token advantages from process and outcome rewards, each against the prompt's other completions.
+
+Source: PRIME (arXiv 2502.01456; paper 163).
+
+    A_i,t = sum over s >= t of gamma^(s - t) * [p_i,s - mean over j != i of p_j] + o_i - mean over j != i of o_j
+
+p_i,s: the rewards that are given token by token; p_j: their mean over the tokens of completion j
+o_i:   everything else, which belongs to the whole completion
+
+The outcome's baseline does not depend on completion i and leaves the policy gradient unbiased. The process baseline is
+taken off every token, and so does more: a completion is paid for tokens better than the others' and not for being
+longer. The published code also scales a token's distance from its own completion's mean by K / (K - 1), which is left
+out, and whitens over the tokens of the batch (`whiten`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.advantage.gae import whitened
+from models.critic.fit import taught_mask
+from models.errors import UserError
+from models.formulas.kl_in_reward import KlInReward
+from models.loop.rollout import Scored, group_mean
+from models.loop.slots import Signal
+from models.loop.world import World
+from models.parts import part
+
+
+def others_mean(values: Tensor, groups: Tensor) -> Tensor:
+    """Mean of `values` over the other completions of the group, [completions]; of one that is alone its own value."""
+    size = torch.bincount(groups)[groups].to(values)
+    return torch.where(size > 1, (group_mean(values, groups) * size - values) / (size - 1).clamp(min=1), values)
+
+
+def discounted_to_go(values: Tensor, discount: float) -> Tensor:
+    """Sum of what is still to come at each place, discounted by how far it is, [tokens] -> [tokens]."""
+    if discount == 1.0:
+        return values.flip(0).cumsum(0).flip(0)
+    returns, ahead = torch.empty_like(values), 0.0
+    for place in range(len(values) - 1, -1, -1):
+        ahead = float(values[place]) + discount * ahead
+        returns[place] = ahead
+    return returns
+
+
+@part("process_leave_one_out")
+class ProcessLeaveOneOut(KlInReward):
+    """Rewards to go of the tokens plus the outcome, both less the mean of the others; zero for one that is alone."""
+
+    needs_group = True
+    needs_token_rewards = True
+    discount: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """What a token later is worth now (gamma)."""
+    whiten: bool = False
+    """Mean 0 and deviation 1 over all tokens of the round."""
+
+    def __call__(self, world: World, scored: Scored) -> Signal:
+        """Advantages token by token, [completions] tensors of [tokens of it].
+
+        Raises:
+            UserError: no reward of the recipe is given token by token; a KL penalty is wanted, but the recipe has no
+                reference.
+        """
+        scored = self._penalised(world, scored)
+        if scored.token_rewards is None:
+            raise UserError(
+                "advantage process_leave_one_out needs a reward for each token, such as rewards.name: implicit_process"
+            )
+        groups = scored.groups
+        process = [row.to(scored.rewards) for row in scored.token_rewards]
+        outcome = scored.rewards - torch.stack([row.sum() for row in process])
+        outcome = outcome - others_mean(outcome, groups)
+        means = torch.stack([row.mean() for row in process])
+        baseline = others_mean(means, groups)
+        alone = torch.bincount(groups)[groups] < 2
+        tokens = [
+            torch.zeros_like(row) if alone[i] else discounted_to_go(row - baseline[i], self.discount) + outcome[i]
+            for i, row in enumerate(process)
+        ]
+        return Signal(whitened(tokens, [taught_mask(one) for one in scored.rollouts]) if self.whiten else tokens)

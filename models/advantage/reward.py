@@ -1,0 +1,48 @@
+"""The reward itself, less a constant: REINFORCE (Williams 1992) with a fixed baseline.
+
+A_i = r_i - baseline
+
+Prompts whose completions are all right, or all wrong, teach as any others: the constant knows nothing of their group.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from models.bounds import Number
+from models.formulas.kl_in_reward import KlInReward
+from models.loop.rollout import Scored
+from models.loop.slots import Advantage
+from models.loop.world import World
+from models.parts import part
+
+
+@part("reward")
+class FixedBaseline(KlInReward):
+    """Reward less a constant."""
+
+    baseline: Number = 0.0
+    """Taken off every reward."""
+
+    @property
+    def learns_from_flat_groups(self) -> bool:
+        """The constant knows nothing of the group."""
+        return True
+
+    def __call__(self, world: World, scored: Scored) -> Tensor:
+        """Advantages, [completions].
+
+        Raises:
+            UserError: a KL penalty is wanted, but the recipe has no reference.
+        """
+        return self._penalised(world, scored).rewards - self.baseline
+
+
+@part("none")
+class NoAdvantage(Advantage):
+    """One for every completion, whatever it is worth: for objectives that weigh completions themselves."""
+
+    def __call__(self, world: World, scored: Scored) -> Tensor:
+        """Ones, [completions]."""
+        return torch.ones_like(scored.rewards)

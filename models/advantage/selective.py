@@ -1,0 +1,129 @@
+"""Who writes a token is an action too, and is learned from the same advantage (STG; paper 12).
+
+    g_t  = sigmoid(w . h_t + b),   h_t: the reference's state that predicts token t
+    loss = mean over the round's tokens of -A_t * log p(z_t),   p(1) = g_t, p(0) = 1 - g_t
+
+"Selective Token Generation for Few-shot Natural Language Generation" lets a selector choose at every token between a
+frozen model and its trained adapter, and trains both by the policy gradient. The rollouts `gated` make the choices z_t;
+here they are rewarded: A is the group-relative advantage of the completion, the same at each of its tokens, for the
+writer's words (the objective) and for the choice of the writer (this loss).
+
+Derived, not the paper's: the baseline is the group's mean; the selector is one linear head, which begins with one and
+the same chance at every token; beyond one pass a round its loss is not corrected for the chance it had at first.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from models.advantage.group_relative import GroupRelative
+from models.bounds import Positive
+from models.errors import UserError
+from models.formulas.kl_in_reward import KlInReward
+from models.learner.optimiser import OptimiserSettings, build_optimiser
+from models.learner.packing import Sequences
+from models.loop.learner import Companion
+from models.loop.rollout import Scored
+from models.loop.slots import Signal
+from models.loop.states import flat_head, reference_states
+from models.loop.world import World
+from models.parts import part
+
+CERTAIN = 40.0
+"""A log-odds whose sigmoid is exactly 1 in every precision, float64 included."""
+
+
+@part("selective")
+class Selective(KlInReward):
+    """Group-relative, with a gate that learns when the policy should write. Stands beside rollouts `gated`."""
+
+    needs_group = True
+    needs_reference = True
+    asks_for = "choices"
+    companion = "gate"
+
+    scale: Literal["group", "none"] = "group"
+    """group: divide by the group's standard deviation; none: leave the units of the reward."""
+    epsilon: Annotated[float, Field(ge=0)] = 1e-4
+    """Keeps the division finite in a group that hardly spreads."""
+    share: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Share of the tokens that the policy writes at first; 1: it writes all of them for ever, no gate is learned."""
+    passes: Positive = 1
+    """Optimiser steps of the gate on each round's completions."""
+    learning_rate: Annotated[float, Field(ge=0)] = 1e-3
+    """Step size of the gate's AdamW, without any decay."""
+
+    @property
+    def _optimiser(self) -> OptimiserSettings:
+        return OptimiserSettings(learning_rate=self.learning_rate, warmup_steps=0)
+
+    def accompany(self, policy: nn.Module) -> Companion:
+        """A linear head from states to the log-odds that the policy writes; it begins at `share` everywhere."""
+        head = flat_head(policy, CERTAIN if self.share == 1.0 else math.log(self.share / (1.0 - self.share)))
+        return Companion(head, build_optimiser(head, self._optimiser))
+
+    def __call__(self, world: World, scored: Scored) -> Signal:
+        """The completion's advantage at each of its tokens, [completions] tensors of [tokens of it].
+
+        Raises:
+            UserError: nobody chose who writes the completions.
+        """
+        _choices(scored)  # better said before the policy has learned from the round than after
+        relative = GroupRelative(scale=self.scale, epsilon=self.epsilon, kl_in_reward=self.kl_in_reward)
+        whole = relative(world, scored)
+        # a signal, so that the loop lets the gate learn too
+        return Signal([value.repeat(length) for value, length in zip(whole, scored.lengths.tolist(), strict=True)])
+
+    def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
+        """Fit the gate to the round's choices. Returns its mean chance of the policy and its loss at the last step.
+
+        Raises:
+            UserError: nobody chose who writes the completions; the recipe has no reference.
+        """
+        if self.share == 1.0:
+            return {"chance": 1.0, "loss": 0.0}
+        companion = world.models().companions[self.companion]
+        chosen = _choices(scored)
+        tokens = int(scored.lengths.sum())
+        chance = total = 0.0
+        for _ in range(self.passes):
+            chance, total = self._backward(world, scored.sequences, chosen, signal, tokens)
+            companion.step(self._optimiser, "advantage")
+        return {"chance": chance, "loss": total}
+
+    def _backward(
+        self, world: World, sequences: Sequences, chosen: list[Tensor], signal: Signal, tokens: int
+    ) -> tuple[float, float]:
+        """Gather the gate's gradient over all `tokens` of the round. Returns its mean chance and its loss."""
+        head = world.models().companions[self.companion].model
+        dtype = next(head.parameters()).dtype
+        chance = total = 0.0
+        # again in each pass: the states of a whole round need not fit the memory
+        for cut, states in reference_states(world, sequences, "advantage selective"):
+            odds = head(states.to(dtype)).squeeze(-1)
+            advantage = torch.cat([signal.tokens[index] for index in cut]).to(odds)
+            choice = torch.cat([chosen[index] for index in cut]).to(odds)
+            # cross-entropy of a choice with its log-odds is minus the choice's log-probability
+            losses = advantage * binary_cross_entropy_with_logits(odds, choice, reduction="none")
+            loss = losses.sum() / tokens
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+            chance += float(odds.detach().sigmoid().sum()) / tokens
+        return chance, total
+
+
+def _choices(scored: Scored) -> list[Tensor]:
+    """Which tokens the policy wrote, [completions] tensors of [tokens of it], bool."""
+    chosen = [rollout.taught for rollout in scored.rollouts if rollout.taught is not None]
+    if len(chosen) != len(scored.rollouts):
+        raise UserError(
+            "advantage selective learns from choices between policy and reference, but nobody made any; "
+            "set `rollouts: {name: gated}`"
+        )
+    return [torch.tensor(one) for one in chosen]

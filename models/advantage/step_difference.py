@@ -1,0 +1,108 @@
+"""The advantage of a reasoning step is what it added to the expected reward (Direct Advantage Policy Optimization,
+paper 75, arXiv 2412.18279; not the decoupled-clip method of the same short name).
+
+    A_k = V(prompt, steps 1 .. k) - V(prompt, steps 1 .. k-1)       the reward stands in for V behind the last step
+
+A critic tells V at the boundaries of steps, and there alone it learns: each completion that went on from a boundary is
+one Monte-Carlo sample of the reward to be had from it. A step is deterministic given the policy's choice, so with no
+discount the difference is the advantage of that choice; over a completion the advantages add up to R - V(prompt).
+The paper fits its critic beforehand, by cross-entropy on the success rate of many continuations. Here it learns at
+first alone (`critic.pretraining`) and then goes on beside the policy, on the one continuation that each completion
+is; the squared error has the same minimiser. Every token carries the advantage of its whole step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+
+import torch
+from torch import Tensor, nn
+
+from models.advantage.gae import ValuedSignal
+from models.critic.fit import critic_of, fit_critic, taught_mask
+from models.critic.model import new_critic, read_values
+from models.critic.settings import CriticSettings
+from models.critic.steps import step_numbers, step_starts
+from models.loop.learner import Companion
+from models.loop.rollout import Scored
+from models.loop.slots import Advantage, Signal
+from models.loop.world import World
+from models.parts import part
+
+
+def step_advantages(reward: Tensor, values: Tensor, starts: Tensor) -> Tensor:
+    """What each token's step added to the expected reward, [tokens].
+
+    Args:
+        reward: of the whole completion, a scalar.
+        values: expected reward before each token, [tokens].
+        starts: which tokens begin a step, [tokens], bool.
+    """
+    boundaries = torch.cat([values[starts], reward.to(values).view(1)])
+    return boundaries.diff()[step_numbers(starts)]
+
+
+@part("step_difference")
+class StepDifference(Advantage):
+    """Differences of a critic's values from one step to the next."""
+
+    learns_from_flat_groups = True
+    companion = "critic"
+
+    marks: tuple[str, ...] = ("\n", ";")
+    """A token whose text holds one of these ends a step."""
+    critic: CriticSettings = field(default_factory=CriticSettings)
+    """The value model and its fit."""
+
+    @property
+    def critic_pretraining(self) -> int:
+        """The critic's own setting."""
+        return self.critic.pretraining
+
+    def accompany(self, policy: nn.Module) -> Companion:
+        """The critic as it begins: the policy's backbone with a fresh head."""
+        return new_critic(policy, self.critic)
+
+    def __call__(self, world: World, scored: Scored) -> ValuedSignal:
+        """Advantages token by token, equal within a step; zeros while the critic learns alone."""
+        learner = world.models()
+        companion = learner.companions[self.companion]
+        values = read_values(
+            critic_of(companion), scored.sequences, autocast=learner.autocast, token_budget=world.token_budget
+        )
+        tokens = [
+            step_advantages(reward, row, starts)
+            for reward, row, starts in zip(scored.rewards, values, self._starts(world, scored), strict=True)
+        ]
+        if companion.updates < self.critic.pretraining:
+            tokens = [torch.zeros_like(row) for row in tokens]
+        returns = [reward.to(row).expand_as(row) for reward, row in zip(scored.rewards, values, strict=True)]
+        return ValuedSignal(tokens, returns, values)
+
+    def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
+        """Fit the critic to the reward at the beginning of each step. Returns what is worth watching."""
+        assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
+        learner = world.models()
+        counted = [
+            starts & taught_mask(rollout)
+            for starts, rollout in zip(self._starts(world, scored), scored.rollouts, strict=True)
+        ]
+        fitted = fit_critic(
+            learner.companions[self.companion],
+            scored,
+            signal.returns,
+            signal.values,
+            counted=counted,
+            autocast=learner.autocast,
+            token_budget=world.token_budget,
+        )
+        steps = sum(int(mask.sum()) for mask in counted)
+        return {**fitted, "steps": steps / max(1, len(counted))}
+
+    def _starts(self, world: World, scored: Scored) -> list[Tensor]:
+        """Which tokens of each completion begin a step, [completions] tensors of [tokens of it], bool."""
+        completions: Sequence[Sequence[int]] = scored.sequences.completions
+        known = sorted({token for ids in completions for token in ids})
+        pieces = dict(zip(known, world.codec.text([[token] for token in known]), strict=True))
+        return [step_starts([pieces[token] for token in ids], self.marks) for ids in completions]

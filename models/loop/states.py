@@ -1,0 +1,54 @@
+"""Hidden states of the reference, for heads that read them: a gate, a value of prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from models.errors import UserError
+from models.learner.log_probs import hidden_width, row_states, use_packed_attention
+from models.learner.packing import Sequences, pack, packed_row
+from models.loop.world import World
+
+
+def flat_head(policy: nn.Module, value: float) -> nn.Linear:
+    """A linear head for the states of models like `policy`, on its device and in its dtype, that says `value` of all
+    of them until it learns."""
+    weight = next(policy.parameters())
+    head = nn.Linear(hidden_width(policy), 1, device=weight.device, dtype=weight.dtype)
+    nn.init.zeros_(head.weight)
+    nn.init.constant_(head.bias, value)
+    return head
+
+
+def reference_states(world: World, sequences: Sequences, asked_by: str) -> Iterator[tuple[list[int], Tensor]]:
+    """The reference's states that predict the completions' tokens, row by row, as a round's need not fit the memory.
+
+    Args:
+        world: holds the learner and the token budget of a row.
+        sequences: prompts and completions, [completions].
+        asked_by: the part that reads them, for the error's line.
+
+    Yields:
+        Indices of the completions of a row, and the states of their tokens one after the other, [tokens, hidden]; no
+        gradient flows into the reference.
+
+    Raises:
+        UserError: the recipe has no reference.
+    """
+    learner = world.models()
+    with learner.as_reference() as reference:
+        if reference is None:
+            raise UserError(f"{asked_by} needs a reference, but the recipe has none")
+        training = reference.training
+        reference.eval()
+        use_packed_attention(reference)
+        width, place = hidden_width(reference), next(reference.parameters()).device
+        for cut in pack(sequences, world.token_budget, width=width, setting="schedule.token_budget"):
+            row = packed_row(sequences.take(cut), place)
+            with torch.no_grad():
+                states = row_states(reference, row.ids, row.positions, row.layout, learner.autocast)
+            yield cut, states[row.predicting]
+        reference.train(training)

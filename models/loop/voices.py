@@ -1,0 +1,144 @@
+"""Completions that the learner's own models write, in step and without an engine: what such sources share.
+
+Policy and reference are voices (`models.engine.decoding_loop`). They may speak together, by turns, or one under the
+veto of the other; the log-probs that are noted are those of the distribution that a token was drawn from.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from models.bounds import Positive, Temperature
+from models.engine.decoding_loop import Switch, Switched, Voice, complete
+from models.engine.engine import Sampling, check_ids
+from models.errors import UserError
+from models.learner.log_probs import plain_inner, use_packed_attention
+from models.loop.learner import Learner
+from models.loop.rollout import Origin, Problem, Rollout
+from models.loop.slots import Rollouts
+from models.loop.world import World
+
+TOGETHER = 256
+"""Completions that are drawn side by side; fixed, as it decides which random number goes where."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Voiced(Rollouts):
+    """Settings of a source whose completions the learner's models write. Stand under `rollouts:`."""
+
+    draws = False
+    needs_reference = True
+
+    prompts: Positive = 64
+    """Prompts of one round."""
+    group_size: Positive = 8
+    """Completions of each prompt (G)."""
+    max_tokens: Positive = 64
+    """Longest completion, in tokens."""
+    temperature: Temperature = 1.0
+    """Divides the logits of every model that has a voice."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """How is drawn; the learner's log-probs mean the same temperature."""
+        return Sampling(max_tokens=self.max_tokens, temperature=self.temperature, samples=self.group_size)
+
+
+def policy_voice(learner: Learner, weight: float = 1.0) -> Voice:
+    """The policy as it stands, in the precision that it learns in."""
+    return Voice(lambda: nullcontext(learner.policy), weight, learner.autocast)
+
+
+def reference_voice(learner: Learner) -> Voice:
+    """The reference, which the policy may be itself without its adapter."""
+    return Voice(lambda: _reference(learner), autocast=learner.autocast)
+
+
+def drawn_by(
+    world: World,
+    problems: Sequence[Problem],
+    voices: Sequence[Voice],
+    sampling: Sampling,
+    seed: int,
+    origin: Origin = "policy",
+    switch: Switch | None = None,
+) -> list[Rollout]:
+    """What the voices together answer to `problems`, those of one prompt side by side, [prompts * G].
+
+    Args:
+        seed: of a generator of its own; torch's global one is left alone.
+        origin: what the completions are called.
+        switch: who of two voices writes the next token; only what the first wrote is taught. None: they speak together.
+
+    Raises:
+        UserError: the reference is one of the voices, but the recipe has none.
+    """
+    learner = world.models()
+    prompts = [problem.tokens for problem in problems]
+    embedding: Any = plain_inner(learner.policy).get_input_embeddings()
+    check_ids(prompts, int(embedding.weight.shape[0]))
+    random = torch.Generator(embedding.weight.device).manual_seed(seed)
+    with _without_dropout([one for one in (learner.policy, learner.reference) if one is not None]):
+        for voice in voices:
+            with voice.opened() as model:
+                use_packed_attention(model)
+        groups = complete(voices, prompts, sampling, end=world.codec.ends, most=TOGETHER, random=random, switch=switch)
+    texts = iter(world.codec.text([made.tokens for group in groups for made in group]))
+    return [
+        Rollout(
+            problem,
+            number,
+            made.tokens,
+            made.log_probs,
+            next(texts),
+            made.finished,
+            origin=origin,
+            taught=made.by_first if isinstance(made, Switched) else None,
+        )
+        for number, (problem, group) in enumerate(zip(problems, groups, strict=True))
+        for made in group
+    ]
+
+
+def save_reference(learner: Learner, start: Path, folder: Path) -> None:
+    """Write the reference as a model folder, for policies that are used with it.
+
+    Args:
+        learner: as the run ended.
+        start: the model folder that the run began with.
+        folder: is made.
+    """
+    if learner.reference is None:  # the policy without its adapter, as the run began
+        shutil.copytree(start, folder)
+    else:
+        reference: Any = learner.reference
+        reference.save_pretrained(folder)
+
+
+@contextmanager
+def _reference(learner: Learner) -> Iterator[nn.Module]:
+    with learner.as_reference() as model:
+        if model is None:
+            raise UserError("rollouts: the reference has a voice, but the recipe's reference is none")
+        yield model
+
+
+@contextmanager
+def _without_dropout(models: Sequence[nn.Module]) -> Iterator[None]:
+    """The models as they are evaluated."""
+    training = [model.training for model in models]
+    for model in models:
+        model.eval()
+    try:
+        yield
+    finally:
+        for model, before in zip(models, training, strict=True):
+            model.train(before)

@@ -1,0 +1,62 @@
+"""Regress log-ratios to known advantages (Direct Advantage Policy Optimization, paper 75, arXiv 2412.18279).
+
+    loss of a step = 1/2 (beta * log pi/ref (step) - A(step))^2
+
+Derivation: max over pi of E[A] - beta KL(pi || ref) in each state has the solution pi* = ref exp(A / beta) / Z. Where A
+is the advantage of the reference itself its mean under ref is zero, so log Z is of second order in A / beta and is
+left out; what remains says beta log pi*/ref = A, which is fitted by least squares on sampled steps. It needs no
+ratio to whoever sampled: any state and any step may be regressed on. At pi = ref its gradient is -beta A grad log pi.
+
+A step is a stretch of a completion's tokens with one advantage; log pi/ref (step) sums over it. Two neighbouring steps
+with exactly the same advantage count as one. Each token carries its share, the step's loss over its length.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
+from models.parts import part
+
+
+def stretches(advantage: Tensor, completion: Tensor) -> Tensor:
+    """Number of the step that each token belongs to, from 0, [tokens], int64.
+
+    Args:
+        advantage: of each token, [tokens].
+        completion: which completion each token belongs to, [tokens].
+    """
+    differs = (advantage[1:] != advantage[:-1]) | (completion[1:] != completion[:-1])
+    return torch.cat([torch.zeros_like(completion[:1]), differs.long()]).cumsum(0)
+
+
+@part("advantage_regression")
+class AdvantageRegression(Objective):
+    """Squared distance of beta log pi/ref to the advantage, step by step; needs a reference."""
+
+    level = "token"
+    needs_reference = True
+    beta: Annotated[float, Field(gt=0)] = 0.1
+    """How strongly the reference holds, in units of the advantage a nat."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Each token's share of its step's loss, [tokens].
+
+        Args:
+            log_prob: log pi of each token, [tokens], nats; gradient flows.
+            batch: advantages and the reference's log-probs, [tokens] each.
+        """
+        assert batch.reference is not None, "the recipe check makes sure that there is a reference"
+        step = stretches(batch.advantage, batch.completion)
+        lengths = torch.bincount(step)
+        implied = torch.zeros(len(lengths), dtype=log_prob.dtype, device=log_prob.device).index_add(
+            0, step, self.beta * (log_prob - batch.reference)
+        )
+        error = implied[step] - batch.advantage
+        watch = {"step_error": error.abs(), "implied_advantage": implied[step]}
+        return error.square() / 2 / lengths[step], {name: value.detach() for name, value in watch.items()}

@@ -1,0 +1,57 @@
+"""Contrastive policy gradient: any reward, any completions, no importance weights (CoPG; paper 47, arXiv 2406.19185).
+
+    loss of a pair = (d - beta * L)^2 / (4 beta),   loss of a group = mean over its pairs
+
+d = r_i - r_j, and L = l_i - l_j with l = log pi / reference of whole completions. With R = r - beta * l the gradient is
+
+    -(R_i - R_j) / 2 * grad(log pi_i - log pi_j)
+
+each completion is the other's baseline. Derivation (ours): the loss is zero on all pairs exactly where
+log pi / reference = r / beta + a constant of the prompt, which is the best policy under the KL to the reference; so
+whoever drew the completions, the optimum is the same. Completions drawn from pi itself make the expected gradient that
+of E[r] - beta * KL(pi || reference), and rewards of a preference that differ by 1/2 make beta / 4 of IPO's loss
+(L - 1 / (2 beta))^2.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from models.formulas.implied_rewards import implied_of_completions
+from models.formulas.within_groups import mean_over_pairs, pairs_within
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
+from models.parts import part
+
+
+@part("copg")
+class Copg(Objective):
+    """Every pair of a group; reads the reward itself and needs no advantage."""
+
+    level = "group"
+    needs_reference = True
+    beta: Annotated[float, Field(gt=0)] = 0.05
+    """How strongly the reference holds: the weight of the KL in what is maximised."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each group, [groups].
+
+        Args:
+            log_prob: log pi of whole completions, [completions], nats; gradient flows.
+            batch: rewards and groups, [completions]; log-probs under the reference, [tokens].
+        """
+        assert batch.group is not None, "the loop gives the groups"
+        reward = batch.rewards()
+        regularised = reward - implied_of_completions(log_prob, batch, self.beta)
+        pairs = pairs_within(batch.group)
+        first, second = pairs.unbind(-1)
+        contrast = regularised[first] - regularised[second]
+        watch = {
+            "pair_difference": (reward[first] - reward[second]).abs(),
+            "pair_contrast": contrast.abs(),
+        }
+        means = {name: mean_over_pairs(value.detach(), pairs, batch.group) for name, value in watch.items()}
+        return mean_over_pairs(contrast**2 / (4 * self.beta), pairs, batch.group), means

@@ -1,0 +1,42 @@
+"""Likelihood weighted by the exponential of reward: supervised learning that knows data of mixed quality.
+
+    loss = -exp(A / beta) * log pi
+
+The policy that maximises E[r] - beta * KL(pi || mu) is pi* = mu * exp(r / beta) / Z. Its projection on what the policy
+can be, min KL(pi* || pi), is the likelihood of mu's answers with weights exp(r / beta), without any sampling. With
+`advantage: {name: reward}` this is C-RLFT of OpenChat (arXiv 2309.11235; paper 316), which gives each source of data
+one reward; the derivation is that of reward-weighted regression.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
+from models.parts import part
+
+
+@part("exponential_likelihood")
+class ExponentialLikelihood(Objective):
+    """Negative log-likelihood times exp(A / beta), token by token."""
+
+    level = "token"
+    beta: Annotated[float, Field(gt=0)] = 1.0
+    """Units of advantage that multiply the weight by e: small is greedy, large is plain supervised learning."""
+    ceiling: Annotated[float, Field(gt=0)] = 100.0
+    """Largest weight."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each token, [tokens], nats.
+
+        Args:
+            log_prob: log pi of each token, [tokens], nats; gradient flows.
+            batch: advantages, [tokens].
+        """
+        weight = torch.exp(batch.advantage / self.beta).clamp(max=self.ceiling)
+        return -weight * log_prob, {"likelihood": log_prob.detach(), "likelihood_weight": weight.detach()}

@@ -1,0 +1,58 @@
+"""Online self-preferring: every pair of a group with the strength of its preference (paper 346, "OSP").
+
+    loss = mean over all pairs of the group of  -p log sigmoid(m) - (1 - p) log sigmoid(-m)
+    p = sigmoid((v_i - v_j) / temperature),   m = s_i - s_j,   s = beta log pi/ref
+
+v is the reward of a completion, read as log-odds. All pairs are content at once where s = v / temperature but for a
+constant: at the optimum of reward less beta * temperature times the KL to the reference, whoever drew the completions.
+A pair of equals is not left out, it says that both are to have the same s.
+
+Derived from the paper's abstract and its summary. There the model judges strengths itself and pairs are made by rank;
+here the recipe's rewards judge, and every pair counts.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.formulas.implied_rewards import implied_of_completions
+from models.formulas.soft_label import soft_loss
+from models.formulas.within_groups import mean_over_pairs, pairs_within
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
+from models.parts import part
+
+
+@part("osp")
+class Osp(Objective):
+    """One loss a group; needs a reference."""
+
+    level = "group"
+    needs_reference = True
+    beta: Annotated[float, Field(gt=0)] = 0.1
+    """How strongly the reference holds, as in DPO."""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """What differences of reward are divided by before they count as log-odds."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each group, [groups], nats; zero for a completion that is alone.
+
+        Args:
+            log_prob: log pi of whole completions, [completions], nats; gradient flows.
+            batch: the reference's log-probs, [tokens], the rewards, [completions], and the groups.
+        """
+        assert batch.group is not None, "the loop gives the groups"
+        pairs = pairs_within(batch.group)
+        implied = implied_of_completions(log_prob, batch, self.beta)[pairs]
+        worth = batch.rewards()[pairs]
+        margin, gap = implied[:, 0] - implied[:, 1], (worth[:, 0] - worth[:, 1]) / self.temperature
+        watch = {
+            "ordered_share": mean_over_pairs((margin * gap > 0).to(margin), pairs, batch.group),
+            "strength": mean_over_pairs(torch.sigmoid(gap.abs()), pairs, batch.group),
+        }
+        loss = mean_over_pairs(soft_loss(margin, torch.sigmoid(gap)), pairs, batch.group)
+        return loss, {name: value.detach() for name, value in watch.items()}

@@ -1,0 +1,72 @@
+"""Pairwise proximal policy optimisation: a policy gradient on differences (P3O; paper 74, arXiv 2310.00212).
+
+    loss of a pair = -w * min(d / 2 * L, d / 2 * clip(L, -c, c)),   loss of a group = mean over its pairs
+
+d = r_i - r_j              the rewards' difference, KL included: r - beta * log(pi_old / reference)
+L = l_i - l_j              the difference of l = log pi / pi_old of whole completions; zero when a round begins
+w = min(pi_i pi_j / (mu_i mu_j), ceiling)   the chance of drawing the pair, against that of its sampler; no gradient
+
+Derivation (ours, from the identity that the paper rests on): for two independent completions
+E[(r_i - r_j) / 2 * grad(log pi_i - log pi_j)] is the policy gradient, because E[grad log pi] = 0 strikes the mixed
+terms. w makes that so whoever drew the pair: the engine (mu), by precision or staleness never exactly the learner, and
+in later steps of a round the policy of its first. The clip is PPO's, put on the joint log-ratio of the pair: one that
+has moved far enough in the direction of its difference moves no further. It is measured from where the round began, so
+that what the engine says otherwise than the learner stops no pair. What a prompt adds to all its rewards is gone before
+anything is learned.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.formulas.importance import truncated_importance
+from models.formulas.within_groups import mean_over_pairs, pairs_within
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
+from models.parts import part
+
+
+@part("p3o")
+class P3o(Objective):
+    """Every pair of a group; reads the reward itself and needs no advantage."""
+
+    level = "group"
+    clip: Annotated[float, Field(gt=0)] = 0.2
+    """How far the log-ratio of a pair may move in a round (c), nats."""
+    kl: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the KL penalty within the reward (beta); needs a reference."""
+    importance_ceiling: Annotated[float, Field(gt=0)] = 2.0
+    """Largest weight of a pair that the policy did not sample as it stands now."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each group, [groups].
+
+        Args:
+            log_prob: log pi of whole completions, [completions], nats; gradient flows.
+            batch: rewards and groups, [completions]; log-probs under engine, old policy and reference, [tokens].
+        """
+        assert batch.group is not None, "the loop gives the groups"
+        reward = batch.rewards()
+        if batch.reference is not None:
+            reward = reward - self.kl * batch.sum_by_completion(batch.old - batch.reference)
+        pairs = pairs_within(batch.group)
+        first, second = pairs.unbind(-1)
+        ratio = log_prob - batch.sum_by_completion(batch.old)
+        moved = ratio[first] - ratio[second]
+        behaviour = batch.sum_by_completion(batch.behaviour)[pairs].sum(-1)
+        weight = truncated_importance(log_prob[pairs].sum(-1), behaviour, self.importance_ceiling)
+        difference = (reward[first] - reward[second]) / 2
+        held = moved.clamp(-self.clip, self.clip)
+        loss = -weight * torch.minimum(difference * moved, difference * held)
+        watch = {
+            "pair_difference": 2 * difference.abs(),
+            "pair_moved": moved.abs(),
+            "clipped_share": (difference * moved > difference * held).to(log_prob),
+            "importance_weight": weight,
+        }
+        means = {name: mean_over_pairs(value.detach(), pairs, batch.group) for name, value in watch.items()}
+        return mean_over_pairs(loss, pairs, batch.group), means

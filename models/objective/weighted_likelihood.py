@@ -1,0 +1,42 @@
+"""Weighted likelihood: completions are cloned in the measure of their advantage, bad ones pushed away.
+
+    loss = -A * log pi + kl * k3,   token by token
+
+With A = 1 for every chosen completion it is supervised fine-tuning on one's own samples (RAFT, Dong et al. 2023,
+arXiv 2304.06767; paper 217); with A > 0 for right and A < 0 for wrong ones it is the loss of OREAL (paper 280), whose
+KL term keeps the policy by its reference. k3 is the estimator of `models.formulas.kl_term`.
+
+No weight corrects for whoever wrote the completions: cloning needs none, it moves towards what is chosen of them. What
+is pushed away is pushed as if the policy had written it, so that a policy gradient (OREAL) wants fresh completions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from models.formulas.kl_term import add_kl
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
+from models.parts import part
+
+
+@part("weighted_likelihood")
+class WeightedLikelihood(Objective):
+    """Negative log-likelihood times advantage, token by token."""
+
+    level = "token"
+    kl: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the KL term; needs a reference."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each token, [tokens].
+
+        Args:
+            log_prob: log pi of each token, [tokens], nats; gradient flows.
+            batch: advantages and the reference's log-probs, [tokens] each.
+        """
+        loss = -batch.advantage * log_prob
+        return add_kl(loss, {"cloned_share": (batch.advantage > 0).to(log_prob)}, log_prob, batch, self.kl)

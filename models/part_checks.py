@@ -1,0 +1,103 @@
+"""What a part may say of itself, checked when its file is imported: a misspelt trait would load and train otherwise.
+
+The names that a part's class gives to the outside are its settings, and what the class of its slot declares. Anything
+else is a mistake: a trait that nobody reads, a method that nobody calls.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import sys
+import typing
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic.fields import FieldInfo
+
+
+def check_part(made: type, base: type) -> None:
+    """Hold a part's class against the class of its slot.
+
+    Args:
+        made: the part, a dataclass.
+        base: the class in models.loop.slots that declares the slot's traits.
+
+    Raises:
+        TypeError: a trait or method that the slot does not know, a trait or method that it asks for and misses, a
+            setting without a default, without a docstring, or a number without bounds; names file, part and key.
+    """
+    told = f"{made.__module__}: {made.__name__}"
+    settings = {item.name: item for item in dataclasses.fields(made) if item.name != "name"}
+    declared = {name for cls in base.__mro__ for name in (*vars(cls), *vars(cls).get("__annotations__", {}))}
+    own = [cls for cls in made.__mro__ if cls not in base.__mro__]
+    for cls in own:
+        for name in (*vars(cls), *vars(cls).get("__annotations__", {})):
+            if not name.startswith("_") and name not in declared and name not in settings and name != "name":
+                near = difflib.get_close_matches(name, declared, n=1)
+                hint = f"did you mean {near[0]}? " if near else ""
+                raise TypeError(
+                    f"{told}.{name}: no trait of {base.__name__}; {hint}A setting needs a type, and what is for "
+                    "the part alone begins with an underscore"
+                )
+    for name in sorted(declared - settings.keys() - {"slot", "name"}):
+        if not name.startswith("_") and not hasattr(made, name):
+            raise TypeError(f"{told}: {name} is missing, which {base.__name__} asks for")
+    if missing := sorted(getattr(made, "__abstractmethods__", ())):
+        raise TypeError(f"{told}: {missing[0]} is missing, which {base.__name__} asks for")
+    hints = typing.get_type_hints(made, include_extras=True)
+    told_of = docstrings(made)
+    for name, item in settings.items():
+        if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+            raise TypeError(f"{told}.{name}: a setting needs a default")
+        if name not in told_of:
+            raise TypeError(f"{told}.{name}: a setting needs a docstring below it, which the catalogue of parts prints")
+        if not bounded(hints[name]):
+            raise TypeError(f"{told}.{name}: a number needs bounds, such as Annotated[float, Field(ge=0)]")
+
+
+def bounded(hint: Any, inside: bool = False) -> bool:
+    """Whether every number in a type has a least or a largest value.
+
+    Args:
+        hint: a type, with what is annotated.
+        inside: whether bounds stand around it already.
+    """
+    if hint in (int, float):
+        return inside
+    if get_origin(hint) is Annotated:
+        inner, *around = get_args(hint)
+        of_fields = [mark for item in around if isinstance(item, FieldInfo) for mark in item.metadata]
+        return bounded(inner, inside or any(isinstance(mark, Ge | Gt | Le | Lt) for mark in (*around, *of_fields)))
+    if get_origin(hint) is typing.Literal:
+        return True
+    return all(bounded(item, inside) for item in get_args(hint))
+
+
+def docstrings(cls: type) -> dict[str, str]:
+    """What stands below each field of a class and of those that it is derived from, by the field's name."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        file = getattr(sys.modules.get(base.__module__), "__file__", None) or ""
+        if file.endswith(".py"):
+            found |= _of_file(file).get(base.__name__, {})
+    return found
+
+
+@lru_cache(maxsize=256)
+def _of_file(file: str) -> dict[str, dict[str, str]]:
+    """Class -> field -> docstring, for the classes of a file."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for line, after in zip(node.body, node.body[1:], strict=False):
+            if not (isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)):
+                continue
+            match after:
+                case ast.Expr(value=ast.Constant(value=str(words))):
+                    found.setdefault(node.name, {})[line.target.id] = " ".join(words.split())
+    return found

@@ -1,0 +1,212 @@
+"""The catalogue of parts: what can stand in each slot, with settings, bounds, defaults, traits and source."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import math
+import sys
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic.fields import FieldInfo
+
+from models.bounds import LARGEST
+from models.errors import UserError
+from models.part_checks import docstrings
+from models.parts import SLOTS, Part, Slot, parts
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key of a part."""
+
+    key: str
+    """Below the part, with dots where one section stands inside of another."""
+    kind: str
+    """What it may be, with its bounds."""
+    default: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A part, as the catalogue shows it."""
+
+    slot: Slot
+    name: str
+    summary: str
+    """First line of its class."""
+    source: str
+    """What its file says of itself in the first line: the method and its paper."""
+    file: str
+    settings: tuple[Setting, ...]
+    traits: tuple[tuple[str, str], ...]
+    """Those that differ from what the slot has, with the values that they have by default."""
+
+
+def entries(wanted: str = "") -> list[Entry]:
+    """The parts of a slot, those called `wanted`, or all.
+
+    Raises:
+        UserError: there is neither a slot nor a part of this name.
+    """
+    every = [_entry(slot, cls) for slot in SLOTS for cls in parts(slot).values()]
+    chosen = [entry for entry in every if wanted in ("", entry.slot, entry.name)]
+    if not chosen:
+        near = difflib.get_close_matches(wanted, [*SLOTS, *(entry.name for entry in every)], n=1)
+        hint = f"did you mean {near[0]}?" if near else f"the slots are {', '.join(SLOTS)}"
+        raise UserError(f"no slot and no part is called {wanted!r}; {hint}")
+    return chosen
+
+
+def _entry(slot: Slot, cls: type[Part]) -> Entry:
+    module = sys.modules[cls.__module__]
+    base = next(base for base in cls.__mro__ if "slot" in vars(base))
+    return Entry(
+        slot,
+        cls.name,
+        _first_line(cls.__doc__),
+        _first_line(module.__doc__),
+        cls.__module__.replace(".", "/") + ".py",
+        tuple(_settings(cls())),
+        tuple(_traits(cls(), base)),
+    )
+
+
+def _first_line(text: str | None) -> str:
+    paragraph = inspect.cleandoc(text or "").partition("\n\n")[0]
+    return " ".join(paragraph.split())
+
+
+def _settings(built: Any, above: str = "") -> list[Setting]:
+    """Settings of a part, or of a section inside of it, with the values that they have in `built`."""
+    hints, meanings = typing.get_type_hints(type(built), include_extras=True), docstrings(type(built))
+    listed = []
+    for item in dataclasses.fields(built):
+        key, value = above + item.name, vars(built).get(item.name, item.default)
+        if dataclasses.is_dataclass(value):
+            listed += _settings(value, f"{key}.")
+        elif item.name != "name":
+            listed.append(Setting(key, kind_of(hints[item.name]), _yaml(value), meanings.get(item.name, "")))
+    return listed
+
+
+def kind_of(hint: Any) -> str:
+    """A type with its bounds, in words: "number, 0 to 1", "whole number, at least 1, or null"."""
+    if get_origin(hint) is Annotated:
+        inner, *around = get_args(hint)
+        marks = [*around, *(mark for one in around if isinstance(one, FieldInfo) for mark in one.metadata)]
+        return ", ".join(filter(None, [kind_of(inner), _bounds(marks)]))
+    if get_origin(hint) in (Union, types.UnionType):
+        return ", or ".join(kind_of(each) for each in get_args(hint))
+    if get_origin(hint) is Literal:
+        return " | ".join(_yaml(each) for each in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"list of: {kind_of(get_args(hint)[0])}"
+    return {int: "whole number", float: "number", bool: "true or false", str: "text", type(None): "null"}.get(hint, "")
+
+
+def _bounds(marks: Sequence[Any]) -> str:
+    low, high, words = -math.inf, math.inf, []
+    for mark in marks:
+        match mark:
+            case Ge(ge=value):
+                low = float(value)  # type: ignore[arg-type]
+            case Le(le=value):
+                high = float(value)  # type: ignore[arg-type]
+            case Gt(gt=value):
+                words.append(f"above {value:g}")  # type: ignore[str-format]
+            case Lt(lt=value):
+                words.append(f"below {value:g}")  # type: ignore[str-format]
+    if low > -LARGEST and high < LARGEST:
+        return f"{low:g} to {high:g}"
+    if low > -LARGEST:
+        words.append(f"at least {low:g}")
+    if high < LARGEST:
+        words.append(f"at most {high:g}")
+    return " and ".join(words)
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(_yaml(one) for one in value)}]"
+    if isinstance(value, str):
+        return repr(value) if value == "" or set(value) - set(_PLAIN) else value
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+_PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+
+def _traits(built: Any, base: type) -> list[tuple[str, str]]:
+    """Traits whose values differ from what the class of the slot says, by name."""
+    settings = {item.name for item in dataclasses.fields(built)}
+    told = {name: property_ for cls in base.__mro__ for name, property_ in vars(cls).items()}
+    listed = [("level", built.level)] if "level" in base.__annotations__ else []
+    for name, silent in told.items():
+        if name in settings or not isinstance(silent, property) or silent.fget is None:
+            continue
+        own = inspect.getattr_static(type(built), name)
+        value = own.fget(built) if isinstance(own, property) and own.fget else own
+        abstract = name in base.__abstractmethods__  # type: ignore[attr-defined]
+        if own is not silent and not abstract and value != silent.fget(built):
+            listed.append((name, _yaml(value)))
+    return sorted(listed)
+
+
+def as_text(chosen: Sequence[Entry], whole: bool) -> str:
+    """Lines for a terminal: a line a part, or, of those that are `whole`, all that is known."""
+    if whole:
+        return "\n\n".join(_page(entry) for entry in chosen)
+    width = max(len(entry.name) for entry in chosen)
+    lines = []
+    for slot in dict.fromkeys(entry.slot for entry in chosen):
+        lines += ["", slot]
+        for entry in chosen:
+            if entry.slot == slot:
+                mark = "*" if entry.name == SLOTS[slot].default else " "
+                lines.append(f" {mark}{entry.name:<{width}}  {entry.summary}")
+    told = "* stands where a recipe names none; `rewardflow parts NAME` prints the settings of a part"
+    return "\n".join([*lines[1:], "", told])
+
+
+def _page(entry: Entry) -> str:
+    lines = [f"{entry.slot}: {{name: {entry.name}}}", entry.summary, f"from    {entry.source}", f"file    {entry.file}"]
+    lines += [f"trait   {name}: {value}" for name, value in entry.traits]
+    for setting in entry.settings:
+        lines += [f"  {setting.key}: {setting.default}    ({setting.kind})", f"      {setting.meaning}"]
+    return "\n".join(lines)
+
+
+def as_markdown(chosen: Sequence[Entry]) -> str:
+    """The page of the guide."""
+    lines = [
+        "# Parts",
+        "",
+        "What can stand in each slot of a recipe. `rewardflow parts --markdown` makes this page; what the traits mean",
+        "stands in `models/loop/slots.py`. A star marks the part that is meant where a recipe names none.",
+    ]
+    for slot in dict.fromkeys(entry.slot for entry in chosen):
+        lines += ["", f"## {slot}"]
+        for entry in chosen:
+            if entry.slot != slot:
+                continue
+            star = " *" if entry.name == SLOTS[slot].default else ""
+            place = f"[{entry.file}](../{entry.file})"
+            lines += ["", f"### {entry.name}{star}", "", entry.summary, "", f"{place}: {entry.source}"]
+            if entry.traits:
+                lines += ["", "Traits: " + ", ".join(f"`{name}: {value}`" for name, value in entry.traits)]
+            if entry.settings:
+                lines += ["", "| setting | default | may be | meaning |", "| --- | --- | --- | --- |"]
+            for setting in entry.settings:
+                cells = (f"`{setting.key}`", f"`{setting.default}`", setting.kind, setting.meaning)
+                lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""Slot 1: where completions come from. One file for each."""

@@ -1,0 +1,45 @@
+"""Sample from the policy, and lay answers of the data beside the samples of the same prompt.
+
+For methods that learn from both at once (imitation beside reinforcement, self-play against the data).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from models.bounds import Positive
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import for_choices, round_seed
+from models.loop.world import World
+from models.parts import part
+from models.rollouts.dataset import as_rollout
+from models.rollouts.sample import Sample, draw
+
+
+@part("sample_beside_data")
+class BesideData(Sample):
+    """Samples and answers of the data. Stands under `rollouts:`."""
+
+    reads: Literal["preferences", "demonstrations"] = "demonstrations"  # type: ignore[misc]
+    """Which answers stand beside the samples."""
+    known: Positive = 1
+    """Answers of the data for each prompt, drawn anew each round where there are more."""
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """Samples and answers."""
+        return self.group_size + self.known
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Samples, then answers of the data, prompt by prompt, [prompts * (G + known)]."""
+        seed = round_seed(world.seed, round_number)
+        sampled = draw(world, problems, self.sampling, seed)
+        order = torch.Generator().manual_seed(for_choices(seed))
+        rollouts: list[Rollout] = []
+        for number, problem in enumerate(problems):
+            rollouts += sampled[number * self.group_size : (number + 1) * self.group_size]
+            picked = torch.randperm(len(problem.known), generator=order)[: self.known].tolist()
+            rollouts += [as_rollout(problem, number, problem.known[index]) for index in picked]
+        return rollouts

@@ -1,0 +1,47 @@
+"""Sample from the policy, and lay samples of the reference beside those of the same prompt.
+
+For methods that explore by what the reference would have done (XPO). The engine draws for the policy; the reference is
+the learner's own and decodes there. Both teach, unlike the opponents of `sample_beside_mixture`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from models.bounds import Positive
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import round_seed
+from models.loop.world import World
+from models.parts import part
+from models.rollouts.mixture import draw_from_mixture
+from models.rollouts.sample import Sample, draw
+
+
+@part("sample_beside_reference")
+class BesideReference(Sample):
+    """Samples of the policy and of the reference, drawn alike. Stands under `rollouts:`; needs a reference."""
+
+    needs_reference = True
+    reads_models = True
+    references: Positive = 1
+    """Completions of the reference for each prompt."""
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """The policy's and the reference's."""
+        return self.group_size + self.references
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """The policy's completions, then the reference's, prompt by prompt, [prompts * (G + references)]."""
+        seed = 2 * round_seed(world.seed, round_number)
+        own = draw(world, problems, self.sampling, seed)
+        of_reference = replace(self.sampling, samples=self.references)
+        others = draw_from_mixture(world, problems, of_reference, 1.0, seed + 1, origin="reference")
+        return [
+            rollout
+            for number in range(len(problems))
+            for rollout in (
+                *own[number * self.group_size : (number + 1) * self.group_size],
+                *others[number * self.references : (number + 1) * self.references],
+            )
+        ]

@@ -1,0 +1,83 @@
+"""Self-explanation for prompts that always fail (ExPO; paper 231): the policy explains an answer that it is told.
+
+    y ~ pi(. | x)              G times; where none of them is right:
+    e ~ pi(. | x, answer)      placed under x alone
+
+A group without any success teaches nothing, however often it is drawn. An explanation written by the policy itself,
+knowing the answer, is likely under the policy, unlike an expert's, and leads to the right answer, unlike its own tries.
+It joins the group that failed, which then has something to prefer. Nobody sampled it from pi(. | x), so it has no
+behaviour log-probs. The form of the hint is not the paper's: it must suit the policy's tokenizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field
+
+from models.bounds import Positive
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import for_second_draw, round_seed
+from models.loop.world import World
+from models.parts import part
+from models.rewards.exact_answer import solves
+from models.rollouts.sample import Sample, draw
+from models.text.encoding import Codec
+
+
+@part("explained")
+class Explained(Sample):
+    """Samples, and explanations of the true answer where all samples are wrong. Stands under `rollouts:`."""
+
+    explanations: Positive = 2
+    """Explanations drawn for each prompt that fails."""
+    hint: Annotated[str, Field(pattern=r"\{answer\}")] = "{prompt}\nThe answer is {answer}. Explain it step by step."
+    """The prompt of an explanation; `{prompt}` and `{answer}` are replaced by those of the problem."""
+    only_right: bool = True
+    """Leave out explanations that do not end in the true answer."""
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """Samples and explanations."""
+        return self.group_size + self.explanations
+
+    def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
+        """What the prompt of an explanation says beside the question, while it is drawn, [problems]."""
+        return [
+            max(0, len(told.tokens) - len(problem.tokens)) if problem.answer else 0
+            for problem, told in zip(problems, self._told(codec, problems), strict=True)
+        ]
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Samples, then explanations if none is right, prompt by prompt, [prompts * G and more]."""
+        seed = round_seed(world.seed, round_number)
+        sampled = draw(world, problems, self.sampling, seed)
+        solved = {one.group for one in sampled if solves(one)}
+        failed = [number for number, problem in enumerate(problems) if number not in solved and problem.answer]
+        explanations = self._explain(world, [problems[number] for number in failed], for_second_draw(seed))
+        explained = dict(zip(failed, explanations, strict=True))
+        rollouts = []
+        for number, problem in enumerate(problems):
+            rollouts += sampled[number * self.group_size : (number + 1) * self.group_size]
+            rollouts += [replace(one, problem=problem, group=number) for one in explained.get(number, [])]
+        return rollouts
+
+    def _explain(self, world: World, problems: Sequence[Problem], seed: int) -> list[list[Rollout]]:
+        """Explanations of the answers to `problems`, [prompts] lists."""
+        if not problems:
+            return []
+        told = self._told(world.codec, problems)
+        drawn = draw(world, told, replace(self.sampling, samples=self.explanations), seed, origin="explained")
+        found: list[list[Rollout]] = [[] for _ in problems]
+        for one in drawn:
+            if not self.only_right or solves(one):
+                found[one.group].append(replace(one, behaviour_log_probs=()))
+        return found
+
+    def _told(self, codec: Codec, problems: Sequence[Problem]) -> list[Problem]:
+        """The problems with their answer in the prompt, [prompts]."""
+        texts = [self.hint.replace("{prompt}", one.prompt).replace("{answer}", one.answer) for one in problems]
+        return [
+            replace(problem, tokens=tuple(ids)) for problem, ids in zip(problems, codec.prompts(texts), strict=True)
+        ]

@@ -1,0 +1,125 @@
+"""Chain of Hindsight (paper 78): both answers of a preference in one sequence, each behind the feedback that it earned.
+
+    y = (bad:, y-, good:, y+)   or   (good:, y+, bad:, y-);   only tokens of y- and y+ are taught
+
+The policy learns to write what the feedback asks for, and the later answer sees the earlier one, so that it can tell
+what makes one better than the other. It is plain likelihood: no reward, no reference, and the worse answer is not
+thrown away. The words of feedback are given, never taught, so nothing is learned about when to praise. The policy that
+comes of it is asked for good answers: their words stand behind every prompt where it is evaluated and used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from pydantic import Field
+
+from models.bounds import Positive
+from models.engine.engine import Sampling
+from models.errors import UserError
+from models.loop.learner import Learner
+from models.loop.rollout import Known, Problem, Rollout
+from models.loop.round_seeds import round_seed
+from models.loop.slots import Rollouts
+from models.loop.world import World
+from models.parts import part
+from models.policy.use import Use, write_use
+from models.text.encoding import Codec
+
+
+@part("hindsight")
+class Hindsight(Rollouts):
+    """Chains of two answers with feedback. Stands under `rollouts:`."""
+
+    exports = True
+    draws = False
+    reads = "preferences"
+    group_size = 1
+    prompts: Positive = 64
+    """Prompts of one round."""
+    max_tokens: Positive = 64
+    """Longest answer, in tokens; a chain is two of them and the feedback."""
+    bad: str = " A bad answer: "
+    """What stands before the worse answer."""
+    good: str = " A good answer: "
+    """What stands before the better answer."""
+    good_first: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Chance that the better answer stands first."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """The distribution that log-probs mean: the policy's own."""
+        return Sampling(max_tokens=self.max_tokens)
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """One chain."""
+        return 1
+
+    def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
+        """What the chain of both answers and their feedback is longer than `max_tokens`, [problems]."""
+        said = sum(len(ids) for ids in self._feedback(codec))
+        lengths = [sum(len(_of(one, origin).completion) for origin in ("chosen", "rejected")) for one in problems]
+        return [max(0, said + length - 1 - self.max_tokens) for length in lengths]  # the first answer ends nothing
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """One chain a prompt, [prompts]; the same seed and round give the same orders.
+
+        Raises:
+            UserError: the tokenizer does not tell the two feedbacks apart.
+        """
+        bad, good = self._feedback(world.codec)
+        if bad == good:
+            raise UserError(
+                "rollouts.bad and rollouts.good are the same tokens; choose words that the policy's tokenizer knows"
+            )
+        order = torch.Generator().manual_seed(round_seed(world.seed, round_number))
+        first = torch.rand(len(problems), generator=order, dtype=torch.float64) < self.good_first
+        rollouts = []
+        for number, (problem, flipped) in enumerate(zip(problems, first.tolist(), strict=True)):
+            better, worse = (_of(problem, origin) for origin in ("chosen", "rejected"))
+            links = [(bad, worse), (good, better)]
+            rollouts.append(_chain(world, problem, number, links[::-1] if flipped else links))
+        return rollouts
+
+    def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
+        """Say beside the policy that the words before a good answer follow every prompt: so it is asked for one.
+
+        The tokenizer's chat template appends them too, for whoever serves the folder as a chat model. See
+        `Rollouts.export`.
+        """
+        _, good = self._feedback(codec)
+        text = codec.text([good])[0] if self.good.strip() == codec.text([good])[0].strip() else self.good
+        write_use(folder, Use(after_prompt=tuple(good), text=text))
+        words = json.dumps(self.good if self.good[:1].isspace() else f" {self.good}")
+        template = folder / "chat_template.jinja"
+        if codec.chat and template.is_file():
+            asked = (
+                template.read_text(encoding="utf-8") + f"{{% if add_generation_prompt %}}{{{{ {words} }}}}{{% endif %}}"
+            )
+        else:
+            asked = f"{{{{ messages[-1]['content'] }}}}{{{{ {words} }}}}"
+        template.write_text(asked, encoding="utf-8")
+
+    def _feedback(self, codec: Codec) -> list[list[int]]:
+        """The words before the worse and before the better answer, without an end, 2 lists of token ids."""
+        return [list(ids[:-1]) for ids in codec.completions([self.bad, self.good])]
+
+
+def _of(problem: Problem, origin: str) -> Known:
+    return next(known for known in problem.known if known.origin == origin)
+
+
+def _chain(world: World, problem: Problem, group: int, links: Sequence[tuple[list[int], Known]]) -> Rollout:
+    """Feedback and answer after one another; of the answers only the last one ends the sequence."""
+    ids: list[int] = []
+    taught: list[bool] = []
+    for place, (feedback, known) in enumerate(links, start=1):
+        answer = known.completion if place == len(links) else known.completion[:-1]
+        ids += [*feedback, *answer]
+        taught += [False] * len(feedback) + [True] * len(answer)
+    text = world.codec.text([ids])[0]
+    return Rollout(problem, group, tuple(ids), (), text, finished=True, origin="chosen", taught=tuple(taught))

@@ -1,0 +1,59 @@
+"""Sample from the policy among the tokens that a lagged copy of it finds likely (NLPO, RL4LMs; paper 4).
+
+    mask(before)          = smallest set of tokens that the lagged policy gives `mask_top_p` together
+    mu(token | before)    = pi(token | before) / Z(before) within the mask, zero outside;  Z = sum of pi over the mask
+
+"Is Reinforcement Learning (Not) for Natural Language Processing" cuts the space of actions, tens of thousands of
+tokens, to those that a policy known to be fluent would write, and renews that policy every so many updates. Here the
+lagged policy is the recipe's reference: `previous_round` with `every` renews it, `frozen` never does.
+
+What is learned: log-probs mean mu, those that are noted and the learner's own (`models.learner.mask`), old, new and the
+reference's, so ratios are between masked policies, as in the published code; the gradient moves no probability into or
+out of the mask by itself. The policy is used as it learned, within the mask of the lagged policy that lies in `mask/`
+of its model folder: what it would say outside nobody has looked at. With a mask of 1 all of it is sampling from the
+policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from models.loop.learner import Learner
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import round_seed
+from models.loop.voices import Voiced, drawn_by, policy_voice, reference_voice, save_reference
+from models.loop.world import World
+from models.parts import part
+from models.policy.use import MASK, Use, write_use
+from models.text.encoding import Codec
+
+
+@part("masked")
+class Masked(Voiced):
+    """Completions of the policy within the lagged policy's mask. Stands under `rollouts:`."""
+
+    exports = True
+    mask_top_p: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Probability that the mask holds under the lagged policy; 1 masks nothing."""
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Completions of `problems`, [prompts * G]; the same seed and round give the same completions.
+
+        Raises:
+            UserError: the recipe has no reference, which is the lagged policy.
+        """
+        voices = [policy_voice(world.models())]
+        if self.mask_top_p < 1.0:  # else the lagged policy has nothing to say
+            voices.append(replace(reference_voice(world.models()), veto_top_p=self.mask_top_p))
+        return drawn_by(world, problems, voices, self.sampling, round_seed(world.seed, round_number))
+
+    def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
+        """Write the lagged policy beside the policy, which is used within its mask. See `Rollouts.export`."""
+        if self.mask_top_p < 1.0:
+            save_reference(learner, start, folder / MASK)
+            write_use(folder, Use(mask_top_p=self.mask_top_p))

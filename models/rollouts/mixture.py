@@ -1,0 +1,95 @@
+"""Sample from the geometric mixture of policy and reference (Nash-MD, arXiv 2312.00886; papers 49 and 348).
+
+    mu(token | before)  proportional to  pi(token | before)^(1 - share) * ref(token | before)^share
+
+normalised at every token, which is how "Nash Learning from Human Feedback" draws: whole completions of the mixture
+could not be drawn one token after the other. The mixture is the policy held back towards the reference; learning from
+its completions, or against them, makes the last policy converge where self-play alone would go round in circles.
+
+    mixture                 all completions come from the mixture, and all are learned from (IPO-MD)
+    sample_beside_mixture   the policy's own completions are learned from, those of the mixture are their opponents
+
+Both models are the learner's own and decode in step, so no engine is needed. Log-probs that are noted are those of the
+distribution that was drawn from: the mixture's for its completions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field
+
+from models.bounds import Positive
+from models.engine.engine import Sampling
+from models.loop.rollout import Origin, Problem, Rollout
+from models.loop.round_seeds import round_seed
+from models.loop.voices import Voiced, drawn_by, policy_voice, reference_voice
+from models.loop.world import World
+from models.parts import part
+
+
+@part("mixture")
+class Mixture(Voiced):
+    """Completions of the mixture, which teach. Stands under `rollouts:`."""
+
+    reference_share: Annotated[float, Field(ge=0, le=1)] = 0.125
+    """Exponent of the reference: 0 is the policy alone, 1 the reference alone."""
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Completions of the mixture, those of one prompt side by side, [prompts * G]."""
+        seed = round_seed(world.seed, round_number)
+        return draw_from_mixture(world, problems, self.sampling, self.reference_share, seed)
+
+
+@part("sample_beside_mixture")
+class SampleBesideMixture(Mixture):
+    """The policy's completions, which teach, and opponents from the mixture, which do not."""
+
+    gives = ("opponents",)
+    opponents: Positive = 1
+    """Completions of the mixture for each prompt."""
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """The samples and their opponents."""
+        return self.group_size + self.opponents
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """The policy's completions, then the opponents, prompt by prompt, [prompts * (G + opponents)]."""
+        seed = 2 * round_seed(world.seed, round_number)
+        own = draw_from_mixture(world, problems, self.sampling, 0.0, seed)
+        against = replace(self.sampling, samples=self.opponents)
+        drawn = draw_from_mixture(world, problems, against, self.reference_share, seed + 1, origin="reference")
+        held_back = [replace(one, taught=(False,) * len(one.completion)) for one in drawn]
+        return [
+            rollout
+            for number in range(len(problems))
+            for rollout in (
+                *own[number * self.group_size : (number + 1) * self.group_size],
+                *held_back[number * self.opponents : (number + 1) * self.opponents],
+            )
+        ]
+
+
+def draw_from_mixture(
+    world: World,
+    problems: Sequence[Problem],
+    sampling: Sampling,
+    share: float,
+    seed: int,
+    origin: Origin = "policy",
+) -> list[Rollout]:
+    """What the mixture answers to `problems`, those of one prompt side by side, [prompts * G].
+
+    Args:
+        share: exponent of the reference, in [0, 1]; at its ends only one of the models is read.
+        seed: of a generator of its own; torch's global one is left alone.
+        origin: what the completions are called.
+
+    Raises:
+        UserError: the recipe has no reference but the mixture needs one.
+    """
+    learner = world.models()
+    voices = [policy_voice(learner, 1.0 - share), replace(reference_voice(learner), weight=share)]
+    return drawn_by(world, problems, [voice for voice in voices if voice.weight > 0], sampling, seed, origin)

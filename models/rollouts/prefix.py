@@ -1,0 +1,126 @@
+"""Sample from the middle of somebody else's answer: the policy goes on from where a guide stood.
+
+    y = (g_1 .. g_k, a_1 .. a_n),   g: the guide's answer,   k uniform on 0 .. |g| - 1,   a ~ pi
+
+Rollouts that begin at states of good answers see rewards which a policy that begins at the prompt would hardly reach.
+
+    prefix           the guide is in the data: preferred answers, as in Dataset Reset Policy Optimization (DR-PO; paper
+                     337), or demonstrations
+    guided_prefix    the guide is the reference, which rolls in (reinforcement learning with guided feedback, RLGF:
+                     "Learning to Generate Better Than Your LLM"; paper 42)
+
+Derived from the papers' abstracts. The prefix joins the prompt: it is read once for the whole group, it carries no
+loss, and rewards see prefix and continuation, by `text` and by tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+
+from models.engine.engine import Sampling
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import for_choices, for_second_draw, round_seed
+from models.loop.world import World
+from models.parts import part
+from models.rollouts.mixture import draw_from_mixture
+from models.rollouts.sample import Sample
+
+Prefixes = list[tuple[int, ...]]
+"""What each prompt's group begins with, [prompts] lists of token ids; empty where it begins at the prompt."""
+
+
+@part("prefix")
+class Prefix(Sample):
+    """Completions that begin with a part of an answer of the data. Stands under `rollouts:`."""
+
+    reads: Literal["preferences", "demonstrations"] = "preferences"  # type: ignore[misc]
+    """Whose answers are begun with: the better ones of preferences, or demonstrations."""
+    share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Chance that a prompt's group begins with a prefix and not at the prompt."""
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Continuations of one prefix a prompt, [prompts * G]; prefix and continuation have `max_tokens` at most."""
+        seed = round_seed(world.seed, round_number)
+        return go_on(world, problems, self._prefixes(problems, seed), self.sampling, seed)
+
+    def _prefixes(self, problems: Sequence[Problem], seed: int) -> Prefixes:
+        """Beginnings of answers of the data; the same seed of the continuations gives the same cuts."""
+        generator = torch.Generator().manual_seed(for_choices(seed))
+        found: Prefixes = []
+        for problem in problems:
+            reset, which, where = torch.rand(3, dtype=torch.float64, generator=generator).tolist()
+            good = [one.completion for one in problem.known if one.origin != "rejected"]
+            begun = reset < self.share and bool(good)
+            found.append(cut(good[int(which * len(good))], where, self.max_tokens) if begun else ())
+        return found
+
+
+@part("guided_prefix")
+class GuidedPrefix(Sample):
+    """Completions that begin with a part of one by the reference; needs a reference. Stands under `rollouts:`."""
+
+    needs_reference = True
+    reads_models = True
+    share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Chance that a prompt's group begins with a prefix and not at the prompt."""
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Continuations of one prefix a prompt, [prompts * G]; prefix and continuation have `max_tokens` at most."""
+        seed = round_seed(world.seed, round_number)
+        return go_on(world, problems, self._prefixes(world, problems, seed), self.sampling, seed)
+
+    def _prefixes(self, world: World, problems: Sequence[Problem], seed: int) -> Prefixes:
+        """Beginnings of the reference's answers, drawn as the policy's are; the same seed gives the same ones."""
+        generator = torch.Generator().manual_seed(for_choices(seed))
+        chances = torch.rand(len(problems), 2, dtype=torch.float64, generator=generator).tolist()
+        begun = [number for number, (reset, _) in enumerate(chances) if reset < self.share]
+        found: Prefixes = [()] * len(problems)
+        if begun:
+            asked, once = [problems[number] for number in begun], replace(self.sampling, samples=1)
+            drawn = draw_from_mixture(world, asked, once, 1.0, for_second_draw(seed), origin="guide")
+            for number, answer in zip(begun, drawn, strict=True):
+                found[number] = cut(answer.completion, chances[number][1], self.max_tokens)
+        return found
+
+
+def cut(answer: tuple[int, ...], where: float, longest: int) -> tuple[int, ...]:
+    """The beginning of an answer, `where` in [0, 1): never its last token, and one token at least is left to write."""
+    return answer[: int(where * min(len(answer), longest))]
+
+
+def go_on(
+    world: World, problems: Sequence[Problem], prefixes: Prefixes, sampling: Sampling, seed: int
+) -> list[Rollout]:
+    """Continuations of the prefixes by the policy, those of one prompt side by side, [prompts * G].
+
+    The prompt of a rollout is prompt and prefix; its text is prefix and continuation.
+    """
+    begun = [
+        replace(problem, tokens=(*problem.tokens, *prefix)) for problem, prefix in zip(problems, prefixes, strict=True)
+    ]
+    # one call for all prompts: the shortest prefix leaves the most room, and what is too long is cut below
+    most = sampling.max_tokens - min(map(len, prefixes), default=0)
+    groups = world.sampler().generate([one.tokens for one in begun], replace(sampling, max_tokens=most), seed)
+    rollouts = []
+    for number, (problem, prefix, group) in enumerate(zip(begun, prefixes, groups, strict=True)):
+        room = sampling.max_tokens - len(prefix)
+        for made in group:
+            rollouts.append(
+                Rollout(
+                    problem,
+                    number,
+                    made.tokens[:room],
+                    made.log_probs[:room],
+                    "",
+                    made.finished and len(made.tokens) <= room,
+                    origin="guide" if prefix else "policy",
+                    begun=len(prefix),
+                )
+            )
+    texts = world.codec.text([[*prefixes[one.group], *one.completion] for one in rollouts])
+    return [replace(rollout, text=text) for rollout, text in zip(rollouts, texts, strict=True)]

@@ -1,0 +1,59 @@
+"""Fresh samples, and beside them whole groups of completions of earlier rounds, as they were sampled then.
+
+For objectives that learn from whoever sampled: trajectory balance (Flow of Reasoning, paper 304), tapered or weighted
+policy gradients. What a round samples is remembered with the log-probs of that time; rewards are given anew. The
+learner keeps the memory and writes it into its checkpoints, so that a run that goes on replays what the other one did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from models.bounds import Positive
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import for_choices, round_seed
+from models.loop.world import World
+from models.parts import part
+from models.rollouts.sample import Sample, draw
+
+
+@part("replay")
+class Replay(Sample):
+    """Fresh groups and replayed ones. Stands under `rollouts:`."""
+
+    off_policy = True
+    rounds_kept: Positive = 4
+    """Earlier rounds whose completions may come again."""
+    replayed: Positive = 16
+    """Groups of earlier rounds that stand beside the fresh ones; fewer as long as there are fewer."""
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Fresh completions, then replayed ones, each group by itself, [(prompts + replayed) * G]."""
+        seed = round_seed(world.seed, round_number)
+        fresh = draw(world, problems, self.sampling, seed)
+        memory = world.models().memory
+        again = drawn_again(memory[-self.rounds_kept :], self.replayed, for_choices(seed), first=len(problems))
+        memory.append(fresh)
+        del memory[: -self.rounds_kept]
+        return fresh + again
+
+
+def drawn_again(memory: Sequence[Sequence[Rollout]], count: int, seed: int, first: int) -> list[Rollout]:
+    """Whole groups of `memory` by chance, each at most once, numbered from `first`, [at most count * G].
+
+    Args:
+        memory: rollouts of earlier rounds, [rounds][completions].
+        count: most groups.
+        seed: of the choice.
+        first: number of the first group.
+    """
+    groups: dict[tuple[int, int], list[Rollout]] = {}
+    for age, rollouts in enumerate(memory):
+        for rollout in rollouts:
+            groups.setdefault((age, rollout.group), []).append(rollout)
+    kept = list(groups.values())
+    picked = torch.randperm(len(kept), generator=torch.Generator().manual_seed(seed))[:count].tolist()
+    return [replace(one, group=first + number) for number, index in enumerate(picked) for one in kept[index]]

@@ -1,0 +1,62 @@
+"""Sample from the policy: G completions of every prompt of the round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from models.bounds import Positive, Temperature
+from models.engine.engine import Sampling
+from models.loop.rollout import Origin, Problem, Rollout
+from models.loop.round_seeds import round_seed
+from models.loop.slots import Rollouts
+from models.loop.world import World
+from models.parts import part
+
+
+@part("sample")
+class Sample(Rollouts):
+    """On-policy sampling. Stands under `rollouts:`."""
+
+    prompts: Positive = 64
+    """Prompts of one round."""
+    group_size: Positive = 8
+    """Completions of each prompt (G)."""
+    max_tokens: Positive = 64
+    """Longest completion, in tokens."""
+    temperature: Temperature = 1.0
+    """Divides the logits; the learner's log-probs mean the same."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the probability that is drawn from, the likeliest tokens first."""
+    top_k: Annotated[int, Field(ge=0)] = 0
+    """Likeliest tokens that are drawn from; 0: all."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """How the engine draws."""
+        return Sampling(
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            samples=self.group_size,
+        )
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Completions of `problems`, [prompts * G]; the same seed and round give the same completions."""
+        return draw(world, problems, self.sampling, round_seed(world.seed, round_number))
+
+
+def draw(
+    world: World, problems: Sequence[Problem], sampling: Sampling, seed: int, origin: Origin = "policy"
+) -> list[Rollout]:
+    """What the engine answers to `problems`, those of one prompt side by side, [prompts * G]."""
+    groups = world.sampler().generate([problem.tokens for problem in problems], sampling, seed)
+    texts = iter(world.codec.text([generated.tokens for group in groups for generated in group]))
+    return [
+        Rollout(problem, number, generated.tokens, generated.log_probs, next(texts), generated.finished, origin=origin)
+        for number, (problem, group) in enumerate(zip(problems, groups, strict=True))
+        for generated in group
+    ]

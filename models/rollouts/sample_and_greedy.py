@@ -1,0 +1,41 @@
+"""Sample from the policy, and lay its likeliest completion of each prompt beside the samples (ReMax; paper 384).
+
+The greedy completion is scored as a baseline and not taught: it depends on the prompt and the policy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import for_second_draw, round_seed
+from models.loop.world import World
+from models.parts import part
+from models.rollouts.sample import Sample, draw
+
+
+@part("sample_and_greedy")
+class SampleAndGreedy(Sample):
+    """Samples and the policy's likeliest completion, which is not taught. Stands under `rollouts:`."""
+
+    gives = ("greedy", "opponents")
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """The samples and the greedy completion."""
+        return self.group_size + 1
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Samples, then the greedy completion, prompt by prompt, [prompts * (G + 1)]."""
+        seed = round_seed(world.seed, round_number)
+        sampled = draw(world, problems, self.sampling, seed)
+        likeliest = replace(self.sampling, temperature=0.0, samples=1)
+        # chance decides nothing here, but an engine seeds torch's generator, which others may draw from afterwards
+        drawn = draw(world, problems, likeliest, for_second_draw(seed), origin="greedy")
+        greedy = [replace(one, taught=(False,) * len(one.completion)) for one in drawn]
+        size = self.group_size
+        return [
+            rollout
+            for number, baseline in enumerate(greedy)
+            for rollout in (*sampled[number * size : (number + 1) * size], baseline)
+        ]

@@ -1,0 +1,47 @@
+"""Best of N: the best completions of each prompt teach, and if one wishes the worst beside them.
+
+A completion that is best of N under a reward of 0 or 1 is a draw from the policy given that it is right
+(RAFT, Dong et al. 2023, arXiv 2304.06767; paper 217).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.bounds import Number, Positive
+from models.loop.rollout import Scored
+from models.loop.slots import Select
+from models.parts import part
+
+
+@part("best_of_n")
+class BestOfN(Select):
+    """The best of each group, and after them the worst that are worth less than all of these."""
+
+    best: Positive = 1
+    """Completions of each prompt that count as its best; of equals the first."""
+    worst: Annotated[int, Field(ge=0)] = 0
+    """Most completions of each prompt that are kept as its worst."""
+    least: Number | None = None
+    """Reward below which a completion is never a best one, and a prompt without a best one is left out; None: any."""
+    tolerance: Annotated[float, Field(ge=0)] = 1e-4
+    """Largest difference of reward that still counts as none."""
+
+    def __call__(self, scored: Scored) -> Tensor:
+        """Indices of the best, then of the worst of each group, from the best down, [kept]."""
+        groups = scored.groups
+        kept: list[int] = []
+        for number in range(int(groups.max()) + 1 if len(groups) else 0):
+            members = (groups == number).nonzero().squeeze(-1)
+            ranked = members[scored.rewards[members].argsort(descending=True, stable=True)].tolist()
+            rewards = scored.rewards.tolist()
+            best = [i for i in ranked[: self.best] if self.least is None or rewards[i] >= self.least]
+            if not best:
+                continue
+            below = [i for i in ranked if rewards[i] < rewards[best[-1]] - self.tolerance]
+            kept += best + (below[-self.worst :] if self.worst else [])
+        return torch.tensor(kept, dtype=torch.long)

@@ -1,0 +1,19 @@
+"""Every completion teaches."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from models.loop.rollout import Scored
+from models.loop.slots import Select
+from models.parts import part
+
+
+@part("all")
+class Everything(Select):
+    """Keep all."""
+
+    def __call__(self, scored: Scored) -> Tensor:
+        """All indices, [completions]."""
+        return torch.arange(len(scored.rollouts))

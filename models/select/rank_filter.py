@@ -1,0 +1,76 @@
+"""Policy filtration: keep the completions whose rank can be trusted (PF-PPO, arXiv 2409.06957; paper 176).
+
+A learned reward is least reliable in the middle: the best and the worst completion of a prompt are told apart well,
+those between hardly. So the middle is dropped before anything is learned, or thinned:
+
+    best          the count best                                        (best of N)
+    worst         the count worst
+    both          the count best and the count worst                    (best and worst)
+    best_random   the count best, and as many of the others by chance   (best and random)
+
+Chance is drawn from a hash of the group's completions: the same group is always thinned in the same way, whatever the
+round, the order of the prompts or the process, and among the completions that are not best each has the same chance.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.bounds import Positive
+from models.loop.rollout import Rollout, Scored
+from models.loop.slots import Select
+from models.parts import part
+
+Filter = Literal["best", "worst", "both", "best_random"]
+"""Which completions of a group stay."""
+
+
+def seed_of(group: Sequence[Rollout]) -> int:
+    """A seed that the prompt and its completions give, [0, 2^32)."""
+    told = repr([(one.problem.id, one.completion) for one in group])
+    return int.from_bytes(hashlib.sha256(told.encode()).digest()[:4], "big")
+
+
+def kept_by_rank(rewards: Tensor, keep: Filter, count: int, seed: int = 0) -> Tensor:
+    """Places of the completions of one group that a filter keeps, ascending, [kept]; of equals the first ranks higher.
+
+    Args:
+        rewards: of one group, [completions].
+        keep: which of them stay.
+        count: how many at each end, or by chance; where both meet, every completion is kept once.
+        seed: of the chance.
+    """
+    order = rewards.argsort(descending=True, stable=True)
+    if keep == "best_random":
+        rest = order[count:]
+        chance = torch.Generator().manual_seed(seed)
+        drawn = rest[torch.randperm(len(rest), generator=chance)[:count]]
+        return torch.cat([order[:count], drawn]).sort().values
+    rank = torch.arange(len(order))
+    best, worst = rank < count, rank >= len(order) - count
+    return order[{"best": best, "worst": worst, "both": best | worst}[keep]].sort().values
+
+
+@part("rank_filter")
+class RankFilter(Select):
+    """The best, the worst, both, or the best and some by chance of each group; the rest is dropped."""
+
+    keep: Filter = "both"
+    """Which completions stay."""
+    count: Positive = 2
+    """Completions at each end, or by chance."""
+
+    def __call__(self, scored: Scored) -> Tensor:
+        """Indices of the completions to keep, [kept], in their order."""
+        groups = scored.groups
+        kept = [torch.zeros(0, dtype=torch.long)]
+        for number in range(int(groups.max()) + 1 if len(groups) else 0):
+            members = (groups == number).nonzero().squeeze(-1)
+            seed = seed_of([scored.rollouts[index] for index in members.tolist()])
+            kept.append(members[kept_by_rank(scored.rewards[members], self.keep, self.count, seed)])
+        return torch.cat(kept).sort().values

@@ -1,1 +1,0 @@
-"""Slot 3: which completions teach. One file a selector."""

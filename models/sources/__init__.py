@@ -1,1 +1,0 @@
-"""Slot 1: where completions come from. One file a source."""

@@ -1,0 +1,167 @@
+"""What must be true of ReMax's baseline and of the source that draws it, each test named as the theorem it checks."""
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tiny_loops import SCHEDULE, SLOTS, run, save_start
+from tiny_models import scored
+
+from models.advantage.greedy_baseline import GreedyBaseline
+from models.advantage.reward import FixedBaseline
+from models.engine.engine import Generated
+from models.errors import UserError
+from models.loop.rollout import Problem, TokenBatch
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.objective.reinforce import Reinforce
+from models.rollouts.sample_and_greedy import SampleAndGreedy
+from models.select.drop_flat import DropFlat
+
+
+def numbers(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def with_greedy(rewards, sizes, greedy):
+    """Completions of which those at the places `greedy` are the greedy ones, not taught."""
+    held = scored(rewards, sizes)
+    rollouts = [
+        replace(one, origin="greedy", taught=(False,)) if place in greedy else one
+        for place, one in enumerate(held.rollouts)
+    ]
+    return replace(held, rollouts=rollouts)
+
+
+def test_by_hand():
+    held = with_greedy(numbers(1.0, 0.0, 0.25, 3.0, -1.0, 5.0), [3, 3], greedy={2, 3})
+    torch.testing.assert_close(GreedyBaseline()(None, held), numbers(0.75, -0.25, 0.0, 0.0, -4.0, 2.0))
+
+
+def test_a_reward_added_to_all_completions_of_a_prompt_changes_nothing():
+    rewards, shift = numbers(1.0, 0.0, 0.25, 3.0, -1.0), numbers(7.0, 7.0, 7.0, -4.0, -4.0)
+    plain = GreedyBaseline()(None, with_greedy(rewards, [3, 2], {2, 4}))
+    torch.testing.assert_close(GreedyBaseline()(None, with_greedy(rewards + shift, [3, 2], {2, 4})), plain)
+
+
+def test_a_prompt_without_a_greedy_completion_is_an_error_that_names_the_source():
+    with pytest.raises(UserError, match="sample_and_greedy"):
+        GreedyBaseline()(None, with_greedy(numbers(1.0, 0.0, 1.0, 0.0), [2, 2], {1}))
+
+
+REWARDS = numbers(1.0, 0.0, -2.0, 0.5)
+
+
+def expected_gradients(rewards=REWARDS):
+    """Of a softmax policy over four actions: the exact policy gradient, and by method the mean and the mean square
+    of the gradient of one sample."""
+    logits = numbers(0.3, -0.2, 0.9, 0.0).requires_grad_()
+    log_prob = logits.log_softmax(0)
+    (exact,) = torch.autograd.grad((log_prob.exp() * rewards).sum(), logits, retain_graph=True)
+    likeliest = int(logits.argmax())
+    found = {}
+    for name, advantage in (("remax", GreedyBaseline()), ("reinforce", FixedBaseline(baseline=0.0))):
+        rows = []
+        for action in range(4):
+            held = with_greedy(rewards[[action, likeliest]], [2], {1})
+            drawn = log_prob[[action]]
+            better = advantage(None, held)[held.taught]
+            losses, _ = Reinforce()(
+                drawn, TokenBatch(better, drawn.detach(), drawn.detach(), None, torch.zeros(1).long())
+            )
+            rows.append(-torch.autograd.grad(losses.sum(), logits, retain_graph=True)[0])
+        chance = log_prob.exp().detach()[:, None]
+        found[name] = ((chance * torch.stack(rows)).sum(0), (chance * torch.stack(rows) ** 2).sum())
+    return exact, found
+
+
+def test_the_expected_update_is_the_exact_policy_gradient_as_reinforces_is():
+    exact, found = expected_gradients()
+    torch.testing.assert_close(found["remax"][0], exact)
+    torch.testing.assert_close(found["reinforce"][0], exact)
+
+
+def test_it_is_less_noisy_than_no_baseline_where_the_greedy_completion_is_worth_about_what_samples_are():
+    _, found = expected_gradients(numbers(2.0, 1.0, 1.5, 0.5))  # the likeliest is the third
+    assert found["remax"][1] < 0.2 * found["reinforce"][1]
+
+
+def test_it_is_noisier_than_no_baseline_where_the_greedy_completion_is_far_from_what_samples_are_worth():
+    _, found = expected_gradients()  # the likeliest is worth -2 and the others 0 to 1
+    assert found["remax"][1] > found["reinforce"][1]
+
+
+class Scripted:
+    """An engine that answers at temperature zero with token 9 and else with tokens counted from 10."""
+
+    def generate(self, prompts, sampling, seed):
+        self.calls = [*getattr(self, "calls", []), (sampling.temperature, sampling.samples)]
+        self.seeds = [*getattr(self, "seeds", []), seed]
+        if sampling.temperature == 0.0:
+            return [[Generated((9, 1), (-0.1, -0.2), True)] for _ in prompts]
+        return [
+            [Generated((10 + number, place), (-1.0, -1.0), False) for place in range(sampling.samples)]
+            for number in range(len(prompts))
+        ]
+
+
+def test_the_source_lays_one_greedy_completion_after_the_samples_of_each_prompt_and_teaches_nothing_by_it():
+    engine = Scripted()
+    codec = SimpleNamespace(text=lambda rows: [str(row) for row in rows])
+    problems = [Problem("a", "", tokens=(3,)), Problem("b", "", tokens=(4,))]
+    made = SampleAndGreedy(prompts=2, group_size=3)(World(codec, engine, None, 0), problems, 0)
+    assert [one.completion for one in made] == [
+        (10, 0), (10, 1), (10, 2), (9, 1), (11, 0), (11, 1), (11, 2), (9, 1)
+    ]  # fmt: skip
+    assert [one.group for one in made] == [0] * 4 + [1] * 4
+    assert [one.problem.id for one in made] == ["a"] * 4 + ["b"] * 4
+    assert [one.origin for one in made] == (["policy"] * 3 + ["greedy"]) * 2
+    assert [one.taught_tokens for one in made] == [2, 2, 2, 0] * 2
+    assert engine.calls == [(1.0, 3), (0.0, 1)]
+
+
+def test_no_two_draws_of_any_rounds_share_a_seed():
+    """An engine seeds torch's generator, and dropout goes on from there: no round may begin where another began."""
+    engine = Scripted()
+    here = World(SimpleNamespace(text=lambda rows: [""] * len(rows)), engine, None, 3)
+    for number in range(5):
+        SampleAndGreedy(prompts=1, group_size=2)(here, [Problem("a", "", tokens=(3,))], number)
+    assert len(engine.seeds) == len(set(engine.seeds)) == 10
+
+
+@dataclass(frozen=True)
+class Listening(Reinforce):
+    """Remembers whose completions it was shown."""
+
+    seen: list = field(default_factory=list)
+
+    def __call__(self, log_prob, batch):
+        self.seen.extend(batch.origins)
+        assert batch.advantage.tolist() == [1.0] * len(log_prob)  # each sample's 1 less the greedy completion's 0
+        return super().__call__(log_prob, batch)
+
+
+class OnlyGreedyIsWrong(Reward):
+    """A reward that the greedy completions alone lack."""
+
+    name = "sampled"
+
+    def __call__(self, world, rollouts):
+        return torch.tensor([float(one.origin != "greedy") for one in rollouts])
+
+
+def test_in_the_loop_no_greedy_completion_reaches_the_objective_and_every_advantage_is_against_it(tmp_path):
+    objective = Listening()
+    slots = replace(
+        SLOTS,
+        rollouts=SampleAndGreedy(prompts=3, group_size=2, max_tokens=4),
+        rewards=[OnlyGreedyIsWrong()],
+        select=[DropFlat()],  # sees the greedy completion: with it no group is flat
+        advantage=GreedyBaseline(),
+        objective=objective,
+    )
+    schedule = replace(SCHEDULE, rounds=1, epochs=1, minibatches=1)
+    _, told = run(save_start(tmp_path / "start"), tmp_path / "run", schedule=schedule, slots=slots)
+    assert objective.seen == ["policy"] * 6
+    assert told.metrics[1]["reward/total"] == 1.0  # the round's figures are of the samples

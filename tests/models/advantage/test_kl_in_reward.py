@@ -1,0 +1,150 @@
+"""What must be true of a KL in the reward of group advantages, each test named as the theorem it checks."""
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+import pytest
+import torch
+from tiny_models import scored
+
+from models.advantage.among_samples import AmongSamples
+from models.advantage.greedy_baseline import GreedyBaseline
+from models.advantage.group_relative import GroupRelative
+from models.advantage.leave_one_out import LeaveOneOut
+from models.advantage.process_leave_one_out import ProcessLeaveOneOut
+from models.advantage.reward import FixedBaseline
+from models.errors import UserError
+from models.recipe.load import load_recipe
+
+KL = 0.3
+REWARDS = torch.tensor([1.0, 0.0, 0.5, 2.0, 2.0], dtype=torch.float64)
+SIZES = [3, 2]
+LENGTHS = [2, 1, 3, 2, 4]
+POLICY = [-torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(n)) for n in LENGTHS]
+REFERENCE = [-2 * torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(9 + n)) for n in LENGTHS]
+RATIOS = torch.tensor([float((mine - other).sum()) for mine, other in zip(POLICY, REFERENCE, strict=True)]).double()
+
+
+@dataclass
+class Said:
+    """What policy and reference say of each completion, by its place in the round."""
+
+    policies: dict
+    references: dict | None
+
+    def policy(self, rollouts):
+        return [self.policies[id(one)] for one in rollouts]
+
+    def reference(self, rollouts):
+        return None if self.references is None else [self.references[id(one)] for one in rollouts]
+
+
+@dataclass
+class World:
+    said: Said
+
+    def log_probs(self):
+        return self.said
+
+
+def round_of(
+    origins=("policy",) * 5, taught=(None,) * 5, policy=POLICY, reference=REFERENCE, rewards=REWARDS, sizes=SIZES
+):
+    held = scored(rewards, sizes)
+    rollouts = [
+        replace(one, completion=(1,) * len(row), origin=origin, taught=flags)
+        for one, row, origin, flags in zip(held.rollouts, policy, origins, taught, strict=True)
+    ]
+    said = Said(
+        {id(one): row for one, row in zip(rollouts, policy, strict=True)},
+        None if reference is None else {id(one): row for one, row in zip(rollouts, reference, strict=True)},
+    )
+    return World(said), replace(held, rollouts=rollouts)
+
+
+@pytest.mark.parametrize(
+    "advantage", [GroupRelative, AmongSamples, LeaveOneOut, FixedBaseline], ids=lambda cls: cls.__name__
+)
+def test_the_advantage_is_that_of_rewards_which_hold_the_penalty_already(advantage):
+    world, held = round_of()
+    plain = advantage()(None, replace(held, rewards=REWARDS - KL * RATIOS))
+    torch.testing.assert_close(advantage(kl_in_reward=KL)(world, held), plain)
+    assert not torch.allclose(plain, advantage()(None, held))
+
+
+def test_token_by_token_the_whole_penalty_is_part_of_the_outcome():
+    world, held = round_of()
+    held = replace(held, token_rewards=[0.1 * row for row in POLICY])
+    process = torch.stack([0.1 * row.sum() for row in POLICY])
+    held = replace(held, rewards=REWARDS + process)
+    found = ProcessLeaveOneOut(kl_in_reward=KL)(world, held).tokens
+    plain = ProcessLeaveOneOut()(None, replace(held, rewards=REWARDS - KL * RATIOS + process)).tokens
+    for one, other in zip(found, plain, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_greedy_baseline_and_answers_of_the_data_are_not_penalised():
+    origins = ("policy", "policy", "greedy", "policy", "greedy")
+    world, held = round_of(origins)
+    penalty = KL * RATIOS * torch.tensor([1, 1, 0, 1, 0])
+    found = GreedyBaseline(kl_in_reward=KL)(world, held)
+    torch.testing.assert_close(found, GreedyBaseline()(None, replace(held, rewards=REWARDS - penalty)))
+    world, held = round_of(("policy", "policy", "demonstration", "policy", "rejected"))
+    torch.testing.assert_close(
+        GroupRelative(kl_in_reward=KL)(world, held), GroupRelative()(None, replace(held, rewards=REWARDS - penalty))
+    )
+
+
+def test_only_tokens_that_the_policy_wrote_are_penalised():
+    taught = ((True, False), None, (False,) * 3, None, None)
+    world, held = round_of(taught=taught)
+    ratios = RATIOS.clone()
+    ratios[0], ratios[2] = float(POLICY[0][0] - REFERENCE[0][0]), 0.0
+    found = LeaveOneOut(kl_in_reward=KL)(world, held)
+    torch.testing.assert_close(found, LeaveOneOut()(None, replace(held, rewards=REWARDS - KL * ratios)))
+
+
+def test_without_a_reference_it_is_refused_in_a_recipe_and_in_a_round(tmp_path):
+    world, held = round_of(reference=None)
+    with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.3, but there is no reference"):
+        LeaveOneOut(kl_in_reward=KL)(world, held)
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(
+        "advantage: {name: leave_one_out, kl_in_reward: 0.3}\nreference: {name: none}\n"
+        "objective: {name: reinforce}\nselect: {name: all}"
+    )
+    with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.3, but there is no reference"):
+        load_recipe(recipe)
+
+
+def test_dropping_flat_groups_would_drop_their_penalty_and_is_refused(tmp_path):
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("advantage: {name: leave_one_out, kl_in_reward: 0.3}\nobjective: {name: reinforce}")
+    with pytest.raises(UserError, match=r"leave_one_out is not zero .* set select\.name to all"):
+        load_recipe(recipe)
+
+
+def test_rloo_with_it_climbs_the_regularised_return_exactly_and_with_k3_in_the_loss_it_does_not():
+    """Over all groups of three actions the mean of the estimator is the gradient of E[r] - kl KL(pi || ref)."""
+    logits = torch.tensor([0.3, -0.2, 0.9], dtype=torch.float64, requires_grad=True)
+    prior = torch.tensor([0.5, 0.1, -0.7], dtype=torch.float64).log_softmax(0)
+    worth = torch.tensor([1.0, 0.0, -2.0], dtype=torch.float64)
+    log_prob = logits.log_softmax(0)
+    (exact,) = torch.autograd.grad(
+        (log_prob.exp() * (worth - KL * (log_prob - prior))).sum(), logits, retain_graph=True
+    )
+    found, by_k3 = torch.zeros(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    for actions in product(range(3), repeat=3):
+        drawn = torch.tensor(actions)
+        chance = log_prob[drawn].sum().exp().detach()
+        rows = [row.detach()[None] for row in log_prob[drawn]]
+        world, held = round_of(
+            ("policy",) * 3, (None,) * 3, rows, [row[None] for row in prior[drawn]], worth[drawn], [3]
+        )
+        climbed = (LeaveOneOut(kl_in_reward=KL)(world, held) * log_prob[drawn]).mean()
+        found += chance * torch.autograd.grad(climbed, logits, retain_graph=True)[0]
+        apart = prior[drawn] - log_prob[drawn]
+        k3 = (LeaveOneOut()(None, held) * log_prob[drawn] - KL * (apart.exp() - 1 - apart)).mean()
+        by_k3 += chance * torch.autograd.grad(k3, logits, retain_graph=True)[0]
+    torch.testing.assert_close(found, exact)
+    assert (by_k3 - exact).norm() > 0.02 * exact.norm()

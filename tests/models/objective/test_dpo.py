@@ -1,0 +1,45 @@
+"""What must be true of DPO's loss, each test named as the theorem it checks; numbers by hand."""
+
+import math
+
+import pytest
+import torch
+
+from models.loop.rollout import TokenBatch
+from models.objective.dpo import Dpo
+
+
+def batch_of(reference):
+    """Two pairs of completions of one token each, the second pair's better one last."""
+    nothing = torch.zeros(4, dtype=torch.float64)
+    return TokenBatch(
+        advantage=nothing,
+        behaviour=nothing,
+        old=nothing,
+        reference=torch.tensor(reference, dtype=torch.float64),
+        completion=torch.arange(4),
+        pairs=torch.tensor([[0, 1], [3, 2]]),
+    )
+
+
+def test_a_pair_by_hand():
+    log_prob = torch.tensor([[-1.0, -3.0], [-2.0, -2.0]], dtype=torch.float64)
+    loss, watch = Dpo(beta=0.5)(log_prob, batch_of([-2.0, -2.0, -4.0, -1.0]))
+    # 0.5 * ((-1 + 2) - (-3 + 2)) = 1 and 0.5 * ((-2 + 1) - (-2 + 4)) = -1.5
+    assert loss.tolist() == pytest.approx([math.log(1 + math.exp(-1.0)), math.log(1 + math.exp(1.5))])
+    assert watch["pair_margin"].tolist() == [1.0, -1.5] and watch["pair_accuracy"].tolist() == [1.0, 0.0]
+
+
+def test_a_policy_that_is_its_reference_has_a_loss_of_log_2_and_a_gradient_of_half_beta():
+    log_prob = torch.tensor([[-2.0, -2.0], [-1.0, -4.0]], dtype=torch.float64, requires_grad=True)
+    loss, _ = Dpo(beta=0.1)(log_prob, batch_of([-2.0, -2.0, -4.0, -1.0]))
+    loss.sum().backward()
+    assert loss.tolist() == pytest.approx([math.log(2)] * 2)
+    torch.testing.assert_close(log_prob.grad, torch.tensor([[-0.05, 0.05]] * 2, dtype=torch.float64))
+
+
+def test_what_shifts_both_answers_of_a_pair_changes_nothing():
+    log_prob = torch.tensor([[-1.0, -3.0], [-2.0, -2.5]], dtype=torch.float64)
+    loss, _ = Dpo()(log_prob, batch_of([-2.0, -2.0, -4.0, -1.0]))
+    shifted, _ = Dpo()(log_prob + 7.0, batch_of([1.0, 1.0, -1.0, 2.0]))
+    torch.testing.assert_close(loss, shifted)

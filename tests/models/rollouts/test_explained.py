@@ -1,0 +1,105 @@
+"""What must be true of explanations for prompts that fail, each test named as the theorem it checks."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_loops import CODEC, END, PROBLEMS, save_start
+
+from models.engine.engine import EngineSettings, Generated
+from models.engine.transformers_engine import TransformersEngine
+from models.loop.world import World
+from models.rollouts.explained import Explained
+from models.rollouts.sample import Sample
+
+RIGHT, WRONG = "4 + 3 #### 7", "#### 8"
+SETTINGS = {"prompts": 6, "group_size": 3, "max_tokens": 8, "hint": "{prompt} #### {answer} ;"}
+
+
+class Scripted:
+    """Answers each prompt, by its tokens, with given texts in turn, and remembers what it was asked."""
+
+    dtype = torch.float32
+
+    def __init__(self, answers, cut=()):
+        self.answers, self.asked, self.cut = answers, [], cut
+
+    def generate(self, prompts, sampling, seed):
+        self.asked.append((prompts, sampling.samples, seed))
+        made = []
+        for prompt in prompts:
+            texts = self.answers[tuple(prompt)]
+            ids = CODEC.completions([texts[index % len(texts)] for index in range(sampling.samples)])
+            ended = tuple(prompt) not in self.cut
+            made.append([Generated(tuple(row), (-1.0,) * len(row), ended) for row in ids])
+        return made
+
+
+def hinted(problem):
+    return tuple(CODEC.prompts([f"{problem.prompt} #### 7 ;"])[0])
+
+
+def world_of(solved, failed, explanations=(RIGHT, WRONG)):
+    """Prompts that the policy solves once in three, prompts at which it always fails, what it says with a hint."""
+    answers = {problem.tokens: (WRONG, RIGHT, WRONG) for problem in solved}
+    answers |= {problem.tokens: (WRONG,) for problem in failed}
+    answers |= {hinted(problem): explanations for problem in (*solved, *failed)}
+    return World(CODEC, Scripted(answers), None, seed=7)
+
+
+def test_only_groups_without_any_success_get_explanations():
+    solved, failed = PROBLEMS[:2], PROBLEMS[2:4]
+    rollouts = Explained(**SETTINGS)(world_of(solved, failed), [solved[0], failed[0], solved[1], failed[1]], 0)
+    origins = [(rollout.group, rollout.origin) for rollout in rollouts]
+    policy, explained = "policy", "explained"
+    assert origins == [
+        *[(0, policy)] * 3,
+        *[(1, policy)] * 3,
+        (1, explained),
+        *[(2, policy)] * 3,
+        *[(3, policy)] * 3,
+        (3, explained),
+    ]
+
+
+def test_a_sample_that_was_cut_solves_nothing_and_a_cut_explanation_explains_nothing():
+    solved, asked = world_of(PROBLEMS[:1], []), PROBLEMS[:1]
+    for cut, origins in (((), 3), ((asked[0].tokens,), 4), ((asked[0].tokens, hinted(asked[0])), 3)):
+        solved.engine.cut = cut
+        assert len(Explained(**SETTINGS)(solved, asked, 0)) == origins
+
+
+def test_an_explanation_is_drawn_with_the_answer_and_stands_under_the_prompt_without_it():
+    world = world_of([], PROBLEMS[:1])
+    rollouts = Explained(**SETTINGS)(world, PROBLEMS[:1], 0)
+    assert world.engine.asked[1][:2] == ([hinted(PROBLEMS[0])], 2)
+    assert rollouts[-1].problem == PROBLEMS[0] and rollouts[-1].text == RIGHT
+    assert rollouts[-1].behaviour_log_probs == () and rollouts[0].behaviour_log_probs != ()
+
+
+def test_an_explanation_that_ends_elsewhere_is_left_out_unless_all_are_wanted():
+    world = world_of([], PROBLEMS[:1])
+    assert [one.text for one in Explained(**SETTINGS)(world, PROBLEMS[:1], 0)] == [WRONG] * 3 + [RIGHT]
+    everything = Explained(only_right=False, **SETTINGS)(world, PROBLEMS[:1], 0)
+    assert [one.text for one in everything] == [WRONG] * 3 + [RIGHT, WRONG]
+
+
+def test_where_every_prompt_has_a_success_it_is_plain_sampling_and_the_engine_is_asked_once():
+    world = world_of(PROBLEMS, [])
+    found = Explained(**SETTINGS)(world, PROBLEMS, 4)
+    plain = Sample(prompts=6, group_size=3, max_tokens=8)(world_of(PROBLEMS, []), PROBLEMS, 4)
+    assert found == plain and len(world.engine.asked) == 1
+
+
+def test_a_problem_whose_answer_nobody_knows_is_not_explained():
+    unknown = replace(PROBLEMS[0], answer="")
+    world = world_of([], [unknown])
+    assert len(Explained(**SETTINGS)(world, [unknown], 0)) == 3 and len(world.engine.asked) == 1
+
+
+@pytest.mark.parametrize("only_right", [True, False])
+def test_with_a_real_engine_the_same_seed_and_round_give_the_same_completions(tmp_path, only_right):
+    world = World(CODEC, TransformersEngine(save_start(tmp_path / "p"), EngineSettings(), end=END), None, seed=7)
+    source = Explained(only_right=only_right, **SETTINGS)
+    first = source(world, PROBLEMS, 3)
+    assert first == source(world, PROBLEMS, 3) and first != source(world, PROBLEMS, 4)

@@ -1,0 +1,195 @@
+"""What must be true of completions of the mixture of policy and reference, each test named as the theorem it checks."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
+from tiny_models import PROMPTS, plain_log_probs, tiny_policy, word_tokenizer
+
+from models.engine import shared_decoding
+from models.errors import UserError
+from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.log_probs import completion_log_probs
+from models.learner.packing import Sequences
+from models.loop.learner import Learner
+from models.loop.rollout import Problem
+from models.loop.world import World
+from models.objective.ipo import Ipo
+from models.policy.build import LoraSettings, with_adapter
+from models.rollouts.mixture import Mixture, SampleBesideMixture
+from models.select.best_worst import BestWorst
+from models.text.encoding import Codec
+
+PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
+END = 1
+
+
+def world(policy=None, reference="another", adapter_off=None, autocast=None):
+    """Two models that do not agree, in float64, as the loop shows them to a source."""
+    policy = policy or tiny_policy(seed=0, spread=3.0)
+    reference = tiny_policy(seed=1, spread=3.0) if reference == "another" else reference
+    learner = Learner(policy, None, reference, adapter_off, autocast, AS_IT_IS)
+    return World(Codec(word_tokenizer()), None, None, seed=7, learner=learner)
+
+
+def mixed(policy, reference, share, prompt, completion, temperature=1.0):
+    """Log-probs of a completion's tokens under the mixture by the definition, one plain forward pass a model."""
+    ids = torch.tensor([[*prompt, *completion]])
+    with torch.no_grad():
+        both = [
+            (model(ids).logits[0, len(prompt) - 1 : -1].double() / temperature).softmax(-1)
+            for model in (policy, reference)
+        ]
+    product = both[0] ** (1 - share) * both[1] ** share
+    return (product / product.sum(-1, keepdim=True)).log()[torch.arange(len(completion)), torch.tensor(completion)]
+
+
+def assert_noted(rollouts, policy, reference, share, temperature=1.0, tolerance=1e-5):
+    for one in rollouts:
+        exact = mixed(policy, reference, share, one.problem.tokens, one.completion, temperature)
+        noted = torch.tensor(one.behaviour_log_probs, dtype=torch.float64)
+        torch.testing.assert_close(noted, exact, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_share_of_0_is_the_policy_and_of_1_the_reference(share):
+    here = world()
+    rollouts = Mixture(group_size=4, max_tokens=8, reference_share=share)(here, PROBLEMS, 0)
+    model = here.learner.reference if share else here.learner.policy
+    expected = plain_log_probs(model, Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts]))
+    for one, exact in zip(rollouts, expected, strict=True):
+        noted = torch.tensor(one.behaviour_log_probs, dtype=torch.float64)
+        torch.testing.assert_close(noted, exact.detach(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("share", "temperature"), [(0.125, 1.0), (0.5, 1.0), (0.7, 0.6)])
+def test_between_the_ends_the_noted_log_probs_are_those_of_the_normalised_geometric_mixture(share, temperature):
+    here = world()
+    source = Mixture(group_size=4, max_tokens=8, reference_share=share, temperature=temperature)
+    rollouts = source(here, PROBLEMS, 0)
+    assert [one.group for one in rollouts] == [number for number in range(5) for _ in range(4)]
+    assert_noted(rollouts, here.learner.policy, here.learner.reference, share, temperature)
+
+
+def surprise(rollouts, policy, reference, share, prompt):
+    """Chi-square of two drawn tokens against the exact chances, in standard deviations beyond its mean."""
+    pairs = [(first, second) for first in range(24) for second in range(24) if first != END]
+    first = mixed(policy, reference, share, prompt, [END])
+    chances = {(END,): float(first.exp())}
+    for pair in pairs:
+        chances[pair] = float(mixed(policy, reference, share, prompt, pair).sum().exp())
+    assert sum(chances.values()) == pytest.approx(1.0)
+    seen = dict.fromkeys(chances, 0)
+    for one in rollouts:
+        seen[one.completion] += 1
+    often = [outcome for outcome in chances if chances[outcome] * len(rollouts) >= 5]
+    cells = [(seen[outcome], chances[outcome] * len(rollouts)) for outcome in often]
+    cells.append((len(rollouts) - sum(cell[0] for cell in cells), len(rollouts) - sum(cell[1] for cell in cells)))
+    statistic = sum((count - expected) ** 2 / expected for count, expected in cells)
+    return (statistic - len(often)) / (2 * len(often)) ** 0.5
+
+
+def test_two_tokens_come_up_as_often_as_the_mixture_says_and_not_as_either_end_does():
+    here = world()
+    policy, reference = here.learner.policy, here.learner.reference
+    rollouts = Mixture(group_size=6000, max_tokens=2, reference_share=0.4)(here, PROBLEMS[:1], 0)
+    assert surprise(rollouts, policy, reference, 0.4, PROMPTS[0]) < 3.5
+    assert surprise(rollouts, policy, reference, 0.0, PROMPTS[0]) > 15
+    assert surprise(rollouts, policy, reference, 1.0, PROMPTS[0]) > 15
+
+
+def test_both_models_go_on_rightly_when_sequences_that_ended_are_dropped(monkeypatch):
+    narrowed, plain = [], shared_decoding.Decoding.narrow
+    monkeypatch.setattr(
+        shared_decoding.Decoding, "narrow", lambda self, *args: narrowed.append(len(args[0])) or plain(self, *args)
+    )
+    here = world(tiny_policy(seed=0, spread=1.0), tiny_policy(seed=1, spread=1.0))
+    rollouts = Mixture(group_size=6, max_tokens=40, reference_share=0.5)(here, PROBLEMS, 0)
+    lengths = [len(one.completion) for one in rollouts]
+    assert len(narrowed) >= 2 and min(lengths) < 8 < 35 < max(lengths)
+    assert all(one.finished == (one.completion[-1] == END) for one in rollouts)
+    assert_noted(rollouts, here.learner.policy, here.learner.reference, 0.5)
+
+
+def test_a_round_is_its_completions_and_the_global_generator_is_left_alone():
+    source, here = Mixture(group_size=3, max_tokens=8, reference_share=0.3), world()
+    torch.manual_seed(1)
+    first = source(here, PROBLEMS, 4)
+    untouched = torch.rand(1)
+    torch.manual_seed(2)
+    assert source(here, PROBLEMS, 4) == first and source(here, PROBLEMS, 5) != first
+    torch.manual_seed(1)
+    assert torch.equal(torch.rand(1), untouched)
+    assert len({one.completion for one in first[:3]}) > 1
+
+
+def test_with_an_adapter_the_reference_is_the_policy_without_it_and_dropout_stays_out():
+    base = tiny_policy(torch.float32, spread=3.0)
+    policy = with_adapter(tiny_policy(torch.float32, spread=3.0), LoraSettings(rank=4, alpha=8.0, dropout=0.5), seed=0)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for name, parameter in policy.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.3)
+    policy.train()
+    here = world(policy, None, policy.disable_adapter)
+    rollouts = Mixture(group_size=4, max_tokens=8, reference_share=0.5)(here, PROBLEMS, 0)
+    assert policy.training
+    policy.eval()
+    assert_noted(rollouts, policy, base, 0.5, tolerance=1e-3)
+    one = max(rollouts, key=lambda rollout: len(rollout.completion))
+    alone, together = (mixed(policy, base, share, one.problem.tokens, one.completion) for share in (0.0, 0.5))
+    assert float((alone - together).abs().max()) > 0.05  # the adapter makes a difference
+
+
+def test_under_autocast_the_log_probs_are_the_learners_own():
+    policy = tiny_policy(torch.float32, spread=3.0)
+    here = world(policy, tiny_policy(torch.float32, seed=1, spread=3.0), autocast=torch.bfloat16)
+    rollouts = Mixture(group_size=4, max_tokens=6, reference_share=0.0)(here, PROBLEMS, 0)
+    sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
+    learner = completion_log_probs(policy, sequences, autocast=torch.bfloat16)[0].detach()
+    noted = torch.tensor([value for one in rollouts for value in one.behaviour_log_probs])
+    exact = completion_log_probs(policy, sequences)[0].detach()
+    assert float((noted - learner).abs().mean()) < 0.05
+    assert float((noted - exact).abs().max()) > 1e-3  # they are not those of float32
+
+
+def test_opponents_stand_behind_the_policys_own_completions_and_are_not_taught():
+    here = world()
+    source = SampleBesideMixture(group_size=3, opponents=2, max_tokens=6, reference_share=0.6)
+    rollouts = source(here, PROBLEMS, 0)
+    assert len(rollouts) == 25
+    for number in range(5):
+        group = rollouts[5 * number : 5 * number + 5]
+        assert {one.group for one in group} == {number} and {one.problem.id for one in group} == {f"p{number}"}
+        assert [one.taught_tokens > 0 for one in group] == [True] * 3 + [False] * 2
+        assert [one.origin for one in group] == ["policy"] * 3 + ["reference"] * 2
+        assert_noted(group[:3], here.learner.policy, here.learner.reference, 0.0)
+        assert_noted(group[3:], here.learner.policy, here.learner.reference, 0.6)
+
+
+def test_opponents_do_not_repeat_the_policys_draws_where_both_are_the_policy():
+    source = SampleBesideMixture(group_size=3, opponents=3, max_tokens=8, reference_share=0.0)
+    first = source(world(), PROBLEMS, 0)[:6]
+    assert [one.completion for one in first[:3]] != [one.completion for one in first[3:]]
+
+
+def test_without_a_reference_only_the_policy_alone_can_be_drawn_from():
+    here = world(reference=None)
+    with pytest.raises(UserError, match="the reference has a voice, but"):
+        Mixture(max_tokens=3, reference_share=0.5)(here, PROBLEMS, 0)
+    assert len(Mixture(group_size=2, max_tokens=3, reference_share=0.0)(here, PROBLEMS, 0)) == 10
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_killed_run_ends_with_the_weights_of_one_never_interrupted(lora, tmp_path):
+    start = save_start(tmp_path / "start")
+    source = Mixture(prompts=4, group_size=4, max_tokens=5, reference_share=0.25)
+    slots = replace(SLOTS, rollouts=source, select=[BestWorst()], objective=Ipo())
+    schedule = replace(SCHEDULE, rounds=4, epochs=1, minibatches=1)
+    whole, diary = run(start, tmp_path / "whole", schedule=schedule, slots=slots, lora=lora)
+    assert len(diary.metrics) == 4
+    run(start, tmp_path / "killed", schedule=schedule, slots=slots, lora=lora, killed_in=3)
+    resumed, _ = run(start, tmp_path / "killed", schedule=schedule, slots=slots, lora=lora)
+    assert same_weights(whole, resumed)

@@ -1,0 +1,82 @@
+"""What must be true of replay, each test named as the theorem it checks."""
+
+from dataclasses import dataclass, field
+
+from tiny_loops import CODEC, PROBLEMS
+
+from models.engine.engine import Generated
+from models.loop.memory import Memory, read, written
+from models.loop.world import World
+from models.rollouts.replay import Replay
+
+SOURCE = Replay(prompts=2, group_size=2, max_tokens=4, rounds_kept=2, replayed=3)
+
+
+class Counting:
+    """An engine that gives the round's seed and the completion's number as tokens, and a log-prob of odd digits."""
+
+    def generate(self, prompts, sampling, seed):
+        return [
+            [Generated((3 + seed % 10, 4 + place, 1), (-0.1 / 3, -seed / 7, -1e-17), True) for place in range(2)]
+            for _ in prompts
+        ]
+
+
+@dataclass
+class Remembering:
+    """What of a learner a source touches."""
+
+    memory: Memory = field(default_factory=list)
+
+
+def world(memory=()):
+    return World(CODEC, Counting(), None, seed=0, learner=Remembering(list(memory)))
+
+
+def play(there, rounds):
+    """What the source gives in each of `rounds`."""
+    return [SOURCE(there, PROBLEMS[2 * (r % 3) : 2 * (r % 3) + 2], r) for r in rounds]
+
+
+def round_of(rollout):
+    return rollout.completion[0] - 3
+
+
+def test_the_first_round_is_fresh_alone():
+    (first,) = play(world(), [0])
+    assert [one.group for one in first] == [0, 0, 1, 1] and all(round_of(one) == 0 for one in first)
+
+
+def test_replayed_groups_are_whole_of_one_earlier_round_that_is_kept_and_none_comes_twice():
+    for number, rollouts in enumerate(play(world(), range(6))):
+        fresh, again = rollouts[:4], rollouts[4:]
+        assert all(round_of(one) == number for one in fresh)
+        assert len(again) == min(3, 2 * min(number, 2)) * 2
+        seen = set()
+        for place in range(0, len(again), 2):
+            one, other = again[place : place + 2]
+            assert one.group == other.group == 2 + place // 2
+            assert one.problem == other.problem and round_of(one) == round_of(other) in (number - 1, number - 2)
+            assert {one.completion[1], other.completion[1]} == {4, 5}
+            seen.add((round_of(one), one.problem.id))
+        assert len(seen) == len(again) // 2
+
+
+def test_log_probs_are_those_of_the_round_that_sampled():
+    *_, last = play(world(), range(6))
+    assert all(one.behaviour_log_probs[1] == -round_of(one) / 7 for one in last)
+
+
+def test_a_run_that_goes_on_from_what_was_written_replays_exactly_what_the_other_one_did():
+    there = world()
+    whole = play(there, range(6))
+    stopped = world()
+    play(stopped, range(3))
+    resumed = world(read(written(stopped.learner.memory), PROBLEMS))
+    assert play(resumed, range(3, 6)) == whole[3:]
+
+
+def test_no_more_rounds_are_remembered_than_are_kept():
+    there = world()
+    play(there, range(5))
+    assert [round_of(rollouts[0]) for rollouts in there.learner.memory] == [3, 4]

@@ -1,0 +1,94 @@
+"""What must be true of the chances of a round, each test named as the theorem it checks."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+import torch
+from tiny_loops import CODEC, PROBLEMS
+
+from models.engine.engine import Generated
+from models.learner.fused_log_probs import AS_IT_IS
+from models.loop.learner import Learner
+from models.loop.rollout import Known, Rollout
+from models.loop.round_seeds import for_choices, for_second_draw, round_seed
+from models.loop.world import World
+from models.rollouts import prefix
+from models.rollouts.beside_data import BesideData
+from models.rollouts.prefix import GuidedPrefix, Prefix
+from models.rollouts.replay import Replay
+
+KNOWN = tuple(Known("demonstration", (token, token, token, token, 1), "") for token in (5, 6, 7))
+ASKED = [replace(problem, known=KNOWN) for problem in PROBLEMS]
+LEARNER = Learner(torch.nn.Linear(1, 1), None, torch.nn.Linear(1, 1), None, None, AS_IT_IS)
+
+
+class Noting:
+    """An engine that notes its seeds and answers token 5 and the end."""
+
+    dtype = torch.float32
+
+    def __init__(self):
+        self.seeds = []
+
+    def generate(self, prompts, sampling, seed):
+        self.seeds.append(seed)
+        return [[Generated((5, 1), (-0.5, -0.25), True)] * sampling.samples for _ in prompts]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Prefix(share=0.5, group_size=2, max_tokens=8),
+        GuidedPrefix(share=0.0, group_size=2, max_tokens=8),
+        BesideData(group_size=2, known=1),
+        Replay(group_size=2, replayed=2),
+    ],
+    ids=lambda source: source.name,
+)
+def test_what_is_decided_beside_a_sampling_is_drawn_by_another_seed(source, monkeypatch):
+    decided = []
+
+    class Generator(torch.Generator):
+        def manual_seed(self, seed):
+            decided.append(seed)
+            return super().manual_seed(seed)
+
+    engine = Noting()
+    here = World(CODEC, engine, None, seed=7, learner=replace(LEARNER, memory=[]))
+    monkeypatch.setattr(torch, "Generator", Generator)
+    for number in range(4):
+        source(here, ASKED, number)
+    assert len(engine.seeds) == 4 and len(decided) == 4
+    assert not set(engine.seeds) & set(decided) and len({*engine.seeds, *decided}) == 8
+
+
+def test_where_a_prefix_ends_hangs_in_no_way_together_with_the_points_that_the_continuation_is_drawn_by():
+    cuts, points = [], []
+    for number in range(400):
+        seed = round_seed(7, number)
+        cuts.append(len(Prefix(share=1.0, max_tokens=8)._prefixes(ASKED[:1], seed)[0]))
+        points.append(torch.rand(3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)))
+    table = torch.cat([torch.tensor(cuts, dtype=torch.float64)[None], torch.stack(points).T])
+    assert float(torch.corrcoef(table)[0, 1:].abs().max()) < 4 / 400**0.5
+
+
+def test_the_guide_is_drawn_by_a_seed_of_its_own(monkeypatch):
+    seeds = []
+
+    def guide(world, problems, sampling, share, seed, origin):
+        seeds.append(seed)
+        return [Rollout(problem, number, (5, 6, 1), (), "", True) for number, problem in enumerate(problems)]
+
+    monkeypatch.setattr(prefix, "draw_from_mixture", guide)
+    engine = Noting()
+    here = World(CODEC, engine, None, seed=7, learner=LEARNER)
+    for number in range(3):
+        GuidedPrefix(share=1.0, group_size=2, max_tokens=8)(here, ASKED, number)
+    assert len({*seeds, *engine.seeds}) == 6
+
+
+def test_no_two_rounds_of_a_run_share_a_seed_for_anything():
+    seeds = [round_seed(seed, number) for seed, number in product((0, 1, 7), range(2000))]
+    every = [*seeds, *map(for_choices, seeds), *map(for_second_draw, seeds)]
+    assert len(set(every)) == len(every)

@@ -1,0 +1,29 @@
+"""What must be true of pairs made from rewards, each test named as the theorem it checks."""
+
+import pytest
+import torch
+from tiny_models import scored
+
+from models.select.best_worst import BestWorst
+
+
+def numbers(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_of_each_group_the_best_stands_before_the_worst():
+    found = BestWorst()(scored(numbers(0.2, 0.9, 0.1, 3.0, 5.0), [3, 2]))
+    assert found.tolist() == [1, 2, 4, 3]
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-4])
+def test_a_group_that_does_not_spread_past_the_tolerance_makes_no_pair(spread):
+    assert BestWorst(tolerance=1e-4)(scored(numbers(1.0, 1.0 + spread, 0.0, 1.0), [2, 2])).tolist() == [3, 2]
+
+
+def test_of_equals_the_first_is_taken():
+    assert BestWorst()(scored(numbers(1.0, 0.0, 1.0, 0.0), [4])).tolist() == [0, 1]
+
+
+def test_a_completion_that_is_alone_makes_no_pair():
+    assert BestWorst()(scored(numbers(1.0, 2.0), [1, 1])).tolist() == []
