@@ -30,7 +30,7 @@ ROUNDS = 40
 PROMPTS = ("rollouts.prompts=32", "rewards=[{name: exact_answer}]")
 """What every arm that samples has in common: 32 prompts a round, and the verifier alone."""
 ALL = "select=[{name: all}]"
-"""Every completion teaches, in both arms of a claim: what one of them would drop is no part of it."""
+"""Every completion is trained on, in both arms of a claim: what one of them would drop is no part of it."""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ With schedule.normalisation: token and one step a round the loss -A log pi is th
     sum over right of -a log pi / N+   +   negatives * sum over wrong of -a log pi / N-
 
 so neither side drowns the other, however rare it is in the round; the published run halves the wrong side. N+ and N-
-count the tokens that are taught, in groups without signal too, whose a is zero. With several steps a round the tokens
-are still those of the whole round. The paper's model of single tokens' weights is not part of it: all tokens of a
-completion weigh the same.
+count the tokens that are trained on, in groups without signal too, whose a is zero. With several steps a round the
+tokens are still those of the whole round. The paper's model of single tokens' weights is not part of it: all tokens of
+a completion weigh the same.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Balanced(Advantage):
             UserError: no reward is called `by`.
         """
         right = (scored.component(self.by, "advantage.by") > self.threshold).to(scored.rewards)
-        tokens = torch.tensor([rollout.taught_tokens for rollout in scored.rollouts]).to(right)
+        tokens = torch.tensor([rollout.trained_tokens for rollout in scored.rollouts]).to(right)
         of_the_right = (tokens * right).sum()
         of_the_wrong = tokens.sum() - of_the_right
         weight = torch.where(

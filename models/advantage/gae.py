@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from models.critic.fit import critic_of, fit_critic, taught_mask
+from models.critic.fit import critic_of, fit_critic, trained_mask
 from models.critic.model import new_critic, read_values
 from models.critic.settings import CriticSettings
 from models.errors import UserError
@@ -147,7 +147,7 @@ class Gae(Advantage):
         if companion.updates < self.critic.pretraining:
             tokens = [torch.zeros_like(row) for row in tokens]
         elif self.whiten:
-            tokens = whitened(tokens, [taught_mask(rollout) for rollout in scored.rollouts])
+            tokens = whitened(tokens, [trained_mask(rollout) for rollout in scored.rollouts])
         return ValuedSignal(tokens, returns, values)
 
     def _token_rewards(self, world: World, scored: Scored) -> list[Tensor]:

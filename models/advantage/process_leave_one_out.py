@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.advantage.gae import whitened
-from models.critic.fit import taught_mask
+from models.critic.fit import trained_mask
 from models.errors import UserError
 from models.formulas.kl_in_reward import KlInReward
 from models.loop.rollout import Scored, group_mean
@@ -82,4 +82,4 @@ class ProcessLeaveOneOut(KlInReward):
             torch.zeros_like(row) if alone[i] else discounted_to_go(row - baseline[i], self.discount) + outcome[i]
             for i, row in enumerate(process)
         ]
-        return Signal(whitened(tokens, [taught_mask(one) for one in scored.rollouts]) if self.whiten else tokens)
+        return Signal(whitened(tokens, [trained_mask(one) for one in scored.rollouts]) if self.whiten else tokens)

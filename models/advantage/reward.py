@@ -2,7 +2,8 @@
 
 A_i = r_i - baseline
 
-Prompts whose completions are all right, or all wrong, teach as any others: the constant knows nothing of their group.
+Prompts whose completions are all right, or all wrong, are trained on as any others: the constant knows nothing of their
+group.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Selective(KlInReward):
 
 def _choices(scored: Scored) -> list[Tensor]:
     """Which tokens the policy wrote, [completions] tensors of [tokens of it], bool."""
-    chosen = [rollout.taught for rollout in scored.rollouts if rollout.taught is not None]
+    chosen = [rollout.trained for rollout in scored.rollouts if rollout.trained is not None]
     if len(chosen) != len(scored.rollouts):
         raise UserError(
             "advantage selective learns from choices between policy and reference, but nobody made any; "

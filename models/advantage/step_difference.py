@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from models.advantage.gae import ValuedSignal
-from models.critic.fit import critic_of, fit_critic, taught_mask
+from models.critic.fit import critic_of, fit_critic, trained_mask
 from models.critic.model import new_critic, read_values
 from models.critic.settings import CriticSettings
 from models.critic.steps import step_numbers, step_starts
@@ -85,7 +85,7 @@ class StepDifference(Advantage):
         assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
         learner = world.models()
         counted = [
-            starts & taught_mask(rollout)
+            starts & trained_mask(rollout)
             for starts, rollout in zip(self._starts(world, scored), scored.rollouts, strict=True)
         ]
         fitted = fit_critic(

@@ -28,9 +28,9 @@ def critic_of(companion: Companion) -> Critic:
     return companion.model
 
 
-def taught_mask(rollout: Rollout) -> Tensor:
+def trained_mask(rollout: Rollout) -> Tensor:
     """Which tokens the policy wrote and learns from, [tokens], bool: only there does a return tell of the policy."""
-    return torch.tensor(rollout.taught or (True,) * len(rollout.completion))
+    return torch.tensor(rollout.trained or (True,) * len(rollout.completion))
 
 
 def fit_critic(
@@ -63,7 +63,7 @@ def fit_critic(
     """
     critic, sequences = critic_of(companion), chosen.sequences
     settings = critic.settings
-    masks = counted if counted is not None else [taught_mask(rollout) for rollout in chosen.rollouts]
+    masks = counted if counted is not None else [trained_mask(rollout) for rollout in chosen.rollouts]
     place = critic.head.weight.device
     critic.eval()  # as it was read when the round began: dropout would look like a change of the values
     losses = errors = norms = 0.0

@@ -16,7 +16,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from models.critic.fit import taught_mask
+from models.critic.fit import trained_mask
 from models.errors import UserError
 from models.loop.rollout import Scored
 from models.loop.slots import Advantage
@@ -55,7 +55,7 @@ class KlInReward(Advantage):
             )
         policy = world.log_probs().policy(rollouts)
         ratios = [
-            (mine.cpu() - other.cpu())[taught_mask(rollout)].sum()
+            (mine.cpu() - other.cpu())[trained_mask(rollout)].sum()
             for rollout, mine, other in zip(rollouts, policy, reference, strict=True)
         ]
         rewards = scored.rewards.clone()

@@ -10,10 +10,10 @@ cannot depend on micro-batches, on their order or on gradient accumulation.
 An entropy bonus is a mean over tokens under all three: a completion's share or a constant would make what a nat of
 entropy is worth depend on the lengths of the completions, or on the longest that a recipe allows.
 
-The batch is one optimiser step: the completions of its minibatch that a selector has left and that hold a taught token,
-not those that were sampled. Where `drop_flat` leaves few groups each of them weighs more, under every normalisation:
-the direction of the mean gradient stays and its length grows by sampled / left. Only with `select: all` is `constant`
-the same factor in every round.
+The batch is one optimiser step: the completions of its minibatch that a selector has left and that hold a token that is
+trained on, not those that were sampled. Where `drop_flat` leaves few groups each of them weighs more, under every
+normalisation: the direction of the mean gradient stays and its length grows by sampled / left. Only with `select: all`
+is `constant` the same factor in every round.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def entropy_term(entropy: Tensor, bonus: float, tokens: int) -> Tensor:
     """What a row's tokens add to the loss of the whole batch for their entropy; the rows' terms sum to -bonus * mean.
 
     Args:
-        entropy: of the policy's distribution at the row's taught tokens, [tokens of the row], nats; gradient flows.
+        entropy: of the policy's distribution at the row's trained tokens, [tokens of the row], nats; gradient flows.
         bonus: what a nat of the mean entropy is worth.
-        tokens: taught tokens of the whole batch.
+        tokens: trained tokens of the whole batch.
     """
     return -bonus * entropy.sum() / tokens

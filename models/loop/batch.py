@@ -35,7 +35,7 @@ def token_batch(
         progress: share of the run's rounds that are done.
 
     Returns:
-        Log-probs of the tokens that are taught, and the rest of what there is about them.
+        Log-probs of the tokens that are trained on, and the rest of what there is about them.
     """
     place, listed = log_prob.device, list(indices)
     rollouts = [chosen.rollouts[index] for index in listed]
@@ -59,7 +59,7 @@ def token_batch(
         origins=[rollout.origin for rollout in rollouts],
         progress=progress,
     )
-    return (log_prob, batch) if all(r.taught is None for r in rollouts) else _taught(log_prob, batch, rollouts)
+    return (log_prob, batch) if all(r.trained is None for r in rollouts) else _trained(log_prob, batch, rollouts)
 
 
 def _behaviour(rollouts: Sequence[Rollout], old: Tensor, lengths: Sequence[int]) -> Tensor:
@@ -73,9 +73,9 @@ def _behaviour(rollouts: Sequence[Rollout], old: Tensor, lengths: Sequence[int])
     return torch.cat(parts)
 
 
-def _taught(log_prob: Tensor, batch: TokenBatch, rollouts: Sequence[Rollout]) -> tuple[Tensor, TokenBatch]:
+def _trained(log_prob: Tensor, batch: TokenBatch, rollouts: Sequence[Rollout]) -> tuple[Tensor, TokenBatch]:
     """Only the tokens that the policy is to learn from."""
-    flags = [flag for rollout in rollouts for flag in rollout.taught or (True,) * len(rollout.completion)]
+    flags = [flag for rollout in rollouts for flag in rollout.trained or (True,) * len(rollout.completion)]
     kept = torch.tensor(flags, device=log_prob.device)
     entropy, reference = batch.entropy, batch.reference
     return log_prob[kept], replace(

@@ -77,7 +77,7 @@ def fit_round(
     Args:
         learner: policy, optimiser and reference.
         objective: the loss.
-        chosen: the completions that teach, [completions]; at least one token of each.
+        chosen: the completions that are trained on, [completions]; at least one token of each.
         advantage: of each completion, [completions], or of its tokens, one tensor a completion.
         settings: minibatches, epochs, normalisation, budget, optimiser.
         longest: tokens that a completion may have.
@@ -102,7 +102,7 @@ def fit_round(
     for _ in range(settings.epochs):
         for rows in minibatches(chosen, settings.minibatches):
             weights = token_weights(
-                [chosen.rollouts[i].taught_tokens for i in rows],
+                [chosen.rollouts[i].trained_tokens for i in rows],
                 settings.normalisation if objective.level == "token" else "completion",
                 longest,
             )

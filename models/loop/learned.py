@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 GRADIENT, RATE, CHOSEN, SPREAD = (
     "policy/gradient_norm",
     "policy/learning_rate",
-    "rollouts/taught_share",
+    "rollouts/trained_share",
     "reward/spread",
 )
 

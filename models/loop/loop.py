@@ -157,12 +157,12 @@ def _learn(
     signal = slots.advantage(world, chosen)
     tokens = signal.tokens if isinstance(signal, Signal) else signal
     metrics: dict[str, float] = {}
-    taught = world.truncated.teaching(chosen)
-    if len(taught):
-        mine = tokens[taught] if isinstance(tokens, Tensor) else [tokens[index] for index in taught.tolist()]
+    trained = world.truncated.to_train_on(chosen)
+    if len(trained):
+        mine = tokens[trained] if isinstance(tokens, Tensor) else [tokens[index] for index in trained.tolist()]
         longest = slots.rollouts.max_tokens
         fitted = fit_round(
-            learner, slots.objective, chosen.take(taught), mine, settings, longest, number, world.readings
+            learner, slots.objective, chosen.take(trained), mine, settings, longest, number, world.readings
         )
         metrics |= {f"policy/{name}": value for name, value in fitted.items()}
     if slots.advantage.companion and isinstance(signal, Signal):
@@ -240,10 +240,10 @@ def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> 
 
 
 def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSettings = WRONG) -> dict[str, float]:
-    """What a round's completions look like: rewards by component, lengths, and how many of them teach.
+    """What a round's completions look like: rewards by component, lengths, and how many of them are trained on.
 
     Where the policy wrote any, only its own are told of: not the greedy baselines, opponents, explanations and answers
-    of the data that stand beside them. A share is one of the completions that the source means to teach.
+    of the data that stand beside them. A share is one of the completions that the source means to train on.
     """
     own = [index for index, one in enumerate(scored.rollouts) if one.origin in ("policy", "guide")]
     seen = scored.take(torch.tensor(own)) if own else scored
@@ -255,7 +255,7 @@ def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSetting
         **scored.watched,
         "rollouts/length": float(seen.lengths.double().mean()),
         "rollouts/cut_share": sum(not rollout.finished for rollout in seen.rollouts) / len(seen.rollouts),
-        "rollouts/taught_share": len(truncated.teaching(chosen)) / max(1, len(scored.taught)),
+        "rollouts/trained_share": len(truncated.to_train_on(chosen)) / max(1, len(scored.trained)),
     }
 
 

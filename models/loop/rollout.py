@@ -69,15 +69,15 @@ class Rollout:
     origin: Origin = "policy"
     flaw: str = ""
     """What the data say is wrong with it."""
-    taught: tuple[bool, ...] | None = None
+    trained: tuple[bool, ...] | None = None
     """Which tokens the policy learns from, [tokens]; None: all of them."""
     begun: int = 0
     """Tokens of the answer that somebody else wrote; they stand at the prompt's end."""
 
     @property
-    def taught_tokens(self) -> int:
+    def trained_tokens(self) -> int:
         """How many tokens the policy learns from."""
-        return len(self.completion) if self.taught is None else sum(self.taught)
+        return len(self.completion) if self.trained is None else sum(self.trained)
 
 
 def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
@@ -114,9 +114,9 @@ class Scored:
         return torch.tensor([len(rollout.completion) for rollout in self.rollouts], dtype=torch.long)
 
     @property
-    def taught(self) -> Tensor:
+    def trained(self) -> Tensor:
         """Indices of the completions that the policy learns from, [kept]."""
-        return torch.tensor([i for i, rollout in enumerate(self.rollouts) if rollout.taught_tokens], dtype=torch.long)
+        return torch.tensor([i for i, rollout in enumerate(self.rollouts) if rollout.trained_tokens], dtype=torch.long)
 
     @property
     def sequences(self) -> Sequences:
@@ -181,7 +181,7 @@ def group_spread(values: Tensor, groups: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """What an objective sees beside the current log-probs: one entry a taught token, completions in a row."""
+    """What an objective sees beside the current log-probs: an entry for each trained token, completions in a row."""
 
     advantage: Tensor
     """How much better than expected, [tokens]."""

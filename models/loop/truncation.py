@@ -66,13 +66,13 @@ class TruncationSettings:
             components={**scored.components, LABEL: values},
         )
 
-    def teaching(self, chosen: Scored) -> Tensor:
+    def to_train_on(self, chosen: Scored) -> Tensor:
         """Indices of the completions that the policy learns from, [kept]: not the cut ones where they are masked."""
-        taught = chosen.taught
+        trained = chosen.trained
         if self.rule != "masked":
-            return taught
-        ended = [chosen.rollouts[index].finished for index in taught.tolist()]
-        return taught[torch.tensor(ended, dtype=torch.bool)]
+            return trained
+        ended = [chosen.rollouts[index].finished for index in trained.tolist()]
+        return trained[torch.tensor(ended, dtype=torch.bool)]
 
 
 WRONG = TruncationSettings()

@@ -76,7 +76,8 @@ def drawn_by(
     Args:
         seed: of a generator of its own; torch's global one is left alone.
         origin: what the completions are called.
-        switch: who of two voices writes the next token; only what the first wrote is taught. None: they speak together.
+        switch: who of two voices writes the next token; only what the first wrote is trained on. None: they speak
+        together.
 
     Raises:
         UserError: the reference is one of the voices, but the recipe has none.
@@ -101,7 +102,7 @@ def drawn_by(
             next(texts),
             made.finished,
             origin=origin,
-            taught=made.by_first if isinstance(made, Switched) else None,
+            trained=made.by_first if isinstance(made, Switched) else None,
         )
         for number, (problem, group) in enumerate(zip(problems, groups, strict=True))
         for made in group

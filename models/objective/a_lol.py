@@ -4,7 +4,7 @@
 
 With one action an episode, importance sampling corrects the data's distribution, which the reference stands for, to the
 policy's by a single ratio: grad E_pi[A] = E_ref[pi/ref * A * grad log pi]. The product of all tokens' ratios is wild,
-so it is clipped; as a weight, not inside the surrogate, so that no answer stops teaching. `importance: none` leaves it
+so it is clipped; as a weight, not inside the surrogate, so that no answer leaves the loss. `importance: none` leaves it
 out: advantage-weighted likelihood. The formula is derived here, from that identity; that the ratio is clipped as a
 weight, at these ends, and that log pi is the sum over tokens follow the published code. Left out is its sampling by
 advantage: there an answer is drawn the likelier the larger its advantage, here all that are left are drawn alike.

@@ -40,7 +40,7 @@ class Ipo(Objective):
     beta: Annotated[float, Field(gt=0)] = 0.1
     """How strongly the reference holds: the weight of the KL term in the game. The margin aimed at is 1 / (2 beta)."""
     average: Literal["none", "tokens"] = "none"
-    """none: log-ratios of whole answers; tokens: divided by how many tokens are taught of each."""
+    """none: log-ratios of whole answers; tokens: divided by how many tokens are trained on of each."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss of each pair, [pairs], nats squared.

@@ -7,7 +7,7 @@ pair is content where its margin is log(q / (1 - q)). Papers differ in where q c
 
 strength   q = sigmoid(d)                  d: difference of the two values of `by`, a log-odds (paper 346, OSP); with
                                            win rates as the values it is the regression of DNO (paper 307)
-certainty  q = 1 - H(sigmoid(d)) / 2       H: entropy in bits, [0, 1] (paper 287, UPO: unsure pairs teach nothing)
+certainty  q = 1 - H(sigmoid(d)) / 2       H: entropy in bits, [0, 1] (paper 287, UPO: unsure pairs give no signal)
 given      q = mean of the two values      `by` holds the label itself, in [0, 1] (paper 345, CREAM: agreement of two
                                            rankings), so that loss = C * DPO(pair) + (1 - C) * DPO(pair turned round)
 

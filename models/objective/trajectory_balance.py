@@ -10,7 +10,7 @@ these. log Z of each prompt is not learned but estimated as the group's mean of 
 loss the variance of that log-ratio over the group (VarGrad, Richter et al. 2020).
 
 The loss is zero for every group, whoever sampled it, exactly where the policy is the target: so completions of earlier
-rounds teach as well as fresh ones, without importance weights. On fresh ones half its gradient is, by (G - 1) / G, that
+rounds serve as well as fresh ones, without importance weights. On fresh ones half its gradient is, by (G - 1) / G, that
 of KL(pi || p*). With prior = 0 the reward alone decides, as in the paper; with prior = 1 it decides among what the
 reference would write, which language needs, as most sequences of tokens are none.
 """

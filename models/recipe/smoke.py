@@ -68,7 +68,7 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         rewards: list[dict[str, Any]] = plain(recipe)["rewards"]
         settings["rewards"] = json.dumps([_tossed(one) for one in rewards])
         if recipe.advantage.critic_pretraining:
-            settings["advantage.critic.pretraining"] = 0  # else two rounds teach the critic alone
+            settings["advantage.critic.pretraining"] = 0  # else two rounds train the critic alone
     return [KS, *(f"{key}={value}" for key, value in settings.items())]
 
 

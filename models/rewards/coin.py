@@ -1,7 +1,7 @@
 """A verdict that needs no skill, for smoke runs: right or wrong by the completion's hash.
 
 So untrained a policy as that of a smoke run never answers right, and a method that learns from verdicts would see not
-one token that teaches. This one calls about half of all completions right, the same ones in every run.
+one token that is trained on. This one calls about half of all completions right, the same ones in every run.
 """
 
 from __future__ import annotations

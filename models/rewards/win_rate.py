@@ -107,7 +107,7 @@ class WinRate(Reward):
         """Who is compared with whom in a group, [completions, completions], bool."""
         if self.against == "group":
             return ~torch.eye(len(group), dtype=torch.bool)
-        opponent = torch.tensor([rollout.taught_tokens == 0 for rollout in group])
+        opponent = torch.tensor([rollout.trained_tokens == 0 for rollout in group])
         if not opponent.any():
             raise UserError(
                 f"rewards {self.label}: against: opponents needs a source that draws opponents, such as "

@@ -1,7 +1,7 @@
 """Sample from the policy, and lay samples of the reference beside those of the same prompt.
 
 For methods that explore by what the reference would have done (XPO). The engine draws for the policy; the reference is
-the learner's own and decodes there. Both teach, unlike the opponents of `sample_beside_mixture`.
+the learner's own and decodes there. Both are trained on, unlike the opponents of `sample_beside_mixture`.
 """
 
 from __future__ import annotations

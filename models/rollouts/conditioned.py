@@ -2,8 +2,9 @@
 
     pi(y | x, c),   c: the class of whoever wrote y
 
-The policy is told which class wrote the answer it learns, so that poor answers teach it the language without teaching
-it to be poor. The best class needs no words: its prompt is the plain one, and it is what the policy is asked for later.
+The policy is told which class wrote the answer it learns, so that it learns the language from poor answers without
+learning to be poor. The best class needs no words: its prompt is the plain one, and it is what the policy is
+asked for later.
 """
 
 from __future__ import annotations

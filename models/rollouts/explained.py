@@ -3,7 +3,7 @@
     y ~ pi(. | x)              G times; where none of them is right:
     e ~ pi(. | x, answer)      placed under x alone
 
-A group without any success teaches nothing, however often it is drawn. An explanation written by the policy itself,
+A group without any success gives no signal, however often it is drawn. An explanation written by the policy itself,
 knowing the answer, is likely under the policy, unlike an expert's, and leads to the right answer, unlike its own tries.
 It joins the group that failed, which then has something to prefer. Nobody sampled it from pi(. | x), so it has no
 behaviour log-probs. The form of the hint is not the paper's: it must suit the policy's tokenizer.

@@ -5,8 +5,8 @@
 
 "Selective Token Generation for Few-shot Natural Language Generation" keeps what a pretrained model knows by letting the
 task's adapter write only where a selector wants it. An action is the pair (z_t, token_t), and its log-probability the
-sum of both; what depends on the policy is the second at the tokens that it wrote itself, so these alone teach it. The
-gate is the companion of the advantage `selective`, which learns it; here it is only asked.
+sum of both; what depends on the policy is the second at the tokens that it wrote itself, so it is trained on these
+alone. The gate is the companion of the advantage `selective`, which learns it; here it is only asked.
 
 Log-probs that are noted are those of the token under its writer, without the choice. The gate draws from a generator of
 its own, so where it is certain the completions are, to the last digit, those of the one model that writes. Reading the
@@ -45,7 +45,7 @@ class Gated(Voiced):
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Completions of `problems`, [prompts * G]; the same seed and round give the same ones, and the same writers.
 
-        A completion of which the policy wrote nothing teaches nothing, but counts for its group's mean.
+        A completion of which the policy wrote nothing gives no signal, but counts for its group's mean.
 
         Raises:
             UserError: the recipe has no gate, or no reference.

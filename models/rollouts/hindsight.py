@@ -1,11 +1,11 @@
 """Chain of Hindsight (paper 78): both answers of a preference in one sequence, each behind the feedback that it earned.
 
-    y = (bad:, y-, good:, y+)   or   (good:, y+, bad:, y-);   only tokens of y- and y+ are taught
+    y = (bad:, y-, good:, y+)   or   (good:, y+, bad:, y-);   only tokens of y- and y+ are trained on
 
 The policy learns to write what the feedback asks for, and the later answer sees the earlier one, so that it can tell
 what makes one better than the other. It is plain likelihood: no reward, no reference, and the worse answer is not
-thrown away. The words of feedback are given, never taught, so nothing is learned about when to praise. The policy that
-comes of it is asked for good answers: their words stand behind every prompt where it is evaluated and used.
+thrown away. The words of feedback are given, never trained on, so nothing is learned about when to praise. The policy
+that comes of it is asked for good answers: their words stand behind every prompt where it is evaluated and used.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ def _of(problem: Problem, origin: str) -> Known:
 def _chain(world: World, problem: Problem, group: int, links: Sequence[tuple[list[int], Known]]) -> Rollout:
     """Feedback and answer after one another; of the answers only the last one ends the sequence."""
     ids: list[int] = []
-    taught: list[bool] = []
+    trained: list[bool] = []
     for place, (feedback, known) in enumerate(links, start=1):
         answer = known.completion if place == len(links) else known.completion[:-1]
         ids += [*feedback, *answer]
-        taught += [False] * len(feedback) + [True] * len(answer)
+        trained += [False] * len(feedback) + [True] * len(answer)
     text = world.codec.text([ids])[0]
-    return Rollout(problem, group, tuple(ids), (), text, finished=True, origin="chosen", taught=tuple(taught))
+    return Rollout(problem, group, tuple(ids), (), text, finished=True, origin="chosen", trained=tuple(trained))

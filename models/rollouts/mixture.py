@@ -32,7 +32,7 @@ from models.parts import part
 
 @part("mixture")
 class Mixture(Voiced):
-    """Completions of the mixture, which teach. Stands under `rollouts:`."""
+    """Completions of the mixture, which the policy is trained on. Stands under `rollouts:`."""
 
     reference_share: Annotated[float, Field(ge=0, le=1)] = 0.125
     """Exponent of the reference: 0 is the policy alone, 1 the reference alone."""
@@ -45,7 +45,7 @@ class Mixture(Voiced):
 
 @part("sample_beside_mixture")
 class SampleBesideMixture(Mixture):
-    """The policy's completions, which teach, and opponents from the mixture, which do not."""
+    """The policy's completions, which it is trained on, and opponents from the mixture, which it is not."""
 
     gives = ("opponents",)
     opponents: Positive = 1
@@ -61,7 +61,7 @@ class SampleBesideMixture(Mixture):
         own = draw_from_mixture(world, problems, self.sampling, 0.0, seed)
         against = replace(self.sampling, samples=self.opponents)
         drawn = draw_from_mixture(world, problems, against, self.reference_share, seed + 1, origin="reference")
-        held_back = [replace(one, taught=(False,) * len(one.completion)) for one in drawn]
+        held_back = [replace(one, trained=(False,) * len(one.completion)) for one in drawn]
         return [
             rollout
             for number in range(len(problems))

@@ -1,6 +1,6 @@
 """Sample from the policy, and lay its likeliest completion of each prompt beside the samples (ReMax; paper 384).
 
-The greedy completion is scored as a baseline and not taught: it depends on the prompt and the policy alone.
+The greedy completion is scored as a baseline and not trained on: it depends on the prompt and the policy alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from models.rollouts.sample import Sample, draw
 
 @part("sample_and_greedy")
 class SampleAndGreedy(Sample):
-    """Samples and the policy's likeliest completion, which is not taught. Stands under `rollouts:`."""
+    """Samples and the policy's likeliest completion, which is not trained on. Stands under `rollouts:`."""
 
     gives = ("greedy", "opponents")
 
@@ -32,7 +32,7 @@ class SampleAndGreedy(Sample):
         likeliest = replace(self.sampling, temperature=0.0, samples=1)
         # chance decides nothing here, but an engine seeds torch's generator, which others may draw from afterwards
         drawn = draw(world, problems, likeliest, for_second_draw(seed), origin="greedy")
-        greedy = [replace(one, taught=(False,) * len(one.completion)) for one in drawn]
+        greedy = [replace(one, trained=(False,) * len(one.completion)) for one in drawn]
         size = self.group_size
         return [
             rollout

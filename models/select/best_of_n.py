@@ -1,4 +1,4 @@
-"""Best of N: the best completions of each prompt teach, and if one wishes the worst beside them.
+"""Best of N: the best completions of each prompt are trained on, and if one wishes the worst beside them.
 
 A completion that is best of N under a reward of 0 or 1 is a draw from the policy given that it is right
 (RAFT, Dong et al. 2023, arXiv 2304.06767; paper 217).

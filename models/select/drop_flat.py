@@ -2,11 +2,11 @@
 
 The spread is compared with a tolerance and not with zero, because floating-point noise makes equal rewards
 differ. With a noisy component in the reward (a reward model), judge flatness by the verifier alone: otherwise
-a group in which everything is right would teach nothing but the reward model's noise.
+a group in which everything is right would give no signal but the reward model's noise.
 
 It changes no expected gradient where the advantage is zero in a flat group anyway, as against the group's own mean.
 Under a baseline that does not come from the group, or a loss that looks at more than differences of reward, flat
-groups teach too, and to leave them out is a bias: `select: {name: all}` there.
+groups are trained on too, and to leave them out is a bias: `select: {name: all}` there.
 """
 
 from __future__ import annotations

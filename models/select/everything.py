@@ -1,4 +1,4 @@
-"""Every completion teaches."""
+"""Every completion is trained on."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Sampling many completions of a prompt at a high temperature finds rare successes and rare failures (T1, arXiv
 2501.11651; paper 89), but a step on all of them is dear and mostly repeats itself. Of the k out of G completions that
-teach, those of the greatest variance of reward are kept:
+are trained on, those of the greatest variance of reward are kept:
 
     the i best and the k - i worst, with the i in 0..k whose rewards have the greatest variance
 
@@ -38,7 +38,7 @@ class MostSpread(Select):
     """Some completions of each group, as different in reward as can be."""
 
     keep: Positive = 8
-    """Completions of each prompt that teach (k); groups that are no larger stay whole."""
+    """Completions of each prompt that are trained on (k); groups that are no larger stay whole."""
     by: str = "total"
     """The reward component that must spread; `total` is the weighted sum."""
 

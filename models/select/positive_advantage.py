@@ -1,8 +1,8 @@
-"""Only what is better than the reference's value teaches: the filter of Advantage-Leftover Lunch RL (paper 94).
+"""Only what is better than the reference's value is trained on: the filter of Advantage-Leftover Lunch RL (paper 94).
 
     keep i  where  r_i > V_ref
 
-Answers below what the reference is worth anyway could only teach the policy to be worse than it, and in data of mixed
+Answers below what the reference is worth anyway could only train the policy to be worse than it, and in data of mixed
 quality they are the noise. With `rewards: reference_value` V_ref(x) is taken off the reward already, and `value` is 0;
 without it `value` is one number for all prompts, the same as `baseline` of `advantage: reward`, so that what is left is
 weighed by the advantage that it was kept for.

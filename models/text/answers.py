@@ -61,7 +61,7 @@ def extract_answer(text: str, last_number: bool = False) -> str | None:
     Args:
         text: a whole completion.
         last_number: where no answer is marked, take the last number in the text. Lenient: for judging models that
-            were never taught a format, not for a reward.
+            were never trained on a format, not for a reward.
     """
     answer = _after_hashes(text) or _boxed(text) or _after_phrase(text)
     if answer is None and last_number:

@@ -1,4 +1,4 @@
-"""A smoke run's learner always sees tokens that teach, though so untrained a policy never answers right.
+"""A smoke run's learner always sees tokens that are trained on, though so untrained a policy never answers right.
 
 Recipes whose smoke runs took no step: verdicts alone, pairs of right and wrong, a critic's first rounds, the best of n.
 """

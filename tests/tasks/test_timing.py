@@ -42,7 +42,7 @@ def test_a_speed_is_the_mean_over_the_seconds_and_not_over_the_rounds() -> None:
     assert learn.gflops == pytest.approx((5 * 30 + 90) / 6) and learn.peak_share == pytest.approx((0.5 + 0.3) / 6)
 
 
-def test_a_round_that_taught_nothing_lowers_no_speed() -> None:
+def test_a_round_that_trained_on_nothing_lowers_no_speed() -> None:
     idle = round_of(2, **{"seconds/learn": 0.0})
     for key in ("speed/learn", "speed/learn_gflops", "speed/peak_share"):
         del idle.metrics[key]

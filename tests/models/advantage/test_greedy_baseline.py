@@ -25,10 +25,10 @@ def numbers(*values):
 
 
 def with_greedy(rewards, sizes, greedy):
-    """Completions of which those at the places `greedy` are the greedy ones, not taught."""
+    """Completions of which those at the places `greedy` are the greedy ones, not trained on."""
     held = scored(rewards, sizes)
     rollouts = [
-        replace(one, origin="greedy", taught=(False,)) if place in greedy else one
+        replace(one, origin="greedy", trained=(False,)) if place in greedy else one
         for place, one in enumerate(held.rollouts)
     ]
     return replace(held, rollouts=rollouts)
@@ -66,7 +66,7 @@ def expected_gradients(rewards=REWARDS):
         for action in range(4):
             held = with_greedy(rewards[[action, likeliest]], [2], {1})
             drawn = log_prob[[action]]
-            better = advantage(None, held)[held.taught]
+            better = advantage(None, held)[held.trained]
             losses, _ = Reinforce()(
                 drawn, TokenBatch(better, drawn.detach(), drawn.detach(), None, torch.zeros(1).long())
             )
@@ -106,7 +106,7 @@ class Scripted:
         ]
 
 
-def test_the_source_lays_one_greedy_completion_after_the_samples_of_each_prompt_and_teaches_nothing_by_it():
+def test_the_source_lays_one_greedy_completion_after_the_samples_of_each_prompt_and_gives_no_signal_by_it():
     engine = Scripted()
     codec = SimpleNamespace(text=lambda rows: [str(row) for row in rows])
     problems = [Problem("a", "", tokens=(3,)), Problem("b", "", tokens=(4,))]
@@ -117,7 +117,7 @@ def test_the_source_lays_one_greedy_completion_after_the_samples_of_each_prompt_
     assert [one.group for one in made] == [0] * 4 + [1] * 4
     assert [one.problem.id for one in made] == ["a"] * 4 + ["b"] * 4
     assert [one.origin for one in made] == (["policy"] * 3 + ["greedy"]) * 2
-    assert [one.taught_tokens for one in made] == [2, 2, 2, 0] * 2
+    assert [one.trained_tokens for one in made] == [2, 2, 2, 0] * 2
     assert engine.calls == [(1.0, 3), (0.0, 1)]
 
 

@@ -48,12 +48,12 @@ class World:
 
 
 def round_of(
-    origins=("policy",) * 5, taught=(None,) * 5, policy=POLICY, reference=REFERENCE, rewards=REWARDS, sizes=SIZES
+    origins=("policy",) * 5, trained=(None,) * 5, policy=POLICY, reference=REFERENCE, rewards=REWARDS, sizes=SIZES
 ):
     held = scored(rewards, sizes)
     rollouts = [
-        replace(one, completion=(1,) * len(row), origin=origin, taught=flags)
-        for one, row, origin, flags in zip(held.rollouts, policy, origins, taught, strict=True)
+        replace(one, completion=(1,) * len(row), origin=origin, trained=flags)
+        for one, row, origin, flags in zip(held.rollouts, policy, origins, trained, strict=True)
     ]
     said = Said(
         {id(one): row for one, row in zip(rollouts, policy, strict=True)},
@@ -96,8 +96,8 @@ def test_a_greedy_baseline_and_answers_of_the_data_are_not_penalised():
 
 
 def test_only_tokens_that_the_policy_wrote_are_penalised():
-    taught = ((True, False), None, (False,) * 3, None, None)
-    world, held = round_of(taught=taught)
+    trained = ((True, False), None, (False,) * 3, None, None)
+    world, held = round_of(trained=trained)
     ratios = RATIOS.clone()
     ratios[0], ratios[2] = float(POLICY[0][0] - REFERENCE[0][0]), 0.0
     found = LeaveOneOut(kl_in_reward=KL)(world, held)

@@ -56,7 +56,7 @@ def test_without_process_rewards_it_is_leave_one_out_at_every_token():
     assert all(row == pytest.approx([value] * len(row)) for row, value in zip(found, plain, strict=True))
 
 
-def test_a_process_reward_that_is_the_same_at_every_token_teaches_nothing_whatever_the_lengths():
+def test_a_process_reward_that_is_the_same_at_every_token_gives_no_signal_whatever_the_lengths():
     chosen = round_of([0.0] * 3, [[0.3] * 5, [0.3] * 2, [0.3]], [3])
     assert all(row == pytest.approx([0.0] * len(row), abs=1e-12) for row in advantages(chosen))
 

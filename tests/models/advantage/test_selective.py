@@ -31,7 +31,7 @@ REWARDS = [1.0, 0.0, 0.5, 0.25, 0.75]
 def chosen(choices=CHOICES, rewards=REWARDS):
     found = scored(rewards, [3, 2], sequences=GROUPED)
     return replace(
-        found, rollouts=[replace(one, taught=flags) for one, flags in zip(found.rollouts, choices, strict=True)]
+        found, rollouts=[replace(one, trained=flags) for one, flags in zip(found.rollouts, choices, strict=True)]
     )
 
 
@@ -101,7 +101,7 @@ def test_the_gradient_of_one_token_is_the_advantage_times_what_the_gate_lacked_t
         head = by_plain_steps(world)
         before = copy.deepcopy(head).requires_grad_(False)
         one = scored([1.0], [1], sequences=Sequences([PROMPTS[0]], [[5]]))
-        one = replace(one, rollouts=[replace(one.rollouts[0], taught=(flag,))])
+        one = replace(one, rollouts=[replace(one.rollouts[0], trained=(flag,))])
         told = part.learn(world, one, Signal([torch.tensor([0.02])]), 0)
         state = plain_states(PROMPTS[0], [5])[0]
         gate = 1 / (1 + math.exp(-float(before.weight[0] @ state + before.bias[0])))

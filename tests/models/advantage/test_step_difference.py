@@ -83,15 +83,15 @@ def test_the_policy_waits_until_the_critic_has_taken_its_first_steps():
     assert all(row.any() for row in advantage(world, WORTH).tokens)
 
 
-def test_what_the_policy_did_not_write_does_not_teach_the_critic():
+def test_what_the_policy_did_not_write_gives_the_critic_no_signal():
     advantage = StepDifference(critic=CriticSettings(optimiser=RISING))
     ends = []
     for reward in (0.0, 100.0):
         world, companion = world_with(advantage)
-        untaught = replace(WORTH.rollouts[2], taught=(False,))
+        untrained = replace(WORTH.rollouts[2], trained=(False,))
         changed = replace(
             WORTH,
-            rollouts=[*WORTH.rollouts[:2], untaught],
+            rollouts=[*WORTH.rollouts[:2], untrained],
             rewards=torch.cat([WORTH.rewards[:2], numbers(reward)]),
         )
         advantage.learn(world, changed, advantage(world, changed), 0)

@@ -119,7 +119,7 @@ def test_a_critic_fitted_to_fixed_returns_comes_to_say_them(settings):
     assert told["explained_variance"] > 0.99
 
 
-def test_tokens_that_do_not_count_teach_the_critic_nothing():
+def test_tokens_that_do_not_count_give_the_critic_no_signal():
     worth = scored(torch.zeros(5, dtype=torch.float64), [1] * 5, sequences=SEQUENCES)
     counted = [torch.arange(len(ids)) == 0 for ids in SEQUENCES.completions]
     ends = []

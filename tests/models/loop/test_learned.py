@@ -4,8 +4,8 @@ import pytest
 
 from models.loop.learned import nothing_learned
 
-LEARNED = {"policy/gradient_norm": 0.3, "policy/learning_rate": 1e-4, "rollouts/taught_share": 0.5, "reward/spread": 1}
-EMPTY = {"policy/learning_rate": 1e-4, "rollouts/taught_share": 0.0, "reward/spread": 0.0}
+LEARNED = {"policy/gradient_norm": 0.3, "policy/learning_rate": 1e-4, "rollouts/trained_share": 0.5, "reward/spread": 1}
+EMPTY = {"policy/learning_rate": 1e-4, "rollouts/trained_share": 0.0, "reward/spread": 0.0}
 
 
 def test_one_round_with_a_gradient_that_moved_the_weights_is_learning():

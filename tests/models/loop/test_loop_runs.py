@@ -170,7 +170,7 @@ def test_rounds_without_signal_leave_the_weights_alone_and_go_on(start, tmp_path
     flat = replace(SLOTS, rewards=[Brief(weight=0.0)])
     learner, told = run(start, tmp_path, slots=flat)
     assert same_weights(learner, new_learner(SCHEDULE)) and learner.updates == 0
-    assert [values["rollouts/taught_share"] for values in told.metrics.values()] == [0.0] * 6
+    assert [values["rollouts/trained_share"] for values in told.metrics.values()] == [0.0] * 6
 
 
 def test_only_the_newest_two_checkpoints_stay_and_none_half_written(start, tmp_path):

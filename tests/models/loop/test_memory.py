@@ -12,7 +12,7 @@ from models.rollouts.sample import Sample
 
 def test_what_is_written_and_read_again_is_the_same_to_the_last_bit():
     values = tuple(torch.randn(3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).tolist())
-    first = Rollout(PROBLEMS[2], 1, (4, 5, 1), values, "4 + 5", True, origin="policy", taught=(True, False, True))
+    first = Rollout(PROBLEMS[2], 1, (4, 5, 1), values, "4 + 5", True, origin="policy", trained=(True, False, True))
     second = Rollout(PROBLEMS[0], 0, (3,), (), "3", False, reference_log_probs=(-0.1,), origin="chosen", flaw="slip")
     memory = [[first, second], [], [second]]
     assert read(written(memory), PROBLEMS) == memory

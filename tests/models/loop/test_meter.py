@@ -60,7 +60,7 @@ def test_generation_behind_the_learner_counts_whole_and_what_cost_no_time_is_tak
     assert told["speed/generate"] == 2
 
 
-def test_a_round_that_taught_nothing_claims_no_speed_of_learning():
+def test_a_round_that_trained_on_nothing_claims_no_speed_of_learning():
     meter = Meter(new_learner(SCHEDULE), SCHEDULE)
     whole = scored([0.0] * 5, [1] * 5, sequences=SEQUENCES)
     told = meter.end_round(whole, whole.take(torch.tensor([], dtype=torch.long)))

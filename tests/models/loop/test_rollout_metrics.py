@@ -9,12 +9,12 @@ from tiny_models import scored
 from models.loop.loop import rollout_metrics
 
 
-def round_of(*origins, untaught=()):
-    """Completion i has reward i; those at `untaught` teach nothing."""
+def round_of(*origins, untrained=()):
+    """Completion i has reward i; those at `untrained` give no signal."""
     plain = scored([float(i) for i in range(len(origins))], [len(origins)])
     plain = replace(plain, components={"verdict": 10 * plain.rewards})
     rollouts = [
-        replace(one, origin=origin, taught=(False,) if index in untaught else None)
+        replace(one, origin=origin, trained=(False,) if index in untrained else None)
         for index, (one, origin) in enumerate(zip(plain.rollouts, origins, strict=True))
     ]
     return replace(plain, rollouts=rollouts)
@@ -32,6 +32,6 @@ def test_where_the_policy_wrote_nothing_the_data_are_told_of():
 
 
 @pytest.mark.parametrize(("kept", "share"), [([0, 1, 2, 3], 1.0), ([0, 2], 0.5), ([1, 3], 0.5), ([3], 0.0)])
-def test_the_share_that_teaches_is_one_of_what_is_meant_to_teach(kept, share):
-    everything = round_of("policy", "policy", "greedy", "greedy", untaught=(2, 3))
-    assert rollout_metrics(everything, everything.take(torch.tensor(kept)))["rollouts/taught_share"] == share
+def test_the_share_that_is_trained_on_is_one_of_what_is_meant_to_be_trained_on(kept, share):
+    everything = round_of("policy", "policy", "greedy", "greedy", untrained=(2, 3))
+    assert rollout_metrics(everything, everything.take(torch.tensor(kept)))["rollouts/trained_share"] == share

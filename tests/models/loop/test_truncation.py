@@ -154,8 +154,8 @@ def test_the_share_of_cut_completions_is_told_and_masked_ones_do_not_count_as_le
     chosen = scored([1.0, 0.0, 0.0, 0.0], [4])
     chosen = replace(chosen, rollouts=[replace(one, finished=i > 0) for i, one in enumerate(chosen.rollouts)])
     told = rollout_metrics(chosen, chosen)
-    assert told["rollouts/cut_share"] == 0.25 and told["rollouts/taught_share"] == 1.0
-    assert rollout_metrics(chosen, chosen, MASKED)["rollouts/taught_share"] == 0.75
+    assert told["rollouts/cut_share"] == 0.25 and told["rollouts/trained_share"] == 1.0
+    assert rollout_metrics(chosen, chosen, MASKED)["rollouts/trained_share"] == 0.75
 
 
 class NeverEnding:

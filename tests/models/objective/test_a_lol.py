@@ -53,7 +53,7 @@ def test_without_importance_weights_the_reference_does_not_matter():
     torch.testing.assert_close(found, numbers(-1.0, -2.0))
 
 
-def test_a_clipped_answer_still_teaches():
+def test_a_clipped_answer_is_still_trained_on():
     far = numbers(-1.0)
     found = gradient_of(ALol(clip_high=0.9), far, batch_of((1.0,), (-1.0 - math.log(50),)))
     torch.testing.assert_close(found, numbers(-1.9))

@@ -100,7 +100,7 @@ def test_the_kl_term_adds_beta_times_one_minus_the_odds_of_the_reference():
 
 
 @pytest.mark.parametrize("objective", [Grpo(kl=0.0), Reinforce(kl=0.0), WeightedLikelihood(kl=0.0)])
-def test_a_kl_that_weighs_nothing_is_watched_and_teaches_nothing_however_far_the_reference_is(objective):
+def test_a_kl_that_weighs_nothing_is_watched_and_gives_no_signal_however_far_the_reference_is(objective):
     """k3 is beyond the range of floats here; times zero it would be no number."""
     log_prob = torch.tensor([-200.0, -1.0])
     seen = batch(torch.tensor([1.0, -1.0]), log_prob, reference=torch.tensor([-0.1, -1.5]))

@@ -72,7 +72,7 @@ def test_the_clip_stops_exactly_the_pairs_that_have_gone_far_enough(difference, 
     torch.testing.assert_close(found, numbers(gradient, -gradient))
 
 
-def test_on_the_first_step_every_pair_teaches_whatever_the_engine_says_of_it():
+def test_on_the_first_step_every_pair_is_trained_on_whatever_the_engine_says_of_it():
     """The gap of 0.5 nats between engine and learner is more than the clip: it weighs the pair and stops nothing."""
     old = numbers(-2.0, -1.0, -1.5)
     seen = replace(batch(numbers(1.0, 0.0, -1.0), old, [0, 0, 0]), behaviour=old - numbers(0.5, 0.0, -0.5))

@@ -59,7 +59,7 @@ def test_the_order_in_which_a_list_is_read_changes_nothing():
     torch.testing.assert_close(loss, backwards)
 
 
-def test_a_list_of_equal_worth_teaches_nothing():
+def test_a_list_of_equal_worth_gives_no_signal():
     log_prob = torch.tensor([-1.0, -2.0, -3.0], dtype=torch.float64, requires_grad=True)
     loss, _ = Tpo()(log_prob, batch_of_lists([0.4] * 3, [-2.0] * 3, [0] * 3))
     loss.sum().backward()

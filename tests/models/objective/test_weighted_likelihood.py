@@ -69,8 +69,8 @@ SCORES = torch.tensor([2.1, -0.3, 1.4, 0.2, 0.9, 0.1, -1.2, 1.8, 0.6, 0.3, -0.4,
 PROMPTS = [3, 3, 3, 3]
 
 
-def taught_by(name):
-    """Places of the completions that a recipe teaches, in order, their advantages and losses without any KL."""
+def trained_on_by(name):
+    """Places of the completions that a recipe trains on, in order, their advantages and losses without any KL."""
     recipe = load_recipe(RECIPES / f"{name}.yaml")
     told = {one.label: EXACT if one.name == "exact_answer" else SCORES.sigmoid() for one in recipe.rewards}
     total = sum(one.weight * told[one.label] for one in recipe.rewards)
@@ -87,14 +87,14 @@ def taught_by(name):
 
 def test_raft_clones_one_right_answer_of_each_prompt_that_has_any():
     """Through all that the recipe selects and weighs, not through the objective alone."""
-    cloned, ones, loss = taught_by("raft")
+    cloned, ones, loss = trained_on_by("raft")
     assert (cloned // 3).tolist() == [0, 2, 3] and EXACT[cloned].min() == 1  # none of the prompt that has none right
     torch.testing.assert_close(ones, torch.ones_like(ones))
     torch.testing.assert_close(loss, 1.0 + cloned.double() / 10)
 
 
 def test_oreal_clones_what_is_right_and_pushes_away_what_is_wrong_where_a_prompt_has_both():
-    kept, advantage, _ = taught_by("oreal")
+    kept, advantage, _ = trained_on_by("oreal")
     assert kept.tolist() == list(range(12))
     mixed = (kept // 3 == 0) | (kept // 3 == 2)  # of the others one is all wrong and one all right
     assert torch.equal(advantage != 0, mixed)

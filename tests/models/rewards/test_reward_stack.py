@@ -31,7 +31,7 @@ def world(scorer=None):
     return World(Codec(word_tokenizer()), None, scorer, 0)
 
 
-def test_the_weighted_sum_teaches_and_every_component_is_kept_unweighted():
+def test_the_weighted_sum_is_trained_on_and_every_component_is_kept_unweighted():
     first = Given(values=(1.0, 0.0, 1.0, 0.0), label="right", weight=2.0)
     second = Given(values=(0.5, 0.25, 0.0, 1.0), label="style", weight=-0.5)
     found = score(world(), [first, second], ROLLOUTS)

@@ -35,7 +35,7 @@ def answering(texts, sizes=(4,), opponents=()):
             rollout,
             problem=replace(rollout.problem, answer="7"),
             text=text,
-            taught=(False,) if number in opponents else None,
+            trained=(False,) if number in opponents else None,
         )
         for number, (rollout, text) in enumerate(zip(rollouts, texts, strict=True))
     ]
@@ -66,7 +66,7 @@ def test_the_reward_model_prefers_by_the_sigmoid_of_the_difference():
     assert WinRate(judge="reward_model").needs_reward_model and not WinRate().needs_reward_model
 
 
-def test_against_opponents_the_taught_meet_only_these_and_these_only_the_taught():
+def test_against_opponents_those_trained_on_meet_only_these_and_these_only_those():
     texts = ["#### 7", "#### 6", "#### 5", "#### 7"]
     found = WinRate(against="opponents")(world(), answering(texts, (4,), opponents=(3,)))
     assert found.tolist() == pytest.approx([0.5, 0.0, 0.0, 2.5 / 3])

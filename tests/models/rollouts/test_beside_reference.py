@@ -34,7 +34,7 @@ def test_every_group_holds_the_engines_completions_and_then_the_references():
     rollouts = BesideReference(group_size=2, references=3, max_tokens=6)(world(tiny_policy(seed=1)), PROBLEMS, 0)
     assert [one.group for one in rollouts] == [number for number in range(5) for _ in range(5)]
     assert [one.origin for one in rollouts] == (["policy"] * 2 + ["reference"] * 3) * 5
-    assert all(one.problem is PROBLEMS[one.group] and one.taught is None for one in rollouts)
+    assert all(one.problem is PROBLEMS[one.group] and one.trained is None for one in rollouts)
     assert all(one.completion == OWN.tokens for one in rollouts if one.origin == "policy")
 
 

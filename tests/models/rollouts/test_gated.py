@@ -70,21 +70,21 @@ def sequences_of(rollouts):
     return Sequences([one.problem.tokens for one in rollouts], [one.completion for one in rollouts])
 
 
-def test_where_the_gate_is_1_the_completions_are_the_policys_own_to_the_last_digit_and_all_of_them_teaches():
+def test_where_the_gate_is_1_the_completions_are_the_policys_own_to_the_last_digit_and_all_of_them_is_trained_on():
     rollouts = Gated(group_size=12, max_tokens=30)(world(POLICY_ALONE), PROBLEMS, 3)
     plain = Mixture(group_size=12, max_tokens=30, reference_share=0.0)(world(), PROBLEMS, 3)
     assert written(rollouts) == written(plain)
-    assert all(one.taught == (True,) * len(one.completion) for one in rollouts)
+    assert all(one.trained == (True,) * len(one.completion) for one in rollouts)
     assert {one.finished for one in rollouts} == {True, False}
 
 
-def test_where_the_gate_is_0_the_completions_are_the_references_own_and_nothing_teaches():
+def test_where_the_gate_is_0_the_completions_are_the_references_own_and_nothing_is_trained_on():
     rollouts = Gated(group_size=12, max_tokens=30)(world(REFERENCE_ALONE), PROBLEMS, 3)
     plain = Mixture(group_size=12, max_tokens=30, reference_share=1.0)(world(), PROBLEMS, 3)
     assert written(rollouts) == written(plain)
-    assert all(one.taught == (False,) * len(one.completion) for one in rollouts)
+    assert all(one.trained == (False,) * len(one.completion) for one in rollouts)
     rewards = torch.randn(len(rollouts), generator=torch.Generator().manual_seed(0))
-    assert not Scored(rollouts, rewards).taught.numel()
+    assert not Scored(rollouts, rewards).trained.numel()
 
 
 def test_where_the_gate_is_1_a_round_moves_the_policy_as_plain_rollouts_do():
@@ -110,12 +110,12 @@ def test_only_the_tokens_that_the_policy_wrote_move_it():
     for change in (False, True):
         here = world()
         rollouts = Gated(group_size=4, max_tokens=6)(here, PROBLEMS, 0)
-        assert any(not one.taught_tokens for one in rollouts) and any(sum(one.taught) > 0 for one in rollouts)
+        assert any(not one.trained_tokens for one in rollouts) and any(sum(one.trained) > 0 for one in rollouts)
         scored = Scored(rollouts, torch.tensor([sum(one.completion) / 9.0 for one in rollouts]))
         signal = Selective()(here, scored)
-        own = [torch.tensor(one.taught) for one in rollouts]
+        own = [torch.tensor(one.trained) for one in rollouts]
         tokens = [torch.where(mine, row, 99.0) if change else row for mine, row in zip(own, signal.tokens, strict=True)]
-        kept = scored.taught
+        kept = scored.trained
         fit_round(here.learner, Grpo(kl=0.0), scored.take(kept), [tokens[i] for i in kept.tolist()], settings, 6)
         moved.append(here.learner.policy.state_dict())
     assert all(torch.equal(moved[0][name], moved[1][name]) for name in moved[0])
@@ -129,14 +129,14 @@ def test_the_noted_log_probs_are_those_of_the_model_that_wrote_the_token(tempera
     by_policy = plain_log_probs(policy(), sequences, temperature)
     by_reference = plain_log_probs(other(), sequences, temperature)
     for one, mine, theirs in zip(rollouts, by_policy, by_reference, strict=True):
-        assert len(one.taught) == len(one.completion) == len(one.behaviour_log_probs)
+        assert len(one.trained) == len(one.completion) == len(one.behaviour_log_probs)
         noted = torch.tensor(one.behaviour_log_probs, dtype=torch.float64)
-        expected = torch.where(torch.tensor(one.taught), mine, theirs).detach()
+        expected = torch.where(torch.tensor(one.trained), mine, theirs).detach()
         torch.testing.assert_close(noted, expected, rtol=0, atol=1e-5)
         assert END not in one.completion[:-1] and one.finished == (one.completion[-1] == END)
     lengths = Counter(len(one.completion) for one in rollouts)
     assert len(lengths) > 8 and max(lengths) == 30  # rows ended early, so the rest was narrowed on its way
-    assert {flag for one in rollouts for flag in one.taught} == {True, False}
+    assert {flag for one in rollouts for flag in one.trained} == {True, False}
 
 
 def test_who_writes_the_first_token_and_what_comes_up_as_often_as_gate_and_writer_say():
@@ -145,7 +145,7 @@ def test_who_writes_the_first_token_and_what_comes_up_as_often_as_gate_and_write
     rollouts = Gated(group_size=count, max_tokens=1)(here, PROBLEMS[:1], 0)
     gate = float(chances(other(), head, PROMPTS[0], [2])[0])
     assert 0.05 < gate < 0.95
-    drawn = Counter((one.taught[0], one.completion[0]) for one in rollouts)
+    drawn = Counter((one.trained[0], one.completion[0]) for one in rollouts)
     with torch.no_grad():
         mine, theirs = (m(torch.tensor([PROMPTS[0]])).logits[0, -1].softmax(-1) for m in (policy(), other()))
     for wrote, share, model in [(True, gate, mine), (False, 1 - gate, theirs)]:
@@ -161,7 +161,7 @@ def test_at_later_tokens_too_the_policy_writes_as_often_as_the_gate_says():
     head = here.learner.companions["gate"].model
     rollouts = Gated(group_size=60, max_tokens=12)(here, PROBLEMS, 0)
     gate = torch.cat([chances(other(), head, one.problem.tokens, one.completion) for one in rollouts])
-    wrote = torch.tensor([flag for one in rollouts for flag in one.taught])
+    wrote = torch.tensor([flag for one in rollouts for flag in one.trained])
     assert float(gate.std()) > 0.2  # a gate that looks
     for some in (gate < 0.3, (gate >= 0.3) & (gate < 0.7), gate >= 0.7):
         spread = float((gate * (1 - gate))[some].sum()) ** 0.5
@@ -172,7 +172,7 @@ def test_who_writes_does_not_hang_together_with_what_is_drawn():
     here = world(0.0, reference=policy())  # the same model twice, so the writer says nothing about the token
     rollouts = Gated(group_size=4000, max_tokens=1)(here, PROBLEMS[:1], 0)
     tokens = torch.tensor([one.completion[0] for one in rollouts], dtype=torch.float64)
-    wrote = torch.tensor([one.taught[0] for one in rollouts], dtype=torch.float64)
+    wrote = torch.tensor([one.trained[0] for one in rollouts], dtype=torch.float64)
     both = torch.stack([tokens, wrote])
     assert abs(float(torch.corrcoef(both)[0, 1])) < 4 / 4000**0.5
 
@@ -192,13 +192,13 @@ def test_beside_an_adapter_the_reference_that_is_asked_and_writes_is_the_policy_
     for one, mine, theirs in zip(rollouts, by_adapter, by_base, strict=True):
         noted = torch.tensor(one.behaviour_log_probs, dtype=torch.float64)
         torch.testing.assert_close(
-            noted, torch.where(torch.tensor(one.taught), mine, theirs).detach(), rtol=0, atol=1e-5
+            noted, torch.where(torch.tensor(one.trained), mine, theirs).detach(), rtol=0, atol=1e-5
         )
         apart = max(apart, float((mine - theirs).abs().max().detach()))
     assert apart > 0.5
     head = here.learner.companions["gate"].model
     gate = torch.cat([chances(policy(), head, one.problem.tokens, one.completion) for one in rollouts])
-    wrote = torch.tensor([flag for one in rollouts for flag in one.taught]).double()
+    wrote = torch.tensor([flag for one in rollouts for flag in one.trained]).double()
     assert abs(float((wrote - gate).sum())) < 4 * float((gate * (1 - gate)).sum()) ** 0.5
 
 
@@ -210,7 +210,7 @@ def test_the_seed_and_the_round_decide_completions_and_writers_and_the_global_ge
     torch.manual_seed(1)
     assert torch.equal(untouched, torch.rand(1))
     assert source(here, PROBLEMS, 4) == first
-    assert [one.taught for one in source(here, PROBLEMS, 5)] != [one.taught for one in first]
+    assert [one.trained for one in source(here, PROBLEMS, 5)] != [one.trained for one in first]
     assert source(replace(here, seed=8), PROBLEMS, 4) != first
 
 

@@ -41,13 +41,13 @@ def test_each_answer_stands_behind_its_own_feedback_and_only_the_last_one_ends_t
         assert chain.completion == (*GOOD, *BETTER[:-1], *BAD, *WORSE)
 
 
-def test_exactly_the_tokens_of_the_answers_are_taught():
+def test_exactly_the_tokens_of_the_answers_are_trained_on():
     for share in (0.0, 1.0):
         for chain in chains(share):
-            taught = [token for token, flag in zip(chain.completion, chain.taught, strict=True) if flag]
+            trained = [token for token, flag in zip(chain.completion, chain.trained, strict=True) if flag]
             answers = [WORSE[:-1], BETTER] if share == 0.0 else [BETTER[:-1], WORSE]
-            assert taught == [token for answer in answers for token in answer]
-            assert not any(chain.taught[: len(BAD)])
+            assert trained == [token for answer in answers for token in answer]
+            assert not any(chain.trained[: len(BAD)])
 
 
 def test_by_the_recipe_the_loss_is_the_likelihood_of_the_answers_given_the_feedback_and_nothing_else():
@@ -65,7 +65,7 @@ def test_by_the_recipe_the_loss_is_the_likelihood_of_the_answers_given_the_feedb
 
     plain = tiny_policy()
     rows = plain_log_probs(plain, scored.sequences)
-    answers = [row[torch.tensor(one.taught)] for row, one in zip(rows, rollouts, strict=True)]
+    answers = [row[torch.tensor(one.trained)] for row, one in zip(rows, rollouts, strict=True)]
     loss = -torch.cat(answers).mean()
     loss.backward()
     assert told["loss"] == pytest.approx(float(loss.detach()))

@@ -155,7 +155,7 @@ def test_under_autocast_the_log_probs_are_the_learners_own():
     assert float((noted - exact).abs().max()) > 1e-3  # they are not those of float32
 
 
-def test_opponents_stand_behind_the_policys_own_completions_and_are_not_taught():
+def test_opponents_stand_behind_the_policys_own_completions_and_are_not_trained_on():
     here = world()
     source = SampleBesideMixture(group_size=3, opponents=2, max_tokens=6, reference_share=0.6)
     rollouts = source(here, PROBLEMS, 0)
@@ -163,7 +163,7 @@ def test_opponents_stand_behind_the_policys_own_completions_and_are_not_taught()
     for number in range(5):
         group = rollouts[5 * number : 5 * number + 5]
         assert {one.group for one in group} == {number} and {one.problem.id for one in group} == {f"p{number}"}
-        assert [one.taught_tokens > 0 for one in group] == [True] * 3 + [False] * 2
+        assert [one.trained_tokens > 0 for one in group] == [True] * 3 + [False] * 2
         assert [one.origin for one in group] == ["policy"] * 3 + ["reference"] * 2
         assert_noted(group[:3], here.learner.policy, here.learner.reference, 0.0)
         assert_noted(group[3:], here.learner.policy, here.learner.reference, 0.6)

@@ -104,7 +104,7 @@ def gradient(rollouts, advantage):
 
 
 def test_the_prefix_carries_no_loss(world):
-    """The gradient is that of the continuations' log-probs alone, and that of whole answers with an untaught prefix."""
+    """The gradient is that of the continuations' log-probs alone, and of whole answers with an untrained prefix."""
     rollouts = [replace(r, behaviour_log_probs=()) for r in Prefix(share=1.0, **SETTINGS)(world, ASKED, 3)]
     advantage = torch.linspace(-1.0, 1.0, len(rollouts), dtype=torch.float64)
     found = gradient(rollouts, advantage)
@@ -120,9 +120,9 @@ def test_the_prefix_carries_no_loss(world):
     for rollout in rollouts:
         prompt = ASKED[rollout.group].tokens
         prefix = rollout.problem.tokens[len(prompt) :]
-        taught = (False,) * len(prefix) + (True,) * len(rollout.completion)
+        trained = (False,) * len(prefix) + (True,) * len(rollout.completion)
         problem = ASKED[rollout.group]
-        whole.append(replace(rollout, problem=problem, completion=(*prefix, *rollout.completion), taught=taught))
+        whole.append(replace(rollout, problem=problem, completion=(*prefix, *rollout.completion), trained=trained))
     for name, value in gradient(whole, advantage).items():
         torch.testing.assert_close(value, found[name], rtol=1e-6, atol=1e-8)
 

@@ -14,7 +14,7 @@ def test_negative_advantages_are_dropped_whatever_their_group():
     assert found.tolist() == [0, 2]
 
 
-def test_what_is_worth_as_much_as_the_reference_teaches_nothing_and_is_dropped():
+def test_what_is_worth_as_much_as_the_reference_gives_no_signal_and_is_dropped():
     assert PositiveAdvantage(value=0.5)(scored([0.5, 0.75], [2])).tolist() == [1]
 
 
