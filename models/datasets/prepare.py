@@ -55,7 +55,8 @@ def split_of(prompt: str, settings: DataSettings) -> Split:
 
 
 def divide_held_out(prompt: str, settings: DataSettings) -> Split:
-    """The split of a held-out prompt. A rotation moves the gate on by its own width, to prompts that it had not yet."""
+    """The split of a held-out prompt. A rotation moves the gate on by its own width: to prompts that it had not yet,
+    and, where it is more than half of what is held out, to some of its old ones."""
     start = settings.gate_rotation * settings.gate_part
     place = (_place(f"{settings.seed}/gate", prompt) - start) % 1.0
     return "gate" if place < settings.gate_part else "validation"
