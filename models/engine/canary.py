@@ -13,6 +13,7 @@ from torch import nn
 
 from models.engine.engine import Engine
 from models.errors import UserError
+from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 
@@ -23,11 +24,8 @@ TOLERANCE = {None: 2e-3, torch.bfloat16: 0.35}
 def canary_gap(engine: Engine, policy: nn.Module, sequences: Sequences, autocast: torch.dtype | None) -> float:
     """Largest difference between the engine's and the learner's log-prob of any token of `sequences`, in nats."""
     engine_says = [value for row in engine.score(sequences.prompts, sequences.completions) for value in row]
-    training = policy.training
-    policy.eval()  # dropout is the learner's alone: the engine runs the whole policy
-    with torch.no_grad():
+    with in_eval_mode(policy), torch.no_grad():  # dropout is the learner's alone: the engine runs the whole policy
         learner_says, _ = completion_log_probs(policy, sequences, autocast=autocast)
-    policy.train(training)
     return float((torch.tensor(engine_says) - learner_says.float().cpu()).abs().max())
 
 

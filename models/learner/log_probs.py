@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import UserError
+from models.learner.eval_mode import in_eval_mode
 from models.learner.fused_log_probs import AS_IT_IS, Distribution, Head, Mask, fused_log_probs
 from models.learner.packed_attention import NAME, read_packed, register_packed_attention
 from models.learner.packing import Sequences, pack, packed_row
@@ -109,13 +110,11 @@ def read_each(
     Raises:
         UserError: the budget is smaller than a row.
     """
-    training = model.training
-    model.eval()
     known: dict[int, Tensor] = {}
-    for cut in pack(sequences, token_budget, width=width, setting=setting):
-        part = sequences.take(cut)
-        known.update(zip(cut, read(part, cut).split([len(ids) for ids in part.completions]), strict=True))
-    model.train(training)
+    with in_eval_mode(model):
+        for cut in pack(sequences, token_budget, width=width, setting=setting):
+            part = sequences.take(cut)
+            known.update(zip(cut, read(part, cut).split([len(ids) for ids in part.completions]), strict=True))
     return [known[index] for index in range(len(sequences))]
 
 
@@ -193,20 +192,19 @@ def use_packed_attention(model: nn.Module) -> None:
         raise refused
     if getattr(inner.config.get_text_config(), "attention_chunk_size", None):
         raise UserError(f"{name} cannot read packed rows: it attends in chunks, which the packed learner does not know")
-    training, proved = inner.training, False
-    inner.eval()
+    proved = False
     try:
-        inner.set_attn_implementation("eager")  # the architecture's own definition, whatever a kernel leaves out
-        plain = _plain_probe(inner)  # where this fails the error is the model's own, not one of packing
-        register_packed_attention()
-        inner.set_attn_implementation(NAME)
-        try:
-            gap = _gap(_packed_probe(inner), plain)
-        except Exception as error:  # a model's own code meets a row that it was not written for
-            raise refused from error
+        with in_eval_mode(inner):
+            inner.set_attn_implementation("eager")  # the architecture's own definition, whatever a kernel leaves out
+            plain = _plain_probe(inner)  # where this fails the error is the model's own, not one of packing
+            register_packed_attention()
+            inner.set_attn_implementation(NAME)
+            try:
+                gap = _gap(_packed_probe(inner), plain)
+            except Exception as error:  # a model's own code meets a row that it was not written for
+                raise refused from error
         proved = gap <= PROBE_TOLERANCE[_probe_dtype(inner)]
     finally:
-        inner.train(training)
         if not proved:
             inner.set_attn_implementation(before)
     if not proved:

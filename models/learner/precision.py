@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from models.disk import needs_space
+from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import completion_log_probs, plain_inner, row_states, use_packed_attention
 from models.learner.packing import Sequences, packed_row
 
@@ -86,15 +87,13 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
 def measured(model: nn.Module) -> Choice:
     """Time both, turn about, after one pass each to warm up; the shortest of `REPEATS` counts."""
     seconds: dict[torch.dtype | None, list[float]] = {None: [], torch.bfloat16: []}
-    training = model.training
-    model.eval()  # dropout would draw random numbers that belong to the run
-    for turn in range(REPEATS + 1):
-        for autocast, found in seconds.items():
-            started = time.perf_counter()
-            _pass(model, autocast)
-            if turn:
-                found.append(time.perf_counter() - started)
-    model.train(training)
+    with in_eval_mode(model):  # dropout would draw random numbers that belong to the run
+        for turn in range(REPEATS + 1):
+            for autocast, measured_seconds in seconds.items():
+                started = time.perf_counter()
+                _pass(model, autocast)
+                if turn:
+                    measured_seconds.append(time.perf_counter() - started)
     return Choice(min(seconds[None]), min(seconds[torch.bfloat16]))
 
 

@@ -20,6 +20,7 @@ from models.bounds import Positive, Temperature
 from models.engine.decoding_loop import Switch, Switched, Voice, complete
 from models.engine.engine import Sampling, check_ids
 from models.errors import UserError
+from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import plain_inner, use_packed_attention
 from models.loop.learner import Learner
 from models.loop.rollout import Origin, Problem, Rollout
@@ -87,7 +88,7 @@ def drawn_by(
     embedding: Any = plain_inner(learner.policy).get_input_embeddings()
     check_ids(prompts, int(embedding.weight.shape[0]))
     random = torch.Generator(embedding.weight.device).manual_seed(seed)
-    with _without_dropout([one for one in (learner.policy, learner.reference) if one is not None]):
+    with in_eval_mode(*(model for model in (learner.policy, learner.reference) if model is not None)):
         for voice in voices:
             with voice.opened() as model:
                 use_packed_attention(model)
@@ -130,16 +131,3 @@ def _reference(learner: Learner) -> Iterator[nn.Module]:
         if model is None:
             raise UserError("rollouts: the reference has a voice, but the recipe's reference is none")
         yield model
-
-
-@contextmanager
-def _without_dropout(models: Sequence[nn.Module]) -> Iterator[None]:
-    """The models as they are evaluated."""
-    training = [model.training for model in models]
-    for model in models:
-        model.eval()
-    try:
-        yield
-    finally:
-        for model, before in zip(models, training, strict=True):
-            model.train(before)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import UserError
+from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import (
     PROBE_TOLERANCE,
     hidden_width,
@@ -64,19 +65,17 @@ def score_all(
     use_packed_attention(model)
     different, which = sequences.once_each()
     scores = torch.full((len(different),), float("nan"))
-    training = model.training
-    model.train(False)
-    # A GPU has a kernel for spans of any length.
-    grown = trees(different) if model.device.type == "cpu" and reads_trees(model) else []
-    small = [tree for tree in grown if len(tree.ids) <= min(LARGEST_TREE, budget)]
-    for row in forests(small, min(ROW, budget), model.device):
-        scores[list(row.members)] = scores_of(model, last_states(model, row, autocast)).float().cpu()
-    # Also what is not finite: within a tree a broken sequence breaks its neighbours, in packed rows it does not.
-    left = (~torch.isfinite(scores)).nonzero().flatten().tolist()
-    rest = different.take(left)
-    for cut in pack(rest, budget, width=hidden_width(model)):
-        scores[[left[index] for index in cut]] = score(model, rest.take(cut), autocast=autocast).float().cpu()
-    model.train(training)
+    with in_eval_mode(model):
+        # A GPU has a kernel for spans of any length.
+        grown = trees(different) if model.device.type == "cpu" and reads_trees(model) else []
+        small = [tree for tree in grown if len(tree.ids) <= min(LARGEST_TREE, budget)]
+        for row in forests(small, min(ROW, budget), model.device):
+            scores[list(row.members)] = scores_of(model, last_states(model, row, autocast)).float().cpu()
+        # Also what is not finite: within a tree a broken sequence breaks its neighbours, in packed rows it does not.
+        left = (~torch.isfinite(scores)).nonzero().flatten().tolist()
+        rest = different.take(left)
+        for cut in pack(rest, budget, width=hidden_width(model)):
+            scores[[left[index] for index in cut]] = score(model, rest.take(cut), autocast=autocast).float().cpu()
     if not torch.isfinite(scores).all():
         bad = which.index(int(torch.isfinite(scores).int().argmin()))
         raise UserError(f"reward model: the score of sequence {bad} is not finite")

@@ -1,0 +1,26 @@
+"""A model is read without dropout: inside it is in eval mode, afterwards as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+
+@contextmanager
+def in_eval_mode(*models: nn.Module) -> Iterator[None]:
+    """Inside, `models` are in eval mode; afterwards every module of theirs is in its own mode again, after an
+    exception too.
+
+    Each module is restored by itself: a model may hold parts that stay in eval mode while the rest trains, which
+    `model.train(True)` would wake.
+    """
+    before = [(module, module.training) for model in models for module in model.modules()]
+    for model in models:
+        model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training

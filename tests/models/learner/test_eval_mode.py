@@ -1,0 +1,101 @@
+"""Whoever reads a model without dropout gives it back as it was, whatever happens meanwhile."""
+
+import pytest
+import torch
+from tiny_models import SEQUENCES, tiny_policy
+from torch import nn
+
+from models.engine.canary import canary_gap
+from models.errors import UserError
+from models.learner.eval_mode import in_eval_mode
+from models.learner.log_probs import all_log_probs, use_packed_attention
+from models.learner.precision import measured
+
+
+def modes(*models: nn.Module) -> list[bool]:
+    return [module.training for model in models for module in model.modules()]
+
+
+def mixed_modes(model: nn.Module) -> nn.Module:
+    """`model` in training, but for a part that its owner keeps in eval mode."""
+    model.train()
+    next(iter(model.children())).eval()
+    return model
+
+
+def test_every_module_has_its_own_mode_again():
+    mixed, training, resting = mixed_modes(tiny_policy()), tiny_policy().train(), tiny_policy()
+    before = modes(mixed, training, resting)
+    assert len(set(modes(mixed))) == 2
+    with in_eval_mode(mixed, training, resting):
+        assert not any(modes(mixed, training, resting))
+    assert modes(mixed, training, resting) == before
+
+
+def test_every_module_has_its_own_mode_again_after_an_exception():
+    mixed = mixed_modes(tiny_policy())
+    before = modes(mixed)
+    with pytest.raises(ZeroDivisionError), in_eval_mode(mixed, nn.Dropout()):
+        1 / 0  # noqa: B018
+    assert modes(mixed) == before
+
+
+def test_within_one_another_the_outer_mode_comes_back_last():
+    mixed = mixed_modes(tiny_policy())
+    before = modes(mixed)
+    with in_eval_mode(mixed):
+        with in_eval_mode(mixed, mixed):
+            assert not any(modes(mixed))
+        assert not any(modes(mixed))
+    assert modes(mixed) == before
+
+
+def test_dropout_is_off_inside_and_on_again_afterwards():
+    dropout, ones = nn.Dropout(0.5).train(), torch.ones(1000)
+    with in_eval_mode(dropout):
+        assert torch.equal(dropout(ones), ones)
+    assert not torch.equal(dropout(ones), ones)
+
+
+def fails(*given, **settings):
+    raise RuntimeError("the model's own code failed")
+
+
+class SilentEngine:
+    def score(self, prompts, completions):
+        return [[0.0] * len(ids) for ids in completions]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda policy: all_log_probs(policy, SEQUENCES),
+        lambda policy: measured(policy),
+        lambda policy: canary_gap(SilentEngine(), policy, SEQUENCES, None),
+    ],
+    ids=["log_probs", "precision", "canary"],
+)
+def test_a_reading_that_fails_leaves_the_modes_as_they_were(read):
+    policy = tiny_policy()
+    use_packed_attention(policy)
+    mixed_modes(policy)
+    before = modes(policy)
+    policy.model.layers[0].forward = fails
+    with pytest.raises(RuntimeError, match="own code"):
+        read(policy)
+    assert modes(policy) == before
+
+
+def test_a_reading_leaves_a_part_in_eval_mode_that_was_in_it():
+    policy = mixed_modes(tiny_policy())
+    before = modes(policy)
+    all_log_probs(policy, SEQUENCES)
+    assert modes(policy) == before
+
+
+def test_a_budget_below_a_row_leaves_the_modes_as_they_were():
+    policy = mixed_modes(tiny_policy())
+    before = modes(policy)
+    with pytest.raises(UserError, match="smaller than one row"):
+        all_log_probs(policy, SEQUENCES, token_budget=1)
+    assert modes(policy) == before
