@@ -17,7 +17,7 @@ from benchmarks.alternate import REST
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
 from models.learner.log_probs import hidden_width
-from models.learner.packing import Sequences, pack
+from models.learner.packing import Sequences, cut_into_rows
 from models.reward_model.model import score
 from models.reward_model.scoring import score_all
 
@@ -46,8 +46,8 @@ def measure(settings: Settings, name: str) -> list[Row]:
     @torch.no_grad()
     def packed() -> torch.Tensor:
         scores = torch.empty(len(sequences))
-        for cut in pack(sequences, 16384, width=hidden_width(model)):
-            scores[cut] = score(model, sequences.take(cut))
+        for indices, row in cut_into_rows(sequences, 16384, width=hidden_width(model)):
+            scores[indices] = score(model, row)
         return scores
 
     sides: dict[str, Callable[[], torch.Tensor]] = {"ours": lambda: score_all(model, sequences), "packed": packed}

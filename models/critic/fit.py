@@ -16,7 +16,7 @@ from models.critic.losses import loss_of, values_of
 from models.critic.model import Critic
 from models.errors import UserError
 from models.learner.log_probs import hidden_width
-from models.learner.packing import pack
+from models.learner.packing import cut_into_rows
 from models.loop.fit import minibatches
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout, Scored
@@ -64,7 +64,7 @@ def fit_critic(
     critic, sequences = critic_of(companion), chosen.sequences
     settings = critic.settings
     masks = counted if counted is not None else [trained_mask(rollout) for rollout in chosen.rollouts]
-    place = critic.head.weight.device
+    width, place = hidden_width(critic.backbone), critic.head.weight.device
     critic.eval()  # as it was read when the round began: dropout would look like a change of the values
     losses = errors = norms = 0.0
     seen = steps = 0
@@ -74,11 +74,10 @@ def fit_critic(
             tokens = sum(int(masks[index].sum()) for index in rows)
             if not tokens:
                 continue
-            width = hidden_width(critic.backbone)
-            for cut in pack(sequences.take(rows), token_budget, width=width, setting="schedule.token_budget"):
-                indices = [rows[at] for at in cut]
+            cut = cut_into_rows(sequences, token_budget, width=width, among=rows, setting="schedule.token_budget")
+            for indices, row in cut:
                 kept = torch.cat([masks[index] for index in indices]).to(place)
-                outputs = critic(sequences.take(indices), autocast)[kept]
+                outputs = critic(row, autocast)[kept]
                 target, before = (
                     torch.cat([given[index] for index in indices]).to(outputs)[kept] for given in (returns, old)
                 )

@@ -17,7 +17,7 @@ from models.errors import UserError
 from models.learner.eval_mode import in_eval_mode
 from models.learner.fused_log_probs import AS_IT_IS, Distribution, Head, Mask, fused_log_probs
 from models.learner.packed_attention import NAME, read_packed, register_packed_attention
-from models.learner.packing import Sequences, pack, packed_row
+from models.learner.packing import Sequences, cut_into_rows, packed_row
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -112,9 +112,8 @@ def read_each(
     """
     known: dict[int, Tensor] = {}
     with in_eval_mode(model):
-        for cut in pack(sequences, token_budget, width=width, setting=setting):
-            part = sequences.take(cut)
-            known.update(zip(cut, read(part, cut).split([len(ids) for ids in part.completions]), strict=True))
+        for indices, row in cut_into_rows(sequences, token_budget, width=width, setting=setting):
+            known.update(zip(indices, read(row, indices).split([len(ids) for ids in row.completions]), strict=True))
     return [known[index] for index in range(len(sequences))]
 
 

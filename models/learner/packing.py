@@ -7,7 +7,7 @@ look at which is the layout's; the loss of a batch depends neither on the rows n
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -138,6 +138,35 @@ class Bundle:
     def cost(self, width: int) -> float:
         """Work of the bundle in tokens: beside a layer's 24 width^2 a token, a pair of tokens costs 4 width."""
         return self.tokens + self.pairs / (6.0 * width)
+
+
+def cut_into_rows(
+    sequences: Sequences,
+    budget: int,
+    *,
+    width: int,
+    among: Sequence[int] | None = None,
+    together: Sequence[Hashable] | None = None,
+    setting: str = "token_budget",
+) -> Iterator[tuple[list[int], Sequences]]:
+    """The rows that `pack` makes: the indices of a row's completions in `sequences`, and these completions.
+
+    Args:
+        sequences: what is to be read, [completions].
+        budget: most tokens of a row.
+        width: hidden width of the model.
+        among: indices of the completions to read; None: all of them.
+        together: a label of each completion, [completions]; those with the same prompt and label are never parted.
+        setting: what the budget is called in the recipe, for the error.
+
+    Raises:
+        UserError: the budget is smaller than one row must be; before the first row.
+    """
+    chosen = range(len(sequences)) if among is None else among
+    labels = None if together is None else [together[index] for index in chosen]
+    for row in pack(sequences.take(chosen), budget, width=width, together=labels, setting=setting):
+        indices = [chosen[position] for position in row]
+        yield indices, sequences.take(indices)
 
 
 def pack(

@@ -15,11 +15,14 @@ from models.bounds import Positive
 from models.errors import UserError
 from models.learner.log_probs import completion_log_probs, hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
-from models.learner.packing import Sequences, pack
+from models.learner.packing import Sequences, cut_into_rows
 from models.learner.reduce import token_weights
 from models.seeds import seed_of
 
 Report = Callable[[int, dict[str, float]], None]
+
+BUDGET = "warm_start.token_budget"
+"""What a recipe calls the tokens of one packed row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +92,9 @@ def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: 
     """Add the gradient of the mean negative log-likelihood per completion token. Returns the loss in nats."""
     weights = token_weights([len(completion) for completion in batch.completions], "token", longest=1)
     total = 0.0
-    for cut in pack(batch, token_budget, width=hidden_width(model), setting="warm_start.token_budget"):
-        log_prob, _ = completion_log_probs(model, batch.take(cut), autocast=autocast)
-        weight = torch.cat([weights[index] for index in cut]).to(log_prob)
+    for indices, row in cut_into_rows(batch, token_budget, width=hidden_width(model), setting=BUDGET):
+        log_prob, _ = completion_log_probs(model, row, autocast=autocast)
+        weight = torch.cat([weights[index] for index in indices]).to(log_prob)
         loss = -(weight * log_prob).sum()
         if not torch.isfinite(loss):
             raise UserError(
@@ -108,8 +111,8 @@ def negative_log_likelihood(
 ) -> float:
     """Mean negative log-likelihood per completion token of held-out sequences, in nats."""
     total, tokens = 0.0, 0
-    for cut in pack(sequences, token_budget, width=hidden_width(model), setting="warm_start.token_budget"):
-        log_prob, _ = completion_log_probs(model, sequences.take(cut), autocast=autocast)
+    for _, row in cut_into_rows(sequences, token_budget, width=hidden_width(model), setting=BUDGET):
+        log_prob, _ = completion_log_probs(model, row, autocast=autocast)
         total -= float(log_prob.double().sum())
         tokens += log_prob.numel()
     return total / max(1, tokens)

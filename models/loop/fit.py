@@ -14,7 +14,7 @@ from models.bounds import Positive
 from models.errors import UserError
 from models.learner.log_probs import completion_log_probs, hidden_width
 from models.learner.optimiser import OptimiserSettings, take_step
-from models.learner.packing import pack
+from models.learner.packing import cut_into_rows
 from models.learner.reduce import Normalisation, entropy_term, token_weights
 from models.loop.batch import pairs_of, token_batch
 from models.loop.learner import Learner
@@ -108,18 +108,17 @@ def fit_round(
             )
             weight_of = dict(zip(rows, weights, strict=True))
             tokens = sum(map(len, weights))
-            cuts = pack(
-                sequences.take(rows),
+            for indices, row in cut_into_rows(
+                sequences,
                 settings.token_budget,
                 width=hidden_width(learner.policy),
-                together=[groups[i] for i in rows] if whole else None,
+                among=rows,
+                together=groups if whole else None,
                 setting="schedule.token_budget",
-            )
-            for cut in cuts:
-                indices = [rows[i] for i in cut]
+            ):
                 log_prob, entropy = completion_log_probs(
                     learner.policy,
-                    sequences.take(indices),
+                    row,
                     distribution=learner.distribution,
                     autocast=learner.autocast,
                     mask=readings.mask([chosen.rollouts[i] for i in indices]),

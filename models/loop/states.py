@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from models.errors import UserError
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import hidden_width, row_states, use_packed_attention
-from models.learner.packing import Sequences, pack, packed_row
+from models.learner.packing import Sequences, cut_into_rows, packed_row
 from models.loop.world import World
 
 
@@ -45,8 +45,8 @@ def reference_states(world: World, sequences: Sequences, asked_by: str) -> Itera
             raise UserError(f"{asked_by} needs a reference, but the recipe has none")
         use_packed_attention(reference)
         width, place = hidden_width(reference), next(reference.parameters()).device
-        for cut in pack(sequences, world.token_budget, width=width, setting="schedule.token_budget"):
-            row = packed_row(sequences.take(cut), place)
+        for indices, part in cut_into_rows(sequences, world.token_budget, width=width, setting="schedule.token_budget"):
+            row = packed_row(part, place)
             with in_eval_mode(reference), torch.no_grad():
                 states = row_states(reference, row.ids, row.positions, row.layout, learner.autocast)
-            yield cut, states[row.predicting]
+            yield indices, states[row.predicting]

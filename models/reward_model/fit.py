@@ -23,7 +23,7 @@ from models.bounds import Positive
 from models.errors import UserError
 from models.learner.log_probs import hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
-from models.learner.packing import Sequences, pack
+from models.learner.packing import Sequences, cut_into_rows
 from models.learner.supervised import Report, shuffled_batches
 from models.reward_model.model import score
 from models.reward_model.scoring import checked_lengths, score_all
@@ -98,16 +98,16 @@ def accumulate(
     """
     both = both_answers(pairs)
     total = {"loss": 0.0, "accuracy": 0.0, "margin": 0.0, "score": 0.0}
-    cuts = pack(
+    cut = cut_into_rows(
         both,
         settings.token_budget,
         width=hidden_width(model),
         together=[index // 2 for index in range(len(both))],
         setting="reward_model.fit.token_budget",
     )
-    for cut in cuts:
-        # The two answers of a pair share a label, so the cut holds both, the chosen one first.
-        chosen, rejected = score(model, both.take(cut), autocast=autocast).view(-1, 2).unbind(1)
+    for _, row in cut:
+        # The two answers of a pair share a label, so the row holds both, the chosen one first.
+        chosen, rejected = score(model, row, autocast=autocast).view(-1, 2).unbind(1)
         loss = bradley_terry_loss(chosen, rejected, settings.margin, settings.centring).sum() / len(pairs)
         if not torch.isfinite(loss):
             raise UserError(

@@ -25,7 +25,7 @@ from models.learner.log_probs import (
     row_states,
     use_packed_attention,
 )
-from models.learner.packing import Sequences, pack, packed_row
+from models.learner.packing import Sequences, cut_into_rows, packed_row
 from models.learner.prefix_tree import Forest, forests, trees
 from models.learner.tree_attention import TreeAttention
 from models.reward_model.model import score, scores_of
@@ -69,13 +69,12 @@ def score_all(
         # A GPU has a kernel for spans of any length.
         grown = trees(different) if model.device.type == "cpu" and reads_trees(model) else []
         small = [tree for tree in grown if len(tree.ids) <= min(LARGEST_TREE, budget)]
-        for row in forests(small, min(ROW, budget), model.device):
-            scores[list(row.members)] = scores_of(model, last_states(model, row, autocast)).float().cpu()
+        for forest in forests(small, min(ROW, budget), model.device):
+            scores[list(forest.members)] = scores_of(model, last_states(model, forest, autocast)).float().cpu()
         # Also what is not finite: within a tree a broken sequence breaks its neighbours, in packed rows it does not.
         left = (~torch.isfinite(scores)).nonzero().flatten().tolist()
-        rest = different.take(left)
-        for cut in pack(rest, budget, width=hidden_width(model)):
-            scores[[left[index] for index in cut]] = score(model, rest.take(cut), autocast=autocast).float().cpu()
+        for indices, row in cut_into_rows(different, budget, width=hidden_width(model), among=left):
+            scores[indices] = score(model, row, autocast=autocast).float().cpu()
     if not torch.isfinite(scores).all():
         bad = which.index(int(torch.isfinite(scores).int().argmin()))
         raise UserError(f"reward model: the score of sequence {bad} is not finite")

@@ -30,7 +30,7 @@ from models.errors import UserError
 from models.formulas.implied_rewards import implied_of_tokens
 from models.learner.log_probs import completion_log_probs, hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser
-from models.learner.packing import Sequences, pack
+from models.learner.packing import cut_into_rows
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout, sequences_of
 from models.loop.slots import Reward
@@ -83,19 +83,21 @@ class ImplicitProcess(Reward):
         learner = world.models()
         companion = learner.companions[self.companion]
         judge, sequences = companion.model, sequences_of(rollouts)
+        width = hidden_width(judge)
         right = components[self.by] > self.threshold
         reference = torch.stack([row.sum() for row in self._reference(world, rollouts)])
         told: dict[str, float] = {}
         for _ in range(self.passes):
             loss_sum, correct = 0.0, 0
-            for cut in self._cuts(world, judge, sequences):
-                part_of = sequences.take(cut)
+            for indices, row in cut_into_rows(
+                sequences, world.token_budget, width=width, setting="schedule.token_budget"
+            ):
                 log_prob, _ = completion_log_probs(
-                    judge, part_of, distribution=learner.distribution, autocast=learner.autocast
+                    judge, row, distribution=learner.distribution, autocast=learner.autocast
                 )
-                sums = torch.stack([row.sum() for row in log_prob.split([len(ids) for ids in part_of.completions])])
-                value = self.beta * (sums - reference[cut].to(sums))
-                truth = right[cut].to(value.device)
+                sums = torch.stack([part.sum() for part in log_prob.split([len(ids) for ids in row.completions])])
+                value = self.beta * (sums - reference[indices].to(sums))
+                truth = right[indices].to(value.device)
                 loss = verdict_loss(value, truth).sum() / len(rollouts)
                 loss.backward()  # type: ignore[no-untyped-call]
                 loss_sum += float(loss.detach())
@@ -118,9 +120,6 @@ class ImplicitProcess(Reward):
         if rows is None:
             raise UserError(f"reward {self.label} needs a reference, but the recipe has none")
         return rows
-
-    def _cuts(self, world: World, judge: nn.Module, sequences: Sequences) -> list[list[int]]:
-        return pack(sequences, world.token_budget, width=hidden_width(judge), setting="schedule.token_budget")
 
 
 def within_one(rows: Sequence[Tensor]) -> list[Tensor]:

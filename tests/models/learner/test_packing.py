@@ -7,7 +7,7 @@ import torch
 
 from models.errors import UserError
 from models.learner.layout import Prefix, Span, allowed
-from models.learner.packing import Sequences, pack, packed_row
+from models.learner.packing import Sequences, cut_into_rows, pack, packed_row
 
 
 def drawn(seed, rows=40):
@@ -90,3 +90,32 @@ def test_a_budget_smaller_than_a_row_is_refused_with_the_one_that_is_needed():
 
 def test_no_sequences_give_no_rows():
     assert pack(Sequences([], []), 10, width=64) == []
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_rows_of_some_sequences_are_those_of_a_set_of_these_alone(seed):
+    sequences = drawn(seed)
+    some = random.Random(seed).sample(range(len(sequences)), 17)
+    rows = list(cut_into_rows(sequences, 40, width=64, among=some))
+    assert [indices for indices, _ in rows] == [
+        [some[position] for position in row] for row in pack(sequences.take(some), 40, width=64)
+    ]
+    assert all(row == sequences.take(indices) for indices, row in rows)
+
+
+def test_without_a_choice_the_rows_are_those_of_all_sequences():
+    sequences = drawn(0)
+    rows = list(cut_into_rows(sequences, 30, width=64))
+    assert [indices for indices, _ in rows] == pack(sequences, 30, width=64)
+    assert all(row == sequences.take(indices) for indices, row in rows)
+
+
+def test_labels_of_some_sequences_are_theirs_and_not_those_of_their_places():
+    sequences = Sequences([[2, 3]] * 6, [[4] * size for size in (1, 1, 5, 1, 1, 5)])
+    pairs = [0, 0, 1, 1, 2, 2]  # of the last four: 2 with 3, 4 with 5
+    rows = [indices for indices, _ in cut_into_rows(sequences, 9, width=64, among=[2, 4, 3, 5], together=pairs)]
+    assert sorted(map(sorted, rows)) == [[2, 3], [4, 5]]
+
+
+def test_no_choice_at_all_gives_no_rows():
+    assert list(cut_into_rows(drawn(0), 30, width=64, among=[])) == []
