@@ -28,6 +28,7 @@ from benchmarks.settings import Settings, has_trl
 from models.advantage.group_relative import GroupRelative
 from models.engine.engine import EngineSettings, open_engine
 from models.loop.loop import Slots, Watchers, run_loop
+from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
@@ -170,10 +171,8 @@ def our_side(
         source: Any = Sample(prompts=shape.prompts, group_size=shape.group, max_tokens=shape.completion)
         slots = Slots(source, [EvenShare()], [Everything()], GroupRelative(), Grpo(kl=0.0), NoReference())
         try:
-            world = World(codec, engine, None, 0)
-            run_loop(
-                learner, world, slots, schedule(), problems, folder.parent / "checkpoints", Watchers(metrics=ended)
-            )
+            world = World(codec, engine, None, 0, learner, Readings(learner, schedule().token_budget))
+            run_loop(world, slots, schedule(), problems, folder.parent / "checkpoints", Watchers(metrics=ended))
         finally:
             engine.close()
 

@@ -36,6 +36,7 @@ from models.learner.packing import Sequences
 from models.learner.supervised import fit_supervised
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
+from models.loop.readings import Readings
 from models.loop.rollout import Problem
 from models.loop.world import World
 from models.policy.build import load_causal_model, new_policy
@@ -174,8 +175,9 @@ def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], N
             outside += time.perf_counter() - began
 
     began = time.perf_counter()
-    world = World(codec, engine, None, recipe.seed, truncated=recipe.truncated)
-    run_loop(learner, world, slots, recipe.schedule, problems, work.folder / "none", Watchers(metrics=watch))
+    unread = Readings(learner, recipe.schedule.token_budget)
+    world = World(codec, engine, None, recipe.seed, learner, unread, recipe.truncated)
+    run_loop(world, slots, recipe.schedule, problems, work.folder / "none", Watchers(metrics=watch))
     seconds = time.perf_counter() - began - outside
     claims = {}
     if recipe.objective.level == "pair" or recipe.rollouts.reads != "problems":

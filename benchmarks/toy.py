@@ -28,6 +28,7 @@ from models.learner.optimiser import OptimiserSettings
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
+from models.loop.readings import Readings
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.policy.build import SizeSettings, load_causal_model, new_policy
@@ -137,8 +138,8 @@ def train(toy: Toy, arm: Arm, seed: int, rounds: int) -> Trained:
     def told(number: int, metrics: dict[str, float]) -> None:
         trained.rounds.append(metrics)
 
-    world = World(codec, engine, None, seed)
-    run_loop(learner, world, chosen, recipe.schedule, problems, toy.folder / "none", Watchers(metrics=told))
+    world = World(codec, engine, None, seed, learner, Readings(learner, recipe.schedule.token_budget))
+    run_loop(world, chosen, recipe.schedule, problems, toy.folder / "none", Watchers(metrics=told))
     return trained
 
 

@@ -13,8 +13,8 @@ from prefect import get_run_logger, task
 from models.loop.alarm import Collapse
 from models.loop.fit import ScheduleSettings
 from models.loop.learned import nothing_learned
-from models.loop.learner import Learner
 from models.loop.loop import Watchers, prompts_of_round, run_loop
+from models.loop.readings import Readings
 from models.loop.rollout import Problem
 from models.loop.world import World
 from models.policy.build import open_policy
@@ -75,9 +75,10 @@ def fine_tune(
         draws = recipe.rollouts.draws
         with engine_for(start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine:
             scorer = reward_scorer(rewarded, recipe, home, codec)
-            world = World(codec, engine, scorer, recipe.seed, truncated=recipe.truncated)
+            unread = Readings(learner, settings.token_budget)
+            world = World(codec, engine, scorer, recipe.seed, learner, unread, recipe.truncated)
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
-                last, in_rounds, collapse = _train(learner, world, recipe, settings, problems, folder, run_id, log)
+                last, in_rounds, collapse = _train(world, recipe, settings, problems, folder, run_id, log)
         curves = read_journal(folder / "metrics.jsonl")
         records.log_figure(
             run_id, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning")
@@ -170,7 +171,6 @@ def log_times(run_id: str, recipe: Recipe, curves: Sequence[Row], outside: float
 
 
 def _train(
-    learner: Learner,
     world: World,
     recipe: Recipe,
     settings: ScheduleSettings,
@@ -203,7 +203,6 @@ def _train(
                 advance(rounds, {})
 
         collapse = run_loop(
-            learner,
             world,
             recipe.slots,
             settings,

@@ -7,7 +7,8 @@ import copy
 from dataclasses import dataclass
 
 import torch
-from tiny_models import tiny_policy, word_tokenizer
+from tiny_models import tiny_policy
+from tiny_worlds import CODEC, make_world
 
 from models.advantage.group_relative import GroupRelative
 from models.engine.engine import EngineSettings
@@ -19,17 +20,14 @@ from models.loop.learner import Learner
 from models.loop.loop import Slots, Watchers, run_loop
 from models.loop.rollout import Problem
 from models.loop.slots import Reward
-from models.loop.world import World
 from models.objective.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter
 from models.policy.folder import save_model_folder
 from models.reference.frozen import Frozen
 from models.rollouts.sample import Sample
 from models.select.drop_flat import DropFlat
-from models.text.encoding import Codec
 
-TOKENIZER = word_tokenizer()
-CODEC = Codec(TOKENIZER)
+TOKENIZER = CODEC.tokenizer
 END = TOKENIZER.eos_token_id
 TEXTS = ["1 + 2 =", "3 +", "4 + 5 + 6 =", "7", "8 = ;", "9 + 1 ="]
 PROBLEMS = [
@@ -115,9 +113,9 @@ def run(start, checkpoints, *, schedule=SCHEDULE, slots=SLOTS, lora=False, kille
     """One run of the loop in a fresh process's state. Returns the learner and what was told."""
     torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
     learner, diary = new_learner(schedule, lora), Diary({}, {}, [])
-    world = World(CODEC, engine(start, EngineSettings(), end=END), None, seed=7)
+    world = make_world(engine(start, EngineSettings(), end=END), learner=learner)
     try:
-        run_loop(learner, world, slots, schedule, PROBLEMS, checkpoints, diary.watchers(killed_in))
+        run_loop(world, slots, schedule, PROBLEMS, checkpoints, diary.watchers(killed_in))
     except KeyboardInterrupt:
         assert killed_in is not None
     return learner, diary

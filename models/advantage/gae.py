@@ -137,7 +137,7 @@ class Gae(Advantage):
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.
         """
-        learner = world.models()
+        learner = world.learner
         companion = learner.companions[self.companion]
         values = read_values(
             critic_of(companion), scored.sequences, autocast=learner.autocast, token_budget=world.token_budget
@@ -155,12 +155,12 @@ class Gae(Advantage):
         placed = stabilised(scored, self.reward_scale, self.reward_clip).rewards_by_token()
         if not self.kl_in_reward:
             return placed
-        reference = world.log_probs().reference(scored.rollouts)
+        reference = world.readings.reference(scored.rollouts)
         if reference is None:
             raise UserError(
                 f"advantage.kl_in_reward is {self.kl_in_reward}, but there is no reference to hold the policy against"
             )
-        policy = world.log_probs().policy(scored.rollouts)
+        policy = world.readings.policy(scored.rollouts)
         return [
             row - self.kl_in_reward * (mine.cpu() - other.cpu()).to(row)
             for row, mine, other in zip(placed, policy, reference, strict=True)
@@ -169,7 +169,7 @@ class Gae(Advantage):
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the critic to the round's returns. Returns what is worth watching."""
         assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
-        learner = world.models()
+        learner = world.learner
         return fit_critic(
             learner.companions[self.companion],
             scored,

@@ -88,7 +88,7 @@ class Selective(KlInReward):
         """
         if self.share == 1.0:
             return {"chance": 1.0, "loss": 0.0}
-        companion = world.models().companions[self.companion]
+        companion = world.learner.companions[self.companion]
         chosen = _choices(scored)
         tokens = int(scored.lengths.sum())
         chance = total = 0.0
@@ -101,7 +101,7 @@ class Selective(KlInReward):
         self, world: World, sequences: Sequences, chosen: list[Tensor], signal: Signal, tokens: int
     ) -> tuple[float, float]:
         """Gather the gate's gradient over all `tokens` of the round. Returns its mean chance and its loss."""
-        head = world.models().companions[self.companion].model
+        head = world.learner.companions[self.companion].model
         dtype = next(head.parameters()).dtype
         chance = total = 0.0
         # again in each pass: the states of a whole round need not fit the memory

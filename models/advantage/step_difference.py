@@ -66,7 +66,7 @@ class StepDifference(Advantage):
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:
         """Advantages token by token, equal within a step; zeros while the critic learns alone."""
-        learner = world.models()
+        learner = world.learner
         companion = learner.companions[self.companion]
         values = read_values(
             critic_of(companion), scored.sequences, autocast=learner.autocast, token_budget=world.token_budget
@@ -83,7 +83,7 @@ class StepDifference(Advantage):
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the critic to the reward at the beginning of each step. Returns what is worth watching."""
         assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
-        learner = world.models()
+        learner = world.learner
         counted = [
             starts & trained_mask(rollout)
             for starts, rollout in zip(self._starts(world, scored), scored.rollouts, strict=True)

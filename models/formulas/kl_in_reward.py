@@ -48,12 +48,12 @@ class KlInReward(Advantage):
         if not self.kl_in_reward or not own:
             return scored
         rollouts = [scored.rollouts[index] for index in own]
-        reference = world.log_probs().reference(rollouts)
+        reference = world.readings.reference(rollouts)
         if reference is None:
             raise UserError(
                 f"advantage.kl_in_reward is {self.kl_in_reward}, but there is no reference to hold the policy against"
             )
-        policy = world.log_probs().policy(rollouts)
+        policy = world.readings.policy(rollouts)
         ratios = [
             (mine.cpu() - other.cpu())[trained_mask(rollout)].sum()
             for rollout, mine, other in zip(rollouts, policy, reference, strict=True)

@@ -61,7 +61,6 @@ class Watchers:
 
 
 def run_loop(
-    learner: Learner,
     world: World,
     slots: Slots,
     settings: ScheduleSettings,
@@ -70,7 +69,7 @@ def run_loop(
     watchers: Watchers,
     alarm: AlarmSettings | None = None,
 ) -> Collapse | None:
-    """Train `learner.policy` in place for `settings.rounds` rounds, going on from the newest checkpoint.
+    """Train `world.learner.policy` in place for `settings.rounds` rounds, going on from the newest checkpoint.
 
     With an `alarm` that stops, a policy that collapses ends the run, and the policy is the best of those that the run
     began with or had at a checkpoint. The collapse is returned, also of an alarm that only warns.
@@ -79,19 +78,22 @@ def run_loop(
         UserError: a canary past its tolerance, a loss or reward that is not finite, a full disk, a token budget that a
             prompt with its longest completion does not fit.
     """
-    world = replace(world, learner=learner, token_budget=settings.token_budget)
+    learner = world.learner
     require_room(problems, slots.rollouts, slots.objective, world.codec, settings.token_budget)
     canary = fixed_tokens([problem.tokens[:CANARY_TOKENS] for problem in problems], world.codec.end)
 
+    def unread() -> World:
+        return replace(world, readings=Readings(learner, settings.token_budget))
+
     def make(number: int) -> list[Rollout]:
-        return slots.rollouts(world, prompts_of_round(problems, slots.rollouts.prompts, number, world.seed), number)
+        return slots.rollouts(unread(), prompts_of_round(problems, slots.rollouts.prompts, number, world.seed), number)
 
     start, history = resume(learner, checkpoints, problems)
     stops = alarm is not None and alarm.action == "stop"
     if stops and not start:
         keep_best(checkpoints, learner.policy)
     watchers.resumed(start)
-    hand_over(learner, world, settings, canary, start)
+    hand_over(world, settings, canary, start)
     meter = Meter(learner, settings)
     with Ahead(make, meter.device) as ahead:
         for number in range(start, settings.rounds):
@@ -102,7 +104,7 @@ def run_loop(
             rollouts, staleness = ahead.take(number)
             if not staleness:
                 meter.generated(rollouts)
-            seen = replace(world, readings=Readings(learner, settings.token_budget))
+            seen = unread()
             scored = world.truncated.penalised(score(seen, slots.rewards, rollouts), slots.rollouts.max_tokens)
             chosen = scored
             for select in slots.select:
@@ -112,13 +114,13 @@ def run_loop(
                 ahead.begin(number + 1)
             metrics = rollout_metrics(scored, chosen, world.truncated)
             if len(chosen.rollouts):
-                metrics |= _learn(learner, seen, slots, settings, chosen, number)
+                metrics |= _learn(seen, slots, settings, chosen, number)
             meter.lap("learn")
             if settings.staleness:
                 metrics["rollouts/staleness"] = staleness
                 if (made := ahead.wait()) is not None:
                     meter.generated(*made)
-            metrics |= hand_over(learner, world, settings, canary, done)
+            metrics |= hand_over(world, settings, canary, done)
             moved = learner.reference is not None and slots.reference.follow(learner.reference, learner.policy, number)
             if moved and slots.reference.resets_optimiser:
                 learner.optimiser.state.clear()
@@ -150,9 +152,7 @@ def run_loop(
     return history.collapse
 
 
-def _learn(
-    learner: Learner, world: World, slots: Slots, settings: ScheduleSettings, chosen: Scored, number: int
-) -> dict[str, float]:
+def _learn(world: World, slots: Slots, settings: ScheduleSettings, chosen: Scored, number: int) -> dict[str, float]:
     """What is left of a round when its completions are chosen: signal, fit, companions. Returns their metrics."""
     signal = slots.advantage(world, chosen)
     tokens = signal.tokens if isinstance(signal, Signal) else signal
@@ -162,7 +162,7 @@ def _learn(
         mine = tokens[trained] if isinstance(tokens, Tensor) else [tokens[index] for index in trained.tolist()]
         longest = slots.rollouts.max_tokens
         fitted = fit_round(
-            learner, slots.objective, chosen.take(trained), mine, settings, longest, number, world.readings
+            world.learner, slots.objective, chosen.take(trained), mine, settings, longest, number, world.readings
         )
         metrics |= {f"policy/{name}": value for name, value in fitted.items()}
     if slots.advantage.companion and isinstance(signal, Signal):
@@ -171,9 +171,7 @@ def _learn(
     return metrics
 
 
-def hand_over(
-    learner: Learner, world: World, settings: ScheduleSettings, canary: Sequences, done: int
-) -> dict[str, float]:
+def hand_over(world: World, settings: ScheduleSettings, canary: Sequences, done: int) -> dict[str, float]:
     """Give the learner's weights to the engine, if there is one, and see that it runs them. Returns the canary's gap.
 
     Raises:
@@ -181,6 +179,7 @@ def hand_over(
     """
     if world.engine is None:
         return {}
+    learner = world.learner
     world.engine.load(merged_weights(learner.policy))
     gap = canary_gap(world.engine, learner.policy, canary, learner.autocast)
     coarse = torch.bfloat16 if torch.bfloat16 in (learner.autocast, world.engine.dtype) else None

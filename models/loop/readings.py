@@ -33,7 +33,8 @@ class Readings:
             learner: policy and reference.
             token_budget: tokens of one packed row.
         """
-        self._learner, self._token_budget = learner, token_budget
+        self.token_budget = token_budget
+        self._learner = learner
         self._policy: Read = {}
         self._reference: Read = {}
         self._lagged: Read = {}
@@ -72,7 +73,7 @@ class Readings:
                     model,
                     sequences_of(missing),
                     autocast=learner.autocast,
-                    token_budget=self._token_budget,
+                    token_budget=self.token_budget,
                     setting="schedule.token_budget",
                 ),
             )
@@ -95,7 +96,7 @@ class Readings:
             sequences,
             distribution=self._learner.distribution,
             autocast=self._learner.autocast,
-            token_budget=self._token_budget,
+            token_budget=self.token_budget,
             setting="schedule.token_budget",
             masked=masked,
         )

@@ -39,7 +39,7 @@ def reference_states(world: World, sequences: Sequences, asked_by: str) -> Itera
     Raises:
         UserError: the recipe has no reference.
     """
-    learner = world.models()
+    learner = world.learner
     with learner.as_reference() as reference:
         if reference is None:
             raise UserError(f"{asked_by} needs a reference, but the recipe has none")

@@ -83,7 +83,7 @@ def drawn_by(
     Raises:
         UserError: the reference is one of the voices, but the recipe has none.
     """
-    learner = world.models()
+    learner = world.learner
     prompts = [problem.tokens for problem in problems]
     embedding: Any = plain_inner(learner.policy).get_input_embeddings()
     check_ids(prompts, int(embedding.weight.shape[0]))

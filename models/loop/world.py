@@ -17,7 +17,7 @@ from models.text.encoding import Codec
 
 @dataclass(frozen=True)
 class World:
-    """What parts may need beside their settings: opened once before the loop begins."""
+    """What parts may need beside their settings: complete when it is made, before the loop begins."""
 
     codec: Codec
     engine: Engine | None
@@ -25,25 +25,19 @@ class World:
     score_with_reward_model: Callable[[Sequences], Tensor] | None
     """Scores of prompts with their completions, [completions]; None where no reward model was fitted."""
     seed: int
-    learner: Learner | None = None
-    """Policy, reference and companions as they stand; the loop puts it here."""
-    token_budget: int = 16384
-    """Tokens of one packed row, for parts that read completions with a model."""
-    readings: Readings | None = None
-    """Log-probs of this round's completions; the loop puts them here anew every round."""
+    learner: Learner
+    """Policy, reference and companions as they stand."""
+    readings: Readings
+    """Log-probs under policy and reference, each completion read once a round: the loop renews them every round."""
     truncated: TruncationSettings = WRONG
     """What becomes of completions that did not end."""
+
+    @property
+    def token_budget(self) -> int:
+        """Tokens of one packed row, for parts that read completions with a model."""
+        return self.readings.token_budget
 
     def sampler(self) -> Engine:
         """The engine, which every source that draws has."""
         assert self.engine is not None, "the source says that it draws"
         return self.engine
-
-    def models(self) -> Learner:
-        """The learner, which every part sees inside the loop."""
-        assert self.learner is not None, "the loop puts the learner into the world"
-        return self.learner
-
-    def log_probs(self) -> Readings:
-        """Log-probs under policy and reference, each completion read once a round."""
-        return self.readings or Readings(self.models(), self.token_budget)

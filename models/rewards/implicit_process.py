@@ -80,7 +80,7 @@ class ImplicitProcess(Reward):
             raise UserError(
                 f"reward {self.label}: no reward before it is called {self.by}; there are {', '.join(components)}"
             )
-        learner = world.models()
+        learner = world.learner
         companion = learner.companions[self.companion]
         judge, sequences = companion.model, sequences_of(rollouts)
         width = hidden_width(judge)
@@ -109,14 +109,14 @@ class ImplicitProcess(Reward):
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Reward of each token, [completions] tensors of [tokens of it], on the CPU; unless normalised they add up to
         r(y)."""
-        judge = world.models().companions[self.companion].model
-        judged = world.log_probs().under(judge, sequences_of(rollouts))
+        judge = world.learner.companions[self.companion].model
+        judged = world.readings.under(judge, sequences_of(rollouts))
         reference = self._reference(world, rollouts)
         rows = [implied_of_tokens(new, old, self.beta).cpu() for new, old in zip(judged, reference, strict=True)]
         return rows if self.normalise == "none" else within_one(rows)
 
     def _reference(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        rows = world.log_probs().reference(rollouts)
+        rows = world.readings.reference(rollouts)
         if rows is None:
             raise UserError(f"reward {self.label} needs a reference, but the recipe has none")
         return rows

@@ -40,7 +40,7 @@ def _under_policy(world: World, rollouts: Sequence[Rollout]) -> Tensor:
     given = [rollout.behaviour_log_probs for rollout in rollouts]
     if all(len(row) for row in given):
         return torch.tensor([sum(row) / len(row) for row in given])
-    return _means(world.log_probs().policy(rollouts))
+    return _means(world.readings.policy(rollouts))
 
 
 def _means(rows: Sequence[Tensor]) -> Tensor:
@@ -71,7 +71,7 @@ class RankingConsistency(Reward):
         Raises:
             UserError: the recipe has no reference to compare with.
         """
-        earlier = world.log_probs().reference(rollouts)
+        earlier = world.readings.reference(rollouts)
         if earlier is None:
             raise UserError(
                 "reward ranking_consistency needs a reference to compare with: reference.name: previous_round"

@@ -64,7 +64,7 @@ class ReferenceValue(Reward):
             raise UserError(
                 f"reward {self.label}: no reward before it is called {self.by}; there are {', '.join(components)}"
             )
-        companion = world.models().companions[self.companion]
+        companion = world.learner.companions[self.companion]
         states = self._states(world, rollouts)
         wanted, error = components[self.by].to(states), 0.0
         for _ in range(self.passes):
@@ -77,14 +77,14 @@ class ReferenceValue(Reward):
     @torch.no_grad()
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values of the prompts, [completions], on the CPU."""
-        head = world.models().companions[self.companion].model
+        head = world.learner.companions[self.companion].model
         values: Tensor = head(self._states(world, rollouts)).squeeze(-1)
         return values.cpu()
 
     @torch.no_grad()
     def _states(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """The reference's states at the last token of each prompt, [completions, hidden], in the dtype of the head."""
-        head = world.models().companions[self.companion].model
+        head = world.learner.companions[self.companion].model
         # the state that predicts the first token of a completion is that of the prompt's end
         sequences = Sequences([one.problem.tokens for one in rollouts], [one.completion[:1] for one in rollouts])
         dtype = next(head.parameters()).dtype

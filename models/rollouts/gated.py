@@ -50,7 +50,7 @@ class Gated(Voiced):
         Raises:
             UserError: the recipe has no gate, or no reference.
         """
-        learner = world.models()
+        learner = world.learner
         gate = learner.companions.get(Selective.companion)
         if gate is None:
             raise UserError("rollouts gated: there is no gate to choose who writes; set `advantage: {name: selective}`")

@@ -47,9 +47,9 @@ class Masked(Voiced):
         Raises:
             UserError: the recipe has no reference, which is the lagged policy.
         """
-        voices = [policy_voice(world.models())]
+        voices = [policy_voice(world.learner)]
         if self.mask_top_p < 1.0:  # else the lagged policy has nothing to say
-            voices.append(replace(reference_voice(world.models()), veto_top_p=self.mask_top_p))
+            voices.append(replace(reference_voice(world.learner), veto_top_p=self.mask_top_p))
         return drawn_by(world, problems, voices, self.sampling, round_seed(world.seed, round_number))
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:

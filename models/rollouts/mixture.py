@@ -90,6 +90,6 @@ def draw_from_mixture(
     Raises:
         UserError: the recipe has no reference but the mixture needs one.
     """
-    learner = world.models()
+    learner = world.learner
     voices = [policy_voice(learner, 1.0 - share), replace(reference_voice(learner), weight=share)]
     return drawn_by(world, problems, [voice for voice in voices if voice.weight > 0], sampling, seed, origin)

@@ -34,7 +34,7 @@ class Replay(Sample):
         """Fresh completions, then replayed ones, each group by itself, [(prompts + replayed) * G]."""
         seed = round_seed(world.seed, round_number)
         fresh = draw(world, problems, self.sampling, seed)
-        memory = world.models().memory
+        memory = world.learner.memory
         again = drawn_again(memory[-self.rounds_kept :], self.replayed, for_choices(seed), first=len(problems))
         memory.append(fresh)
         del memory[: -self.rounds_kept]

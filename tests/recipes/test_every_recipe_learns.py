@@ -13,6 +13,7 @@ import pytest
 import torch
 from tiny_loops import CODEC, PROBLEMS, TOKENIZER
 from tiny_models import tiny_policy
+from tiny_worlds import make_world
 
 from models.engine.engine import EngineSettings, Sampling, open_engine
 from models.engine.transformers_engine import TransformersEngine
@@ -22,7 +23,6 @@ from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.loop.loop import Watchers, run_loop
 from models.loop.rollout import Known
-from models.loop.world import World
 from models.policy.build import load_causal_model
 from models.policy.folder import save_model_folder
 from models.policy.use import read_use
@@ -121,11 +121,11 @@ def trained(file, start, folder):
     before = says(policy, start)
     learner = build_learner(policy, recipe, settings, folder, None)
     engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.rollouts.draws else None
-    world = World(CODEC, engine, None, recipe.seed, truncated=recipe.truncated)
+    world = make_world(engine, None, recipe.seed, learner, settings.token_budget, recipe.truncated)
     sound = recipe.objective.level == "pair" and slots.rollouts.reads == "demonstrations"  # all of the data is better
     answers = [one for one in known(slots.rollouts.reads) if not (sound and one.flaw)]
     problems = [replace(problem, known=tuple(answers)) for problem in PROBLEMS]
-    run_loop(learner, world, slots, settings, problems, folder / "checkpoints", Watchers())
+    run_loop(world, slots, settings, problems, folder / "checkpoints", Watchers())
     return (
         recipe,
         before,

@@ -11,13 +11,13 @@ import pytest
 import torch
 from tiny_loops import CODEC, END, PROBLEMS, save_start
 from tiny_models import tiny_policy
+from tiny_worlds import make_world
 
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.loop.loop import Watchers, run_loop
 from models.loop.rollout import Known
 from models.loop.slots import Reward
-from models.loop.world import World
 from models.recipe.load import load_recipe
 from tasks.open_learner import build_learner
 
@@ -69,10 +69,10 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
     learner = build_learner(policy, recipe, settings, tmp_path, None)
     engine = TransformersEngine(start, EngineSettings(), end=END) if slots.rollouts.draws else None
     scorer = rewards_of if recipe.reward_model else None
-    world = World(CODEC, engine, scorer, recipe.seed, truncated=recipe.truncated)
+    world = make_world(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)
     problems = [replace(problem, known=known(slots.rollouts.reads)) for problem in PROBLEMS]
     told = {}
-    run_loop(learner, world, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=told.__setitem__))
+    run_loop(world, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=told.__setitem__))
     assert sorted(told) == list(range(1, ROUNDS + 1))
     assert all(torch.isfinite(torch.tensor(value)) for values in told.values() for value in values.values())
     before = tiny_policy(torch.float32, spread=3.0).state_dict()

@@ -8,14 +8,14 @@ from dataclasses import fields, replace
 import pytest
 import torch
 from test_every_recipe import OVERRIDES, known, rewards_of
-from tiny_loops import CODEC, END, PROBLEMS, save_start
+from tiny_loops import END, PROBLEMS, save_start
 from tiny_models import tiny_policy
+from tiny_worlds import make_world
 
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.loop.learned import nothing_learned
 from models.loop.loop import Watchers, run_loop
-from models.loop.world import World
 from models.recipe.load import load_recipe
 from models.recipe.smoke import smoke_overrides
 from tasks.open_learner import build_learner
@@ -32,11 +32,12 @@ def test_a_smoke_run_takes_a_step_though_no_answer_is_right(name, tmp_path):
     learner = build_learner(tiny_policy(torch.float32, spread=3.0), recipe, recipe.schedule, tmp_path, None)
     start = save_start(tmp_path / "start")
     engine = TransformersEngine(start, EngineSettings(), end=END) if source.draws else None
-    world = World(CODEC, engine, rewards_of if recipe.reward_model else None, recipe.seed, truncated=recipe.truncated)
+    scorer = rewards_of if recipe.reward_model else None
+    world = make_world(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)
     problems = [replace(one, known=known(source.reads), answer="999999") for one in PROBLEMS]
     told: dict[int, dict[str, float]] = {}
     settings = replace(recipe.schedule, token_budget=1024)
-    run_loop(learner, world, slots, settings, problems, tmp_path / "c", Watchers(metrics=told.__setitem__))
+    run_loop(world, slots, settings, problems, tmp_path / "c", Watchers(metrics=told.__setitem__))
     before = tiny_policy(torch.float32, spread=3.0).state_dict()
     changed = any(not torch.equal(value, before[key]) for key, value in learner.policy.state_dict().items())
     assert nothing_learned(list(told.values()), float(changed)) == ""

@@ -6,13 +6,13 @@ from itertools import product
 import pytest
 import torch
 from tiny_models import scored
+from tiny_worlds import make_world
 
 from models.advantage.balanced import Balanced
 from models.errors import UserError
 from models.learner.reduce import token_weights
 from models.loop.rollout import Problem, Rollout, TokenBatch
 from models.loop.score import score
-from models.loop.world import World
 from models.objective.weighted_likelihood import WeightedLikelihood
 from models.recipe.load import load_recipe
 from models.select.best_of_n import BestOfN
@@ -115,7 +115,7 @@ def through(recipe, texts, liked):
     rollouts = [
         Rollout(Problem("p", "", "7"), 0, (place, 1), (0.0, 0.0), text, True) for place, text in enumerate(texts)
     ]
-    here = World(None, None, lambda sequences: torch.tensor(liked), seed=0)
+    here = make_world(scorer=lambda sequences: torch.tensor(liked))
     chosen = score(here, slots.rewards, rollouts)
     for select in slots.select:
         chosen = chosen.take(select(chosen))

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_loops import CODEC, END, PROBLEMS, SCHEDULE, SLOTS, Sevens, new_learner, same_weights, save_start
+from tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Sevens, new_learner, same_weights, save_start
 from tiny_models import SEQUENCES, scored, tiny_policy
+from tiny_worlds import make_world
 
 from models.advantage.gae import Gae, generalised_advantages, stabilised, whitened
 from models.critic.model import read_values
@@ -18,7 +19,6 @@ from models.learner.log_probs import all_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
-from models.loop.world import World
 from models.objective.grpo import Grpo
 from models.rollouts.sample import Sample
 from models.select.everything import Everything
@@ -111,7 +111,7 @@ def learner_with(gae, reference=True):
 
 
 def world_of(learner):
-    return World(CODEC, None, None, seed=7, learner=learner, token_budget=64)
+    return make_world(learner=learner, token_budget=64)
 
 
 WORTH = scored(numbers(1, 0, 2, 5, 3), [1] * 5, sequences=SEQUENCES)
@@ -200,9 +200,9 @@ def run(start, checkpoints, *, lora=False, killed_in=None, slots=PPO, schedule=S
     torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
     learner = new_learner(schedule, lora)
     learner.companions = {"critic": companion}
-    world = World(CODEC, TransformersEngine(start, EngineSettings(), end=END), None, seed=7)
+    world = make_world(TransformersEngine(start, EngineSettings(), end=END), learner=learner)
     try:
-        run_loop(learner, world, slots, schedule, PROBLEMS, checkpoints, Watchers(metrics=metrics))
+        run_loop(world, slots, schedule, PROBLEMS, checkpoints, Watchers(metrics=metrics))
     except KeyboardInterrupt:
         assert killed_in is not None
     return learner, told

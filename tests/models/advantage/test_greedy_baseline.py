@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_loops import SCHEDULE, SLOTS, run, save_start
 from tiny_models import scored
+from tiny_worlds import make_world
 
 from models.advantage.greedy_baseline import GreedyBaseline
 from models.advantage.reward import FixedBaseline
@@ -14,7 +15,6 @@ from models.engine.engine import Generated
 from models.errors import UserError
 from models.loop.rollout import Problem, TokenBatch
 from models.loop.slots import Reward
-from models.loop.world import World
 from models.objective.reinforce import Reinforce
 from models.rollouts.sample_and_greedy import SampleAndGreedy
 from models.select.drop_flat import DropFlat
@@ -110,7 +110,7 @@ def test_the_source_lays_one_greedy_completion_after_the_samples_of_each_prompt_
     engine = Scripted()
     codec = SimpleNamespace(text=lambda rows: [str(row) for row in rows])
     problems = [Problem("a", "", tokens=(3,)), Problem("b", "", tokens=(4,))]
-    made = SampleAndGreedy(prompts=2, group_size=3)(World(codec, engine, None, 0), problems, 0)
+    made = SampleAndGreedy(prompts=2, group_size=3)(make_world(engine, codec=codec), problems, 0)
     assert [one.completion for one in made] == [
         (10, 0), (10, 1), (10, 2), (9, 1), (11, 0), (11, 1), (11, 2), (9, 1)
     ]  # fmt: skip
@@ -124,7 +124,7 @@ def test_the_source_lays_one_greedy_completion_after_the_samples_of_each_prompt_
 def test_no_two_draws_of_any_rounds_share_a_seed():
     """An engine seeds torch's generator, and dropout goes on from there: no round may begin where another began."""
     engine = Scripted()
-    here = World(SimpleNamespace(text=lambda rows: [""] * len(rows)), engine, None, 3)
+    here = make_world(engine, seed=3, codec=SimpleNamespace(text=lambda rows: [""] * len(rows)))
     for number in range(5):
         SampleAndGreedy(prompts=1, group_size=2)(here, [Problem("a", "", tokens=(3,))], number)
     assert len(engine.seeds) == len(set(engine.seeds)) == 10

@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 import torch
 from tiny_models import scored
+from tiny_worlds import make_world
 
 from models.advantage.among_samples import AmongSamples
 from models.advantage.greedy_baseline import GreedyBaseline
@@ -39,14 +40,6 @@ class Said:
         return None if self.references is None else [self.references[id(one)] for one in rollouts]
 
 
-@dataclass
-class World:
-    said: Said
-
-    def log_probs(self):
-        return self.said
-
-
 def round_of(
     origins=("policy",) * 5, trained=(None,) * 5, policy=POLICY, reference=REFERENCE, rewards=REWARDS, sizes=SIZES
 ):
@@ -59,7 +52,7 @@ def round_of(
         {id(one): row for one, row in zip(rollouts, policy, strict=True)},
         None if reference is None else {id(one): row for one, row in zip(rollouts, reference, strict=True)},
     )
-    return World(said), replace(held, rollouts=rollouts)
+    return make_world(readings=said), replace(held, rollouts=rollouts)
 
 
 @pytest.mark.parametrize(

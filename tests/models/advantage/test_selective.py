@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_loops import CODEC, PROBLEMS, SCHEDULE, SLOTS, Diary, new_learner, same_weights
-from tiny_models import COMPLETIONS, PROMPTS, scored, tiny_policy, word_tokenizer
+from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, Diary, new_learner, same_weights
+from tiny_models import COMPLETIONS, PROMPTS, scored, tiny_policy
+from tiny_worlds import make_world
 
 from models.advantage.group_relative import GroupRelative
 from models.advantage.selective import Selective
@@ -17,11 +18,9 @@ from models.learner.packing import Sequences
 from models.loop.learner import Companion, Learner
 from models.loop.loop import run_loop
 from models.loop.slots import Signal
-from models.loop.world import World
 from models.recipe.load import load_recipe
 from models.rollouts.gated import Gated
 from models.rollouts.mixture import Mixture
-from models.text.encoding import Codec
 
 GROUPED = Sequences([PROMPTS[0]] * 3 + [PROMPTS[2]] * 2, COMPLETIONS)
 CHOICES = [(True, False), (False,) * 4, (True,), (True, True, False, True, False, True), (False, True, True)]
@@ -42,7 +41,7 @@ def world_with(part, budget=16384):
     learner = Learner(
         policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS, companions=companions
     )
-    return World(Codec(word_tokenizer()), None, None, 0, learner, budget)
+    return make_world(learner=learner, token_budget=budget)
 
 
 def by_plain_steps(world):
@@ -205,7 +204,7 @@ def looped(folder, source, advantage, lora=False, killed_in=None):
         learner.companions = {advantage.companion: advantage.accompany(learner.policy)}
     slots = replace(SLOTS, rollouts=source, advantage=advantage)
     try:
-        run_loop(learner, World(CODEC, None, None, 7), slots, SCHEDULE, PROBLEMS, folder, diary.watchers(killed_in))
+        run_loop(make_world(learner=learner), slots, SCHEDULE, PROBLEMS, folder, diary.watchers(killed_in))
     except KeyboardInterrupt:
         assert killed_in is not None
     return learner, diary

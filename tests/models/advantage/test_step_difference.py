@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 from tiny_loops import CODEC
 from tiny_models import scored, tiny_policy
+from tiny_worlds import make_world
 
 from models.advantage.step_difference import StepDifference, step_advantages
 from models.critic.model import read_values
@@ -13,7 +14,6 @@ from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
-from models.loop.world import World
 
 RISING = OptimiserSettings(learning_rate=3e-3, warmup_steps=1)
 SEVEN, OTHER, MARK = (CODEC.completions([word])[0][0] for word in ("7", "2", ";"))
@@ -32,7 +32,7 @@ def world_with(advantage):
     companion = advantage.accompany(policy)
     optimiser = build_optimiser(policy, RISING)
     learner = Learner(policy, optimiser, None, None, None, AS_IT_IS, companions={"critic": companion})
-    return World(CODEC, None, None, seed=7, learner=learner, token_budget=64), companion
+    return make_world(learner=learner, token_budget=64), companion
 
 
 def test_by_hand():

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_loops import CODEC, END, PROBLEMS, SCHEDULE, Brief, Diary, Sevens, new_learner, same_weights, save_start
+from tiny_loops import END, PROBLEMS, SCHEDULE, Brief, Diary, Sevens, new_learner, same_weights, save_start
+from tiny_worlds import make_world
 
 from models.advantage.reward import FixedBaseline
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.loop.alarm import AlarmSettings, Collapse, History, judge, read, written
 from models.loop.loop import Slots, run_loop
-from models.loop.world import World
 from models.objective.tapered import Tapered
 from models.policy.checkpoint import newest_checkpoint
 from models.recipe.load import load_recipe
@@ -124,9 +124,9 @@ LONG = replace(SCHEDULE, rounds=24, optimiser=replace(SCHEDULE.optimiser, learni
 def run(start, checkpoints, alarm, killed_in=None, rounds=LONG.rounds):
     learner, diary = new_learner(LONG), Diary({}, {}, [])
     schedule = replace(LONG, rounds=rounds)
-    world = World(CODEC, TransformersEngine(start, EngineSettings(), end=END), None, seed=7)
+    world = make_world(TransformersEngine(start, EngineSettings(), end=END), learner=learner)
     try:
-        ended = run_loop(learner, world, DESTROYER, schedule, PROBLEMS, checkpoints, diary.watchers(killed_in), alarm)
+        ended = run_loop(world, DESTROYER, schedule, PROBLEMS, checkpoints, diary.watchers(killed_in), alarm)
     except KeyboardInterrupt:
         ended = None
     return learner, diary, ended

@@ -25,7 +25,7 @@ class AgainAndAgain(Sample):
 
     def __call__(self, world, problems, round_number):
         fresh = super().__call__(world, problems, round_number)
-        memory = world.models().memory
+        memory = world.learner.memory
         old = [replace(one, group=one.group + 100 * age) for age, rollouts in enumerate(memory, 1) for one in rollouts]
         memory.append(fresh)
         del memory[:-2]

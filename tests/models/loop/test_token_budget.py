@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tiny_loops import CODEC, PROBLEMS
+from tiny_worlds import make_world
 
 from models.errors import UserError
 from models.loop.loop import require_room
@@ -89,10 +90,8 @@ def test_where_nothing_is_said_nothing_is_added():
 
 
 def test_no_row_of_a_chain_is_longer_than_was_said():
-    from models.loop.world import World
-
     source = Hindsight(max_tokens=5, bad="; ;", good="= =")
     for number in range(4):  # both orders
-        (chain,) = source(World(CODEC, None, None, seed=0), [ASKED], number)
+        (chain,) = source(make_world(seed=0), [ASKED], number)
         assert len(chain.completion) <= source.max_tokens + source.extra_tokens(CODEC, [ASKED])[0]
         assert len(chain.completion) == 11

@@ -6,6 +6,7 @@ import pytest
 import torch
 from tiny_loops import CODEC, PROBLEMS, SCHEDULE, SLOTS, TOKENIZER, Diary, new_learner
 from tiny_models import SEQUENCES, scored, tiny_policy
+from tiny_worlds import make_world
 
 from models.engine.engine import Generated, Sampling
 from models.evaluation.evaluate import evaluate
@@ -18,7 +19,6 @@ from models.loop.loop import Slots, _learn, rollout_metrics, run_loop
 from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Advantage
 from models.loop.truncation import TruncationSettings, overlong_penalty
-from models.loop.world import World
 from models.objective.reinforce import Reinforce
 from models.recipe.load import load_recipe
 from models.rewards.exact_answer import ExactAnswer
@@ -40,7 +40,7 @@ def answering(text, finished, tokens=3, problem=ASKED, **more):
 def test_an_answer_cut_from_a_longer_one_earns_nothing():
     """The answer is 4; `#### 4` that did not end may have been `#### 42`."""
     cut, whole = answering("#### 4", False), answering("#### 4", True)
-    here = World(CODEC, None, None, 0)
+    here = make_world()
     assert ExactAnswer()(here, [cut, whole]).tolist() == [0.0, 1.0]
     assert WinRate()(here, [cut, whole]).tolist() == [0.0, 1.0]
     assert LengthPenalty()(here, [replace(cut, completion=(5,)), whole]).tolist() == [0.0, -0.5]
@@ -65,7 +65,7 @@ def test_evaluation_counts_a_cut_answer_as_wrong_and_without_a_vote():
 
 def test_a_learned_reward_finds_a_cut_completion_no_better_than_the_worst():
     scores = torch.tensor([3.0, -2.0, 1.0, 0.5])
-    here = World(CODEC, None, lambda sequences: scores, 0)
+    here = make_world(scorer=lambda sequences: scores)
     rollouts = [answering("", finished) for finished in (False, True, True, False)]
     assert LearnedReward(squash="none")(here, rollouts).tolist() == [-2.0, -2.0, 1.0, -2.0]
     ended = [replace(one, finished=True) for one in rollouts]
@@ -73,7 +73,7 @@ def test_a_learned_reward_finds_a_cut_completion_no_better_than_the_worst():
 
 
 def test_a_loop_that_never_ends_is_not_the_policys_own_favourite():
-    here = World(CODEC, None, None, 0)
+    here = make_world()
     likely, unlikely = answering("7 7 7", False), answering("#### 7", True)
     rollouts = [replace(likely, behaviour_log_probs=(-0.25,) * 3), replace(unlikely, behaviour_log_probs=(-2.0,) * 3)]
     assert OwnLikelihood()(here, rollouts).tolist() == [-2.0, -2.0]
@@ -120,8 +120,8 @@ def gradient(chosen, truncated):
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)
     step = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
     slots = Slots(Sample(max_tokens=8), [], [Everything()], AsGiven(), Reinforce(kl=0.0), None)
-    world = World(CODEC, None, None, 0, learner=learner, truncated=truncated)
-    _learn(learner, world, slots, ScheduleSettings(rounds=1, optimiser=step), chosen, 0)
+    world = make_world(learner=learner, truncated=truncated)
+    _learn(world, slots, ScheduleSettings(rounds=1, optimiser=step), chosen, 0)
     return {name: value.detach() - before[name] for name, value in policy.named_parameters()}
 
 
@@ -177,9 +177,9 @@ def test_a_round_of_cut_completions_alone_moves_nothing_where_they_are_masked(tm
     learner, diary = new_learner(SCHEDULE), Diary({}, {}, [])
     before = {name: value.clone() for name, value in learner.policy.state_dict().items()}
     schedule = replace(SCHEDULE, rounds=1, canary_tolerance=1e9)
-    world = World(CODEC, NeverEnding(), None, seed=7, truncated=MASKED)
+    world = make_world(NeverEnding(), learner=learner, truncated=MASKED)
     slots = replace(SLOTS, select=[Everything()])
-    run_loop(learner, world, slots, schedule, PROBLEMS, tmp_path, diary.watchers())
+    run_loop(world, slots, schedule, PROBLEMS, tmp_path, diary.watchers())
     assert all(torch.equal(value, before[name]) for name, value in learner.policy.state_dict().items())
     assert diary.metrics[1]["rollouts/cut_share"] == 1.0 and "policy/loss" not in diary.metrics[1]
 

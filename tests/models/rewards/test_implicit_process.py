@@ -7,17 +7,16 @@ import pytest
 import tiny_loops
 import torch
 from tiny_loops import SCHEDULE, SLOTS, Sevens, run, same_weights, save_start
-from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy, word_tokenizer
+from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
+from tiny_worlds import make_world
 
 from models.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
 from models.loop.learner import Learner
 from models.loop.score import score
-from models.loop.world import World
 from models.rewards.implicit_process import ImplicitProcess
 from models.select.everything import Everything
-from models.text.encoding import Codec
 
 ROLLOUTS = scored([0.0] * 5, [2, 3], sequences=SEQUENCES).rollouts
 OUTCOME = {"exact_answer": torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0])}
@@ -37,7 +36,7 @@ def world_with(part, judge=None, budget=16384):
         AS_IT_IS,
         companions={"process_reward": companion},
     )
-    return World(Codec(word_tokenizer()), None, None, 0, learner, budget)
+    return make_world(learner=learner, token_budget=budget)
 
 
 def test_a_judge_that_has_learned_nothing_gives_no_reward():

@@ -5,12 +5,12 @@ from itertools import combinations
 
 import pytest
 import torch
-from tiny_loops import CODEC, SCHEDULE, new_learner
+from tiny_loops import SCHEDULE, new_learner
 from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
+from tiny_worlds import make_world
 
 from models.errors import UserError
 from models.learner.packing import Sequences
-from models.loop.world import World
 from models.rewards.own_ranking import OwnLikelihood, RankingConsistency, kendall_tau
 
 GROUPS = Sequences([[3, 4, 5]] * 4 + [[6]], COMPLETIONS[:4] + COMPLETIONS[4:])
@@ -19,7 +19,7 @@ GROUPS = Sequences([[3, 4, 5]] * 4 + [[6]], COMPLETIONS[:4] + COMPLETIONS[4:])
 def world_of(policy, reference):
     learner = new_learner(SCHEDULE)
     learner.policy, learner.reference = policy, reference
-    return World(CODEC, None, None, 0, learner)
+    return make_world(learner=learner)
 
 
 def unknown_sampler(sequences, sizes):

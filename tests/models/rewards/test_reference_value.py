@@ -5,18 +5,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_models import COMPLETIONS, PROMPTS, scored, tiny_policy, word_tokenizer
+from tiny_models import COMPLETIONS, PROMPTS, scored, tiny_policy
+from tiny_worlds import make_world
 
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.score import score
-from models.loop.world import World
 from models.rewards.of_origin import OfOrigin
 from models.rewards.reference_value import ReferenceValue
 from models.select.positive_advantage import PositiveAdvantage
-from models.text.encoding import Codec
 
 GROUPED = Sequences([PROMPTS[0]] * 3 + [PROMPTS[2]] * 2, COMPLETIONS)
 ROLLOUTS = scored([0.0] * 5, [3, 2], sequences=GROUPED).rollouts
@@ -30,7 +29,7 @@ def world_with(part, budget=16384):
     learner = Learner(
         policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS, companions=companions
     )
-    return World(Codec(word_tokenizer()), None, None, 0, learner, budget)
+    return make_world(learner=learner, token_budget=budget)
 
 
 def learn_long(world, part, rewards):

@@ -4,15 +4,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from tiny_models import scored, word_tokenizer
+from tiny_models import scored
+from tiny_worlds import make_world
 
 from models.errors import UserError
 from models.loop.score import score
 from models.loop.slots import Reward
-from models.loop.world import World
 from models.rewards.exact_answer import ExactAnswer
 from models.rewards.learned import LearnedReward
-from models.text.encoding import Codec
 
 ROLLOUTS = scored([0.0] * 4, [2, 2]).rollouts
 
@@ -28,7 +27,7 @@ class Given(Reward):
 
 
 def world(scorer=None):
-    return World(Codec(word_tokenizer()), None, scorer, 0)
+    return make_world(scorer=scorer)
 
 
 def test_the_weighted_sum_is_trained_on_and_every_component_is_kept_unweighted():

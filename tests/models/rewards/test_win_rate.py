@@ -9,13 +9,12 @@ from itertools import product
 
 import pytest
 import torch
-from tiny_models import scored, word_tokenizer
+from tiny_models import scored
+from tiny_worlds import make_world
 
 from models.advantage.group_relative import GroupRelative
 from models.errors import UserError
-from models.loop.world import World
 from models.rewards.win_rate import WinRate, preferences_by_log_odds, preferences_by_rank, win_rates
-from models.text.encoding import Codec
 
 MARGIN = torch.tensor([[0.0, -0.8, 0.4], [0.8, 0.0, -0.6], [-0.4, 0.6, 0.0]], dtype=torch.float64)
 PREFERENCE = 0.5 + MARGIN / 2
@@ -24,7 +23,7 @@ OTHERS = ~torch.eye(3, dtype=torch.bool)
 
 
 def world(scorer=None):
-    return World(Codec(word_tokenizer()), None, scorer, 0)
+    return make_world(scorer=scorer)
 
 
 def answering(texts, sizes=(4,), opponents=()):

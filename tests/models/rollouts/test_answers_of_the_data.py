@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_loops import CODEC, PROBLEMS
+from tiny_loops import PROBLEMS
+from tiny_worlds import make_world
 
 from models.loop.rollout import Known
-from models.loop.world import World
 from models.rewards.of_origin import OfOrigin
 from models.rollouts.beside_data import BesideData
 from models.rollouts.dataset import Dataset
@@ -27,7 +27,7 @@ class Canned:
 
 PAIR = (Known("chosen", (4, 1), "4", reference_log_probs=(-1.0, -2.0)), Known("rejected", (6, 7, 1), "6 7", "slip"))
 SHOWN = tuple(Known("demonstration", (token, 1), str(token), flaw) for token, flaw in ((8, ""), (9, "slip"), (3, "")))
-WORLD = World(CODEC, Canned(), None, seed=3)
+WORLD = make_world(Canned(), seed=3)
 
 
 def with_known(known):

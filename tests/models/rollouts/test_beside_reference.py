@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from tiny_models import PROMPTS, plain_log_probs, tiny_policy, word_tokenizer
+from tiny_models import PROMPTS, plain_log_probs, tiny_policy
+from tiny_worlds import make_world
 
 from models.engine.engine import Generated
 from models.errors import UserError
@@ -10,9 +11,7 @@ from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.rollout import Problem
-from models.loop.world import World
 from models.rollouts.beside_reference import BesideReference
-from models.text.encoding import Codec
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
 OWN = Generated((5, 1), (-0.5, -0.25), True)
@@ -27,7 +26,7 @@ class Engine:
 
 def world(reference):
     learner = Learner(tiny_policy(seed=0, spread=3.0), None, reference, None, None, AS_IT_IS)
-    return World(Codec(word_tokenizer()), Engine(), None, seed=7, learner=learner)
+    return make_world(Engine(), learner=learner)
 
 
 def test_every_group_holds_the_engines_completions_and_then_the_references():

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from tiny_loops import CODEC, PROBLEMS
+from tiny_worlds import make_world
 
 from models.loop.rollout import Known
-from models.loop.world import World
 from models.rollouts.conditioned import Conditioned
 from models.rollouts.dataset import Dataset
 
-WORLD = World(CODEC, None, None, 0)
+WORLD = make_world()
 TEXTS = ["4 + 7 #### 7", "1 #### 2"]
 IDS = [tuple(ids) for ids in CODEC.completions(TEXTS)]
 

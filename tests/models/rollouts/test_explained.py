@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 from tiny_loops import CODEC, END, PROBLEMS, save_start
+from tiny_worlds import make_world
 
 from models.engine.engine import EngineSettings, Generated
 from models.engine.transformers_engine import TransformersEngine
-from models.loop.world import World
 from models.rollouts.explained import Explained
 from models.rollouts.sample import Sample
 
@@ -44,7 +44,7 @@ def world_of(solved, failed, explanations=(RIGHT, WRONG)):
     answers = {problem.tokens: (WRONG, RIGHT, WRONG) for problem in solved}
     answers |= {problem.tokens: (WRONG,) for problem in failed}
     answers |= {hinted(problem): explanations for problem in (*solved, *failed)}
-    return World(CODEC, Scripted(answers), None, seed=7)
+    return make_world(Scripted(answers))
 
 
 def test_only_groups_without_any_success_get_explanations():
@@ -99,7 +99,7 @@ def test_a_problem_whose_answer_nobody_knows_is_not_explained():
 
 @pytest.mark.parametrize("only_right", [True, False])
 def test_with_a_real_engine_the_same_seed_and_round_give_the_same_completions(tmp_path, only_right):
-    world = World(CODEC, TransformersEngine(save_start(tmp_path / "p"), EngineSettings(), end=END), None, seed=7)
+    world = make_world(TransformersEngine(save_start(tmp_path / "p"), EngineSettings(), end=END))
     source = Explained(only_right=only_right, **SETTINGS)
     first = source(world, PROBLEMS, 3)
     assert first == source(world, PROBLEMS, 3) and first != source(world, PROBLEMS, 4)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_models import PROMPTS, plain_log_probs, tiny_policy, word_tokenizer
+from tiny_models import PROMPTS, plain_log_probs, tiny_policy
+from tiny_worlds import make_world
 
 from models.advantage.group_relative import GroupRelative
 from models.advantage.selective import Selective
@@ -18,12 +19,10 @@ from models.learner.packing import Sequences
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
 from models.loop.rollout import Problem, Scored
-from models.loop.world import World
 from models.objective.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter
 from models.rollouts.gated import Gated
 from models.rollouts.mixture import Mixture
-from models.text.encoding import Codec
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
 END = 1
@@ -51,7 +50,7 @@ def world(odds=None, reference="other", learned=None):
     learned = learned or policy()
     optimiser = torch.optim.SGD(learned.parameters())
     learner = Learner(learned, optimiser, reference, None, None, AS_IT_IS, companions={"gate": gate})
-    return World(Codec(word_tokenizer()), None, None, seed=7, learner=learner)
+    return make_world(learner=learner)
 
 
 def chances(model, head, prompt, completion):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from tiny_loops import CODEC, PROBLEMS
 from tiny_models import plain_log_probs, tiny_policy
+from tiny_worlds import make_world
 
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
@@ -16,12 +17,11 @@ from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
 from models.loop.rollout import Known
 from models.loop.score import score
-from models.loop.world import World
 from models.recipe.load import load_recipe
 from models.rollouts.hindsight import Hindsight
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
-WORLD = World(CODEC, None, None, 7)
+WORLD = make_world()
 END = CODEC.end
 BETTER, WORSE = (tuple(CODEC.completions([text])[0]) for text in ("4 + 7 #### 7", "1 #### 2"))
 KNOWN = (Known("chosen", BETTER, "4 + 7 #### 7"), Known("rejected", WORSE, "1 #### 2"))

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_loops import CODEC, SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
 from tiny_loops import PROBLEMS as ASKED
+from tiny_loops import SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
 from tiny_models import PROMPTS, plain_log_probs, tiny_policy, word_tokenizer
+from tiny_worlds import make_world
 
 from models.advantage.gae import Gae
 from models.critic.settings import CriticSettings
@@ -23,7 +24,6 @@ from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
 from models.loop.readings import Readings
 from models.loop.rollout import Problem
-from models.loop.world import World
 from models.objective.grpo import Grpo
 from models.policy.folder import save_model_folder
 from models.policy.use import read_use
@@ -32,7 +32,6 @@ from models.rollouts.masked import Masked
 from models.rollouts.mixture import Mixture
 from models.rollouts.sample import Sample
 from models.select.everything import Everything
-from models.text.encoding import Codec
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
 END = 1
@@ -42,7 +41,7 @@ def world(lagged="another", autocast=None):
     """Two models that do not agree, in float64, as the loop shows them to a source."""
     lagged = tiny_policy(seed=1, spread=3.0) if lagged == "another" else lagged
     learner = Learner(tiny_policy(seed=0, spread=3.0), None, lagged, None, autocast, AS_IT_IS)
-    return World(Codec(word_tokenizer()), None, None, seed=7, learner=learner)
+    return make_world(learner=learner)
 
 
 def masks(model, prompt, completion, top_p):
@@ -181,7 +180,7 @@ def test_a_killed_run_goes_on_with_the_lagged_policy_that_it_had_and_ends_the_sa
 
 def masked_learner(policy, lagged, top_p=0.8):
     learner = Learner(policy, None, lagged, None, None, AS_IT_IS, mask_top_p=top_p)
-    return World(Codec(word_tokenizer()), None, None, seed=7, learner=learner)
+    return make_world(learner=learner)
 
 
 def test_the_learners_log_probs_are_those_that_the_sampler_noted():
@@ -296,7 +295,7 @@ def test_with_a_mask_of_1_nlpo_is_ppo_policy_and_critic_to_the_bit(tmp_path):
         learner.companions["critic"] = gae.accompany(learner.policy)
         slots = replace(SLOTS, rollouts=source, select=[Everything()], advantage=gae, objective=Grpo(kl=0.0))
         engine = TransformersEngine(start, EngineSettings(), end=END) if source.draws else None
-        run_loop(learner, World(CODEC, engine, None, seed=7), slots, schedule, ASKED, tmp_path / name, Watchers())
+        run_loop(make_world(engine, learner=learner), slots, schedule, ASKED, tmp_path / name, Watchers())
         ends.append({**learner.policy.state_dict(), **{f"critic.{n}": v for n, v in critic_state(learner).items()}})
     begun = {**new_learner(schedule).policy.state_dict()}
     masked, mixture, sampled = ends

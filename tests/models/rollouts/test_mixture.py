@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 from tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
-from tiny_models import PROMPTS, plain_log_probs, tiny_policy, word_tokenizer
+from tiny_models import PROMPTS, plain_log_probs, tiny_policy
+from tiny_worlds import make_world
 
 from models.engine import shared_decoding
 from models.errors import UserError
@@ -14,12 +15,10 @@ from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.rollout import Problem
-from models.loop.world import World
 from models.objective.ipo import Ipo
 from models.policy.build import LoraSettings, with_adapter
 from models.rollouts.mixture import Mixture, SampleBesideMixture
 from models.select.best_worst import BestWorst
-from models.text.encoding import Codec
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
 END = 1
@@ -30,7 +29,7 @@ def world(policy=None, reference="another", adapter_off=None, autocast=None):
     policy = policy or tiny_policy(seed=0, spread=3.0)
     reference = tiny_policy(seed=1, spread=3.0) if reference == "another" else reference
     learner = Learner(policy, None, reference, adapter_off, autocast, AS_IT_IS)
-    return World(Codec(word_tokenizer()), None, None, seed=7, learner=learner)
+    return make_world(learner=learner)
 
 
 def mixed(policy, reference, share, prompt, completion, temperature=1.0):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_loops import CODEC, END, PROBLEMS, save_start
 from tiny_models import plain_log_probs, tiny_policy
+from tiny_worlds import make_world
 
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
@@ -17,7 +18,6 @@ from models.learner.packing import Sequences
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
 from models.loop.rollout import Known, Scored
-from models.loop.world import World
 from models.objective.grpo import Grpo
 from models.rollouts.prefix import GuidedPrefix, Prefix
 from models.rollouts.sample import Sample
@@ -37,7 +37,7 @@ ASKED = [replace(problem, known=known()) for problem in PROBLEMS]
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     start = save_start(tmp_path_factory.mktemp("start") / "policy")
-    return World(CODEC, TransformersEngine(start, EngineSettings(), end=END), None, seed=7)
+    return make_world(TransformersEngine(start, EngineSettings(), end=END))
 
 
 def test_without_a_prefix_it_is_plain_sampling(world):

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from tiny_loops import CODEC, PROBLEMS
+from tiny_loops import PROBLEMS
+from tiny_worlds import make_world
 
 from models.engine.engine import Generated
 from models.loop.memory import Memory, read, written
-from models.loop.world import World
 from models.rollouts.replay import Replay
 
 SOURCE = Replay(prompts=2, group_size=2, max_tokens=4, rounds_kept=2, replayed=3)
@@ -30,7 +30,7 @@ class Remembering:
 
 
 def world(memory=()):
-    return World(CODEC, Counting(), None, seed=0, learner=Remembering(list(memory)))
+    return make_world(Counting(), seed=0, learner=Remembering(list(memory)))
 
 
 def play(there, rounds):

@@ -5,14 +5,14 @@ from itertools import product
 
 import pytest
 import torch
-from tiny_loops import CODEC, PROBLEMS
+from tiny_loops import PROBLEMS
+from tiny_worlds import make_world
 
 from models.engine.engine import Generated
 from models.learner.fused_log_probs import AS_IT_IS
 from models.loop.learner import Learner
 from models.loop.rollout import Known, Rollout
 from models.loop.round_seeds import for_choices, for_second_draw, round_seed
-from models.loop.world import World
 from models.rollouts import prefix
 from models.rollouts.beside_data import BesideData
 from models.rollouts.prefix import GuidedPrefix, Prefix
@@ -55,7 +55,7 @@ def test_what_is_decided_beside_a_sampling_is_drawn_by_another_seed(source, monk
             return super().manual_seed(seed)
 
     engine = Noting()
-    here = World(CODEC, engine, None, seed=7, learner=replace(LEARNER, memory=[]))
+    here = make_world(engine, learner=replace(LEARNER, memory=[]))
     monkeypatch.setattr(torch, "Generator", Generator)
     for number in range(4):
         source(here, ASKED, number)
@@ -82,7 +82,7 @@ def test_the_guide_is_drawn_by_a_seed_of_its_own(monkeypatch):
 
     monkeypatch.setattr(prefix, "draw_from_mixture", guide)
     engine = Noting()
-    here = World(CODEC, engine, None, seed=7, learner=LEARNER)
+    here = make_world(engine, learner=LEARNER)
     for number in range(3):
         GuidedPrefix(share=1.0, group_size=2, max_tokens=8)(here, ASKED, number)
     assert len({*seeds, *engine.seeds}) == 6

@@ -1,0 +1,40 @@
+"""What must be true of what parts are given, each test named as the theorem it checks."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from tiny_loops import CODEC, SCHEDULE, SLOTS, run, save_start
+
+from models.loop.world import World
+from models.rollouts.sample import Sample
+from models.select.everything import Everything
+
+
+def test_a_world_is_complete_or_is_not_made():
+    with pytest.raises(TypeError, match=r"learner.*readings"):
+        World(CODEC, None, None, 7)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rereading(Sample):
+    """A source that asks what the policy says of one completion of the first round, before each round."""
+
+    said: list = field(default_factory=list)
+    budgets: list = field(default_factory=list)
+
+    def __call__(self, world, problems, round_number):
+        made = super().__call__(world, problems, round_number)
+        world.learner.memory[:] = world.learner.memory or [made[:1]]
+        self.said.append(world.readings.policy(world.learner.memory[0])[0].tolist())
+        self.budgets.append(world.token_budget)
+        return made
+
+
+def test_no_round_is_shown_what_the_policy_said_before_it_moved(tmp_path):
+    source = Rereading(prompts=2, group_size=4, max_tokens=4)
+    schedule = replace(SCHEDULE, rounds=3, minibatches=1, epochs=1, token_budget=64)
+    slots = replace(SLOTS, rollouts=source, select=[Everything()])
+    run(save_start(tmp_path / "start"), tmp_path / "checkpoints", schedule=schedule, slots=slots)
+    first, second, third = source.said
+    assert first != second and second != third
+    assert source.budgets == [64] * 3
