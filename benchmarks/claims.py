@@ -31,6 +31,7 @@ from scipy import stats
 from benchmarks.claim_trials import TRIALS, Trial
 from benchmarks.machine import describe
 from benchmarks.toy import Toy, make_toy
+from models.atomic_write import write_file
 
 Verdict = Literal["supported", "not supported", "inconclusive"]
 RESULT = Path(__file__).parent / "results" / "claims.json"
@@ -141,10 +142,7 @@ def record(file: Path, finding: Finding, machine: Mapping[str, Any]) -> None:
     """
     by_name = {one["name"]: one for one in held(file)} | {finding.name: asdict(finding)}
     findings = [by_name[trial.name] for trial in TRIALS if trial.name in by_name]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_suffix(f".{os.getpid()}.part")
-    beside.write_text(json.dumps({"machine": machine, "findings": findings}, indent=1) + "\n")
-    os.replace(beside, file)
+    write_file(file, json.dumps({"machine": machine, "findings": findings}, indent=1) + "\n")
 
 
 def main() -> int:

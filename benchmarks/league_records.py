@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from pydantic import TypeAdapter
+
+from models.atomic_write import write_file
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "league"
@@ -78,11 +79,8 @@ _RESULT: TypeAdapter[Result] = TypeAdapter(Result)
 
 def write(result: Result, folder: Path) -> Path:
     """Write RECIPE-SEED.json into `folder`, in place of an older one."""
-    folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{result.recipe}-{result.seed}.json"
-    beside = folder / f".{file.name}.{os.getpid()}.part"
-    beside.write_text(json.dumps(asdict(result), indent=1) + "\n")
-    os.replace(beside, file)
+    write_file(file, json.dumps(asdict(result), indent=1) + "\n")
     return file
 
 

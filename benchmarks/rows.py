@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from models.atomic_write import write_file
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,8 @@ def table(rows: Sequence[Row]) -> str:
 
 def write(path: Path, name: str, machine: Mapping[str, Any], rows: Sequence[Row], settings: Mapping[str, Any]) -> None:
     """Write one benchmark's result, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".part")
     content = {"name": name, "machine": machine, "settings": settings, "rows": [_plain(asdict(row)) for row in rows]}
-    beside.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-    os.replace(beside, path)
+    write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def read(path: Path) -> list[Row]:

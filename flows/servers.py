@@ -35,6 +35,7 @@ from flows.environment import (
     prefect_folders,
     tracking_database,
 )
+from models.atomic_write import write_file
 from models.errors import UserError
 from tasks.tracking import moved
 from tasks.tracking.store import wished
@@ -126,12 +127,11 @@ def _recorded(home: Path) -> dict[str, Server]:
 
 
 def _record(home: Path, servers: Mapping[str, Server]) -> None:
-    path, beside = home / "servers.json", home / f"servers.json.{os.getpid()}"
+    path = home / "servers.json"
     if not servers:
         path.unlink(missing_ok=True)
         return
-    beside.write_text(json.dumps([asdict(server) for server in servers.values()], indent=2) + "\n")
-    os.replace(beside, path)
+    write_file(path, json.dumps([asdict(server) for server in servers.values()], indent=2) + "\n")
 
 
 # -------------------------------------------------------------------------------------------------------- start and end

@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 import models
+from models.atomic_write import write_file
 from models.datasets.raw import files_of
 from models.datasets.settings import BUILT_IN, DataSettings
 from models.errors import UserError
@@ -45,14 +46,14 @@ def prepare_source(settings: DataSettings, root: Path, report: Report, lock: int
     before = {path: path.read_bytes() if path.is_file() else None for path in paths}
     try:
         for path, content in zip(before, source_files(settings, root), strict=True):
-            _write(path, content)
+            write_file(path, content)
         run_dvc(root, ["repro", f"{source_folder(settings.name)}/dvc.yaml"], report, lock)
     except BaseException:
         for path, old in before.items():
             if old is None:
                 path.unlink(missing_ok=True)
             else:
-                _write(path, old.decode())
+                write_file(path, old)
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
         raise
@@ -94,13 +95,6 @@ def _reading_code() -> str:
     for module in READING_CODE:
         total.update(module.encode() + b"\0" + (folder / f"{module}.py").read_bytes() + b"\0")
     return total.hexdigest()
-
-
-def _write(path: Path, content: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(content, encoding="utf-8")
-    os.replace(partial, path)
 
 
 def prepared_folder(name: str) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from models.atomic_write import write_file
 from models.disk import needs_space
 
 RESULT = "result.json"
@@ -40,15 +41,7 @@ def write_result(folder: Path, facts: Mapping[str, Any]) -> None:
     """
     content: dict[str, Any] = {**facts, "outputs": {name: _entry(file) for name, file in _outputs(folder).items()}}
     content["sha256"] = _hash_of(content)
-    beside = folder / f".result.{os.getpid()}.json"
-    try:
-        with needs_space(folder), beside.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(content, indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, folder / RESULT)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_file(folder / RESULT, json.dumps(content, indent=1) + "\n")
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:

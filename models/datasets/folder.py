@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from models.atomic_write import sync, sync_folder
+
 
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
@@ -17,8 +19,10 @@ def replace_folder(folder: Path) -> Iterator[Path]:
     partial.mkdir(parents=True)
     try:
         yield partial
+        sync_folder(partial)
         if folder.exists():
             shutil.rmtree(folder)
         os.replace(partial, folder)
+        sync(folder.parent)  # the new name, too, is safe from a power cut
     finally:
         shutil.rmtree(partial, ignore_errors=True)

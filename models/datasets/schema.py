@@ -11,7 +11,6 @@ level that is not. The bytes depend on the rows alone, so the hash of a file is 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from models.atomic_write import replace_file
 from models.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,17 +52,10 @@ def file_name(kind: Kind, split: Split) -> str:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> None:
-    """Writes rows as Parquet: beside, synced, renamed, so that a reader sees the whole file or the one before."""
+    """Writes rows as Parquet; a reader sees the whole file or the one before."""
     table = pa.Table.from_pylist(list(rows), schema=schema)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            pq.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replace_file(path) as beside:
+        pq.write_table(table, beside, compression="zstd")
 
 
 def read_parquet(path: Path) -> pa.Table:

@@ -9,7 +9,6 @@ are float32 either way, and so are softmaxes, norms and sums.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import time
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from models.disk import needs_space
+from models.atomic_write import write_file
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import completion_log_probs, plain_inner, row_states, use_packed_attention
 from models.learner.packing import Sequences, packed_row
@@ -73,14 +72,7 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
         return Choice(float(kept["float32"]), float(kept["bfloat16"])).precision
     except (OSError, ValueError, KeyError, TypeError):
         choice = measured(model)
-    folder.mkdir(parents=True, exist_ok=True)
-    beside = file.with_suffix(f".{os.getpid()}.part")
-    try:
-        with needs_space(file):
-            beside.write_text(json.dumps(asdict(choice) | {"chosen": choice.precision, "threads": threads}))
-            os.replace(beside, file)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_file(file, json.dumps(asdict(choice) | {"chosen": choice.precision, "threads": threads}))
     return choice.precision
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from models.disk import needs_space
+from models.atomic_write import replace_file
 from models.learner.fused_log_probs import AS_IT_IS, Distribution
 from models.learner.log_probs import all_log_probs, plain_inner
 from models.learner.packing import Sequences
@@ -59,14 +58,8 @@ def cached_reference_log_probs(
             reference, sequences, distribution=distribution, autocast=autocast, token_budget=token_budget
         )
         kept = torch.cat([row.cpu() for row in rows] or [torch.empty(0)])
-        folder.mkdir(parents=True, exist_ok=True)
-        beside = file.with_suffix(f".{os.getpid()}.part")
-        try:
-            with needs_space(file):
-                save_file({"log_probs": kept}, str(beside))
-                os.replace(beside, file)
-        finally:
-            beside.unlink(missing_ok=True)
+        with replace_file(file) as beside:
+            save_file({"log_probs": kept}, str(beside))
     return list(kept.split(lengths))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from models.atomic_write import sync, sync_folder
 from models.disk import no_space, out_of_space
 from models.errors import UserError, shortened
 
@@ -28,25 +29,16 @@ def write_folder(target: Path, write: Callable[[Path], None]) -> None:
     beside.mkdir(parents=True)
     try:
         write(beside)
-        for written in (*sorted(beside.rglob("*")), beside):
-            _sync(written)
+        sync_folder(beside)
         if target.exists():
             shutil.rmtree(target)
         os.replace(beside, target)
-        _sync(target.parent)  # the new name, too, is safe from a power cut
+        sync(target.parent)  # the new name, too, is safe from a power cut
     except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
         if out_of_space(error):
             raise no_space(target) from error
         raise
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def save_model_folder(

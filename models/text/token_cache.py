@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ import tokenizers
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from models.disk import no_space, out_of_space
+from models.atomic_write import write_file
 from models.text.encoding import Codec
 
 ENCODING = 2
@@ -75,8 +74,6 @@ class CachedCodec(Codec):
         try:
             _write(file, rows)
         except OSError as error:  # the ids are there all the same
-            if out_of_space(error):
-                raise no_space(file) from error
             warnings.warn(f"{file}: cannot be written ({error.strerror}); the tokens are not kept", stacklevel=3)
         return rows
 
@@ -93,16 +90,7 @@ def _write(file: Path, rows: Sequence[Sequence[int]]) -> None:
     starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     ids = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(starts[-1]))
     data = save({"ids": ids, "starts": starts}, metadata={"sha256": _content_hash(ids, starts)})
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        with beside.open("wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(beside, file)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_file(file, data)
 
 
 def _read(file: Path, count: int) -> list[list[int]]:

@@ -7,12 +7,11 @@ is read back from here. A line torn by a kill is passed over.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.disk import needs_space
+from models.atomic_write import write_file
 from models.errors import UserError
 
 
@@ -52,16 +51,7 @@ def read_journal(path: Path) -> list[Row]:
 
 def write_journal(path: Path, rows: Iterable[Row]) -> None:
     """Replace the journal by `rows`, whole or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with needs_space(path), beside.open("w", encoding="utf-8") as handle:
-            handle.writelines(line_of(row) for row in rows)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_file(path, "".join(map(line_of, rows)))
 
 
 def line_of(row: Row) -> str:

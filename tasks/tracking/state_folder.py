@@ -6,11 +6,11 @@ A folder's mark is the random id that lies in it and a hash of where it lies: a 
 from __future__ import annotations
 
 import hashlib
-import os
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from models.atomic_write import write_file
 from models.disk import needs_space
 from tasks.tracking import store, tags
 
@@ -24,9 +24,7 @@ def mark() -> str:
     if not _identity(home):
         with store.exclusive("identity"), needs_space(home):
             if not _identity(home):
-                beside = home / f".{IDENTITY}.{os.getpid()}"
-                beside.write_text(uuid.uuid4().hex, encoding="utf-8")
-                os.replace(beside, home / IDENTITY)
+                write_file(home / IDENTITY, uuid.uuid4().hex)
     return _mark(home)
 
 
