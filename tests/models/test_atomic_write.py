@@ -11,7 +11,6 @@ from models import atomic_write
 from models.atomic_write import replace_file, sync_folder, write_file
 from models.errors import UserError
 
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
