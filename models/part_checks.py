@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
+import inspect
 import sys
 import typing
 from functools import lru_cache
@@ -17,6 +18,9 @@ from typing import Annotated, Any, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
+
+PROMISED = {"companion": "accompany", "exports": "export", "moves": "follow"}
+"""Traits that promise a method which the class of the slot only has an empty one of."""
 
 
 def check_part(made: type, base: type) -> None:
@@ -27,36 +31,58 @@ def check_part(made: type, base: type) -> None:
         base: the class in models.loop.slots that declares the slot's traits.
 
     Raises:
-        TypeError: a trait or method that the slot does not know, a trait or method that it asks for and misses, a
-            setting without a default, without a docstring, or a number without bounds; names file, part and key.
+        TypeError: a trait or method that the slot does not know, that it asks for and misses, or that a trait promises;
+            a setting without a default or a docstring, a number without bounds. It names file, part and key.
     """
-    told = f"{made.__module__}: {made.__name__}"
-    settings = {item.name: item for item in dataclasses.fields(made) if item.name != "name"}
-    declared = {name for cls in base.__mro__ for name in (*vars(cls), *vars(cls).get("__annotations__", {}))}
-    own = [cls for cls in made.__mro__ if cls not in base.__mro__]
-    for cls in own:
-        for name in (*vars(cls), *vars(cls).get("__annotations__", {})):
-            if not name.startswith("_") and name not in declared and name not in settings and name != "name":
-                near = difflib.get_close_matches(name, declared, n=1)
-                hint = f"did you mean {near[0]}? " if near else ""
-                raise TypeError(
-                    f"{told}.{name}: no trait of {base.__name__}; {hint}A setting needs a type, and what is for "
-                    "the part alone begins with an underscore"
-                )
-    for name in sorted(declared - settings.keys() - {"slot", "name"}):
-        if not name.startswith("_") and not hasattr(made, name):
-            raise TypeError(f"{told}: {name} is missing, which {base.__name__} asks for")
+    try:
+        _check_names(made, base)
+        _check_methods(made, base)
+        _check_settings(made)
+    except TypeError as error:
+        raise TypeError(f"{made.__module__}: {made.__name__}{error}") from None
+
+
+def _said(cls: type) -> list[str]:
+    """Names that a class gives to the outside itself, with a value or only a type."""
+    return [name for name in {**vars(cls), **inspect.get_annotations(cls)} if not name.startswith("_")]
+
+
+def _check_names(made: type, base: type) -> None:
+    settings = {item.name for item in dataclasses.fields(made)}
+    declared = {name for cls in base.__mro__ for name in _said(cls)}
+    for name in (name for cls in made.__mro__ if cls not in base.__mro__ for name in _said(cls)):
+        if name not in declared | settings:
+            near = difflib.get_close_matches(name, declared, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise TypeError(
+                f".{name}: no trait of {base.__name__}; {hint}A setting needs a type, and what is for the part alone "
+                "begins with an underscore"
+            )
+    for name in sorted(declared - settings):
+        if not hasattr(made, name):
+            raise TypeError(f": {name} is missing, which {base.__name__} asks for")
+
+
+def _check_methods(made: type, base: type) -> None:
     if missing := sorted(getattr(made, "__abstractmethods__", ())):
-        raise TypeError(f"{told}: {missing[0]} is missing, which {base.__name__} asks for")
-    hints = typing.get_type_hints(made, include_extras=True)
-    told_of = docstrings(made)
-    for name, item in settings.items():
+        raise TypeError(f": {missing[0]} is missing, which {base.__name__} asks for")
+    for trait, method in PROMISED.items():
+        said = getattr(made, trait, False)
+        if said and not isinstance(said, property) and getattr(made, method) is getattr(base, method):
+            raise TypeError(f": {trait} is {said}, but {method} is missing")
+
+
+def _check_settings(made: type) -> None:
+    hints, meanings = typing.get_type_hints(made, include_extras=True), docstrings(made)
+    for item in dataclasses.fields(made):
+        if item.name == "name":
+            continue
         if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
-            raise TypeError(f"{told}.{name}: a setting needs a default")
-        if name not in told_of:
-            raise TypeError(f"{told}.{name}: a setting needs a docstring below it, which the catalogue of parts prints")
-        if not bounded(hints[name]):
-            raise TypeError(f"{told}.{name}: a number needs bounds, such as Annotated[float, Field(ge=0)]")
+            raise TypeError(f".{item.name}: a setting needs a default")
+        if item.name not in meanings:
+            raise TypeError(f".{item.name}: a setting needs a docstring below it, which the catalogue of parts prints")
+        if not bounded(hints[item.name]):
+            raise TypeError(f".{item.name}: a number needs bounds, such as Annotated[float, Field(ge=0)]")
 
 
 def bounded(hint: Any, inside: bool = False) -> bool:

@@ -115,6 +115,18 @@ def test_an_objective_without_a_level_is_refused():
             def __call__(self, log_prob, batch): ...
 
 
+@pytest.mark.parametrize(
+    ("base", "trait", "complaint"),
+    [
+        (Advantage, {"companion": "critic"}, "companion is critic, but accompany is missing"),
+        (Reference, {"moves": True}, "moves is True, but follow is missing"),
+    ],
+)
+def test_a_trait_that_promises_a_method_needs_it(base, trait, complaint):
+    with pytest.raises(TypeError, match=complaint):
+        part("idle")(type("Idle", (base,), {"__call__": lambda self, *given: None, "__annotations__": {}, **trait}))
+
+
 def test_a_part_that_does_nothing_is_refused():
     with pytest.raises(TypeError, match="__call__ is missing, which Select asks for"):
 
