@@ -14,6 +14,7 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
 from models.loop.rollout import Problem, Rollout, Scored
+from models.loop.slots import Signal
 from models.objective.grpo import Grpo
 
 OPTIMISER = OptimiserSettings(learning_rate=1e-5, warmup_steps=0)
@@ -62,6 +63,6 @@ def scored_of(
 
 def grpo_update(learner: Learner, scored: Scored, settings: ScheduleSettings) -> dict[str, float]:
     """One optimiser step of GRPO without a KL term, as the loop takes it."""
-    advantage = scored.rewards - scored.rewards.mean()
+    advantage = Signal.of_completions(scored.rewards - scored.rewards.mean(), scored.lengths).tokens
     longest = max(len(rollout.completion) for rollout in scored.rollouts)
     return fit_round(learner, Grpo(kl=0.0), scored, advantage, settings, longest)

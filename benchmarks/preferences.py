@@ -27,6 +27,7 @@ from models.learner.packing import Sequences
 from models.loop.fit import fit_round
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
+from models.loop.slots import Signal
 from models.objective.dpo import Dpo
 from models.policy.build import open_policy
 from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model
@@ -140,7 +141,8 @@ def our_dpo(folder: Path, shape: Shape, told: dict[str, Any], beat: Beat) -> Non
     while True:
         for start in range(0, len(rollouts), 2 * shape.batch):
             chosen = every.take(torch.arange(start, start + 2 * shape.batch))
-            fit_round(learner, Dpo(), chosen, chosen.rewards, settings, shape.answer)
+            weight = Signal.of_completions(chosen.rewards, chosen.lengths).tokens  # which the loss does not read
+            fit_round(learner, Dpo(), chosen, weight, settings, shape.answer)
             beat()
 
 

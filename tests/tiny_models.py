@@ -9,6 +9,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 from models.engine.engine import Sampling, has_vllm
 from models.learner.packing import Sequences
 from models.loop.rollout import Problem, Rollout, Scored
+from models.loop.slots import Signal
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
 NO_VLLM = pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")
@@ -86,6 +87,11 @@ def scored(rewards, sizes, components=None, sequences=None):
         for group, prompt, ids in zip(groups, prompts, completions, strict=True)
     ]
     return Scored(rollouts, torch.as_tensor(rewards), components or {})
+
+
+def each_token(values, chosen):
+    """`values` [completions] at each token of `chosen`, as a fit takes them."""
+    return Signal.of_completions(values, chosen.lengths).tokens
 
 
 GREEDY = Sampling(max_tokens=12, temperature=0.0)

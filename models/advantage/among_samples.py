@@ -21,12 +21,12 @@ from models.parts import part
 class AmongSamples(GroupRelative):
     """Reward against the mean of the samples of its group."""
 
-    def __call__(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, world: World, scored: Scored) -> Tensor:
         """Advantages, [completions]; the mean over the samples of every group is zero."""
         data = ("demonstration", "chosen", "rejected")
         samples = [index for index, rollout in enumerate(scored.rollouts) if rollout.origin not in data]
         advantage = torch.zeros_like(scored.rewards)
         if samples:
             chosen = torch.tensor(samples)
-            advantage[chosen] = super().__call__(world, scored.take(chosen))
+            advantage[chosen] = super().of_completions(world, scored.take(chosen))
         return advantage

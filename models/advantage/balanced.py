@@ -25,13 +25,13 @@ from torch import Tensor
 from models.advantage.leave_one_out import LeaveOneOut
 from models.bounds import Number
 from models.loop.rollout import Scored
-from models.loop.slots import Advantage
+from models.loop.slots import CompletionAdvantage
 from models.loop.world import World
 from models.parts import part
 
 
 @part("balanced")
-class Balanced(Advantage):
+class Balanced(CompletionAdvantage):
     """Leave-one-out of a verdict; right and wrong count by themselves. Zero where a prompt's verdicts are the same."""
 
     needs_group = True
@@ -42,7 +42,7 @@ class Balanced(Advantage):
     negatives: Annotated[float, Field(ge=0)] = 0.5
     """What the wrong completions weigh against the right ones; 0 clones the right ones alone."""
 
-    def __call__(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, world: World, scored: Scored) -> Tensor:
         """Advantages, [completions].
 
         Raises:
@@ -57,4 +57,4 @@ class Balanced(Advantage):
             tokens.sum() / of_the_right.clamp(min=1.0),
             self.negatives * tokens.sum() / of_the_wrong.clamp(min=1.0),
         )
-        return weight * LeaveOneOut()(world, Scored(scored.rollouts, right))
+        return weight * LeaveOneOut().of_completions(world, Scored(scored.rollouts, right))

@@ -13,17 +13,18 @@ from torch import Tensor
 from models.errors import UserError
 from models.formulas.kl_in_reward import KlInReward
 from models.loop.rollout import Scored
+from models.loop.slots import CompletionAdvantage
 from models.loop.world import World
 from models.parts import part
 
 
 @part("greedy_baseline")
-class GreedyBaseline(KlInReward):
+class GreedyBaseline(KlInReward, CompletionAdvantage):
     """Reward less that of the greedy completion of the prompt; needs `rollouts: {name: sample_and_greedy}`."""
 
     asks_for = "greedy"
 
-    def __call__(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, world: World, scored: Scored) -> Tensor:
         """Advantages, [completions]; zero for the greedy completions themselves.
 
         Raises:

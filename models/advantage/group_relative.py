@@ -17,12 +17,13 @@ from torch import Tensor
 
 from models.formulas.kl_in_reward import KlInReward
 from models.loop.rollout import Scored, group_mean
+from models.loop.slots import CompletionAdvantage
 from models.loop.world import World
 from models.parts import part
 
 
 @part("group_relative")
-class GroupRelative(KlInReward):
+class GroupRelative(KlInReward, CompletionAdvantage):
     """Reward against the mean of its group."""
 
     needs_group = True
@@ -33,7 +34,7 @@ class GroupRelative(KlInReward):
     epsilon: Annotated[float, Field(ge=0)] = 1e-4
     """Keeps the division finite in a group that hardly spreads."""
 
-    def __call__(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, world: World, scored: Scored) -> Tensor:
         """Advantages, [completions]; the mean of every group is zero.
 
         Raises:

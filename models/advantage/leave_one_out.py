@@ -13,17 +13,18 @@ from torch import Tensor
 
 from models.formulas.kl_in_reward import KlInReward
 from models.loop.rollout import Scored, group_mean
+from models.loop.slots import CompletionAdvantage
 from models.loop.world import World
 from models.parts import part
 
 
 @part("leave_one_out")
-class LeaveOneOut(KlInReward):
+class LeaveOneOut(KlInReward, CompletionAdvantage):
     """Reward less the mean of the others in its group; zero for a completion that is alone."""
 
     needs_group = True
 
-    def __call__(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, world: World, scored: Scored) -> Tensor:
         """Advantages, [completions]; the sum of every group is zero.
 
         Raises:

@@ -14,13 +14,13 @@ from torch import Tensor
 from models.bounds import Number
 from models.formulas.kl_in_reward import KlInReward
 from models.loop.rollout import Scored
-from models.loop.slots import Advantage
+from models.loop.slots import CompletionAdvantage
 from models.loop.world import World
 from models.parts import part
 
 
 @part("reward")
-class FixedBaseline(KlInReward):
+class FixedBaseline(KlInReward, CompletionAdvantage):
     """Reward less a constant."""
 
     baseline: Number = 0.0
@@ -31,7 +31,7 @@ class FixedBaseline(KlInReward):
         """The constant knows nothing of the group."""
         return True
 
-    def __call__(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, world: World, scored: Scored) -> Tensor:
         """Advantages, [completions].
 
         Raises:
@@ -41,9 +41,9 @@ class FixedBaseline(KlInReward):
 
 
 @part("none")
-class NoAdvantage(Advantage):
+class NoAdvantage(CompletionAdvantage):
     """One for every completion, whatever it is worth: for objectives that weigh completions themselves."""
 
-    def __call__(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, world: World, scored: Scored) -> Tensor:
         """Ones, [completions]."""
         return torch.ones_like(scored.rewards)

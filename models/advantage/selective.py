@@ -30,7 +30,7 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.loop.learner import Companion
 from models.loop.rollout import Scored
-from models.loop.slots import Signal
+from models.loop.slots import CompletionAdvantage, Signal
 from models.loop.states import flat_head, reference_states
 from models.loop.world import World
 from models.parts import part
@@ -40,7 +40,7 @@ CERTAIN = 40.0
 
 
 @part("selective")
-class Selective(KlInReward):
+class Selective(KlInReward, CompletionAdvantage):
     """Group-relative, with a gate that learns when the policy should write. Stands beside rollouts `gated`."""
 
     needs_group = True
@@ -68,17 +68,15 @@ class Selective(KlInReward):
         head = flat_head(policy, CERTAIN if self.share == 1.0 else math.log(self.share / (1.0 - self.share)))
         return Companion(head, build_optimiser(head, self._optimiser))
 
-    def __call__(self, world: World, scored: Scored) -> Signal:
-        """The completion's advantage at each of its tokens, [completions] tensors of [tokens of it].
+    def of_completions(self, world: World, scored: Scored) -> Tensor:
+        """Advantages, [completions].
 
         Raises:
             UserError: nobody chose who writes the completions.
         """
         _choices(scored)  # better said before the policy has learned from the round than after
         relative = GroupRelative(scale=self.scale, epsilon=self.epsilon, kl_in_reward=self.kl_in_reward)
-        whole = relative(world, scored)
-        # a signal, so that the loop lets the gate learn too
-        return Signal([value.repeat(length) for value, length in zip(whole, scored.lengths.tolist(), strict=True)])
+        return relative.of_completions(world, scored)
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the gate to the round's choices. Returns its mean chance of the policy and its loss at the last step.

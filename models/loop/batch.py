@@ -15,7 +15,7 @@ from models.loop.rollout import Rollout, Scored, TokenBatch
 def token_batch(
     chosen: Scored,
     indices: Sequence[int],
-    advantage: Tensor | Sequence[Tensor],
+    advantage: Sequence[Tensor],
     log_prob: Tensor,
     entropy: Tensor,
     old: Sequence[Tensor] | None,
@@ -27,7 +27,7 @@ def token_batch(
     Args:
         chosen: the round's completions.
         indices: those of one packed row, in its order.
-        advantage: of each of the round's completions, [completions], or of their tokens, one tensor a completion.
+        advantage: of the tokens of each of the round's completions, [completions] tensors of [tokens of it].
         log_prob: of the row's completion tokens, [tokens]; gradient flows.
         entropy: of the policy's distribution at each, [tokens]; gradient flows.
         old: log-probs when the round began, [completions] tensors of [tokens of it]; None: the current ones are.
@@ -41,13 +41,9 @@ def token_batch(
     rollouts = [chosen.rollouts[index] for index in listed]
     lengths = chosen.lengths[listed]
     before = log_prob.detach() if old is None else torch.cat([old[index] for index in listed])
-    if isinstance(advantage, Tensor):
-        better = torch.repeat_interleave(advantage[listed], lengths)
-    else:
-        better = torch.cat([advantage[index] for index in listed])
     numbers: dict[int, int] = {}
     batch = TokenBatch(
-        advantage=better.to(log_prob),
+        advantage=torch.cat([advantage[index] for index in listed]).to(log_prob),
         behaviour=_behaviour(rollouts, before, lengths.tolist()),
         old=before,
         reference=None if reference is None else torch.cat([reference[index] for index in listed]).to(place),

@@ -63,7 +63,7 @@ def fit_round(
     learner: Learner,
     objective: Objective,
     chosen: Scored,
-    advantage: Tensor | Sequence[Tensor],
+    advantage: Sequence[Tensor],
     settings: ScheduleSettings,
     longest: int,
     round_number: int = 0,
@@ -78,7 +78,7 @@ def fit_round(
         learner: policy, optimiser and reference.
         objective: the loss.
         chosen: the completions that are trained on, [completions]; at least one token of each.
-        advantage: of each completion, [completions], or of its tokens, one tensor a completion.
+        advantage: of their tokens, [completions] tensors of [tokens of it].
         settings: minibatches, epochs, normalisation, budget, optimiser.
         longest: tokens that a completion may have.
         round_number: from 0.

@@ -20,7 +20,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from models.engine.canary import TOLERANCE, canary_gap, check, fixed_tokens
 from models.errors import UserError
@@ -36,7 +35,7 @@ from models.loop.meter import Meter
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.score import score
-from models.loop.slots import Objective, Rollouts, Signal, Slots
+from models.loop.slots import Objective, Rollouts, Slots
 from models.loop.truncation import WRONG, TruncationSettings
 from models.loop.world import World
 from models.policy.checkpoint import keep_best, load_checkpoint, newest_checkpoint, restore_best, save_checkpoint
@@ -155,17 +154,16 @@ def run_loop(
 def _learn(world: World, slots: Slots, settings: ScheduleSettings, chosen: Scored, number: int) -> dict[str, float]:
     """What is left of a round when its completions are chosen: signal, fit, companions. Returns their metrics."""
     signal = slots.advantage(world, chosen)
-    tokens = signal.tokens if isinstance(signal, Signal) else signal
     metrics: dict[str, float] = {}
     trained = world.truncated.to_train_on(chosen)
     if len(trained):
-        mine = tokens[trained] if isinstance(tokens, Tensor) else [tokens[index] for index in trained.tolist()]
+        mine = [signal.tokens[index] for index in trained.tolist()]
         longest = slots.rollouts.max_tokens
         fitted = fit_round(
             world.learner, slots.objective, chosen.take(trained), mine, settings, longest, number, world.readings
         )
         metrics |= {f"policy/{name}": value for name, value in fitted.items()}
-    if slots.advantage.companion and isinstance(signal, Signal):
+    if slots.advantage.companion:
         fitted = slots.advantage.learn(world, chosen, signal, number)
         metrics |= {f"{slots.advantage.companion}/{name}": value for name, value in fitted.items()}
     return metrics

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.errors import UserError
 from models.loop.rollout import Rollout, Scored
-from models.loop.slots import Reward
+from models.loop.slots import Reward, TokenReward, sum_of_tokens
 from models.loop.world import World
 
 
@@ -28,15 +28,15 @@ def score(world: World, rewards: Sequence[Reward], rollouts: Sequence[Rollout]) 
         if reward.companion:
             learned = reward.learn(world, rollouts, components)
             watched |= {f"{reward.companion}/{name}": value for name, value in learned.items()}
-        given = reward(world, rollouts)
-        if isinstance(given, Tensor):
-            values = given
-        else:
+        if isinstance(reward, TokenReward):
+            given = reward.tokens(world, rollouts)
             if [len(row) for row in given] != lengths:
                 raise UserError(f"reward {reward.label}: did not give one value for each token of each completion")
-            values = torch.stack([row.sum() for row in given]) if len(given) else torch.zeros(0)
+            values = sum_of_tokens(given)
             more = [reward.weight * row.float() for row in given]
             by_token = more if by_token is None else [one + other for one, other in zip(by_token, more, strict=True)]
+        else:
+            values = reward(world, rollouts)
         if values.shape != total.shape:
             raise UserError(f"reward {reward.label}: gave {tuple(values.shape)} values for {len(rollouts)} completions")
         if not torch.isfinite(values).all():

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from models.bounds import Number
@@ -185,17 +186,38 @@ class Reward(SlotPart):
 
     @property
     def by_token(self) -> bool:
-        """Whether it is given token by token."""
+        """Whether it is given token by token: what a `TokenReward` is."""
         return False
 
     @abstractmethod
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor | Sequence[Tensor]:
-        """Values before weighting, [completions]; where it is `by_token`, [completions] tensors of [tokens of it]."""
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Values before weighting, [completions]."""
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
         """Fit the companion, where there is one, to the reward labelled `by`, which stands before this one in the
         recipe: `components` holds those rewards by label, [completions] each. Returns what is worth watching."""
         return {}
+
+
+class TokenReward(Reward):
+    """What each token of a completion is worth."""
+
+    slot = "rewards"
+    by_token = True
+
+    @abstractmethod
+    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Values before weighting, [completions] tensors of [tokens of it]."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Their sums, [completions]."""
+        return sum_of_tokens(self.tokens(world, rollouts))
+
+
+def sum_of_tokens(rows: Sequence[Tensor]) -> Tensor:
+    """What the tokens of each completion are worth together, [completions] tensors of [tokens of it] to
+    [completions]."""
+    return torch.stack([row.sum() for row in rows]) if len(rows) else torch.zeros(0)
 
 
 class Select(SlotPart):
@@ -227,9 +249,19 @@ class Signal:
     returns: Sequence[Tensor] | None = None
     """What the critic should have said at each token."""
 
+    @staticmethod
+    def of_completions(values: Tensor, lengths: Tensor) -> Signal:
+        """The same value at each token of a completion.
+
+        Args:
+            values: one a completion, [completions].
+            lengths: tokens of each, [completions], int64.
+        """
+        return Signal(values.repeat_interleave(lengths).split(lengths.tolist()))
+
 
 class Advantage(SlotPart):
-    """How much better than expected a completion was."""
+    """How much better than expected each token of a completion was."""
 
     slot = "advantage"
 
@@ -259,13 +291,27 @@ class Advantage(SlotPart):
         return 0
 
     @abstractmethod
-    def __call__(self, world: World, scored: Scored) -> Tensor | Signal:
-        """Advantages, [completions], or token by token."""
+    def __call__(self, world: World, scored: Scored) -> Signal:
+        """Advantages token by token."""
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the companion, where there is one, to what the round has shown, after the policy's fit. Returns what is
         worth watching."""
         return {}
+
+
+class CompletionAdvantage(Advantage):
+    """How much better than expected a completion was, the same at each of its tokens."""
+
+    slot = "advantage"
+
+    @abstractmethod
+    def of_completions(self, world: World, scored: Scored) -> Tensor:
+        """Advantages, [completions]."""
+
+    def __call__(self, world: World, scored: Scored) -> Signal:
+        """The completion's advantage at each of its tokens."""
+        return Signal.of_completions(self.of_completions(world, scored), scored.lengths)
 
 
 class Objective(SlotPart):

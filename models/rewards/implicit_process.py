@@ -33,18 +33,17 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import cut_into_rows
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout, sequences_of
-from models.loop.slots import Reward
+from models.loop.slots import TokenReward
 from models.loop.world import World
 from models.objective.outcome_log_ratio import verdict_loss
 from models.parts import part
 
 
 @part("implicit_process")
-class ImplicitProcess(Reward):
+class ImplicitProcess(TokenReward):
     """Log-ratios of a judge that learns beside the policy; needs a reference, and the outcome before it."""
 
     needs_reference = True
-    by_token = True
     companion = "process_reward"
     by: str = "exact_answer"
     """The reward component that is the outcome; it must stand before this one in the recipe."""
@@ -106,7 +105,7 @@ class ImplicitProcess(Reward):
             told = {"loss": loss_sum, "accuracy": correct / len(rollouts), "gradient_norm": norm}
         return told
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Reward of each token, [completions] tensors of [tokens of it], on the CPU; unless normalised they add up to
         r(y)."""
         judge = world.learner.companions[self.companion].model

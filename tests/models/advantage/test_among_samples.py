@@ -18,14 +18,14 @@ def beside(rewards, sizes, demonstrations):
 
 
 def test_an_answer_of_the_data_moves_no_baseline_and_has_no_advantage():
-    found = AmongSamples(scale="none")(None, beside([1.0, 0.0, 9.0, 5.0, 4.0, 0.0], [3, 3], {2, 5}))
+    found = AmongSamples(scale="none").of_completions(None, beside([1.0, 0.0, 9.0, 5.0, 4.0, 0.0], [3, 3], {2, 5}))
     assert found.tolist() == [0.5, -0.5, 0.0, 0.5, -0.5, 0.0]
 
 
 def test_without_answers_of_the_data_it_is_group_relative():
     seen = beside([1.0, 0.0, 0.5, 2.0], [2, 2], set())
-    torch.testing.assert_close(AmongSamples()(None, seen), GroupRelative()(None, seen))
+    torch.testing.assert_close(AmongSamples().of_completions(None, seen), GroupRelative().of_completions(None, seen))
 
 
 def test_a_round_of_nothing_but_data_has_no_advantage():
-    assert AmongSamples()(None, beside([1.0, 0.0], [1, 1], {0, 1})).tolist() == [0.0, 0.0]
+    assert AmongSamples().of_completions(None, beside([1.0, 0.0], [1, 1], {0, 1})).tolist() == [0.0, 0.0]

@@ -30,9 +30,9 @@ def of_lengths(verdicts, sizes, lengths):
 def test_by_hand():
     """Two right of 3 and 5 tokens, two wrong of 2 and 6: 16 tokens, 8 on either side, so twice the leave-one-out."""
     held = of_lengths([1, 0, 0, 1], [2, 2], [3, 2, 6, 5])
-    assert Balanced(negatives=1.0)(None, held).tolist() == [2.0, -2.0, -2.0, 2.0]
+    assert Balanced(negatives=1.0).of_completions(None, held).tolist() == [2.0, -2.0, -2.0, 2.0]
     held = of_lengths([1, 0, 0, 0, 1], [4, 1], [4, 1, 2, 5, 8])  # the last is alone, and counts as tokens
-    found = Balanced()(None, held)
+    found = Balanced().of_completions(None, held)
     wanted = [20 / 12, *[-0.5 * 20 / 8 / 3] * 3, 0.0]
     assert found.tolist() == pytest.approx(wanted)
 
@@ -44,7 +44,7 @@ def test_the_reduced_loss_is_the_published_one():
     noise = torch.Generator().manual_seed(0)
     log_prob = -torch.rand(sum(lengths), dtype=torch.float64, generator=noise)
     rows = torch.repeat_interleave(torch.arange(8), torch.tensor(lengths))
-    seen = TokenBatch(Balanced()(None, held)[rows], log_prob, log_prob, None, rows)
+    seen = TokenBatch(Balanced().of_completions(None, held)[rows], log_prob, log_prob, None, rows)
     loss, _ = WeightedLikelihood()(log_prob, seen)
     found = (torch.cat(token_weights(lengths, "token", 8)) * loss).sum()
     summed = torch.stack([row.sum() for row in log_prob.split(lengths)])
@@ -62,8 +62,8 @@ def test_the_reduced_loss_is_the_published_one():
 def test_the_right_pull_twice_as_hard_a_token_as_the_wrong_push_however_rare_they_are(share):
     """Without the leave-one-out factor: the weights that multiply it sum, by tokens, to 1 and to a half."""
     held = of_lengths([1] * share + [0] * (8 - share), [8], [2] * 8)
-    advantage = Balanced()(None, held)
-    plain = Balanced(negatives=1.0)(None, held)
+    advantage = Balanced().of_completions(None, held)
+    plain = Balanced(negatives=1.0).of_completions(None, held)
     a = torch.where(torch.arange(8) < share, (8 - share) / 7, -share / 7).double()
     weight = advantage / a / 8
     assert float(weight[:share].sum()) == pytest.approx(1.0) and float(weight[share:].sum()) == pytest.approx(0.5)
@@ -72,7 +72,7 @@ def test_the_right_pull_twice_as_hard_a_token_as_the_wrong_push_however_rare_the
 
 @pytest.mark.parametrize("verdict", [0.0, 1.0])
 def test_where_all_is_right_or_all_wrong_nothing_is_pushed_and_nothing_is_infinite(verdict):
-    assert Balanced()(None, scored(torch.full((4,), verdict), [3, 1])).tolist() == [0.0] * 4
+    assert Balanced().of_completions(None, scored(torch.full((4,), verdict), [3, 1])).tolist() == [0.0] * 4
 
 
 def expected_gradient(select):
@@ -119,7 +119,7 @@ def through(recipe, texts, liked):
     chosen = score(here, slots.rewards, rollouts)
     for select in slots.select:
         chosen = chosen.take(select(chosen))
-    return [one.completion[0] for one in chosen.rollouts], slots.advantage(here, chosen).tolist()
+    return [one.completion[0] for one in chosen.rollouts], slots.advantage.of_completions(here, chosen).tolist()
 
 
 TEXTS = ["#### 3", "#### 7", "#### 7", "#### 4", "#### 7", "#### 5", "#### 6", "#### 2"]
@@ -141,7 +141,7 @@ def test_beside_another_reward_the_verdict_alone_tells_right_from_wrong():
     verdict = torch.tensor([1.0, 1.0, 0.0, 0.0])
     liked = torch.tensor([0.0, 1.0, 1.0, 0.0])
     held = scored(verdict + 0.6 * liked, [4], {"exact_answer": verdict})
-    found = Balanced(by="exact_answer", negatives=1.0)(None, held)
+    found = Balanced(by="exact_answer", negatives=1.0).of_completions(None, held)
     torch.testing.assert_close(found, torch.tensor([4.0, 4.0, -4.0, -4.0]) / 3)
     with pytest.raises(UserError, match=r"advantage\.by: no reward is called judge; there are exact_answer"):
-        Balanced(by="judge")(None, held)
+        Balanced(by="judge").of_completions(None, held)

@@ -24,7 +24,7 @@ SIZES = [4, 3]
 
 
 def test_leave_one_out_is_the_reward_less_the_mean_of_the_others():
-    found = LeaveOneOut()(None, scored(numbers(1, 0, 5, 7, 3, 8), [2, 3, 1]))
+    found = LeaveOneOut().of_completions(None, scored(numbers(1, 0, 5, 7, 3, 8), [2, 3, 1]))
     torch.testing.assert_close(found, numbers(1, -1, 0, 3, -3, 0))  # 5 - (7 + 3) / 2, ...; who is alone has no others
 
 
@@ -35,38 +35,43 @@ def test_leave_one_out_agrees_with_leaving_each_one_out():
         - float(torch.cat([REWARDS[:i], REWARDS[i + 1 :]])[torch.cat([groups[:i], groups[i + 1 :]]) == g].mean())
         for i, (reward, g) in enumerate(zip(REWARDS, groups, strict=True))
     ]
-    torch.testing.assert_close(LeaveOneOut()(None, scored(REWARDS, SIZES)), numbers(*plain))
+    torch.testing.assert_close(LeaveOneOut().of_completions(None, scored(REWARDS, SIZES)), numbers(*plain))
 
 
 def test_leave_one_out_is_the_distance_from_the_mean_times_g_over_g_less_one():
     held = scored(REWARDS, SIZES)
     factor = numbers(*[4 / 3] * 4, *[3 / 2] * 3)
-    torch.testing.assert_close(LeaveOneOut()(None, held), factor * GroupRelative(scale="none")(None, held))
+    torch.testing.assert_close(
+        LeaveOneOut().of_completions(None, held), factor * GroupRelative(scale="none").of_completions(None, held)
+    )
 
 
 def test_grpo_is_the_distance_from_the_mean_over_the_deviation():
     held = scored(REWARDS, SIZES)
     deviation = torch.cat([part.std(unbiased=False).expand(len(part)) for part in REWARDS.split(SIZES)])
     torch.testing.assert_close(
-        GroupRelative(epsilon=0.0)(None, held), GroupRelative(scale="none")(None, held) / deviation
+        GroupRelative(epsilon=0.0).of_completions(None, held),
+        GroupRelative(scale="none").of_completions(None, held) / deviation,
     )
 
 
 def test_of_two_completions_grpo_says_one_and_minus_one_and_leave_one_out_their_difference():
     held = scored(numbers(0.3, 0.9), [2])
-    torch.testing.assert_close(GroupRelative(epsilon=0.0)(None, held), numbers(-1, 1))
-    torch.testing.assert_close(LeaveOneOut()(None, held), numbers(-0.6, 0.6))
+    torch.testing.assert_close(GroupRelative(epsilon=0.0).of_completions(None, held), numbers(-1, 1))
+    torch.testing.assert_close(LeaveOneOut().of_completions(None, held), numbers(-0.6, 0.6))
 
 
 @pytest.mark.parametrize("baseline", [0.0, 0.5, -3.0])
 def test_a_fixed_baseline_differs_from_the_groups_own_by_a_constant_of_each_group(baseline):
     held = scored(REWARDS, SIZES)
-    apart = FixedBaseline(baseline=baseline)(None, held) - GroupRelative(scale="none")(None, held)
+    apart = FixedBaseline(baseline=baseline).of_completions(None, held) - GroupRelative(scale="none").of_completions(
+        None, held
+    )
     torch.testing.assert_close(apart, group_mean(REWARDS, held.groups) - baseline)
 
 
 def test_without_an_advantage_every_completion_counts_one():
-    assert NoAdvantage()(None, scored(REWARDS, SIZES)).tolist() == [1.0] * 7
+    assert NoAdvantage().of_completions(None, scored(REWARDS, SIZES)).tolist() == [1.0] * 7
 
 
 LOGITS = numbers(0.3, -0.2, 0.9)
@@ -80,7 +85,7 @@ def test_leave_one_out_gives_the_whole_policy_gradient_and_the_mean_of_all_only_
     log_prob, total = logits.log_softmax(0), torch.zeros((), dtype=torch.float64)
     for actions in product(range(3), repeat=3):
         drawn = log_prob[list(actions)]
-        better = advantage(None, scored(WORTH[list(actions)], [3]))
+        better = advantage.of_completions(None, scored(WORTH[list(actions)], [3]))
         old = drawn.detach()
         losses, _ = Reinforce()(drawn, TokenBatch(better, old, old, None, torch.arange(3)))
         total = total + old.sum().exp() * losses.mean()
@@ -103,7 +108,7 @@ UNEQUAL = [2, 5, 1, 3, 3, 6, 4]
 
 @pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
 def test_on_policy_the_width_of_the_clip_does_not_matter_and_all_are_reinforce(normalisation):
-    advantage = LeaveOneOut()(None, scored(REWARDS, SIZES))
+    advantage = LeaveOneOut().of_completions(None, scored(REWARDS, SIZES))
     plain = gradient(advantage, UNEQUAL, normalisation, Reinforce())
     for low, high in ((0.2, 0.2), (0.2, 0.28), (1e-9, 1e-9)):
         clipped = gradient(advantage, UNEQUAL, normalisation, Grpo(kl=0.0, clip_low=low, clip_high=high))
@@ -111,7 +116,7 @@ def test_on_policy_the_width_of_the_clip_does_not_matter_and_all_are_reinforce(n
 
 
 def test_completions_of_equal_length_make_all_normalisations_agree_up_to_the_longest_length():
-    advantage = GroupRelative()(None, scored(REWARDS, SIZES))
+    advantage = GroupRelative().of_completions(None, scored(REWARDS, SIZES))
     token, completion, constant = (
         gradient(advantage, [4] * 7, normalisation, Grpo(kl=0.0))
         for normalisation in ("token", "completion", "constant")
@@ -121,7 +126,7 @@ def test_completions_of_equal_length_make_all_normalisations_agree_up_to_the_lon
 
 
 def test_completions_of_unequal_length_make_them_differ_by_the_length():
-    advantage = GroupRelative()(None, scored(REWARDS, SIZES))
+    advantage = GroupRelative().of_completions(None, scored(REWARDS, SIZES))
     token, completion, constant = (
         gradient(advantage, UNEQUAL, normalisation, Grpo(kl=0.0))
         for normalisation in ("token", "completion", "constant")
@@ -133,6 +138,6 @@ def test_completions_of_unequal_length_make_them_differ_by_the_length():
 
 def test_dr_grpo_weighs_every_token_of_every_completion_by_its_distance_from_the_mean_alone():
     held = scored(REWARDS, SIZES)
-    found = gradient(GroupRelative(scale="none")(None, held), UNEQUAL, "constant", Grpo(kl=0.0))
+    found = gradient(GroupRelative(scale="none").of_completions(None, held), UNEQUAL, "constant", Grpo(kl=0.0))
     centred = REWARDS - torch.cat([part.mean().expand(len(part)) for part in REWARDS.split(SIZES)])
     torch.testing.assert_close(found, -centred.repeat_interleave(torch.tensor(UNEQUAL)) / (7 * 6))

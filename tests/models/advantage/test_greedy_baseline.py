@@ -36,18 +36,20 @@ def with_greedy(rewards, sizes, greedy):
 
 def test_by_hand():
     held = with_greedy(numbers(1.0, 0.0, 0.25, 3.0, -1.0, 5.0), [3, 3], greedy={2, 3})
-    torch.testing.assert_close(GreedyBaseline()(None, held), numbers(0.75, -0.25, 0.0, 0.0, -4.0, 2.0))
+    torch.testing.assert_close(GreedyBaseline().of_completions(None, held), numbers(0.75, -0.25, 0.0, 0.0, -4.0, 2.0))
 
 
 def test_a_reward_added_to_all_completions_of_a_prompt_changes_nothing():
     rewards, shift = numbers(1.0, 0.0, 0.25, 3.0, -1.0), numbers(7.0, 7.0, 7.0, -4.0, -4.0)
-    plain = GreedyBaseline()(None, with_greedy(rewards, [3, 2], {2, 4}))
-    torch.testing.assert_close(GreedyBaseline()(None, with_greedy(rewards + shift, [3, 2], {2, 4})), plain)
+    plain = GreedyBaseline().of_completions(None, with_greedy(rewards, [3, 2], {2, 4}))
+    torch.testing.assert_close(
+        GreedyBaseline().of_completions(None, with_greedy(rewards + shift, [3, 2], {2, 4})), plain
+    )
 
 
 def test_a_prompt_without_a_greedy_completion_is_an_error_that_names_the_source():
     with pytest.raises(UserError, match="sample_and_greedy"):
-        GreedyBaseline()(None, with_greedy(numbers(1.0, 0.0, 1.0, 0.0), [2, 2], {1}))
+        GreedyBaseline().of_completions(None, with_greedy(numbers(1.0, 0.0, 1.0, 0.0), [2, 2], {1}))
 
 
 REWARDS = numbers(1.0, 0.0, -2.0, 0.5)
@@ -66,7 +68,7 @@ def expected_gradients(rewards=REWARDS):
         for action in range(4):
             held = with_greedy(rewards[[action, likeliest]], [2], {1})
             drawn = log_prob[[action]]
-            better = advantage(None, held)[held.trained]
+            better = advantage.of_completions(None, held)[held.trained]
             losses, _ = Reinforce()(
                 drawn, TokenBatch(better, drawn.detach(), drawn.detach(), None, torch.zeros(1).long())
             )

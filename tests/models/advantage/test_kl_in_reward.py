@@ -60,9 +60,9 @@ def round_of(
 )
 def test_the_advantage_is_that_of_rewards_which_hold_the_penalty_already(advantage):
     world, held = round_of()
-    plain = advantage()(None, replace(held, rewards=REWARDS - KL * RATIOS))
-    torch.testing.assert_close(advantage(kl_in_reward=KL)(world, held), plain)
-    assert not torch.allclose(plain, advantage()(None, held))
+    plain = advantage().of_completions(None, replace(held, rewards=REWARDS - KL * RATIOS))
+    torch.testing.assert_close(advantage(kl_in_reward=KL).of_completions(world, held), plain)
+    assert not torch.allclose(plain, advantage().of_completions(None, held))
 
 
 def test_token_by_token_the_whole_penalty_is_part_of_the_outcome():
@@ -80,11 +80,12 @@ def test_a_greedy_baseline_and_answers_of_the_data_are_not_penalised():
     origins = ("policy", "policy", "greedy", "policy", "greedy")
     world, held = round_of(origins)
     penalty = KL * RATIOS * torch.tensor([1, 1, 0, 1, 0])
-    found = GreedyBaseline(kl_in_reward=KL)(world, held)
-    torch.testing.assert_close(found, GreedyBaseline()(None, replace(held, rewards=REWARDS - penalty)))
+    found = GreedyBaseline(kl_in_reward=KL).of_completions(world, held)
+    torch.testing.assert_close(found, GreedyBaseline().of_completions(None, replace(held, rewards=REWARDS - penalty)))
     world, held = round_of(("policy", "policy", "demonstration", "policy", "rejected"))
     torch.testing.assert_close(
-        GroupRelative(kl_in_reward=KL)(world, held), GroupRelative()(None, replace(held, rewards=REWARDS - penalty))
+        GroupRelative(kl_in_reward=KL).of_completions(world, held),
+        GroupRelative().of_completions(None, replace(held, rewards=REWARDS - penalty)),
     )
 
 
@@ -93,14 +94,14 @@ def test_only_tokens_that_the_policy_wrote_are_penalised():
     world, held = round_of(trained=trained)
     ratios = RATIOS.clone()
     ratios[0], ratios[2] = float(POLICY[0][0] - REFERENCE[0][0]), 0.0
-    found = LeaveOneOut(kl_in_reward=KL)(world, held)
-    torch.testing.assert_close(found, LeaveOneOut()(None, replace(held, rewards=REWARDS - KL * ratios)))
+    found = LeaveOneOut(kl_in_reward=KL).of_completions(world, held)
+    torch.testing.assert_close(found, LeaveOneOut().of_completions(None, replace(held, rewards=REWARDS - KL * ratios)))
 
 
 def test_without_a_reference_it_is_refused_in_a_recipe_and_in_a_round(tmp_path):
     world, held = round_of(reference=None)
     with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.3, but there is no reference"):
-        LeaveOneOut(kl_in_reward=KL)(world, held)
+        LeaveOneOut(kl_in_reward=KL).of_completions(world, held)
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(
         "advantage: {name: leave_one_out, kl_in_reward: 0.3}\nreference: {name: none}\n"
@@ -134,10 +135,10 @@ def test_rloo_with_it_climbs_the_regularised_return_exactly_and_with_k3_in_the_l
         world, held = round_of(
             ("policy",) * 3, (None,) * 3, rows, [row[None] for row in prior[drawn]], worth[drawn], [3]
         )
-        climbed = (LeaveOneOut(kl_in_reward=KL)(world, held) * log_prob[drawn]).mean()
+        climbed = (LeaveOneOut(kl_in_reward=KL).of_completions(world, held) * log_prob[drawn]).mean()
         found += chance * torch.autograd.grad(climbed, logits, retain_graph=True)[0]
         apart = prior[drawn] - log_prob[drawn]
-        k3 = (LeaveOneOut()(None, held) * log_prob[drawn] - KL * (apart.exp() - 1 - apart)).mean()
+        k3 = (LeaveOneOut().of_completions(None, held) * log_prob[drawn] - KL * (apart.exp() - 1 - apart)).mean()
         by_k3 += chance * torch.autograd.grad(k3, logits, retain_graph=True)[0]
     torch.testing.assert_close(found, exact)
     assert (by_k3 - exact).norm() > 0.02 * exact.norm()

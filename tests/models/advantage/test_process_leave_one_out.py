@@ -50,7 +50,7 @@ def test_the_two_ways_to_sum_up_agree():
 
 def test_without_process_rewards_it_is_leave_one_out_at_every_token():
     chosen = round_of([1.0, 0.0, 0.5, 2.0, 1.0], [[0.0] * n for n in (2, 3, 1, 4, 2)], [3, 2])
-    plain = LeaveOneOut()(None, chosen).tolist()
+    plain = LeaveOneOut().of_completions(None, chosen).tolist()
     found = advantages(chosen)
     assert [len(row) for row in found] == [2, 3, 1, 4, 2]
     assert all(row == pytest.approx([value] * len(row)) for row, value in zip(found, plain, strict=True))

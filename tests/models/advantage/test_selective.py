@@ -88,7 +88,7 @@ def test_every_token_has_the_group_relative_advantage_of_its_completion():
     for scale in ("group", "none"):
         signal = Selective(scale=scale)(None, chosen())
         assert isinstance(signal, Signal) and signal.returns is None
-        whole = GroupRelative(scale=scale)(None, chosen())
+        whole = GroupRelative(scale=scale).of_completions(None, chosen())
         for row, value, completion in zip(signal.tokens, whole.tolist(), COMPLETIONS, strict=True):
             assert row.tolist() == [value] * len(completion)
 

@@ -11,7 +11,7 @@ from threading import Event, Timer
 import pytest
 import torch
 from tiny_loops import END, SCHEDULE, new_learner, run, same_weights, save_start
-from tiny_models import scored
+from tiny_models import each_token, scored
 
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
@@ -160,7 +160,8 @@ def test_a_fit_draws_no_random_number_which_the_engine_beside_it_would_miss():
     learner.policy = with_adapter(learner.policy, LoraSettings(rank=4, dropout=0.5), seed=0).train()
     learner.optimiser = build_optimiser(learner.policy, SCHEDULE.optimiser)
     before = torch.get_rng_state()
-    fit_round(learner, Grpo(kl=0.1), scored([1.0, -1.0], [2]), torch.tensor([1.0, -1.0]), SCHEDULE, longest=5)
+    chosen = scored([1.0, -1.0], [2])
+    fit_round(learner, Grpo(kl=0.1), chosen, each_token(chosen.rewards, chosen), SCHEDULE, longest=5)
     assert torch.equal(torch.get_rng_state(), before)
 
 

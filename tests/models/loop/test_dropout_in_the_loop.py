@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, scored, tiny_policy
+from tiny_models import SEQUENCES, each_token, scored, tiny_policy
 
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
@@ -29,7 +29,7 @@ def test_at_step_size_zero_nothing_is_clipped_though_the_adapter_has_dropout(epo
     schedule = ScheduleSettings(rounds=1, epochs=epochs, optimiser=OptimiserSettings(learning_rate=0.0))
     chosen = scored([0.0] * 5, [2, 3], sequences=SEQUENCES)
     objective = Grpo(kl=0.1, clip_low=0.0, clip_high=1e-9)
-    seen = fit_round(dropping_learner(), objective, chosen, ADVANTAGE, schedule, longest=8)
+    seen = fit_round(dropping_learner(), objective, chosen, each_token(ADVANTAGE, chosen), schedule, longest=8)
     assert seen["clipped_share"] == 0.0
 
 
@@ -38,7 +38,8 @@ def test_at_step_size_zero_the_divergence_from_where_the_round_began_is_zero():
     learner.adapter_off = lambda: torch.no_grad()  # the reference is the whole policy, as it stands
     schedule = ScheduleSettings(rounds=1, epochs=3, optimiser=OptimiserSettings(learning_rate=0.0))
     chosen = scored([0.0] * 5, [2, 3], sequences=SEQUENCES)
-    assert fit_round(learner, Grpo(kl=0.1), chosen, ADVANTAGE, schedule, longest=8)["kl"] == pytest.approx(0, abs=1e-24)
+    seen = fit_round(learner, Grpo(kl=0.1), chosen, each_token(ADVANTAGE, chosen), schedule, longest=8)
+    assert seen["kl"] == pytest.approx(0, abs=1e-24)
 
 
 def test_the_gradient_of_a_dropping_adapter_is_that_of_the_whole_policy():
@@ -49,7 +50,7 @@ def test_the_gradient_of_a_dropping_adapter_is_that_of_the_whole_policy():
     schedule = ScheduleSettings(rounds=1, optimiser=OptimiserSettings(learning_rate=1.0, clip_norm=1e9, warmup_steps=0))
     for learner in (dropping, whole):
         chosen = scored([0.0] * 5, [2, 3], sequences=SEQUENCES)
-        fit_round(learner, Grpo(kl=0.0), chosen, ADVANTAGE, schedule, longest=8)
+        fit_round(learner, Grpo(kl=0.0), chosen, each_token(ADVANTAGE, chosen), schedule, longest=8)
     expected = dict(whole.policy.named_parameters())
     for name, parameter in dropping.policy.named_parameters():
         torch.testing.assert_close(parameter, expected[name], rtol=0, atol=1e-12)

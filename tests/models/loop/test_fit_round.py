@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
-from tiny_models import COMPLETIONS, PROMPTS, SEQUENCES, plain_log_probs, scored, tiny_policy
+from tiny_models import COMPLETIONS, PROMPTS, SEQUENCES, each_token, plain_log_probs, scored, tiny_policy
 
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS, Distribution
@@ -42,6 +42,9 @@ def round_of(sequences=SEQUENCES, sizes=SIZES):
     return replace(chosen, rollouts=shifted)
 
 
+TOKENS = each_token(ADVANTAGE, scored([0.0] * len(SEQUENCES), SIZES, sequences=SEQUENCES))
+
+
 def learner_of(dtype=torch.float64, temperature=1.0):
     policy, reference = tiny_policy(dtype), tiny_policy(dtype, seed=1, spread=2.0).requires_grad_(False)
     return Learner(
@@ -55,7 +58,7 @@ def step(chosen=None, advantage=ADVANTAGE, dtype=torch.float64, objective=None, 
     before = copy.deepcopy(dict(learner.policy.named_parameters()))
     schedule = ScheduleSettings(optimiser=STEP, rounds=1, **settings)
     chosen = chosen or round_of()
-    metrics = fit_round(learner, objective or Grpo(kl=0.1), chosen, advantage, schedule, LONGEST)
+    metrics = fit_round(learner, objective or Grpo(kl=0.1), chosen, each_token(advantage, chosen), schedule, LONGEST)
     after = dict(learner.policy.named_parameters())
     return {name: (before[name] - after[name]).detach() for name in after}, metrics
 
@@ -164,7 +167,7 @@ def test_every_update_of_a_round_sees_the_log_probs_from_before_the_round():
     small = replace(STEP, learning_rate=0.01)
     learner = learner_of()
     schedule = ScheduleSettings(optimiser=small, rounds=1, epochs=3)
-    fit_round(learner, seen, round_of(), ADVANTAGE, schedule, LONGEST)
+    fit_round(learner, seen, round_of(), TOKENS, schedule, LONGEST)
     (first, before), (second, after), (third, last) = seen.batches
     torch.testing.assert_close(before.old, first, rtol=0, atol=1e-12)
     for batch in (after, last):
@@ -179,7 +182,7 @@ def test_with_minibatches_the_second_still_sees_the_log_probs_from_before_the_fi
     schedule = ScheduleSettings(
         optimiser=replace(STEP, learning_rate=0.01), rounds=1, minibatches=2, token_budget=10**6
     )
-    fit_round(learner, seen, round_of(), ADVANTAGE, schedule, LONGEST)
+    fit_round(learner, seen, round_of(), TOKENS, schedule, LONGEST)
     (_, first), (now, second) = seen.batches
     assert sorted(first.old.tolist()) == pytest.approx(sorted(exact[:6].tolist()), abs=1e-9)
     assert sorted(second.old.tolist()) == pytest.approx(sorted(exact[6:].tolist()), abs=1e-9)
@@ -188,7 +191,7 @@ def test_with_minibatches_the_second_still_sees_the_log_probs_from_before_the_fi
 
 def test_reference_and_temperature_reach_the_objective():
     seen, learner = Seen(), learner_of(temperature=0.7)
-    fit_round(learner, seen, round_of(), ADVANTAGE, ScheduleSettings(optimiser=STEP, token_budget=8), LONGEST)
+    fit_round(learner, seen, round_of(), TOKENS, ScheduleSettings(optimiser=STEP, token_budget=8), LONGEST)
     log_prob, batch = seen.batches[1]  # one row each, the longest first
     sequences = SEQUENCES.take([3])  # as long as row 2, which comes before it
     torch.testing.assert_close(log_prob, plain_log_probs(tiny_policy(), sequences, 0.7)[0].detach())
@@ -200,7 +203,7 @@ def test_reference_and_temperature_reach_the_objective():
 def test_without_a_reference_objectives_see_none():
     seen, learner = Seen(), learner_of()
     learner.reference = None
-    fit_round(learner, seen, round_of(), ADVANTAGE, ScheduleSettings(optimiser=STEP), LONGEST)
+    fit_round(learner, seen, round_of(), TOKENS, ScheduleSettings(optimiser=STEP), LONGEST)
     assert seen.batches[0][1].reference is None
 
 
@@ -238,14 +241,13 @@ def test_minibatches_hold_every_completion_once_and_keep_groups_whole(count):
 def test_a_round_of_one_group_is_not_cut_but_learned_whole():
     learner = learner_of()
     schedule = ScheduleSettings(optimiser=STEP, minibatches=4)
-    fit_round(learner, Grpo(), round_of(sizes=[5]), ADVANTAGE, schedule, LONGEST)
+    fit_round(learner, Grpo(), round_of(sizes=[5]), TOKENS, schedule, LONGEST)
     assert learner.updates == 1
 
 
 def test_a_loss_that_is_not_finite_stops_before_any_weight_moves():
     learner = learner_of()
-    poisoned = ADVANTAGE.clone()
-    poisoned[3] = torch.nan
+    poisoned = [*TOKENS[:3], torch.full_like(TOKENS[3], torch.nan), TOKENS[4]]
     with pytest.raises(UserError, match="update 0: the loss is not finite"):
         fit_round(learner, Grpo(), round_of(), poisoned, ScheduleSettings(optimiser=STEP), LONGEST)
     torch.testing.assert_close(dict(learner.policy.named_parameters()), dict(tiny_policy().named_parameters()))
@@ -261,7 +263,7 @@ def test_what_is_watched_is_a_mean_over_all_tokens():
 def test_the_reference_never_moves_while_the_policy_does():
     learner = learner_of()
     before = copy.deepcopy(learner.reference.state_dict())
-    fit_round(learner, Grpo(), round_of(), ADVANTAGE, ScheduleSettings(optimiser=STEP, epochs=2), LONGEST)
+    fit_round(learner, Grpo(), round_of(), TOKENS, ScheduleSettings(optimiser=STEP, epochs=2), LONGEST)
     assert all(torch.equal(value, before[name]) for name, value in learner.reference.state_dict().items())
     moved = [
         not torch.equal(value, other)
@@ -315,7 +317,7 @@ def test_the_reference_is_read_once_a_round_however_many_steps_there_are(monkeyp
     use_packed_attention(learner.reference)
     monkeypatch.setattr(type(inner), "forward", counted)
     schedule = ScheduleSettings(optimiser=replace(STEP, learning_rate=0.0), epochs=3)
-    fit_round(learner, Grpo(kl=0.1), round_of(), ADVANTAGE, schedule, LONGEST)
+    fit_round(learner, Grpo(kl=0.1), round_of(), TOKENS, schedule, LONGEST)
     assert len(read) == 1
 
 
@@ -340,8 +342,6 @@ def test_reference_log_probs_that_rollouts_carry_are_used_as_they_are():
     carried = [
         replace(r, reference_log_probs=tuple(-0.5 - i for i in range(len(r.completion)))) for r in round_of().rollouts
     ]
-    fit_round(
-        learner, seen, replace(round_of(), rollouts=carried), ADVANTAGE, ScheduleSettings(optimiser=STEP), LONGEST
-    )
+    fit_round(learner, seen, replace(round_of(), rollouts=carried), TOKENS, ScheduleSettings(optimiser=STEP), LONGEST)
     ((_, batch),) = seen.batches
     assert sorted(batch.reference.tolist()) == sorted(v for r in carried for v in r.reference_log_probs)

@@ -17,7 +17,7 @@ from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
 from models.loop.loop import Slots, _learn, rollout_metrics, run_loop
 from models.loop.rollout import Problem, Rollout
-from models.loop.slots import Advantage
+from models.loop.slots import CompletionAdvantage
 from models.loop.truncation import TruncationSettings, overlong_penalty
 from models.objective.reinforce import Reinforce
 from models.recipe.load import load_recipe
@@ -106,10 +106,10 @@ def test_only_the_soft_penalty_changes_rewards(rule):
     assert TruncationSettings(rule=rule).penalised(before, 1) is before
 
 
-class AsGiven(Advantage):
+class AsGiven(CompletionAdvantage):
     """An advantage that is the reward less the mean of all, the cut ones' included."""
 
-    def __call__(self, world, chosen):
+    def of_completions(self, world, chosen):
         return (chosen.rewards - chosen.rewards.mean()).double()
 
 

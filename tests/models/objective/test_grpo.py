@@ -157,7 +157,7 @@ def test_the_expected_update_of_groups_is_the_exact_policy_gradient_but_for_the_
     log_prob, total = logits.log_softmax(0), torch.zeros((), dtype=torch.float64)
     for actions in product(range(4), repeat=size):
         drawn = log_prob[list(actions)]
-        advantage = GroupRelative(scale="none")(None, scored(REWARDS[list(actions)], [size]))
+        advantage = GroupRelative(scale="none").of_completions(None, scored(REWARDS[list(actions)], [size]))
         losses, _ = Grpo(kl=0.0)(drawn, batch(advantage, drawn.detach()))
         total = total + drawn.detach().sum().exp() * losses.mean()
     (expected,) = torch.autograd.grad(total, logits)

@@ -33,7 +33,7 @@ def mean_gradient(logits, share, reference=REFERENCE, preference=PREFERENCE, kl=
     logits = logits.detach().clone().requires_grad_()
     adversaries = ~torch.eye(2, dtype=torch.bool)
     rewards = torch.stack([win_rates(preference[play][:, play], adversaries)[0] for play in PLAYS])
-    advantage = FixedBaseline(baseline=0.5)(None, Scored([], rewards))
+    advantage = FixedBaseline(baseline=0.5).of_completions(None, Scored([], rewards))
     own, opponent = PLAYS[:, 0], PLAYS[:, 1]
     chance = logits.detach().softmax(0)[own] * mixed(logits.detach(), share, reference).exp()[opponent]
     losses, _ = NashMd(kl=kl)(logits.log_softmax(0)[own], batch_of(advantage, reference[own]))

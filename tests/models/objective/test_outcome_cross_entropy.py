@@ -43,7 +43,7 @@ def test_a_group_of_two_by_hand():
 
 
 def test_at_the_reference_it_is_the_policy_gradient_with_leave_one_out():
-    advantage = LeaveOneOut()(None, scored(RIGHT, SIZES))
+    advantage = LeaveOneOut().of_completions(None, scored(RIGHT, SIZES))
     sizes = torch.tensor([3.0, 3.0, 3.0, 2.0, 2.0], dtype=torch.float64)
     torch.testing.assert_close(gradient_of(REFERENCE, batch()), -0.5 * advantage / sizes)
 
@@ -60,7 +60,7 @@ def test_anywhere_the_gradient_is_the_leave_one_out_advantage_of_the_residual(se
     implied = 0.5 * (log_prob - REFERENCE)
     others = [[1, 2], [0, 2], [0, 1], [4], [3]]
     score = torch.stack([implied[i] - implied[rest].mean() for i, rest in enumerate(others)])
-    advantage = LeaveOneOut()(None, scored(RIGHT - torch.sigmoid(score), SIZES))
+    advantage = LeaveOneOut().of_completions(None, scored(RIGHT - torch.sigmoid(score), SIZES))
     sizes = torch.tensor([3.0, 3.0, 3.0, 2.0, 2.0], dtype=torch.float64)
     found = gradient_of(log_prob, batch())
     torch.testing.assert_close(found, -0.5 * advantage / sizes)

@@ -130,7 +130,7 @@ def test_the_order_of_the_completions_does_not_matter():
 
 def test_on_policy_it_is_reinforce_with_the_others_as_the_baseline():
     seen, _ = random_round()
-    better = LeaveOneOut()(None, scored(seen.reward, [3, 4]))
+    better = LeaveOneOut().of_completions(None, scored(seen.reward, [3, 4]))
     found = gradient_of(P3o(), seen.old, seen)
     torch.testing.assert_close(found, -better / numbers(3, 3, 3, 4, 4, 4, 4))  # the mean over a group's completions
 

@@ -76,7 +76,7 @@ def spin_round(recipe, policy, reference):
     for select in recipe.select:
         chosen = chosen.take(select(chosen))
     answers = torch.tensor([rollout.completion[0] for rollout in chosen.rollouts])
-    advantage = recipe.advantage(None, chosen)
+    advantage = recipe.advantage(None, chosen).tokens
     held = list(reference.log_prob().detach()[answers].split(1))
     log_prob, batch = token_batch(chosen, range(len(answers)), advantage, told[answers], told[answers], None, held)
     batch = replace(batch, pairs=pairs_of(chosen, range(len(answers))))

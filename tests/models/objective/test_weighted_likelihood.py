@@ -51,7 +51,7 @@ def losses(select, advantage, objective, rewards, sizes):
     whole = scored(rewards, sizes)
     kept = select(whole)
     log_prob = -torch.arange(1.0, 1.0 + len(rewards), dtype=torch.float64)[kept]
-    chosen = advantage(None, whole.take(kept))
+    chosen = advantage.of_completions(None, whole.take(kept))
     seen = TokenBatch(
         advantage=chosen,
         behaviour=log_prob,
@@ -79,7 +79,7 @@ def trained_on_by(name):
     for select in recipe.select:
         chosen = chosen.take(select(chosen))
     kept, order = chosen.components["place"].long().sort()
-    advantage = recipe.advantage(None, chosen)[order]
+    advantage = recipe.advantage.of_completions(None, chosen)[order]
     log_prob = -1.0 - kept.double() / 10
     loss, _ = replace(recipe.objective, kl=0.0)(log_prob, TokenBatch(advantage, log_prob, log_prob, None, kept))
     return kept, advantage, loss

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from safetensors.torch import save_file
-from tiny_models import SEQUENCES, plain_log_probs, scored, tiny_policy, word_tokenizer
+from tiny_models import SEQUENCES, each_token, plain_log_probs, scored, tiny_policy, word_tokenizer
 
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
@@ -72,7 +72,7 @@ def trained(masks, steps=4):
     learner = Learner(policy, build_optimiser(policy, step), None, None, None, AS_IT_IS)
     settings = ScheduleSettings(rounds=1, epochs=steps, optimiser=step)
     chosen = scored([0.0] * 5, [2, 3], sequences=SEQUENCES)
-    fit_round(learner, ExponentialLikelihood(), chosen, chosen.rewards, settings, 8)
+    fit_round(learner, ExponentialLikelihood(), chosen, each_token(chosen.rewards, chosen), settings, 8)
     return policy
 
 

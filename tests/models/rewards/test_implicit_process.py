@@ -41,12 +41,12 @@ def world_with(part, judge=None, budget=16384):
 
 def test_a_judge_that_has_learned_nothing_gives_no_reward():
     part = ImplicitProcess()
-    assert all(float(row.abs().max()) == 0.0 for row in part(world_with(part), ROLLOUTS))
+    assert all(float(row.abs().max()) == 0.0 for row in part.tokens(world_with(part), ROLLOUTS))
 
 
 def test_the_rewards_of_the_tokens_are_log_ratios_and_add_up_to_that_of_the_whole_answer():
     part, judge = ImplicitProcess(beta=0.3), tiny_policy(seed=4)
-    found = part(world_with(part, judge), ROLLOUTS)
+    found = part.tokens(world_with(part, judge), ROLLOUTS)
     new, old = plain_log_probs(judge, SEQUENCES), plain_log_probs(tiny_policy(), SEQUENCES)
     for row, one, other in zip(found, new, old, strict=True):
         torch.testing.assert_close(row, 0.3 * (one - other).detach())
@@ -82,7 +82,7 @@ def test_the_judge_learns_and_nothing_else_moves():
     untouched = tiny_policy().state_dict()
     for model in (world.learner.policy, world.learner.reference):
         assert all(torch.equal(value, untouched[name]) for name, value in model.state_dict().items())
-    sums = torch.stack([row.sum() for row in part(world, ROLLOUTS)])
+    sums = torch.stack([row.sum() for row in part.tokens(world, ROLLOUTS)])
     assert ((sums > 0) == (OUTCOME["exact_answer"] > 0.5)).all()
 
 
@@ -111,7 +111,7 @@ def test_without_a_reference_it_says_that_it_needs_one():
     world = world_with(part)
     world.learner.reference = None
     with pytest.raises(UserError, match="needs a reference"):
-        part(world, ROLLOUTS)
+        part.tokens(world, ROLLOUTS)
 
 
 PART = ImplicitProcess(by="sevens", threshold=0.2, beta=0.3, learning_rate=1e-3, warmup_steps=2)
@@ -143,11 +143,11 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_policy_and_the_same_judge(t
 def test_normalised_rewards_keep_one_size_however_far_the_judge_has_gone():
     """The largest sum of what is to come is 1: the outcome, 0 or 1, is never drowned."""
     judge = tiny_policy(seed=4)
-    plain = ImplicitProcess()(world_with(ImplicitProcess(), judge), ROLLOUTS)
+    plain = ImplicitProcess().tokens(world_with(ImplicitProcess(), judge), ROLLOUTS)
     largest = max(abs(float(row[place:].sum())) for row in plain for place in range(len(row)))
     for beta in (0.05, 5.0):
         part = ImplicitProcess(beta=beta, normalise="round")
-        for row, before in zip(part(world_with(part, judge), ROLLOUTS), plain, strict=True):
+        for row, before in zip(part.tokens(world_with(part, judge), ROLLOUTS), plain, strict=True):
             torch.testing.assert_close(row, before / largest)
     fresh = ImplicitProcess(normalise="round")
-    assert all(float(row.abs().max()) == 0.0 for row in fresh(world_with(fresh), ROLLOUTS))
+    assert all(float(row.abs().max()) == 0.0 for row in fresh.tokens(world_with(fresh), ROLLOUTS))

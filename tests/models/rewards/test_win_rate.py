@@ -44,7 +44,7 @@ def advantages_of_all_groups():
     """Every group of three plays, [27, 3], and the advantage of each play in it, [27, 3]."""
     groups = torch.tensor(list(product(range(3), repeat=3)))
     rewards = torch.stack([win_rates(PREFERENCE[group][:, group], OTHERS) for group in groups])
-    advantages = GroupRelative(scale="none")(world(), scored(rewards.flatten(), [3] * 27))
+    advantages = GroupRelative(scale="none").of_completions(world(), scored(rewards.flatten(), [3] * 27))
     return groups, advantages.view(27, 3)
 
 

@@ -97,7 +97,7 @@ def test_where_the_gate_is_1_a_round_moves_the_policy_as_plain_rollouts_do():
         rollouts = source(here, PROBLEMS, 0)
         scored = Scored(rollouts, torch.tensor([sum(one.completion) / 9.0 for one in rollouts]))
         signal = advantage(here, scored)
-        fit_round(here.learner, Grpo(kl=0.0), scored, getattr(signal, "tokens", signal), settings, 6)
+        fit_round(here.learner, Grpo(kl=0.0), scored, signal.tokens, settings, 6)
         ends.append(here.learner.policy.state_dict())
     before = policy().state_dict()
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in before)

@@ -61,7 +61,7 @@ def test_by_the_recipe_the_loss_is_the_likelihood_of_the_answers_given_the_feedb
     for select in recipe.select:
         scored = scored.take(select(scored))
     assert len(scored.rollouts) == len(rollouts)
-    told = fit_round(learner, recipe.objective, scored, recipe.advantage(WORLD, scored), settings, 64)
+    told = fit_round(learner, recipe.objective, scored, recipe.advantage(WORLD, scored).tokens, settings, 64)
 
     plain = tiny_policy()
     rows = plain_log_probs(plain, scored.sequences)

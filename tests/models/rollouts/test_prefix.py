@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tiny_loops import CODEC, END, PROBLEMS, save_start
-from tiny_models import plain_log_probs, tiny_policy
+from tiny_models import each_token, plain_log_probs, tiny_policy
 from tiny_worlds import make_world
 
 from models.engine.engine import EngineSettings
@@ -99,7 +99,8 @@ def gradient(rollouts, advantage):
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)
     step = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
     settings = ScheduleSettings(rounds=1, normalisation="constant", optimiser=step)
-    fit_round(learner, Grpo(kl=0.0), Scored(rollouts, torch.zeros(len(rollouts))), advantage, settings, 8)
+    chosen = Scored(rollouts, torch.zeros(len(rollouts)))
+    fit_round(learner, Grpo(kl=0.0), chosen, each_token(advantage, chosen), settings, 8)
     return {name: before[name] - value for name, value in policy.state_dict().items()}
 
 

@@ -23,7 +23,7 @@ def test_with_the_same_baseline_every_advantage_that_is_left_is_positive():
     rewards = torch.randn(50, dtype=torch.float64, generator=generator)
     whole = scored(rewards, [50])
     left = whole.take(PositiveAdvantage(value=0.2)(whole))
-    advantage = FixedBaseline(baseline=0.2)(None, left)
+    advantage = FixedBaseline(baseline=0.2).of_completions(None, left)
     assert (advantage > 0).all() and len(advantage) == int((rewards > 0.2).sum())
 
 
