@@ -19,8 +19,8 @@ from typing import Annotated, Any, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-PROMISED = {"companion": "accompany", "exports": "export", "moves": "follow"}
-"""Traits that promise a method which the class of the slot only has an empty one of."""
+PROMISED = {"companion": "accompany", "exports": "export", "moves": "follow", "by_token": "tokens"}
+"""Traits that promise a method which the class of the slot has none of, or only an empty one."""
 
 
 def check_part(made: type, base: type) -> None:
@@ -68,7 +68,7 @@ def _check_methods(made: type, base: type) -> None:
         raise TypeError(f": {missing[0]} is missing, which {base.__name__} asks for")
     for trait, method in PROMISED.items():
         said = getattr(made, trait, False)
-        if said and not isinstance(said, property) and getattr(made, method) is getattr(base, method):
+        if said and not isinstance(said, property) and getattr(made, method, None) is getattr(base, method, None):
             raise TypeError(f": {trait} is {said}, but {method} is missing")
 
 

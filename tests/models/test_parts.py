@@ -10,7 +10,17 @@ import pytest
 
 from models import bounds
 from models import parts as registry
-from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select, Slots
+from models.loop.slots import (
+    Advantage,
+    CompletionAdvantage,
+    Objective,
+    Reference,
+    Reward,
+    Rollouts,
+    Select,
+    Slots,
+    TokenReward,
+)
 from models.parts import SLOTS, part, parts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,9 +130,12 @@ def test_an_objective_without_a_level_is_refused():
     [
         (Advantage, {"companion": "critic"}, "companion is critic, but accompany is missing"),
         (Reference, {"moves": True}, "moves is True, but follow is missing"),
+        (Reward, {"by_token": True}, "by_token is True, but tokens is missing"),
+        (CompletionAdvantage, {}, "of_completions is missing, which CompletionAdvantage asks for"),
+        (TokenReward, {}, "tokens is missing, which TokenReward asks for"),
     ],
 )
-def test_a_trait_that_promises_a_method_needs_it(base, trait, complaint):
+def test_what_promises_a_method_needs_it(base, trait, complaint):
     with pytest.raises(TypeError, match=complaint):
         part("idle")(type("Idle", (base,), {"__call__": lambda self, *given: None, "__annotations__": {}, **trait}))
 
