@@ -18,7 +18,8 @@ from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
 from benchmarks.materials import llama, save, texts, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
-from models.engine.engine import EngineSettings, Sampling, has_vllm, open_engine
+from models.engine.engine import EngineSettings, Sampling, has_vllm
+from models.engine.open_engine import open_engine
 from models.evaluation.evaluate import evaluate
 from models.learner.precision import Precision
 from models.loop.rollout import Problem

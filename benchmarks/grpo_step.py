@@ -26,7 +26,8 @@ from benchmarks.materials import learner_precision, llama, save, texts, token_li
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings, has_trl
 from models.advantage.group_relative import GroupRelative
-from models.engine.engine import EngineSettings, open_engine
+from models.engine.engine import EngineSettings
+from models.engine.open_engine import open_engine
 from models.loop.loop import Slots, Watchers, run_loop
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout

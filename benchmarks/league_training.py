@@ -26,7 +26,8 @@ from models.datasets.params import checked, read_section
 from models.datasets.prepare import prepare
 from models.datasets.schema import read_rows
 from models.datasets.settings import DataSettings
-from models.engine.engine import Engine, EngineSettings, Sampling, open_engine
+from models.engine.engine import Engine, EngineSettings, Sampling
+from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.evaluation.evaluate import evaluate

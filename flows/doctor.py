@@ -24,7 +24,8 @@ from importlib import metadata, util
 from pathlib import Path
 
 from flows.environment import MLFLOW_PORT, PREFECT_PORT, state_folder
-from flows.servers import port_is_free, running_servers
+from flows.server_record import running_servers
+from flows.servers import port_is_free
 from models.errors import UserError
 
 DISK_GIB = 5.0

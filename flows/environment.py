@@ -109,7 +109,7 @@ def prepare_environment(make: bool = False) -> Path:
     os.environ["REWARDFLOW_HOME"] = str(home)  # absolute, so that child processes agree wherever they run
     # os.path.exists: Path.exists raises where it may not look; that is told by what writes there.
     if "PREFECT_API_URL" not in os.environ and os.path.exists(home / "servers.json"):
-        from flows.servers import running_servers
+        from flows.server_record import running_servers
 
         prefect = running_servers(home).get("prefect")
         if prefect is not None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.servers import given_servers, page_address, running_servers
+from flows.server_record import running_servers
+from flows.servers import given_servers, page_address
 
 if TYPE_CHECKING:
     from flows.train import Outcome

@@ -2,14 +2,12 @@
 
 A server that the environment names (PREFECT_API_URL, MLFLOW_TRACKING_URI) is used as it is, neither started nor ended.
 Ours listen on 127.0.0.1 only and each leads a process group of its own, so that ending one ends all its workers. What
-runs is written to `servers.json` in the state folder; a process is believed to be the recorded one only where its
-start time agrees too, because process ids are used again.
+runs is recorded in the state folder (flows/server_record.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -19,7 +17,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from urllib.parse import urlparse
@@ -35,62 +32,24 @@ from flows.environment import (
     prefect_folders,
     tracking_database,
 )
-from models.atomic_write import write_file
+from flows.server_record import HOST, Server, record, recorded, running_servers
 from models.errors import UserError
 from tasks.tracking import moved
 from tasks.tracking.store import wished
 
-HOST = "127.0.0.1"
 START_SECONDS = 180.0
 """How long a server may take until it answers: the first start makes its database, on a busy machine slowly."""
 END_SECONDS = 15.0
 """How long a server may take to end by itself before it is killed."""
 
 
-@dataclass(frozen=True)
-class Server:
-    """One running server: `mlflow` or `prefect`."""
-
-    name: str
-    address: str
-    pid: int
-    """0: not ours, the environment names it."""
-    started: float
-    """Start time of the process, seconds since 1970."""
-    log: str
-
-    @property
-    def given(self) -> bool:
-        """Whether it is not ours but one that the environment names."""
-        return self.pid == 0
-
-    @property
-    def port(self) -> int:
-        """The port it listens on."""
-        return int(self.address.rsplit(":", 1)[1])
-
-    def process(self) -> psutil.Process | None:
-        """The live process, or None where it has ended or its id now belongs to another."""
-        try:
-            process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.started) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            return None
-        return process if same else None
-
-
 # ---------------------------------------------------------------------------------------------------- what is running
-
-
-def running_servers(home: Path) -> dict[str, Server]:
-    """The recorded servers of the state folder `home` that live and accept connections, by name."""
-    return {name: server for name, server in _recorded(home).items() if server.process() and _accepts(server.port)}
 
 
 def given_servers(home: Path) -> dict[str, Server]:
     """The servers that the environment names and that are not those recorded in `home`, by name."""
     named = {"prefect": os.environ.get("PREFECT_API_URL", ""), "mlflow": wished()}
-    own = {server.address for server in _recorded(home).values()}
+    own = {server.address for server in recorded(home).values()}
     plain = {name: uri.rstrip("/").removesuffix("/api") for name, uri in named.items() if uri.startswith("http")}
     return {name: Server(name, at, pid=0, started=0.0, log="") for name, at in plain.items() if at not in own}
 
@@ -111,27 +70,6 @@ def port_is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _accepts(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex((HOST, port)) == 0
-
-
-def _recorded(home: Path) -> dict[str, Server]:
-    try:
-        return {row["name"]: Server(**row) for row in json.loads((home / "servers.json").read_text())}
-    except (OSError, ValueError, TypeError, KeyError):
-        return {}  # none, or a broken one, which the next start replaces
-
-
-def _record(home: Path, servers: Mapping[str, Server]) -> None:
-    path = home / "servers.json"
-    if not servers:
-        path.unlink(missing_ok=True)
-        return
-    write_file(path, json.dumps([asdict(server) for server in servers.values()], indent=2) + "\n")
 
 
 # -------------------------------------------------------------------------------------------------------- start and end
@@ -167,7 +105,7 @@ def serving(
         for name, port in missing.items():
             say(f"Starting the {name} server on port {port} ...")
             started[name] = _launch(name, port, home)
-            _record(home, {**running_servers(home), **started})
+            record(home, {**running_servers(home), **started})
         for server in started.values():
             wait_until_healthy(server)
         yield {**there, **started}
@@ -177,7 +115,7 @@ def serving(
 
 def end_servers(home: Path) -> list[str]:
     """End the recorded servers that are alive, whoever started them. Returns their names."""
-    alive = {name: server for name, server in _recorded(home).items() if server.process()}
+    alive = {name: server for name, server in recorded(home).items() if server.process()}
     _end(alive, home)
     return list(alive)
 
@@ -327,7 +265,7 @@ def _end(servers: Mapping[str, Server], home: Path) -> None:
         if server.process() or not psutil.pid_exists(server.pid):
             _signal_group(server.pid, signal.SIGKILL)
     ended = {server.pid for server in servers.values()}
-    _record(home, {name: server for name, server in _recorded(home).items() if server.pid not in ended})
+    record(home, {name: server for name, server in recorded(home).items() if server.pid not in ended})
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

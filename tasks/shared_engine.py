@@ -14,7 +14,8 @@ from pathlib import Path
 
 import torch
 
-from models.engine.engine import Engine, EngineSettings, engine_dtype, open_engine
+from models.engine.engine import Engine, EngineSettings, engine_dtype
+from models.engine.open_engine import open_engine
 from models.policy.build import load_causal_model, on_device
 from models.policy.folder import hash_folder
 from models.policy.use import GATE, MASK, read_use

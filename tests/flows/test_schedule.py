@@ -11,7 +11,7 @@ import pytest
 from running import ROOT, Pair, ask, end, start_python, wait_for
 
 from flows.schedule import ConcurrencyLimit, read_deployments, serve_schedule
-from flows.servers import running_servers
+from flows.server_record import running_servers
 from models.errors import UserError
 
 CODE = """

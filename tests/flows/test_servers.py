@@ -8,7 +8,8 @@ import psutil
 import pytest
 from running import Pair, ask, end, start_pair, start_python
 
-from flows.servers import Server, end_servers, running_servers, serve, serving
+from flows.server_record import Server, running_servers
+from flows.servers import end_servers, serve, serving
 from models.errors import UserError
 
 

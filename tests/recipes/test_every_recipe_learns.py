@@ -15,7 +15,8 @@ from tiny_loops import CODEC, PROBLEMS, TOKENIZER
 from tiny_models import tiny_policy
 from tiny_worlds import make_world
 
-from models.engine.engine import EngineSettings, Sampling, open_engine
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.learner.log_probs import all_log_probs
 from models.learner.optimiser import OptimiserSettings

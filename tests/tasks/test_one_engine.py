@@ -9,8 +9,8 @@ import torch
 from small_steps import warm_started
 from tiny_models import NO_VLLM, PROMPTS, tiny_policy, word_tokenizer
 
-from models.engine import engine as engines
-from models.engine.engine import EngineSettings, Sampling
+from models.engine import open_engine as engines
+from models.engine.engine import Engine, EngineSettings, Sampling
 from models.policy.folder import save_model_folder
 from models.recipe.load import load_recipe
 from tasks import evaluate, fine_tune, shared_engine
@@ -31,7 +31,7 @@ LIMITS = {"longest": 64, "end": 1, "seed": 0}
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[engines.Engine]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     """Every engine that is opened, wherever."""
     found = []
 

@@ -5,7 +5,8 @@ import torch
 from special_tokens import llama_like
 from tiny_models import GREEDY, NO_VLLM, PROMPTS, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling, open_engine
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.text.encoding import Codec

@@ -5,7 +5,8 @@ import torch
 from tiny_models import NO_VLLM, SEQUENCES, tiny_policy, word_tokenizer
 
 from models.engine.canary import TOLERANCE, canary_gap
-from models.engine.engine import EngineSettings, engine_dtype, open_engine
+from models.engine.engine import EngineSettings, engine_dtype
+from models.engine.open_engine import open_engine
 from models.policy.folder import save_model_folder
 
 END = 1

@@ -6,7 +6,8 @@ import pytest
 import torch
 from tiny_models import NO_VLLM, SEQUENCES, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling, check_ids, open_engine
+from models.engine.engine import EngineSettings, Sampling, check_ids
+from models.engine.open_engine import open_engine
 from models.errors import UserError
 from models.policy.folder import save_model_folder
 

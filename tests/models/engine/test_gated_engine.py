@@ -5,8 +5,9 @@ import torch
 from tiny_models import PROMPTS, plain_log_probs, tiny_policy, word_tokenizer
 
 from models.advantage.selective import Selective
-from models.engine.engine import EngineSettings, Sampling, open_engine
+from models.engine.engine import EngineSettings, Sampling
 from models.engine.gated_engine import GatedEngine
+from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS

@@ -10,7 +10,8 @@ import pytest
 import torch
 from tiny_models import NO_VLLM, PROMPTS, SEQUENCES, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling, open_engine
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.open_engine import open_engine
 from models.engine.restart import RESTARTS
 from models.errors import UserError
 from models.policy.folder import save_model_folder

@@ -6,7 +6,8 @@ import pytest
 import torch
 from tiny_models import NO_VLLM, PROMPTS, VOCABULARY, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling, open_engine
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.learner.fused_log_probs import Distribution
 from models.learner.log_probs import completion_log_probs

@@ -6,7 +6,8 @@ import pytest
 import torch
 from tiny_models import GREEDY, PROMPTS, SEQUENCES, plain_log_probs, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling, open_engine
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.policy.folder import save_model_folder

@@ -6,7 +6,8 @@ import pytest
 import torch
 from tiny_models import SEQUENCES, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling, open_engine
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.open_engine import open_engine
 from models.errors import UserError
 from models.policy.build import open_policy
 from models.policy.folder import load_tokenizer, save_model_folder

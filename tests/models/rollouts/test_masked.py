@@ -12,7 +12,8 @@ from tiny_worlds import make_world
 
 from models.advantage.gae import Gae
 from models.critic.settings import CriticSettings
-from models.engine.engine import EngineSettings, Sampling, open_engine
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS, Distribution, Head, fused_log_probs
