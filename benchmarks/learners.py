@@ -58,7 +58,7 @@ def scored_of(
         for number, (prompt, group) in enumerate(zip(prompts, completions, strict=True))
         for ids in group
     ]
-    return Scored(rollouts, torch.tensor([draw.random() for _ in rollouts]))
+    return Scored(rollouts, torch.tensor([draw.random() for _ in rollouts]), {}, {})
 
 
 def grpo_update(learner: Learner, scored: Scored, settings: ScheduleSettings) -> dict[str, float]:

@@ -137,7 +137,7 @@ def our_dpo(folder: Path, shape: Shape, told: dict[str, Any], beat: Beat) -> Non
         for number, row in enumerate(known)
     ]
     worth = torch.tensor([1.0, 0.0] * len(pairs))
-    every = Scored(rollouts, worth)
+    every = Scored(rollouts, worth, {}, {})
     while True:
         for start in range(0, len(rollouts), 2 * shape.batch):
             chosen = every.take(torch.arange(start, start + 2 * shape.batch))

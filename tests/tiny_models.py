@@ -86,7 +86,7 @@ def scored(rewards, sizes, components=None, sequences=None):
         Rollout(Problem(f"p{group}", "", tokens=tuple(prompt)), group, tuple(ids), (0.0,) * len(ids), "", True)
         for group, prompt, ids in zip(groups, prompts, completions, strict=True)
     ]
-    return Scored(rollouts, torch.as_tensor(rewards), components or {})
+    return Scored(rollouts, torch.as_tensor(rewards), components or {}, {})
 
 
 def each_token(values, chosen):

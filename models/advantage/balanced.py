@@ -16,6 +16,7 @@ a completion weigh the same.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import torch
@@ -57,4 +58,4 @@ class Balanced(CompletionAdvantage):
             tokens.sum() / of_the_right.clamp(min=1.0),
             self.negatives * tokens.sum() / of_the_wrong.clamp(min=1.0),
         )
-        return weight * LeaveOneOut().of_completions(world, Scored(scored.rollouts, right))
+        return weight * LeaveOneOut().of_completions(world, replace(scored, rewards=right))

@@ -18,12 +18,11 @@ from models.loop.rollout import TokenBatch
 def log_evidence(batch: TokenBatch, beta: float) -> Tensor:
     """log p* + log Z = log p0 + r / beta of each completion, [completions], nats, no gradient; p0 is the reference."""
     assert batch.reference is not None, "the recipe check makes sure that there is a reference"
-    return (batch.sum_by_completion(batch.reference) + batch.rewards() / beta).detach()
+    return (batch.sum_by_completion(batch.reference) + batch.reward / beta).detach()
 
 
 def log_sum_by_group(values: Tensor, batch: TokenBatch) -> Tensor:
     """log of the sum of exp(values) over each group, [completions] -> [groups], nats; gradient flows."""
-    assert batch.group is not None, "objectives over groups see groups"
     lowest = torch.full((int(batch.group.max()) + 1,), -torch.inf, dtype=values.dtype, device=values.device)
     highest = lowest.scatter_reduce(0, batch.group, values.detach(), "amax")
     return highest + batch.sum_by_group(torch.exp(values - batch.of_group(highest))).log()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from models.errors import UserError
-from models.loop.rollout import Rollout, Scored, TokenBatch
+from models.loop.rollout import Rollout, Scored, TokenBatch, groups_of
 
 
 def token_batch(
@@ -20,7 +20,7 @@ def token_batch(
     entropy: Tensor,
     old: Sequence[Tensor] | None,
     reference: Sequence[Tensor] | None,
-    progress: float = 0.0,
+    progress: float,
 ) -> tuple[Tensor, TokenBatch]:
     """What the objective sees of the completions at `indices`, on the device of `log_prob`.
 
@@ -41,7 +41,6 @@ def token_batch(
     rollouts = [chosen.rollouts[index] for index in listed]
     lengths = chosen.lengths[listed]
     before = log_prob.detach() if old is None else torch.cat([old[index] for index in listed])
-    numbers: dict[int, int] = {}
     batch = TokenBatch(
         advantage=torch.cat([advantage[index] for index in listed]).to(log_prob),
         behaviour=_behaviour(rollouts, before, lengths.tolist()),
@@ -51,7 +50,7 @@ def token_batch(
         entropy=entropy,
         reward=chosen.rewards[listed].to(log_prob),
         components={name: values[listed].to(log_prob) for name, values in chosen.components.items()},
-        group=torch.tensor([numbers.setdefault(rollout.group, len(numbers)) for rollout in rollouts], device=place),
+        group=groups_of(rollouts).to(place),
         origins=[rollout.origin for rollout in rollouts],
         progress=progress,
     )
@@ -73,7 +72,7 @@ def _trained(log_prob: Tensor, batch: TokenBatch, rollouts: Sequence[Rollout]) -
     """Only the tokens that the policy is to learn from."""
     flags = [flag for rollout in rollouts for flag in rollout.trained or (True,) * len(rollout.completion)]
     kept = torch.tensor(flags, device=log_prob.device)
-    entropy, reference = batch.entropy, batch.reference
+    reference = batch.reference
     return log_prob[kept], replace(
         batch,
         advantage=batch.advantage[kept],
@@ -81,7 +80,7 @@ def _trained(log_prob: Tensor, batch: TokenBatch, rollouts: Sequence[Rollout]) -
         old=batch.old[kept],
         reference=None if reference is None else reference[kept],
         completion=batch.completion[kept],
-        entropy=None if entropy is None else entropy[kept],
+        entropy=batch.entropy[kept],
     )
 
 

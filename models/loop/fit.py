@@ -129,7 +129,6 @@ def fit_round(
                     batch = replace(batch, pairs=pairs_of(chosen, indices).to(log_prob.device))
                 loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], watched)
                 if bonus := objective.entropy_bonus:
-                    assert batch.entropy is not None, "token_batch was given the entropies"
                     loss = loss + entropy_term(batch.entropy, bonus, tokens)
                 if not torch.isfinite(loss):
                     raise UserError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -85,6 +85,12 @@ def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
     return Sequences([one.problem.tokens for one in rollouts], [one.completion for one in rollouts])
 
 
+def groups_of(rollouts: Sequence[Rollout]) -> Tensor:
+    """Group of each completion, numbered from 0 in order of appearance, [completions], int64."""
+    numbers: dict[int, int] = {}
+    return torch.tensor([numbers.setdefault(rollout.group, len(numbers)) for rollout in rollouts], dtype=torch.long)
+
+
 @dataclass(frozen=True)
 class Scored:
     """Rollouts with what each is worth."""
@@ -92,21 +98,18 @@ class Scored:
     rollouts: Sequence[Rollout]
     rewards: Tensor
     """Weighted sum of the components, [completions], float32."""
-    components: dict[str, Tensor] = field(default_factory=dict)
+    components: Mapping[str, Tensor]
     """Every component of the reward before weighting, [completions] each; one that is given token by token summed."""
+    watched: Mapping[str, float]
+    """What the rewards' companions told while they learned."""
     token_rewards: Sequence[Tensor] | None = None
     """Weighted sum of the components that are given token by token, [completions] tensors of [tokens of it]; None
     where there are none. Part of `rewards` too."""
-    watched: Mapping[str, float] = field(default_factory=dict)
-    """What the rewards' companions told while they learned."""
 
     @property
     def groups(self) -> Tensor:
         """Group of each completion, numbered from 0 in order of appearance, [completions]."""
-        numbers: dict[int, int] = {}
-        return torch.tensor(
-            [numbers.setdefault(rollout.group, len(numbers)) for rollout in self.rollouts], dtype=torch.long
-        )
+        return groups_of(self.rollouts)
 
     @property
     def lengths(self) -> Tensor:
@@ -193,20 +196,20 @@ class TokenBatch:
     """Log-probs under the reference, [tokens], nats; None where the recipe has none."""
     completion: Tensor
     """Which completion of this batch a token belongs to, [tokens], from 0."""
+    entropy: Tensor
+    """Entropy of the policy's distribution at each token, [tokens], nats; gradient flows."""
+    reward: Tensor
+    """Weighted sum of the reward's components, [completions]."""
+    components: Mapping[str, Tensor]
+    """Every component of the reward, [completions] each."""
+    group: Tensor
+    """Group of each completion, numbered from 0 in this batch, [completions]."""
+    origins: Sequence[Origin]
+    """Where each completion comes from, [completions]."""
+    progress: float
+    """Share of the run's rounds that are done, in [0, 1)."""
     pairs: Tensor | None = None
     """Better and worse completion of each pair, [pairs, 2]; None unless the objective is one over pairs."""
-    entropy: Tensor | None = None
-    """Entropy of the policy's distribution at each token, [tokens], nats; gradient flows."""
-    reward: Tensor | None = None
-    """Weighted sum of the reward's components, [completions]."""
-    components: Mapping[str, Tensor] = field(default_factory=dict)
-    """Every component of the reward, [completions] each."""
-    group: Tensor | None = None
-    """Group of each completion, numbered from 0 in this batch, [completions]."""
-    origins: Sequence[Origin] = ()
-    """Where each completion comes from, [completions]."""
-    progress: float = 0.0
-    """Share of the run's rounds that are done, in [0, 1)."""
 
     @property
     def completions(self) -> int:
@@ -222,18 +225,13 @@ class TokenBatch:
         """Which completions come from one of `origins`, [completions], bool."""
         return torch.tensor([origin in origins for origin in self.origins], device=self.completion.device)
 
-    def rewards(self) -> Tensor:
-        """`reward`, which every batch of the loop has, [completions]."""
-        assert self.reward is not None, "the loop gives the rewards"
-        return self.reward
-
     def worth(self, by: str) -> Tensor:
         """One reward component, or with `total` their weighted sum, [completions].
 
         Raises:
             UserError: no reward is called as `by` says.
         """
-        return _worth(by, self.rewards(), self.components, "objective.by")
+        return _worth(by, self.reward, self.components, "objective.by")
 
     def sum_by_completion(self, values: Tensor) -> Tensor:
         """Sums of token values, [tokens] -> [completions]; gradient flows."""
@@ -247,7 +245,6 @@ class TokenBatch:
 
     def sum_by_group(self, values: Tensor) -> Tensor:
         """Sums over the completions of each group, [completions] -> [groups]; gradient flows."""
-        assert self.group is not None, "only objectives over groups see groups"
         groups = int(self.group.max()) + 1
         return torch.zeros(groups, dtype=values.dtype, device=values.device).index_add(0, self.group, values)
 
@@ -257,7 +254,6 @@ class TokenBatch:
 
     def of_group(self, values: Tensor) -> Tensor:
         """Each group's value at every one of its completions, [groups] -> [completions]."""
-        assert self.group is not None, "only objectives over groups see groups"
         return values[self.group]
 
     def by_pair(self, values: Tensor) -> Tensor:

@@ -44,4 +44,4 @@ def score(world: World, rewards: Sequence[Reward], rollouts: Sequence[Rollout]) 
             raise UserError(f"reward {reward.label}: not finite for problem {rollouts[bad].problem.id}")
         components[reward.label] = values
         total += reward.weight * values
-    return Scored(rollouts, total, components, by_token, watched)
+    return Scored(rollouts, total, components, watched, by_token)

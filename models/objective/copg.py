@@ -43,8 +43,7 @@ class Copg(Objective):
             log_prob: log pi of whole completions, [completions], nats; gradient flows.
             batch: rewards and groups, [completions]; log-probs under the reference, [tokens].
         """
-        assert batch.group is not None, "the loop gives the groups"
-        reward = batch.rewards()
+        reward = batch.reward
         regularised = reward - implied_of_completions(log_prob, batch, self.beta)
         pairs = pairs_within(batch.group)
         first, second = pairs.unbind(-1)

@@ -128,7 +128,7 @@ class DivergenceToPosterior(Objective):
             "divergence": batch.mean_by_group(share_of_divergence(log_ratio, weight, inverse, self.to)),
             "log_normaliser": log_z,
             **({} if self.to == "reverse_kl" else {"normaliser_bias": self._bias(evidence - behaviour, sizes, batch)}),
-            "log_ratio_to_prior": batch.mean_by_group(here - evidence + batch.rewards() / self.beta),
+            "log_ratio_to_prior": batch.mean_by_group(here - evidence + batch.reward / self.beta),
         }
         return alone * batch.mean_by_group(pushed), {name: value.detach() for name, value in watch.items()}
 

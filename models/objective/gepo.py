@@ -56,7 +56,6 @@ class Gepo(Objective):
         Raises:
             UserError: no reward is called as `by` says.
         """
-        assert batch.group is not None, "the loop gives the groups"
         implied, right = implied_of_completions(log_prob, batch, self.beta), self._equivalent(batch).to(log_prob)
         pairs = pairs_within(batch.group)
         both = right[pairs].sum(-1)
@@ -75,7 +74,6 @@ class Gepo(Objective):
 
     def _equivalent(self, batch: TokenBatch) -> Tensor:
         """Whether a completion is worth as much as the best of its group, [completions], bool."""
-        assert batch.group is not None, "the loop gives the groups"
         worth = batch.worth(self.by)
         best = torch.where(same_group(batch.group), worth[None, :], -torch.inf).amax(-1)
         return worth >= best - self.tolerance

@@ -45,10 +45,9 @@ class Osp(Objective):
             log_prob: log pi of whole completions, [completions], nats; gradient flows.
             batch: the reference's log-probs, [tokens], the rewards, [completions], and the groups.
         """
-        assert batch.group is not None, "the loop gives the groups"
         pairs = pairs_within(batch.group)
         implied = implied_of_completions(log_prob, batch, self.beta)[pairs]
-        worth = batch.rewards()[pairs]
+        worth = batch.reward[pairs]
         margin, gap = implied[:, 0] - implied[:, 1], (worth[:, 0] - worth[:, 1]) / self.temperature
         watch = {
             "ordered_share": mean_over_pairs((margin * gap > 0).to(margin), pairs, batch.group),

@@ -75,7 +75,7 @@ class OutcomeCrossEntropy(Objective):
             batch: rewards, the chance of each completion to be right and cut to [0, 1]; groups; log-probs under the
                 old policy and the reference, [tokens] each.
         """
-        label = batch.rewards().clamp(0.0, 1.0)
+        label = batch.reward.clamp(0.0, 1.0)
         anchor = batch.old if self.anchor == "round" else batch.reference
         assert anchor is not None, "the recipe check makes sure that there is a reference"
         score = less_mean_of_others(self.beta * (log_prob - batch.sum_by_completion(anchor)), batch)

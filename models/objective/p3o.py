@@ -49,8 +49,7 @@ class P3o(Objective):
             log_prob: log pi of whole completions, [completions], nats; gradient flows.
             batch: rewards and groups, [completions]; log-probs under engine, old policy and reference, [tokens].
         """
-        assert batch.group is not None, "the loop gives the groups"
-        reward = batch.rewards()
+        reward = batch.reward
         if batch.reference is not None:
             reward = reward - self.kl * batch.sum_by_completion(batch.old - batch.reference)
         pairs = pairs_within(batch.group)

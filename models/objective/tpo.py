@@ -63,9 +63,8 @@ class Tpo(Objective):
             log_prob: log pi of whole completions, [completions], nats; gradient flows.
             batch: the reference's log-probs, [tokens], the rewards, [completions], and the groups.
         """
-        assert batch.group is not None, "the loop gives the groups"
         implied = implied_of_completions(log_prob, batch, self.beta)
-        worth, together = batch.rewards(), same_group(batch.group)
+        worth, together = batch.reward, same_group(batch.group)
         weight = list_weights(worth, ranks(implied.detach(), together))
         better = (together & (worth[:, None] > worth[None, :])).to(implied)
         margin = implied[:, None] - implied[None, :]

@@ -46,7 +46,7 @@ class TrajectoryBalance(Objective):
             batch: rewards, groups and the reference's log-probs, [tokens].
         """
         assert batch.reference is not None, "the recipe check makes sure that there is a reference"
-        target = self.prior * batch.sum_by_completion(batch.reference) + batch.rewards() / self.beta
+        target = self.prior * batch.sum_by_completion(batch.reference) + batch.reward / self.beta
         apart = log_prob - target
         log_z = -batch.mean_by_group(apart)
         loss = batch.mean_by_group((apart + batch.of_group(log_z)) ** 2)

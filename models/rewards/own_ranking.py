@@ -21,7 +21,7 @@ from torch import Tensor
 
 from models.bounds import Number
 from models.errors import UserError
-from models.loop.rollout import Rollout, Scored
+from models.loop.rollout import Rollout, groups_of
 from models.loop.slots import Reward
 from models.loop.truncation import worst_where_cut
 from models.loop.world import World
@@ -77,7 +77,7 @@ class RankingConsistency(Reward):
                 "reward ranking_consistency needs a reference to compare with: reference.name: previous_round"
             )
         now, before = _under_policy(world, rollouts), _means(earlier)
-        groups = Scored(rollouts, torch.zeros(len(rollouts))).groups
+        groups = groups_of(rollouts)
         consistency = torch.full((len(rollouts),), 0.5)
         for number in groups.unique().tolist():
             members = groups == number

@@ -5,13 +5,14 @@ from itertools import product
 
 import pytest
 import torch
+from tiny_batches import make_batch
 from tiny_models import scored
 from tiny_worlds import make_world
 
 from models.advantage.balanced import Balanced
 from models.errors import UserError
 from models.learner.reduce import token_weights
-from models.loop.rollout import Problem, Rollout, TokenBatch
+from models.loop.rollout import Problem, Rollout
 from models.loop.score import score
 from models.objective.weighted_likelihood import WeightedLikelihood
 from models.recipe.load import load_recipe
@@ -44,7 +45,7 @@ def test_the_reduced_loss_is_the_published_one():
     noise = torch.Generator().manual_seed(0)
     log_prob = -torch.rand(sum(lengths), dtype=torch.float64, generator=noise)
     rows = torch.repeat_interleave(torch.arange(8), torch.tensor(lengths))
-    seen = TokenBatch(Balanced().of_completions(None, held)[rows], log_prob, log_prob, None, rows)
+    seen = make_batch(Balanced().of_completions(None, held)[rows], log_prob, log_prob, None, rows)
     loss, _ = WeightedLikelihood()(log_prob, seen)
     found = (torch.cat(token_weights(lengths, "token", 8)) * loss).sum()
     summed = torch.stack([row.sum() for row in log_prob.split(lengths)])
@@ -86,7 +87,7 @@ def expected_gradient(select):
             continue
         kept = select(scored(RIGHT[drawn], [3]))
         nothing = torch.zeros(len(kept), dtype=torch.float64)
-        seen = TokenBatch(nothing + 1.0, nothing, nothing, None, torch.arange(len(kept)))
+        seen = make_batch(nothing + 1.0, nothing, nothing)
         loss, _ = WeightedLikelihood()(log_prob[drawn[kept]], seen)
         weight = float(log_prob[drawn].detach().sum().exp())
         total, chance = total + weight * loss.sum(), chance + weight

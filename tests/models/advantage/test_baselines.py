@@ -4,13 +4,14 @@ from itertools import product
 
 import pytest
 import torch
+from tiny_batches import make_batch
 from tiny_models import scored
 
 from models.advantage.group_relative import GroupRelative
 from models.advantage.leave_one_out import LeaveOneOut
 from models.advantage.reward import FixedBaseline, NoAdvantage
 from models.learner.reduce import token_weights
-from models.loop.rollout import TokenBatch, group_mean
+from models.loop.rollout import group_mean
 from models.objective.grpo import Grpo
 from models.objective.reinforce import Reinforce
 
@@ -87,7 +88,7 @@ def test_leave_one_out_gives_the_whole_policy_gradient_and_the_mean_of_all_only_
         drawn = log_prob[list(actions)]
         better = advantage.of_completions(None, scored(WORTH[list(actions)], [3]))
         old = drawn.detach()
-        losses, _ = Reinforce()(drawn, TokenBatch(better, old, old, None, torch.arange(3)))
+        losses, _ = Reinforce()(drawn, make_batch(better, old, old))
         total = total + old.sum().exp() * losses.mean()
     (expected,) = torch.autograd.grad(total, logits)
     torch.testing.assert_close(-expected, share * exact)
@@ -98,7 +99,7 @@ def gradient(advantage, lengths, normalisation, objective, longest=6):
     log_prob = torch.linspace(-3, -0.5, sum(lengths), dtype=torch.float64).requires_grad_()
     completion = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     old = log_prob.detach()
-    losses, _ = objective(log_prob, TokenBatch(advantage[completion], old, old, None, completion))
+    losses, _ = objective(log_prob, make_batch(advantage[completion], old, old, None, completion))
     weights = torch.cat(token_weights(lengths, normalisation, longest))
     return torch.autograd.grad((weights * losses).sum(), log_prob)[0]
 

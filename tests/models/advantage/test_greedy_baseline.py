@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tiny_batches import make_batch
 from tiny_loops import SCHEDULE, SLOTS, run, save_start
 from tiny_models import scored
 from tiny_worlds import make_world
@@ -13,7 +14,7 @@ from models.advantage.greedy_baseline import GreedyBaseline
 from models.advantage.reward import FixedBaseline
 from models.engine.engine import Generated
 from models.errors import UserError
-from models.loop.rollout import Problem, TokenBatch
+from models.loop.rollout import Problem
 from models.loop.slots import Reward
 from models.objective.reinforce import Reinforce
 from models.rollouts.sample_and_greedy import SampleAndGreedy
@@ -70,7 +71,7 @@ def expected_gradients(rewards=REWARDS):
             drawn = log_prob[[action]]
             better = advantage.of_completions(None, held)[held.trained]
             losses, _ = Reinforce()(
-                drawn, TokenBatch(better, drawn.detach(), drawn.detach(), None, torch.zeros(1).long())
+                drawn, make_batch(better, drawn.detach(), drawn.detach(), None, torch.zeros(1).long())
             )
             rows.append(-torch.autograd.grad(losses.sum(), logits, retain_graph=True)[0])
         chance = log_prob.exp().detach()[:, None]

@@ -7,8 +7,7 @@ token each, so that means over all pairs are exact, and so is the equilibrium th
 from itertools import permutations
 
 import torch
-
-from models.loop.rollout import TokenBatch
+from tiny_batches import make_batch
 
 MARGIN = torch.tensor([[0.0, -0.8, 0.4], [0.8, 0.0, -0.6], [-0.4, 0.6, 0.0]], dtype=torch.float64)
 PREFERENCE = 0.5 + MARGIN / 2
@@ -45,12 +44,11 @@ def batch_of_pairs(old=REFERENCE):
     """The ordered pairs as an objective sees them: one token a completion, two completions a pair."""
     answers = ORDERED.flatten()
     nothing = torch.zeros(len(answers), dtype=torch.float64)
-    return TokenBatch(
+    return make_batch(
         advantage=nothing,
         behaviour=nothing,
         old=old.detach()[answers],
         reference=REFERENCE[answers],
-        completion=torch.arange(len(answers)),
         pairs=torch.arange(len(answers)).reshape(-1, 2),
     )
 

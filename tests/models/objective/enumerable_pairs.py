@@ -8,8 +8,7 @@ from dataclasses import replace
 from itertools import permutations
 
 import torch
-
-from models.loop.rollout import TokenBatch
+from tiny_batches import make_batch
 
 REWARDS = torch.tensor([1.0, 0.2, -0.5, 0.7], dtype=torch.float64)
 REFERENCE = torch.tensor([0.1, 0.4, 0.2, 0.3], dtype=torch.float64).log()
@@ -27,12 +26,11 @@ def batch_of_pairs(pairs, reference=REFERENCE, **more):
     """
     answers = pairs.flatten()
     nothing = torch.zeros(len(answers), dtype=torch.float64)
-    batch = TokenBatch(
+    batch = make_batch(
         advantage=nothing,
         behaviour=nothing,
         old=nothing,
         reference=reference[answers],
-        completion=torch.arange(len(answers)),
         pairs=torch.arange(len(answers)).reshape(-1, 2),
         group=torch.arange(len(answers)) // 2,
         reward=torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(len(pairs)),
@@ -44,12 +42,11 @@ def batch_of_pairs(pairs, reference=REFERENCE, **more):
 def batch_of_lists(reward, reference, group):
     """Completions of one token each, of these groups, as an objective over groups sees them."""
     nothing = torch.zeros(len(reward), dtype=torch.float64)
-    return TokenBatch(
+    return make_batch(
         advantage=nothing,
         behaviour=nothing,
         old=nothing,
         reference=torch.tensor(reference, dtype=torch.float64),
-        completion=torch.arange(len(reward)),
         reward=torch.tensor(reward, dtype=torch.float64),
         group=torch.tensor(group),
     )

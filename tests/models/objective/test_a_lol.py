@@ -3,8 +3,8 @@
 import math
 
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.a_lol import ALol
 
 
@@ -15,7 +15,7 @@ def numbers(*values):
 def batch_of(advantage, reference):
     """Completions of two tokens each; `reference` is of the whole completions."""
     tokens = torch.repeat_interleave(numbers(*reference) / 2, 2)
-    return TokenBatch(
+    return make_batch(
         advantage=torch.repeat_interleave(numbers(*advantage), 2),
         behaviour=tokens,
         old=tokens,

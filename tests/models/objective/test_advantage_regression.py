@@ -1,8 +1,8 @@
 """What must be true of the regression to advantages, each test named as the theorem it checks."""
 
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.advantage_regression import AdvantageRegression, stretches
 
 
@@ -11,7 +11,7 @@ def numbers(*values):
 
 
 def batch(advantage, reference, completion):
-    return TokenBatch(advantage, reference, reference, reference, torch.tensor(completion))
+    return make_batch(advantage, reference, reference, reference, torch.tensor(completion))
 
 
 def test_by_hand():

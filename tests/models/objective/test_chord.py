@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.chord import Chord
 from models.objective.grpo import Grpo
 
@@ -14,7 +14,7 @@ SAMPLED = torch.tensor([True, True, True, False, False])
 
 def batch(progress=0.0, origin="demonstration"):
     """A sample of three tokens and a demonstration of two."""
-    return TokenBatch(
+    return make_batch(
         advantage=torch.tensor([1.5, 1.5, 1.5, 7.0, 7.0], dtype=torch.float64),
         behaviour=OLD,
         old=OLD,

@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.copg import Copg
 
 
@@ -17,12 +17,11 @@ def numbers(*values):
 def batch(rewards, reference, group=(0, 0)):
     """Completions of one token each; nothing is known of who drew them."""
     unknown = torch.full_like(rewards, torch.nan)
-    return TokenBatch(
+    return make_batch(
         advantage=unknown,
         behaviour=unknown,
         old=unknown,
         reference=reference,
-        completion=torch.arange(len(rewards)),
         reward=rewards,
         group=torch.tensor(group),
     )

@@ -6,8 +6,8 @@ from typing import get_args
 
 import pytest
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.divergence import Divergence, DivergenceToPosterior, share_of_divergence, slope
 from models.recipe.load import load_recipe
 
@@ -23,12 +23,11 @@ EACH_ONCE = torch.arange(4)
 def group_of(actions, behaviour):
     """One prompt; completions of one token."""
     count = len(actions)
-    return TokenBatch(
+    return make_batch(
         advantage=torch.zeros(count, dtype=torch.float64),
         behaviour=behaviour[actions],
         old=behaviour[actions],
         reference=PRIOR.log()[actions],
-        completion=torch.arange(count),
         reward=REWARDS[actions],
         group=torch.zeros(count, dtype=torch.long),
     )
@@ -164,7 +163,7 @@ def test_at_the_target_nothing_is_pushed_though_somebody_else_sampled_and_weight
 
 def test_a_constant_added_to_all_rewards_of_a_prompt_changes_nothing():
     shifted = group_of(EACH_ONCE, LOGITS.log_softmax(0))
-    lifted = TokenBatch(**{**vars(shifted), "reward": shifted.reward + 3.0})
+    lifted = replace(shifted, reward=shifted.reward + 3.0)
     log_prob = (LOGITS * 0.5).log_softmax(0)
     for kind in KINDS:
         objective = DivergenceToPosterior(to=kind, beta=BETA)

@@ -4,20 +4,19 @@ import math
 
 import pytest
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.dpo import Dpo
 
 
 def batch_of(reference):
     """Two pairs of completions of one token each, the second pair's better one last."""
     nothing = torch.zeros(4, dtype=torch.float64)
-    return TokenBatch(
+    return make_batch(
         advantage=nothing,
         behaviour=nothing,
         old=nothing,
         reference=torch.tensor(reference, dtype=torch.float64),
-        completion=torch.arange(4),
         pairs=torch.tensor([[0, 1], [3, 2]]),
     )
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import torch
+from tiny_batches import make_batch
 
 from models.learner.reduce import entropy_term
-from models.loop.rollout import TokenBatch
 from models.objective.grpo import Grpo
 
 
@@ -19,12 +19,11 @@ def policy():
     whole = logits.log_softmax(-1)
     entropy = -(whole.exp() * whole).sum(-1)
     log_prob = whole[[0, 1], [2, 1]]
-    batch = TokenBatch(
+    batch = make_batch(
         advantage=numbers(0.7, -1.2),
         behaviour=log_prob.detach(),
         old=log_prob.detach(),
         reference=None,
-        completion=torch.arange(2),
         entropy=entropy,
     )
     return logits, log_prob, batch

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny_batches import make_batch
 from tiny_models import scored
 
-from models.loop.rollout import TokenBatch
 from models.objective.exponential_likelihood import ExponentialLikelihood
 from models.rewards.of_origin import OfOrigin
 
@@ -18,7 +18,7 @@ def numbers(*values):
 
 def batch_of(advantage):
     nothing = torch.zeros(len(advantage), dtype=torch.float64)
-    return TokenBatch(advantage, nothing, nothing, None, torch.arange(len(advantage)))
+    return make_batch(advantage, nothing, nothing)
 
 
 def gradient_of(objective, log_prob, advantage):

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.group_alignment import GroupAlignment
 from models.objective.reinforce import Reinforce
 
@@ -16,7 +16,7 @@ ORIGINS = ("policy", "policy", "demonstration", "policy", "demonstration")
 
 def batch(advantage=ADVANTAGE, origins=ORIGINS):
     """Two samples and an answer of the data; one sample and an answer of the data."""
-    return TokenBatch(
+    return make_batch(
         advantage=advantage[COMPLETION],
         behaviour=TOKENS,
         old=TOKENS,

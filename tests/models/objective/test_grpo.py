@@ -5,12 +5,12 @@ from itertools import product
 
 import pytest
 import torch
+from tiny_batches import make_batch
 from tiny_models import scored
 
 from models.advantage.group_relative import GroupRelative
 from models.formulas.importance import truncated_importance
 from models.formulas.kl_term import k3
-from models.loop.rollout import TokenBatch
 from models.objective.grpo import Grpo
 from models.objective.reinforce import Reinforce
 from models.objective.weighted_likelihood import WeightedLikelihood
@@ -21,12 +21,11 @@ def numbers(*values):
 
 
 def batch(advantage, old, behaviour=None, reference=None):
-    return TokenBatch(
+    return make_batch(
         advantage=advantage,
-        behaviour=old if behaviour is None else behaviour,
+        behaviour=behaviour,
         old=old,
         reference=reference,
-        completion=torch.arange(len(advantage)),
     )
 
 

@@ -11,8 +11,8 @@ from enumerable_games import (
     mean_gradient_of_pairs,
     mixed,
 )
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.inpo import Inpo
 from models.objective.ipo import Ipo
 
@@ -36,12 +36,11 @@ def stepped(old):
 
 def test_a_pair_by_hand():
     nothing = torch.zeros(2, dtype=torch.float64)
-    batch = TokenBatch(
+    batch = make_batch(
         advantage=nothing,
         behaviour=nothing,
         old=torch.tensor([-2.0, -1.0], dtype=torch.float64),
         reference=torch.tensor([-3.0, -4.0], dtype=torch.float64),
-        completion=torch.arange(2),
         pairs=torch.tensor([[1, 0]]),
     )
     log_prob = torch.tensor([[-0.5, -2.5]], dtype=torch.float64, requires_grad=True)

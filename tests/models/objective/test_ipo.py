@@ -3,8 +3,8 @@
 import pytest
 import torch
 from enumerable_games import PREFERENCE, REFERENCE, held_equilibrium, mean_gradient_of_pairs, mixed
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.ipo import Ipo
 
 STRENGTH = 0.2
@@ -13,12 +13,11 @@ STRENGTH = 0.2
 def by_hand(log_prob, reference, beta):
     """One loss of two completions of one token each."""
     nothing = torch.zeros(2, dtype=torch.float64)
-    batch = TokenBatch(
+    batch = make_batch(
         advantage=nothing,
         behaviour=nothing,
         old=nothing,
         reference=torch.tensor(reference, dtype=torch.float64),
-        completion=torch.arange(2),
         pairs=torch.tensor([[1, 0]]),
     )
     return Ipo(beta=beta)(torch.tensor([log_prob], dtype=torch.float64), batch)
@@ -35,7 +34,7 @@ def test_a_pair_by_hand():
 def test_a_margin_beyond_the_target_is_pulled_back():
     log_prob = torch.tensor([[-1.0, -9.0]], dtype=torch.float64, requires_grad=True)
     nothing = torch.zeros(2, dtype=torch.float64)
-    batch = TokenBatch(nothing, nothing, nothing, nothing - 2.0, torch.arange(2), torch.tensor([[0, 1]]))
+    batch = make_batch(nothing, nothing, nothing, nothing - 2.0, torch.arange(2), torch.tensor([[0, 1]]))
     loss, _ = Ipo(beta=0.1)(log_prob, batch)  # h = 8, target 5
     loss.sum().backward()
     assert log_prob.grad.tolist() == [[pytest.approx(6.0), pytest.approx(-6.0)]]
@@ -78,7 +77,7 @@ def test_averaged_over_tokens_the_margin_is_that_of_the_mean_log_ratios():
     log_prob = -torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     reference = -torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     nothing, of = torch.zeros(5, dtype=torch.float64), torch.tensor([0, 0, 0, 1, 1])
-    batch = TokenBatch(nothing, nothing, nothing, reference, of, torch.tensor([[1, 0]]))
+    batch = make_batch(nothing, nothing, nothing, reference, of, torch.tensor([[1, 0]]))
     sums = batch.by_pair(log_prob)
     apart = log_prob - reference
     margin = apart[3:].mean() - apart[:3].mean()

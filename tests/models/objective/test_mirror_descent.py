@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.mirror_descent import MirrorDescent
 
 
@@ -13,7 +13,7 @@ def numbers(*values):
 
 def batch(advantage, old):
     """Completions of one token each, drawn by nobody knows whom."""
-    return TokenBatch(advantage, torch.full_like(old, torch.nan), old, None, torch.arange(len(advantage)))
+    return make_batch(advantage, torch.full_like(old, torch.nan), old)
 
 
 def gradient_of(objective, log_prob, seen):
@@ -62,7 +62,7 @@ def test_with_the_true_constant_of_the_prompt_the_loss_is_zero_at_the_best_polic
 
 def test_a_completion_of_several_tokens_counts_as_a_whole():
     completion = torch.tensor([0, 0, 1])
-    seen = TokenBatch(numbers(2.0, 2.0, 0.0), numbers(0, 0, 0), numbers(-1.0, -2.0, -3.0), None, completion)
+    seen = make_batch(numbers(2.0, 2.0, 0.0), numbers(0, 0, 0), numbers(-1.0, -2.0, -3.0), None, completion)
     loss, watch = MirrorDescent(tau=1.0)(numbers(-2.0, -3.0), seen)
     torch.testing.assert_close(loss, numbers(0.5, 0.0))
     assert watch["moved"].tolist() == [1.0, 0.0]

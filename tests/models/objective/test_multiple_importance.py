@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.grpo import Grpo
 from models.objective.multiple_importance import MultipleImportance, multiple_importance
 
@@ -14,7 +14,7 @@ SAMPLED = torch.tensor([True, True, True, False, False])
 
 def batch(old=LOG_PROB, origins=("policy", "demonstration")):
     """A sample of three tokens and a demonstration of two."""
-    return TokenBatch(
+    return make_batch(
         advantage=ADVANTAGE,
         behaviour=old,
         old=old,

@@ -5,9 +5,10 @@ from itertools import product
 import pytest
 import torch
 from enumerable_games import PREFERENCE, REFERENCE, held_equilibrium, mixed
+from tiny_batches import make_batch
 
 from models.advantage.reward import FixedBaseline
-from models.loop.rollout import Scored, TokenBatch
+from models.loop.rollout import Scored
 from models.objective.nash_md import NashMd
 from models.rewards.win_rate import win_rates
 
@@ -22,7 +23,7 @@ FAIR = 0.5 + torch.tensor([[0.0, -0.5, 0.5], [0.5, 0.0, -0.5], [-0.5, 0.5, 0.0]]
 def batch_of(advantage, reference, completion=None):
     nothing = torch.zeros_like(reference)
     completion = torch.arange(len(reference)) if completion is None else completion
-    return TokenBatch(advantage, nothing, nothing, reference, completion)
+    return make_batch(advantage, nothing, nothing, reference, completion)
 
 
 def mean_gradient(logits, share, reference=REFERENCE, preference=PREFERENCE, kl=STRENGTH):
@@ -33,7 +34,7 @@ def mean_gradient(logits, share, reference=REFERENCE, preference=PREFERENCE, kl=
     logits = logits.detach().clone().requires_grad_()
     adversaries = ~torch.eye(2, dtype=torch.bool)
     rewards = torch.stack([win_rates(preference[play][:, play], adversaries)[0] for play in PLAYS])
-    advantage = FixedBaseline(baseline=0.5).of_completions(None, Scored([], rewards))
+    advantage = FixedBaseline(baseline=0.5).of_completions(None, Scored([], rewards, {}, {}))
     own, opponent = PLAYS[:, 0], PLAYS[:, 1]
     chance = logits.detach().softmax(0)[own] * mixed(logits.detach(), share, reference).exp()[opponent]
     losses, _ = NashMd(kl=kl)(logits.log_softmax(0)[own], batch_of(advantage, reference[own]))

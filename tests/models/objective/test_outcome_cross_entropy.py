@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
+from tiny_batches import make_batch
 from tiny_models import scored
 
 from models.advantage.leave_one_out import LeaveOneOut
-from models.loop.rollout import TokenBatch
 from models.objective.outcome_cross_entropy import OutcomeCrossEntropy
 
 REFERENCE = torch.tensor([-1.0, -0.5, -2.0, -1.5, -0.7], dtype=torch.float64)
@@ -17,12 +17,11 @@ GROUPS = torch.tensor([0, 0, 0, 1, 1])
 
 
 def batch(rewards=RIGHT, groups=GROUPS, reference=REFERENCE, old=REFERENCE):
-    return TokenBatch(
+    return make_batch(
         advantage=torch.zeros_like(rewards),
         behaviour=old,
         old=old,
         reference=reference,
-        completion=torch.arange(len(rewards)),
         reward=rewards,
         group=groups,
     )

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
+from tiny_batches import make_batch
 
 from models.errors import UserError
 from models.formulas.implied_rewards import implied_of_completions, implied_of_tokens
-from models.loop.rollout import TokenBatch
 from models.objective.outcome_log_ratio import OutcomeLogRatio, verdict_loss
 
 
@@ -19,7 +19,7 @@ def batch_of(reference, reward, components=None):
     """Completions of two tokens each; `reference` is of the whole completions."""
     tokens = torch.repeat_interleave(numbers(*reference) / 2, 2)
     completion = torch.repeat_interleave(torch.arange(len(reference)), 2)
-    return TokenBatch(tokens, tokens, tokens, tokens, completion, reward=numbers(*reward), components=components or {})
+    return make_batch(tokens, tokens, tokens, tokens, completion, reward=numbers(*reward), components=components or {})
 
 
 def test_a_right_and_a_wrong_completion_by_hand():

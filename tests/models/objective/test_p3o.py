@@ -6,11 +6,11 @@ from itertools import product
 
 import pytest
 import torch
+from tiny_batches import make_batch
 from tiny_models import scored
 
 from models.advantage.leave_one_out import LeaveOneOut
 from models.formulas.within_groups import mean_over_pairs, pairs_within
-from models.loop.rollout import TokenBatch
 from models.objective.p3o import P3o
 
 
@@ -20,12 +20,11 @@ def numbers(*values):
 
 def batch(rewards, sampled, group, reference=None):
     """Completions of one token each."""
-    return TokenBatch(
+    return make_batch(
         advantage=torch.zeros_like(rewards),
         behaviour=sampled,
         old=sampled,
         reference=reference,
-        completion=torch.arange(len(rewards)),
         reward=rewards,
         group=torch.tensor(group),
     )
@@ -152,7 +151,7 @@ def test_the_expected_update_is_the_exact_gradient_of_the_reward_less_the_kl():
 
 def test_the_kl_belongs_to_the_reward_summed_over_the_tokens_of_a_completion():
     completion = torch.tensor([0, 0, 1])
-    seen = TokenBatch(
+    seen = make_batch(
         advantage=torch.zeros(3),
         behaviour=numbers(-1.0, -2.0, -3.0),
         old=numbers(-1.0, -2.0, -3.0),

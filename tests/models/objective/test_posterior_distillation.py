@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.dpo import Dpo
 from models.objective.posterior_distillation import PosteriorDistillation, log_posterior_weights
 
@@ -19,12 +19,11 @@ GROUPS = torch.tensor([0, 0, 0, 1, 1])
 
 def batch(rewards=REWARDS, prior=PRIOR, sampler=SAMPLER, groups=GROUPS):
     """Completions of one token in a group of three and a group of two."""
-    return TokenBatch(
+    return make_batch(
         advantage=torch.zeros_like(rewards),
         behaviour=sampler,
         old=sampler,
         reference=prior,
-        completion=torch.arange(len(rewards)),
         reward=rewards,
         group=groups,
     )
@@ -87,12 +86,11 @@ def test_two_completions_of_which_one_is_certain_are_dpo_with_the_sampler_as_ref
     sampler, policy = SAMPLER[3:], POLICY[3:]
     seen = batch(torch.tensor([900.0, 0.0], dtype=torch.float64), PRIOR[3:], sampler, torch.zeros(2, dtype=torch.long))
     loss, _ = PosteriorDistillation(beta=BETA)(policy, seen)
-    pair = TokenBatch(
+    pair = make_batch(
         advantage=sampler,
         behaviour=sampler,
         old=sampler,
         reference=sampler,
-        completion=torch.arange(2),
         pairs=torch.tensor([[0, 1]]),
     )
     torch.testing.assert_close(loss, Dpo(beta=1.0)(policy[None], pair)[0])

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.grpo import Grpo
 from models.objective.reinforce import Reinforce
 
@@ -16,12 +16,11 @@ def numbers(*values):
 
 
 def batch(advantage, old, behaviour=None, reference=None):
-    return TokenBatch(
+    return make_batch(
         advantage=advantage,
-        behaviour=old if behaviour is None else behaviour,
+        behaviour=behaviour,
         old=old,
         reference=reference,
-        completion=torch.arange(len(advantage)),
     )
 
 

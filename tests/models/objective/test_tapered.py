@@ -1,8 +1,8 @@
 """What must be true of the tapered objective, each test named as the theorem it checks."""
 
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.tapered import Tapered
 
 
@@ -12,7 +12,7 @@ def numbers(*values):
 
 def batch(advantage, behaviour):
     """Completions of one token each."""
-    return TokenBatch(advantage, behaviour, behaviour, None, torch.arange(len(advantage)))
+    return make_batch(advantage, behaviour, behaviour)
 
 
 def gradient_of(objective, log_prob, behaviour, advantage):
@@ -81,7 +81,7 @@ def test_bad_completions_alone_cannot_drive_the_policy_away_for_ever():
 def test_a_completion_of_several_tokens_is_weighed_as_a_whole():
     completion = torch.tensor([0, 0, 1, 1, 1])
     behaviour = numbers(-1.0, -1.0, -0.5, -0.5, -0.5)
-    seen = TokenBatch(numbers(1.0, 1.0, -2.0, -2.0, -2.0), behaviour, behaviour, None, completion)
+    seen = make_batch(numbers(1.0, 1.0, -2.0, -2.0, -2.0), behaviour, behaviour, None, completion)
     log_prob = numbers(-3.0, -2.0).requires_grad_()
     loss, watch = Tapered()(log_prob, seen)
     (found,) = torch.autograd.grad(loss.sum(), log_prob)

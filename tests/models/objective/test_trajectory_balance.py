@@ -1,11 +1,12 @@
 """What must be true of trajectory balance, each test named as the theorem it checks, on a tree of two tokens."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
+from tiny_batches import make_batch
 
-from models.loop.rollout import TokenBatch
 from models.objective.divergence import DivergenceToPosterior
 from models.objective.trajectory_balance import TrajectoryBalance
 
@@ -30,7 +31,7 @@ def target(prior):
 def group_of(leaves, behaviour=PRIOR):
     """One prompt; completions of two tokens."""
     count = len(leaves)
-    return TokenBatch(
+    return make_batch(
         advantage=torch.zeros(2 * count, dtype=torch.float64),
         behaviour=behaviour[leaves].flatten(),
         old=behaviour[leaves].flatten(),
@@ -76,7 +77,7 @@ def test_descent_reaches_the_target_from_completions_of_any_other_policy(sampler
     chance = torch.tensor(sampler, dtype=torch.float64)
     pairs = torch.tensor(list(product(range(4), repeat=2)))
     seen = group_of(pairs.flatten())
-    seen = TokenBatch(**{**vars(seen), "group": torch.arange(16).repeat_interleave(2)})
+    seen = replace(seen, group=torch.arange(16).repeat_interleave(2))
     weight = chance[pairs].prod(1)
     logits = START.clone().requires_grad_()
     objective = TrajectoryBalance(beta=BETA, prior=1.0)

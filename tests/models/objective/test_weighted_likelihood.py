@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from tiny_batches import make_batch
 from tiny_models import scored
 
 from models.advantage.balanced import Balanced
 from models.advantage.reward import NoAdvantage
-from models.loop.rollout import TokenBatch
 from models.objective.grpo import Grpo
 from models.objective.weighted_likelihood import WeightedLikelihood
 from models.recipe.load import load_recipe
@@ -19,7 +19,7 @@ RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
 
 def batch(advantage, reference=None):
-    return TokenBatch(
+    return make_batch(
         advantage=advantage,
         behaviour=torch.zeros_like(advantage),
         old=LOG_PROB[: len(advantage)],
@@ -52,12 +52,11 @@ def losses(select, advantage, objective, rewards, sizes):
     kept = select(whole)
     log_prob = -torch.arange(1.0, 1.0 + len(rewards), dtype=torch.float64)[kept]
     chosen = advantage.of_completions(None, whole.take(kept))
-    seen = TokenBatch(
+    seen = make_batch(
         advantage=chosen,
         behaviour=log_prob,
         old=log_prob,
         reference=log_prob - 1.0,
-        completion=torch.arange(len(kept)),
     )
     return kept, objective(log_prob, seen)[0]
 
@@ -81,7 +80,7 @@ def trained_on_by(name):
     kept, order = chosen.components["place"].long().sort()
     advantage = recipe.advantage.of_completions(None, chosen)[order]
     log_prob = -1.0 - kept.double() / 10
-    loss, _ = replace(recipe.objective, kl=0.0)(log_prob, TokenBatch(advantage, log_prob, log_prob, None, kept))
+    loss, _ = replace(recipe.objective, kl=0.0)(log_prob, make_batch(advantage, log_prob, log_prob, None, kept))
     return kept, advantage, loss
 
 

@@ -83,7 +83,7 @@ def test_where_the_gate_is_0_the_completions_are_the_references_own_and_nothing_
     assert written(rollouts) == written(plain)
     assert all(one.trained == (False,) * len(one.completion) for one in rollouts)
     rewards = torch.randn(len(rollouts), generator=torch.Generator().manual_seed(0))
-    assert not Scored(rollouts, rewards).trained.numel()
+    assert not Scored(rollouts, rewards, {}, {}).trained.numel()
 
 
 def test_where_the_gate_is_1_a_round_moves_the_policy_as_plain_rollouts_do():
@@ -95,7 +95,7 @@ def test_where_the_gate_is_1_a_round_moves_the_policy_as_plain_rollouts_do():
     ]:
         here = world(POLICY_ALONE)
         rollouts = source(here, PROBLEMS, 0)
-        scored = Scored(rollouts, torch.tensor([sum(one.completion) / 9.0 for one in rollouts]))
+        scored = Scored(rollouts, torch.tensor([sum(one.completion) / 9.0 for one in rollouts]), {}, {})
         signal = advantage(here, scored)
         fit_round(here.learner, Grpo(kl=0.0), scored, signal.tokens, settings, 6)
         ends.append(here.learner.policy.state_dict())
@@ -110,7 +110,7 @@ def test_only_the_tokens_that_the_policy_wrote_move_it():
         here = world()
         rollouts = Gated(group_size=4, max_tokens=6)(here, PROBLEMS, 0)
         assert any(not one.trained_tokens for one in rollouts) and any(sum(one.trained) > 0 for one in rollouts)
-        scored = Scored(rollouts, torch.tensor([sum(one.completion) / 9.0 for one in rollouts]))
+        scored = Scored(rollouts, torch.tensor([sum(one.completion) / 9.0 for one in rollouts]), {}, {})
         signal = Selective()(here, scored)
         own = [torch.tensor(one.trained) for one in rollouts]
         tokens = [torch.where(mine, row, 99.0) if change else row for mine, row in zip(own, signal.tokens, strict=True)]

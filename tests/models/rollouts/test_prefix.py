@@ -99,7 +99,7 @@ def gradient(rollouts, advantage):
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)
     step = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
     settings = ScheduleSettings(rounds=1, normalisation="constant", optimiser=step)
-    chosen = Scored(rollouts, torch.zeros(len(rollouts)))
+    chosen = Scored(rollouts, torch.zeros(len(rollouts)), {}, {})
     fit_round(learner, Grpo(kl=0.0), chosen, each_token(advantage, chosen), settings, 8)
     return {name: before[name] - value for name, value in policy.state_dict().items()}
 

@@ -1,0 +1,44 @@
+"""What an objective sees, for tests of its formula alone."""
+
+import torch
+
+from models.loop.rollout import TokenBatch
+
+
+def make_batch(
+    advantage,
+    behaviour,
+    old,
+    reference=None,
+    completion=None,
+    pairs=None,
+    *,
+    entropy=None,
+    reward=None,
+    components=None,
+    group=None,
+    origins=None,
+    progress=0.0,
+):
+    """A whole batch around what a test says of it.
+
+    Where it says nothing, each token is a completion of its own (`completion`), each completion stands alone (`group`),
+    is the policy's (`origins`) and worth nothing (`reward`), no token has any entropy, and the sampler (`behaviour`) is
+    the policy as the round began.
+    """
+    completion = torch.arange(len(advantage)) if completion is None else completion
+    count = int(completion.max()) + 1
+    return TokenBatch(
+        advantage=advantage,
+        behaviour=old if behaviour is None else behaviour,
+        old=old,
+        reference=reference,
+        completion=completion,
+        entropy=torch.zeros_like(advantage) if entropy is None else entropy,
+        reward=torch.zeros(count, dtype=advantage.dtype) if reward is None else reward,
+        components=components or {},
+        group=torch.arange(count) if group is None else group,
+        origins=["policy"] * count if origins is None else origins,
+        progress=progress,
+        pairs=pairs,
+    )
