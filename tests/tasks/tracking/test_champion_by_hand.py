@@ -170,7 +170,10 @@ def test_after_a_deleted_alias_the_last_champion_is_the_measure(run: str, home: 
     assert set_by_hand(3) == Waiting(3, against=2)
 
 
-def test_why_it_cannot_be_judged_is_one_sentence(run: str, home: Path, policy_folder: Path, tmp_path: Path):
+def test_why_it_cannot_be_judged_is_one_sentence(
+    run: str, home: Path, policy_folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("flows.judging_by_hand.judge_champion", judge_champion.fn)  # Prefect's task needs a server
     set_by_hand(2)
     aliases.promote(NAME, 3)
     assert why(run, home).endswith("it is champion no longer")
