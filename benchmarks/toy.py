@@ -48,9 +48,9 @@ FEW = {
     "start": [1, 9],
     "operand": [1, 5],
     "value": [-10, 20],
-    "problems": {"train": [60, 600], "validation": [30, 170], "gate": [3, 5]},
+    "problems": {"train": [44, 460], "validation": [22, 170], "gate": [3, 5]},
     "demonstrations": {"train": 5000},
-    "preferences": {"train": 600, "validation": 100},
+    "preferences": {"train": 300, "validation": 50},
 }
 SIZE = SizeSettings(hidden=64, layers=2, heads=2, key_value_heads=1, feed_forward=192, positions=64)
 WARM_START = SupervisedSettings(

@@ -9,7 +9,8 @@ import pytest
 from benchmarks import claim_trials
 from benchmarks.claim_trials import TRIALS, Noisy, Trial
 from benchmarks.claims import RESULT, guide_rows, held, interval, put_to_the_test, record, table, verdict
-from benchmarks.toy import COMMON
+from benchmarks.toy import COMMON, make_toy
+from models.datasets.schema import available, read_table
 from models.loop.rollout import Problem, Rollout
 from models.recipe.load import load_recipe, plain
 
@@ -133,3 +134,10 @@ def test_the_findings_in_the_repository_are_of_every_claim_and_their_verdicts_fo
 def test_the_guide_tells_the_verdicts_of_the_findings():
     guide = (RESULT.parents[2] / "docs" / "benchmarks.md").read_text()
     assert guide_rows(held(RESULT)) in guide, "run: python -m benchmarks.claims --guide"
+
+
+def test_the_toy_of_the_trials_can_be_made(tmp_path):
+    toy = make_toy(tmp_path)
+    splits = available(toy.data)["problems"]
+    assert {"train", "validation", "gate"} <= set(splits)
+    assert len(read_table(toy.data, "problems", "train")) == 504
