@@ -107,6 +107,8 @@ def docstrings(cls: type) -> dict[str, str]:
     """What stands below each field of a class and of those that it is derived from, by the field's name."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
+        if not dataclasses.is_dataclass(base):
+            continue
         file = getattr(sys.modules.get(base.__module__), "__file__", None) or ""
         if file.endswith(".py"):
             found |= _of_file(file).get(base.__name__, {})

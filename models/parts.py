@@ -61,6 +61,11 @@ _PARTS: dict[Slot, dict[str, type[Part]]] = {slot: {} for slot in SLOTS}
 Made = TypeVar("Made", bound=Part)
 
 
+def slot_class(cls: type[Part]) -> type[Part]:
+    """The class that declares the traits of a part's slot: the nearest of its bases that names a slot."""
+    return next(base for base in cls.__mro__ if "slot" in vars(base))
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def part(name: str) -> Callable[[type[Made]], type[Made]]:
     """Make a class a frozen dataclass and register it as the part `name` of its slot.
@@ -77,7 +82,7 @@ def part(name: str) -> Callable[[type[Made]], type[Made]]:
         cls.__annotations__ = {"name": Literal[name], **inspect.get_annotations(cls)}  # type: ignore[valid-type]
         setattr(cls, "name", name)  # noqa: B010 - the default of the field that pydantic discriminates by
         made = dataclass(frozen=True, kw_only=True)(cls)
-        check_part(made, next(base for base in cls.__mro__ if "slot" in vars(base)))
+        check_part(made, slot_class(cls))
         known[name] = made
         return made
 

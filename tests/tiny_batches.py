@@ -5,6 +5,17 @@ import torch
 from models.loop.rollout import TokenBatch
 
 
+def numbers(*values):
+    """Values to compute with by hand, [values], float64."""
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def gradient_of(objective, log_prob, seen):
+    """The gradient of the sum of an objective's losses with respect to the log-probs, in their shape."""
+    log_prob = log_prob.clone().requires_grad_()
+    return torch.autograd.grad(objective(log_prob, seen)[0].sum(), log_prob)[0]
+
+
 def make_batch(
     advantage,
     behaviour,
@@ -42,3 +53,8 @@ def make_batch(
         progress=progress,
         pairs=pairs,
     )
+
+
+def sampled_batch(advantage, old, behaviour=None, reference=None):
+    """Completions of one token each, drawn by the policy as the round began where `behaviour` says nothing else."""
+    return make_batch(advantage, behaviour, old, reference)

@@ -14,34 +14,24 @@ paper keeps running statistics of the reward; here they are those of the batch, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from models.critic.fit import critic_of, fit_critic, trained_mask
-from models.critic.model import new_critic, read_values
-from models.critic.settings import CriticSettings
-from models.errors import UserError
-from models.loop.learner import Companion
+from models.critic.fit import trained_mask
+from models.formulas.critic_advantage import CriticAdvantage, ValuedSignal
+from models.formulas.kl_in_reward import log_ratios
 from models.loop.rollout import Scored
-from models.loop.slots import Advantage, Signal
+from models.loop.slots import Signal
 from models.loop.world import World
 from models.parts import part
 
 EPSILON = 1e-4
 """Keeps divisions by a deviation finite where hardly anything spreads."""
-
-
-@dataclass(frozen=True)
-class ValuedSignal(Signal):
-    """A signal that remembers what the critic said."""
-
-    values: Sequence[Tensor] = ()
-    """Value before each token when the round began, [completions] tensors of [tokens of it]."""
 
 
 def generalised_advantages(
@@ -101,11 +91,9 @@ def stabilised(scored: Scored, scale: Literal["none", "batch"], clip: float | No
 
 
 @part("gae")
-class Gae(Advantage):
+class Gae(CriticAdvantage):
     """Rewards and the critic's values, weighed along each completion."""
 
-    learns_from_flat_groups = True
-    companion = "critic"
     renamed: ClassVar[Mapping[str, str]] = {"trace": "gae_lambda", "kl": "kl_in_reward"}
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
     """Lambda: 0 is the one-step error of the critic, 1 the return less its value."""
@@ -119,17 +107,6 @@ class Gae(Advantage):
     """Largest absolute reward of a completion, after normalising; None: any."""
     kl_in_reward: Annotated[float, Field(ge=0)] = 0.0
     """Weight of the penalty for leaving the reference, in the reward of each token, in units of reward a nat."""
-    critic: CriticSettings = field(default_factory=CriticSettings)
-    """The value model and its fit."""
-
-    @property
-    def critic_pretraining(self) -> int:
-        """The critic's own setting."""
-        return self.critic.pretraining
-
-    def accompany(self, policy: nn.Module) -> Companion:
-        """The critic as it begins: the policy's backbone with a fresh head."""
-        return new_critic(policy, self.critic)
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:
         """Advantages token by token, with returns and values of the critic; zeros while the critic learns alone.
@@ -137,14 +114,10 @@ class Gae(Advantage):
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.
         """
-        learner = world.learner
-        companion = learner.companions[self.companion]
-        values = read_values(
-            critic_of(companion), scored.sequences, autocast=learner.autocast, token_budget=world.token_budget
-        )
+        values = self._values(world, scored)
         tokens = generalised_advantages(self._token_rewards(world, scored), values, self.gamma, self.gae_lambda)
         returns = [advantage + value for advantage, value in zip(tokens, values, strict=True)]
-        if companion.updates < self.critic.pretraining:
+        if self._alone(world):
             tokens = [torch.zeros_like(row) for row in tokens]
         elif self.whiten:
             tokens = whitened(tokens, [trained_mask(rollout) for rollout in scored.rollouts])
@@ -155,26 +128,9 @@ class Gae(Advantage):
         placed = stabilised(scored, self.reward_scale, self.reward_clip).rewards_by_token()
         if not self.kl_in_reward:
             return placed
-        reference = world.readings.reference(scored.rollouts)
-        if reference is None:
-            raise UserError(
-                f"advantage.kl_in_reward is {self.kl_in_reward}, but there is no reference to hold the policy against"
-            )
-        policy = world.readings.policy(scored.rollouts)
-        return [
-            row - self.kl_in_reward * (mine.cpu() - other.cpu()).to(row)
-            for row, mine, other in zip(placed, policy, reference, strict=True)
-        ]
+        ratios = log_ratios(world, scored.rollouts, self.kl_in_reward)
+        return [row - self.kl_in_reward * ratio.to(row) for row, ratio in zip(placed, ratios, strict=True)]
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the critic to the round's returns. Returns what is worth watching."""
-        assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
-        learner = world.learner
-        return fit_critic(
-            learner.companions[self.companion],
-            scored,
-            signal.returns,
-            signal.values,
-            autocast=learner.autocast,
-            token_budget=world.token_budget,
-        )
+        return self._fit(world, scored, signal)

@@ -14,19 +14,15 @@ is; the squared error has the same minimiser. Every token carries the advantage 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from models.advantage.gae import ValuedSignal
-from models.critic.fit import critic_of, fit_critic, trained_mask
-from models.critic.model import new_critic, read_values
-from models.critic.settings import CriticSettings
+from models.critic.fit import trained_mask
 from models.critic.steps import step_numbers, step_starts
-from models.loop.learner import Companion
+from models.formulas.critic_advantage import CriticAdvantage, ValuedSignal
 from models.loop.rollout import Scored
-from models.loop.slots import Advantage, Signal
+from models.loop.slots import Signal
 from models.loop.world import World
 from models.parts import part
 
@@ -44,59 +40,31 @@ def step_advantages(reward: Tensor, values: Tensor, starts: Tensor) -> Tensor:
 
 
 @part("step_difference")
-class StepDifference(Advantage):
+class StepDifference(CriticAdvantage):
     """Differences of a critic's values from one step to the next."""
-
-    learns_from_flat_groups = True
-    companion = "critic"
 
     marks: tuple[str, ...] = ("\n", ";")
     """A token whose text holds one of these ends a step."""
-    critic: CriticSettings = field(default_factory=CriticSettings)
-    """The value model and its fit."""
-
-    @property
-    def critic_pretraining(self) -> int:
-        """The critic's own setting."""
-        return self.critic.pretraining
-
-    def accompany(self, policy: nn.Module) -> Companion:
-        """The critic as it begins: the policy's backbone with a fresh head."""
-        return new_critic(policy, self.critic)
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:
         """Advantages token by token, equal within a step; zeros while the critic learns alone."""
-        learner = world.learner
-        companion = learner.companions[self.companion]
-        values = read_values(
-            critic_of(companion), scored.sequences, autocast=learner.autocast, token_budget=world.token_budget
-        )
+        values = self._values(world, scored)
         tokens = [
             step_advantages(reward, row, starts)
             for reward, row, starts in zip(scored.rewards, values, self._starts(world, scored), strict=True)
         ]
-        if companion.updates < self.critic.pretraining:
+        if self._alone(world):
             tokens = [torch.zeros_like(row) for row in tokens]
         returns = [reward.to(row).expand_as(row) for reward, row in zip(scored.rewards, values, strict=True)]
         return ValuedSignal(tokens, returns, values)
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the critic to the reward at the beginning of each step. Returns what is worth watching."""
-        assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
-        learner = world.learner
         counted = [
             starts & trained_mask(rollout)
             for starts, rollout in zip(self._starts(world, scored), scored.rollouts, strict=True)
         ]
-        fitted = fit_critic(
-            learner.companions[self.companion],
-            scored,
-            signal.returns,
-            signal.values,
-            counted=counted,
-            autocast=learner.autocast,
-            token_budget=world.token_budget,
-        )
+        fitted = self._fit(world, scored, signal, counted)
         steps = sum(int(mask.sum()) for mask in counted)
         return {**fitted, "steps": steps / max(1, len(counted))}
 

@@ -10,17 +10,32 @@ gradient is taken through the log-probs of the samples alone, and is not that of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from models.critic.fit import trained_mask
 from models.errors import UserError
-from models.loop.rollout import Scored
+from models.loop.rollout import Rollout, Scored
 from models.loop.slots import Advantage
 from models.loop.world import World
+
+
+def log_ratios(world: World, rollouts: Sequence[Rollout], weight: float) -> list[Tensor]:
+    """log pi_old / reference of each token, [completions] tensors of [tokens of it], nats, on the CPU.
+
+    Raises:
+        UserError: the recipe has no reference; the line names `advantage.kl_in_reward`, which is `weight`.
+    """
+    reference = world.readings.reference(rollouts)
+    if reference is None:
+        raise UserError(f"advantage.kl_in_reward is {weight}, but there is no reference to hold the policy against")
+    policy = world.readings.policy(rollouts)
+    return [mine.cpu() - other.cpu() for mine, other in zip(policy, reference, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,16 +63,8 @@ class KlInReward(Advantage):
         if not self.kl_in_reward or not own:
             return scored
         rollouts = [scored.rollouts[index] for index in own]
-        reference = world.readings.reference(rollouts)
-        if reference is None:
-            raise UserError(
-                f"advantage.kl_in_reward is {self.kl_in_reward}, but there is no reference to hold the policy against"
-            )
-        policy = world.readings.policy(rollouts)
-        ratios = [
-            (mine.cpu() - other.cpu())[trained_mask(rollout)].sum()
-            for rollout, mine, other in zip(rollouts, policy, reference, strict=True)
-        ]
+        rows = log_ratios(world, rollouts, self.kl_in_reward)
+        ratios = [row[trained_mask(rollout)].sum() for rollout, row in zip(rollouts, rows, strict=True)]
         rewards = scored.rewards.clone()
         rewards[torch.tensor(own)] -= self.kl_in_reward * torch.stack(ratios).to(rewards)
         return replace(scored, rewards=rewards)

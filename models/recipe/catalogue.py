@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from models.bounds import LARGEST
 from models.errors import UserError
 from models.part_checks import docstrings
-from models.parts import SLOTS, Part, Slot, parts
+from models.parts import SLOTS, Part, Slot, parts, slot_class
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,6 @@ def entries(wanted: str = "") -> list[Entry]:
 
 def _entry(slot: Slot, cls: type[Part]) -> Entry:
     module = sys.modules[cls.__module__]
-    base = next(base for base in cls.__mro__ if "slot" in vars(base))
     return Entry(
         slot,
         cls.name,
@@ -75,7 +74,7 @@ def _entry(slot: Slot, cls: type[Part]) -> Entry:
         _first_line(module.__doc__),
         cls.__module__.replace(".", "/") + ".py",
         tuple(_settings(cls())),
-        tuple(_traits(cls(), base)),
+        tuple(_traits(cls(), slot_class(cls))),
     )
 
 

@@ -17,8 +17,6 @@ from models.errors import UserError, shortened
 from models.parts import SLOTS
 from models.recipe.find import FOLDER, find_recipe
 
-"""The keys of a recipe under which parts stand."""
-
 MOST_LAYERS = 20
 """Recipes that extend one another; more is an accident."""
 

@@ -58,14 +58,15 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         }
     if recipe.schedule is not None:
         settings |= {"schedule.rounds": 2, "schedule.checkpoint_every": 1, "schedule.samples_every": 1}
+        described = plain(recipe)
         settings["rollouts.prompts"] = min(recipe.rollouts.prompts, MOST_PROMPTS)
-        if "group_size" in plain(recipe)["rollouts"]:
+        if "group_size" in described["rollouts"]:
             settings["rollouts.group_size"] = min(recipe.rollouts.group_size, MOST_COMPLETIONS)
         # So untrained a policy is never right: only rewards that always spread leave something to learn from.
-        select: list[dict[str, Any]] = plain(recipe)["select"]
+        select: list[dict[str, Any]] = described["select"]
         spread = [one | {"by": "total"} if one["name"] == "drop_flat" else one for one in select]
         settings["select"] = json.dumps(spread)
-        rewards: list[dict[str, Any]] = plain(recipe)["rewards"]
+        rewards: list[dict[str, Any]] = described["rewards"]
         settings["rewards"] = json.dumps([_tossed(one) for one in rewards])
         if recipe.advantage.critic_pretraining:
             settings["advantage.critic.pretraining"] = 0  # else two rounds train the critic alone

@@ -6,14 +6,10 @@ from statistics import NormalDist
 import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
+from tiny_batches import numbers
 
 from models.critic.losses import bin_edges, expectation, hl_gauss, loss_of, smoothed_target, squared_error, values_of
 from models.critic.settings import CriticSettings
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
-
 
 EDGES = bin_edges(-1.0, 1.0, 20, numbers(0))
 WIDTH = 0.1

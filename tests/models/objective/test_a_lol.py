@@ -3,13 +3,9 @@
 import math
 
 import torch
-from tiny_batches import make_batch
+from tiny_batches import gradient_of, make_batch, numbers
 
 from models.objective.a_lol import ALol
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def batch_of(advantage, reference):
@@ -22,11 +18,6 @@ def batch_of(advantage, reference):
         reference=tokens,
         completion=torch.repeat_interleave(torch.arange(len(advantage)), 2),
     )
-
-
-def gradient_of(objective, log_prob, batch):
-    log_prob = log_prob.clone().requires_grad_()
-    return torch.autograd.grad(objective(log_prob, batch)[0].sum(), log_prob)[0]
 
 
 def test_a_completion_by_hand():

@@ -1,13 +1,9 @@
 """What must be true of the regression to advantages, each test named as the theorem it checks."""
 
 import torch
-from tiny_batches import make_batch
+from tiny_batches import make_batch, numbers
 
 from models.objective.advantage_regression import AdvantageRegression, stretches
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def batch(advantage, reference, completion):

@@ -5,13 +5,9 @@ from itertools import product
 
 import pytest
 import torch
-from tiny_batches import make_batch
+from tiny_batches import gradient_of, make_batch, numbers
 
 from models.objective.copg import Copg
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def batch(rewards, reference, group=(0, 0)):
@@ -25,11 +21,6 @@ def batch(rewards, reference, group=(0, 0)):
         reward=rewards,
         group=torch.tensor(group),
     )
-
-
-def gradient_of(objective, log_prob, seen):
-    log_prob = log_prob.clone().requires_grad_()
-    return torch.autograd.grad(objective(log_prob, seen)[0].sum(), log_prob)[0]
 
 
 def test_a_pair_by_hand():

@@ -3,14 +3,10 @@
 from dataclasses import replace
 
 import torch
-from tiny_batches import make_batch
+from tiny_batches import make_batch, numbers
 
 from models.learner.reduce import entropy_term
 from models.objective.grpo import Grpo
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def policy():

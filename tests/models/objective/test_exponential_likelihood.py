@@ -5,15 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_batches import make_batch
+from tiny_batches import make_batch, numbers
 from tiny_models import scored
 
 from models.objective.exponential_likelihood import ExponentialLikelihood
 from models.rewards.of_origin import OfOrigin
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def batch_of(advantage):

@@ -5,7 +5,8 @@ from itertools import product
 
 import pytest
 import torch
-from tiny_batches import make_batch
+from tiny_batches import gradient_of, numbers
+from tiny_batches import sampled_batch as batch
 from tiny_models import scored
 
 from models.advantage.group_relative import GroupRelative
@@ -14,25 +15,6 @@ from models.formulas.kl_term import k3
 from models.objective.grpo import Grpo
 from models.objective.reinforce import Reinforce
 from models.objective.weighted_likelihood import WeightedLikelihood
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def batch(advantage, old, behaviour=None, reference=None):
-    return make_batch(
-        advantage=advantage,
-        behaviour=behaviour,
-        old=old,
-        reference=reference,
-    )
-
-
-def gradient_of(objective, log_prob, seen):
-    log_prob = log_prob.clone().requires_grad_()
-    loss, _ = objective(log_prob, seen)
-    return torch.autograd.grad(loss.sum(), log_prob)[0]
 
 
 def test_on_the_first_update_it_is_reinforce():

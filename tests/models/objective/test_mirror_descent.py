@@ -2,23 +2,14 @@
 
 import pytest
 import torch
-from tiny_batches import make_batch
+from tiny_batches import gradient_of, make_batch, numbers
 
 from models.objective.mirror_descent import MirrorDescent
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def batch(advantage, old):
     """Completions of one token each, drawn by nobody knows whom."""
     return make_batch(advantage, torch.full_like(old, torch.nan), old)
-
-
-def gradient_of(objective, log_prob, seen):
-    log_prob = log_prob.clone().requires_grad_()
-    return torch.autograd.grad(objective(log_prob, seen)[0].sum(), log_prob)[0]
 
 
 def test_by_hand():

@@ -4,15 +4,11 @@ import math
 
 import pytest
 import torch
-from tiny_batches import make_batch
+from tiny_batches import make_batch, numbers
 
 from models.errors import UserError
 from models.formulas.implied_rewards import implied_of_completions, implied_of_tokens
 from models.objective.outcome_log_ratio import OutcomeLogRatio, verdict_loss
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def batch_of(reference, reward, components=None):

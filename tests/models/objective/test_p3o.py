@@ -6,16 +6,12 @@ from itertools import product
 
 import pytest
 import torch
-from tiny_batches import make_batch
+from tiny_batches import gradient_of, make_batch, numbers
 from tiny_models import scored
 
 from models.advantage.leave_one_out import LeaveOneOut
 from models.formulas.within_groups import mean_over_pairs, pairs_within
 from models.objective.p3o import P3o
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def batch(rewards, sampled, group, reference=None):
@@ -28,11 +24,6 @@ def batch(rewards, sampled, group, reference=None):
         reward=rewards,
         group=torch.tensor(group),
     )
-
-
-def gradient_of(objective, log_prob, seen):
-    log_prob = log_prob.clone().requires_grad_()
-    return torch.autograd.grad(objective(log_prob, seen)[0].sum(), log_prob)[0]
 
 
 def test_pairs_are_those_of_a_group_each_once_and_a_group_of_one_has_none():

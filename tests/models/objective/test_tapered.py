@@ -1,13 +1,9 @@
 """What must be true of the tapered objective, each test named as the theorem it checks."""
 
 import torch
-from tiny_batches import make_batch
+from tiny_batches import make_batch, numbers
 
 from models.objective.tapered import Tapered
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def batch(advantage, behaviour):

@@ -1,14 +1,10 @@
 """What must be true of pairs made from rewards, each test named as the theorem it checks."""
 
 import pytest
-import torch
+from tiny_batches import numbers
 from tiny_models import scored
 
 from models.select.best_worst import BestWorst
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def test_of_each_group_the_best_stands_before_the_worst():

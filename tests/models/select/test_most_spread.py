@@ -4,14 +4,11 @@ from itertools import combinations
 
 import pytest
 import torch
+from tiny_batches import numbers
 from tiny_models import scored
 
 from models.errors import UserError
 from models.select.most_spread import MostSpread, widest
-
-
-def numbers(*values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def test_of_right_and_wrong_as_many_of_each_are_kept_as_far_as_there_are():
