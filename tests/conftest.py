@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from rotation import rotate, turn
 from xdist.scheduler import LoadScopeScheduling
 
 import models  # noqa: F401 - sets how OpenMP's threads wait, before anything loads torch
@@ -44,11 +45,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_report_header() -> str:
+    return f"rotating tests: turn {turn(ROOT)}, the number of commits"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the core, order the tests, take the slice that was asked for.
+    """Mark the core and what is not this turn's, order the tests, take the slice that was asked for.
 
     In one process the fast tests come first. In several, what takes longest comes first, so that all end together.
     """
+    rotate(items, turn(ROOT))
     for item in items:
         if item.path.relative_to(ROOT / "tests").as_posix().startswith(CORE) and not is_slow(item):
             item.add_marker(pytest.mark.quick)

@@ -10,8 +10,6 @@ from running import ROOT
 
 from models.recipe.load import load_recipe
 
-pytestmark = pytest.mark.thorough
-
 DATA = {
     "gsm8k": {"data.path": "gsm8k_train.jsonl", "data.test_path": "gsm8k_test.jsonl"},
     "hh": {"data.path": "hh_harmless_pairs.jsonl"},
@@ -22,6 +20,8 @@ NO_POLICY = ("hh",)
 RECIPES = sorted(file.stem for file in (ROOT / "recipes").glob("*.yaml"))
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(of=40)
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_smoke_of_a_recipe_goes_through(
     name: str, project: Project, request: pytest.FixtureRequest, tmp_path: Path

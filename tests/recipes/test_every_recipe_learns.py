@@ -32,7 +32,7 @@ from models.recipe.load import load_recipe
 from models.rewards.exact_answer import is_right
 from tasks.open_learner import build_learner
 
-pytestmark = pytest.mark.recipes
+pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=3)]
 RECIPES = [
     file
     for file in sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))

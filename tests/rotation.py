@@ -1,0 +1,38 @@
+"""Tests of which every run takes some, and others with every commit."""
+
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+
+class Item(Protocol):
+    """What is read and marked of a test: pytest's own are such."""
+
+    nodeid: str
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None: ...
+
+    def add_marker(self, marker: pytest.MarkDecorator) -> None: ...
+
+
+@cache
+def turn(folder: Path) -> int:
+    """Commits of the checkout in `folder`; zero where git knows none."""
+    counted = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=folder, capture_output=True, text=True)
+    return int(counted.stdout) if counted.returncode == 0 else 0
+
+
+def rotate(items: Sequence[Item], turn: int) -> None:
+    """Mark as thorough what `rotating(of=N)` leaves for other turns: of each such test's cases all but every N-th."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        if rotating := item.get_closest_marker("rotating"):
+            test = item.nodeid.partition("[")[0]
+            if (seen[test] - turn) % rotating.kwargs["of"]:
+                item.add_marker(pytest.mark.thorough)
+            seen[test] += 1

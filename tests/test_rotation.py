@@ -1,0 +1,40 @@
+"""Every case of a rotating test has its turn; `make test` leaves the others out by their marker."""
+
+from pathlib import Path
+
+import pytest
+from rotation import rotate, turn
+
+
+@pytest.mark.rotating(of=3)
+@pytest.mark.parametrize("case", range(7))
+def test_a_case_that_is_not_thorough_is_of_this_turn(case: int, request: pytest.FixtureRequest) -> None:
+    thorough = request.node.get_closest_marker("thorough") is not None
+    assert thorough == bool((case - turn(request.config.rootpath)) % 3)
+
+
+class Case:
+    """What `rotate` reads and marks of a test's case."""
+
+    def __init__(self, number: int) -> None:
+        self.nodeid = f"test_file.py::test_name[{number}]"
+        self.thorough = False
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return pytest.mark.rotating(of=3).mark
+
+    def add_marker(self, marker: pytest.MarkDecorator) -> None:
+        self.thorough = marker.name == "thorough"
+
+
+def test_every_case_has_one_turn_of_three() -> None:
+    ran = []
+    for number in (229, 230, 231):
+        cases = [Case(case) for case in range(7)]
+        rotate(cases, number)
+        ran += [case.nodeid for case in cases if not case.thorough]
+    assert sorted(ran) == [Case(case).nodeid for case in range(7)]
+
+
+def test_a_folder_without_git_is_at_turn_zero(tmp_path: Path) -> None:
+    assert turn(tmp_path) == 0
