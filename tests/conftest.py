@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,9 +15,11 @@ from xdist.scheduler import LoadScopeScheduling
 
 import models  # noqa: F401 - sets how OpenMP's threads wait, before anything loads torch
 
+STATE = tempfile.TemporaryDirectory(prefix="rewardflow-tests-")  # of this process; flows write into it when imported
 gc.disable()  # while tests are imported; see pytest_collection_finish
 os.environ.update(
     {
+        "REWARDFLOW_HOME": STATE.name,
         "HF_HUB_OFFLINE": "1",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",  # its server would outlive the tests

@@ -4,7 +4,6 @@ The code is copied too: the stages of dvc.yaml depend on it, and a step's key ha
 """
 
 import io
-import os
 import re
 import shutil
 import signal
@@ -17,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from running import ROOT
+from running import ROOT, shell
 
 from flows.command_line import main
 from tasks.results import RESULT
@@ -72,9 +71,9 @@ def make_project(folder: Path) -> Path:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """The environment of a user's shell: nothing of the test's own Prefect or MLflow in it, plus `extra`."""
-    foreign = ("PREFECT_API", "PREFECT_HOME", "MLFLOW_TRACKING", "MLFLOW_REGISTRY", "REWARDFLOW_HOME")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    """The environment of a user's shell, which has chosen no MLflow either, plus `extra`."""
+    foreign = ("MLFLOW_TRACKING", "MLFLOW_REGISTRY")
+    kept = {name: value for name, value in shell().items() if not name.startswith(foreign)}
     return {**kept, "PYTHONUNBUFFERED": "1", **extra}
 
 

@@ -53,13 +53,19 @@ def wait_for(what: str, seen: Callable[[], Any], process: subprocess.Popen[str] 
     pytest.fail(f"waited in vain for {what}")
 
 
+def shell() -> dict[str, str]:
+    """The environment without what says where this process's own Prefect and state folder are."""
+    ours = ("REWARDFLOW_HOME", "REWARDFLOW_STARTER")
+    prefects = ("PREFECT_API", "PREFECT_HOME", "PREFECT_LOCAL_STORAGE", "PREFECT_MEMO_STORE")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours + prefects)}
+
+
 def start_python(code: str, home: Path, **extra: str) -> subprocess.Popen[str]:
     """A Python process with the state folder `home`, its output captured; whoever starts it ends it."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_API")}
     return subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=home,
-        env={**kept, "REWARDFLOW_HOME": str(home), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **extra},
+        env={**shell(), "REWARDFLOW_HOME": str(home), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **extra},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
