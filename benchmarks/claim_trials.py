@@ -21,7 +21,7 @@ from models.loop.world import World
 from models.policy.build import load_causal_model
 from models.policy.update_sparsity import COARSEST_STEP, changed_weights
 from models.rewards.exact_answer import solves
-from tasks.warm_start import demonstrations
+from tasks.steps.warm_start import demonstrations
 
 Effect = tuple[float, dict[str, float]]
 """The effect of one seed, and the numbers behind it."""

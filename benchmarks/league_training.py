@@ -50,8 +50,8 @@ from models.text.encoding import Codec
 from models.text.tokenizer import train_tokenizer
 from tasks.open_learner import build_learner
 from tasks.prompts import read_problems, read_prompts, with_reference
-from tasks.validate_data import training_texts
-from tasks.warm_start import demonstrations
+from tasks.steps.validate_data import training_texts
+from tasks.steps.warm_start import demonstrations
 
 PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
 TASK = "arithmetic"

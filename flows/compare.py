@@ -21,8 +21,8 @@ from models.recipe.comparison import Contender, contenders  # noqa: E402
 from models.recipe.load import digest, load_recipe, plain  # noqa: E402
 from tasks.code_version import running_version  # noqa: E402
 from tasks.comparison import Cost, write_comparison  # noqa: E402
-from tasks.fine_tune import curves_of, why_not_learned  # noqa: E402
 from tasks.shared_engine import shared_engine  # noqa: E402
+from tasks.steps.fine_tune import curves_of, why_not_learned  # noqa: E402
 from tasks.tracking import records, runs, summaries, tags  # noqa: E402
 
 

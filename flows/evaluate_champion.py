@@ -11,10 +11,10 @@ from prefect import flow  # noqa: E402
 from flows.opening import notice_champion, open_flow  # noqa: E402
 from flows.steps import call_cached, call_validation  # noqa: E402
 from models.errors import UserError  # noqa: E402
-from tasks.evaluate import evaluate_policy  # noqa: E402
-from tasks.prepare_data import prepare_data  # noqa: E402
-from tasks.promote import policy_name  # noqa: E402
 from tasks.step import content_key  # noqa: E402
+from tasks.steps.evaluate import evaluate_policy  # noqa: E402
+from tasks.steps.prepare_data import prepare_data  # noqa: E402
+from tasks.steps.promote import policy_name  # noqa: E402
 from tasks.tracking import by_hand, records, registry, runs, tags  # noqa: E402
 
 

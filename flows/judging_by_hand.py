@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from flows.training import Training
 from models.errors import UserError
-from tasks.judge_champion import Measured, OnChampion, judge_champion
 from tasks.registered_policy import RegisteredPolicy, registered_policy
 from tasks.step import StepResult, content_key
+from tasks.steps.judge_champion import Measured, OnChampion, judge_champion
 from tasks.tracking import by_hand, registry, tags
 from tasks.tracking.by_hand import Waiting
 

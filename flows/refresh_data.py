@@ -11,7 +11,7 @@ from prefect import flow  # noqa: E402
 from flows.opening import open_flow  # noqa: E402
 from flows.steps import call_validation  # noqa: E402
 from tasks import versions  # noqa: E402
-from tasks.prepare_data import prepare_data  # noqa: E402
+from tasks.steps.prepare_data import prepare_data  # noqa: E402
 from tasks.tracking import records, runs  # noqa: E402
 
 

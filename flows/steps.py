@@ -12,9 +12,9 @@ from models.recipe.load import plain
 from tasks import interrupt
 from tasks.caching import reuse
 from tasks.contents import policy_inputs
-from tasks.evaluate import name_of
 from tasks.step import StepResult, content_key, earlier_result
-from tasks.validate_data import validate_data
+from tasks.steps.evaluate import name_of
+from tasks.steps.validate_data import validate_data
 from tasks.versions import DataVersion
 
 

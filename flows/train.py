@@ -19,15 +19,15 @@ from flows.judging_by_hand import judge_by_hand  # noqa: E402
 from flows.opening import Opened, notice_champion, open_flow  # noqa: E402
 from flows.training import Training, train_policy  # noqa: E402
 from tasks.description import UNPINNED, Step  # noqa: E402
-from tasks.fine_tune import why_not_learned  # noqa: E402
-from tasks.judge_champion import OnChampion  # noqa: E402
-from tasks.promote import Promotion, policy_name, promote  # noqa: E402
 from tasks.registered_policy import registered_policy  # noqa: E402
 from tasks.review import write_review, write_short_review  # noqa: E402
 from tasks.shared_engine import shared_engine  # noqa: E402
 from tasks.step import StepResult, content_key  # noqa: E402
+from tasks.steps.fine_tune import why_not_learned  # noqa: E402
+from tasks.steps.judge_champion import OnChampion  # noqa: E402
+from tasks.steps.promote import Promotion, policy_name, promote  # noqa: E402
+from tasks.steps.upload_reports import upload_reports  # noqa: E402
 from tasks.tracking import aliases, registry, tags  # noqa: E402
-from tasks.upload_reports import upload_reports  # noqa: E402
 
 
 @dataclass

@@ -15,14 +15,14 @@ from models.parts import SLOTS
 from models.recipe.load import plain
 from tasks.contents import policy_inputs
 from tasks.description import UNPINNED, Step
-from tasks.evaluate import evaluate_policy, name_of
-from tasks.fine_tune import fine_tune
-from tasks.fit_reward_model import reward_model
-from tasks.prepare_data import log_data, prepare_data
 from tasks.step import StepResult, content_key
+from tasks.steps.evaluate import evaluate_policy, name_of
+from tasks.steps.fine_tune import fine_tune
+from tasks.steps.fit_reward_model import reward_model
+from tasks.steps.prepare_data import log_data, prepare_data
+from tasks.steps.warm_start import warm_start
 from tasks.tracking import runs, tags
 from tasks.versions import DataVersion
-from tasks.warm_start import warm_start
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """The gate's judgement of one policy against another: the look is counted, the verdict put into words and numbers.
 
-A candidate is judged so (tasks/promote.py), and a champion that somebody set by hand (tasks/judge_champion.py).
+A candidate is judged so (steps/promote.py), and a champion that somebody set by hand (steps/judge_champion.py).
 """
 
 from __future__ import annotations

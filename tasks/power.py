@@ -11,7 +11,7 @@ from models.errors import UserError
 from models.evaluation.evidence import problems_needed, spread_of_differences
 from models.evaluation.table import read_records
 from models.recipe.schema import Recipe
-from tasks.promote import policy_name
+from tasks.steps.promote import policy_name
 from tasks.tracking import records, registry, tags
 
 OWN = 0.1

@@ -17,14 +17,14 @@ from models.recipe.schema import Recipe
 from tasks import plots, run_names
 from tasks.curves import first_curves
 from tasks.description import Review, Sample, Step, describe_run
-from tasks.promote import Promotion, policy_name
 from tasks.side_by_side import side_by_side
 from tasks.step import StepResult
+from tasks.steps.promote import Promotion, policy_name
+from tasks.steps.validate_data import clean_folder
 from tasks.timing import time_lines
 from tasks.tracking import records, registry, runs, tags, views
 from tasks.tracking.journal import read_journal
 from tasks.tracking.metrics import MetricLog
-from tasks.validate_data import clean_folder
 
 SHOWN = (
     "sampled_accuracy",

@@ -11,8 +11,8 @@ from flows.outcome import comparison_lines
 from models.evaluation.aggregate import standings
 from models.loop.alarm import Collapse
 from tasks.comparison import Cost
-from tasks.fine_tune import COLLAPSED, UNCHANGED
 from tasks.step import StepResult
+from tasks.steps.fine_tune import COLLAPSED, UNCHANGED
 
 LOST = str(Collapse(8, ("reward/total 0.01 where it began at 0.18",), kept=5))
 STANDING = standings({"grpo": [0.3, 0.3], "topr": [0.0, 0.2]})

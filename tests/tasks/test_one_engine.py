@@ -13,8 +13,9 @@ from models.engine import open_engine as engines
 from models.engine.engine import Engine, EngineSettings, Sampling
 from models.policy.folder import save_model_folder
 from models.recipe.load import load_recipe
-from tasks import evaluate, fine_tune, shared_engine
+from tasks import shared_engine
 from tasks.step import StepResult
+from tasks.steps import evaluate, fine_tune
 
 RECIPE = """
 reward_model: null

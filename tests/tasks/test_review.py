@@ -8,9 +8,9 @@ import pytest
 from models.evaluation.bootstrap import Interval
 from models.evaluation.records import Completion, PromptRecord
 from models.recipe.load import load_recipe
-from tasks.promote import Promotion
 from tasks.review import name_run
 from tasks.step import StepResult
+from tasks.steps.promote import Promotion
 from tasks.tracking import runs, store, summaries, tags, views
 
 RESULT = StepResult(step="promote", key="k", folder="", digest="d", headline="", metrics={}, run_id="", seconds=0.0)

@@ -12,7 +12,7 @@ from test_registered_by_hand import scaled
 from flows.judging_by_hand import judge_by_hand, measure
 from models.policy.folder import hash_folder
 from tasks.description import Review, describe_run
-from tasks.judge_champion import Measured, OnChampion, judge_champion
+from tasks.steps.judge_champion import Measured, OnChampion, judge_champion
 from tasks.tracking import aliases, by_hand, registry, runs, store, tags
 from tasks.tracking.by_hand import Waiting
 

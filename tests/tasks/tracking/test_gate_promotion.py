@@ -9,8 +9,8 @@ from prefect.logging import disable_run_logger
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.table import write_records
 from models.recipe.load import load_recipe
-from tasks.promote import Promotion, promote
 from tasks.step import StepResult
+from tasks.steps.promote import Promotion, promote
 from tasks.tracking import registry, runs, store, tags
 
 RECIPE = load_recipe(

@@ -10,8 +10,8 @@ from test_gate_promotion import NAME, RECIPE, answers, looks, step
 
 from flows.train import evaluate_splits, why_no_anchor
 from tasks.judgement import NOT_PINNED
-from tasks.promote import Promotion, promote
 from tasks.step import StepResult
+from tasks.steps.promote import Promotion, promote
 from tasks.tracking import aliases, registry, runs, tags
 
 WHY = "commit 6d57ac2f does not hold the data"

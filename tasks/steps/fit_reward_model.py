@@ -25,9 +25,9 @@ from tasks.inputs import Used, log_rows
 from tasks.precision import learner_autocast
 from tasks.progress import progress
 from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
+from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, summaries, tags
 from tasks.tracking.metrics import MetricLog
-from tasks.validate_data import clean_folder, example_of
 from tasks.version_page import reward_model_page
 
 if TYPE_CHECKING:

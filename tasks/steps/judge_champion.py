@@ -13,8 +13,8 @@ from models.evaluation.gate import Check
 from models.recipe.schema import Recipe
 from tasks.description import Decision, cell, gate_table
 from tasks.judgement import decide, judged, numbers
-from tasks.promote import policy_name
 from tasks.step import Made, StepResult, run_step
+from tasks.steps.promote import policy_name
 from tasks.tracking import aliases, by_hand, registry, runs, tags
 from tasks.tracking.by_hand import Waiting
 from tasks.unexpected import tried_again

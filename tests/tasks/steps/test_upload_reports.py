@@ -6,8 +6,8 @@ from s3_loopback import BUCKET, s3_endpoint  # noqa: F401  (a fixture)
 
 from models.errors import UserError
 from tasks.step import StepResult
+from tasks.steps.upload_reports import upload_reports
 from tasks.tracking import records, runs, store
-from tasks.upload_reports import upload_reports
 
 pytestmark = pytest.mark.slow
 

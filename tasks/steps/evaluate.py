@@ -29,8 +29,8 @@ from tasks.prompts import longest_sequence
 from tasks.run_tokens import RunTokens
 from tasks.shared_engine import engine_place, lent_engine
 from tasks.step import Made, StepResult, run_step
+from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
-from tasks.validate_data import clean_folder
 
 
 def _called() -> str:

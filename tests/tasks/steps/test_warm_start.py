@@ -7,7 +7,7 @@ from tiny_models import tiny_policy, word_tokenizer
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.policy.build import LoraSettings, PolicySettings, SizeSettings
 from models.policy.folder import save_model_folder
-from tasks.warm_start import begin
+from tasks.steps.warm_start import begin
 
 SIZE = SizeSettings(hidden=16, layers=1, heads=2, key_value_heads=1, feed_forward=16, positions=32)
 

@@ -13,9 +13,9 @@ from prefect.cache_policies import NO_CACHE
 from models.evaluation.gate import Verdict
 from models.recipe.schema import Recipe
 from tasks.description import Decision, cell
-from tasks.fine_tune import why_not_learned
 from tasks.judgement import decide, difference, interval, judged, lifted, numbers
 from tasks.step import Made, StepResult, run_step
+from tasks.steps.fine_tune import why_not_learned
 from tasks.tracking import aliases, registry, runs, summaries, tags
 from tasks.unexpected import tried_again
 from tasks.version_page import policy_page, version_page

@@ -15,8 +15,8 @@ from models.text.answers import extract_answer
 from models.text.tokenizer import count_tokens, train_tokenizer
 from tasks import expectations
 from tasks.caching import cached_by_key
-from tasks.prepare_data import log_data
 from tasks.step import Made, StepResult, run_step
+from tasks.steps.prepare_data import log_data
 from tasks.tracking import records, runs, tags
 from tasks.versions import DataVersion
 

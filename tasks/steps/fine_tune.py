@@ -35,10 +35,10 @@ from tasks.prompts import read_prompts, with_reference
 from tasks.results import CHECKPOINTS
 from tasks.shared_engine import engine_place
 from tasks.step import Made, StepResult, run_step, token_folder
+from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.journal import Row, read_journal
 from tasks.tracking.metrics import MetricLog
-from tasks.validate_data import clean_folder, example_of
 
 COLLAPSED = "collapsed"
 """The link of a fine-tuning's result that says, in one sentence, that its policy collapsed; absent where none did."""

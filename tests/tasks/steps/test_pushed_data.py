@@ -6,7 +6,7 @@ import pytest
 
 from models.datasets.settings import DataSettings
 from tasks import versions
-from tasks.prepare_data import push_data
+from tasks.steps.prepare_data import push_data
 
 
 @pytest.fixture

@@ -24,9 +24,9 @@ from tasks.inputs import log_rows
 from tasks.precision import learner_autocast
 from tasks.progress import progress
 from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
+from tasks.steps.validate_data import clean_folder, example_of, training_texts
 from tasks.tracking import registry
 from tasks.tracking.metrics import MetricLog
-from tasks.validate_data import clean_folder, example_of, training_texts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -14,13 +14,13 @@ from models.recipe.load import load_recipe
 from models.reward_model.model import reward_model_from_policy
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
-from tasks.fit_reward_model import read_pairs
 from tasks.open_learner import reward_scorer
 from tasks.prompts import read_problems, read_prompts
 from tasks.step import StepResult
-from tasks.warm_start import demonstrations
+from tasks.steps.fit_reward_model import read_pairs
+from tasks.steps.warm_start import demonstrations
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROMPT = "1 + 2 ="
 
 

@@ -7,9 +7,9 @@ import pytest
 from small_steps import warm_started
 
 from models.recipe.load import load_recipe
-from tasks import fine_tune as step
 from tasks import shared_engine
 from tasks.step import earlier_result, step_folder
+from tasks.steps import fine_tune as step
 
 RECIPE = """
 reward_model: null
