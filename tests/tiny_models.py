@@ -19,12 +19,12 @@ COMPLETIONS = [[5, 1], [6, 7, 8, 1], [3], [20, 19, 18, 17, 16, 1], [4, 4, 1]]
 SEQUENCES = Sequences(PROMPTS, COMPLETIONS)
 
 
-def tiny_policy(dtype=torch.float64, seed=0, vocabulary=VOCABULARY, spread=6.0):
+def tiny_policy(dtype=torch.float64, seed=0, vocabulary=VOCABULARY, spread=6.0, hidden=64):
     """A Qwen3 of 2 layers whose next-token distributions are far from uniform; in float64 exact to the last digits."""
     torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=vocabulary,
-        hidden_size=64,
+        hidden_size=hidden,
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=1,

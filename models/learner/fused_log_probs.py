@@ -129,7 +129,7 @@ class _Fused(torch.autograd.Function):
         """See `fused_log_probs`."""
         wide = torch.promote_types(hidden.dtype, torch.float32)
         states, matrix = hidden.to(compute), weight.to(compute)
-        blocks = _Blocks(matrix, bias, softcap, distribution, wide, size, mask)
+        blocks = Blocks(matrix, bias, softcap, distribution, wide, size, mask)
         count = hidden.shape[0]
         chosen, lse, mean, least = (torch.empty(count, dtype=wide, device=hidden.device) for _ in range(4))
         for rows in blocks.rows(count):
@@ -147,7 +147,7 @@ class _Fused(torch.autograd.Function):
         states, weight, bias, targets, lse, entropy, least = ctx.saved_tensors
         wide = lse.dtype
         matrix = weight.to(ctx.compute)
-        blocks = _Blocks(matrix, bias, ctx.softcap, ctx.distribution, wide, ctx.size, ctx.mask)
+        blocks = Blocks(matrix, bias, ctx.softcap, ctx.distribution, wide, ctx.size, ctx.mask)
         wanted_hidden, wanted_weight = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
         wanted_bias = bias is not None and ctx.needs_input_grad[2]
         watched = bool(of_entropy.any()) if of_entropy is not None else False
@@ -194,7 +194,7 @@ class _Fused(torch.autograd.Function):
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class Blocks:
     """The logits of a batch, block by block."""
 
     matrix: Tensor
@@ -281,7 +281,7 @@ def next_token_log_probs(hidden: Tensor, head: Head, distribution: Distribution)
     """
     wide = torch.promote_types(hidden.dtype, torch.float32)
     states = hidden if head.scale == 1.0 else hidden * head.scale
-    whole = _Blocks(head.weight, head.bias, head.softcap, distribution, wide, 0)
+    whole = Blocks(head.weight, head.bias, head.softcap, distribution, wide, 0)
     z = whole.logits(states, slice(0, head.weight.shape[0]))
     if distribution.cut:
         z.masked_fill_(z < least_kept(z, distribution)[:, None], float("-inf"))

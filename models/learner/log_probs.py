@@ -145,6 +145,31 @@ def all_log_probs(
     return read_each(model, sequences, read, width=hidden_width(model), token_budget=token_budget, setting=setting)
 
 
+def all_states(
+    model: nn.Module, sequences: Sequences, *, autocast: torch.dtype | None, token_budget: int, setting: str
+) -> list[Tensor]:
+    """Hidden states that predict every completion's tokens, [completions] tensors of [tokens of it, hidden]; no
+    gradient, no dropout.
+
+    Args:
+        model: what is read.
+        autocast: dtype of the matrix products, None for that of the weights.
+        token_budget: tokens of one packed row; memory only.
+        setting: what the recipe calls it.
+
+    Raises:
+        UserError: the budget is smaller than a row, or the model cannot read packed rows.
+    """
+    return read_each(
+        model,
+        sequences,
+        lambda part, cut: completion_states(model, part, autocast)[0],
+        width=hidden_width(model),
+        token_budget=token_budget,
+        setting=setting,
+    )
+
+
 def row_states(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any, autocast: torch.dtype | None) -> Tensor:
     """Hidden states of one packed row before any head, [tokens, hidden]."""
     backbone: Any = plain_inner(model).base_model

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from models.learner.fused_log_probs import Distribution, Head, next_token_log_probs
-from models.learner.log_probs import completion_states, hidden_width, output_head, read_each
-from models.learner.packing import Sequences
+from models.learner.log_probs import output_head
 
 
 @dataclass(frozen=True)
@@ -33,30 +32,6 @@ class Lagged:
     def outside(self, rows: slice) -> Tensor:
         """Tokens that the mask leaves out, [rows, vocabulary], bool."""
         return torch.isneginf(next_token_log_probs(self.states[rows], self.head, self.distribution))
-
-
-def lagged_states(
-    model: nn.Module, sequences: Sequences, *, autocast: torch.dtype | None, token_budget: int, setting: str
-) -> list[Tensor]:
-    """Hidden states that predict every completion's tokens, [completions] tensors of [tokens of it, hidden].
-
-    Args:
-        model: the lagged policy; it is read without dropout.
-        autocast: dtype of the matrix products, None for that of the weights.
-        token_budget: tokens of one packed row; memory only.
-        setting: what the recipe calls it.
-
-    Raises:
-        UserError: the budget is smaller than a row, or the model cannot read packed rows.
-    """
-    return read_each(
-        model,
-        sequences,
-        lambda part, cut: completion_states(model, part, autocast)[0],
-        width=hidden_width(model),
-        token_budget=token_budget,
-        setting=setting,
-    )
 
 
 def lagged_at(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from models.errors import UserError
+from models.loop.distribution import Said
 from models.loop.rollout import Rollout, Scored, TokenBatch, groups_of
 
 
@@ -16,20 +17,18 @@ def token_batch(
     chosen: Scored,
     indices: Sequence[int],
     advantage: Sequence[Tensor],
-    log_prob: Tensor,
-    entropy: Tensor,
+    said: Said,
     old: Sequence[Tensor] | None,
     reference: Sequence[Tensor] | None,
     progress: float,
 ) -> tuple[Tensor, TokenBatch]:
-    """What the objective sees of the completions at `indices`, on the device of `log_prob`.
+    """What the objective sees of the completions at `indices`, on the device of the policy.
 
     Args:
         chosen: the round's completions.
         indices: those of one packed row, in its order.
         advantage: of the tokens of each of the round's completions, [completions] tensors of [tokens of it].
-        log_prob: of the row's completion tokens, [tokens]; gradient flows.
-        entropy: of the policy's distribution at each, [tokens]; gradient flows.
+        said: what the policy says of the row's completion tokens; gradient flows.
         old: log-probs when the round began, [completions] tensors of [tokens of it]; None: the current ones are.
         reference: log-probs under the reference, likewise; None where there is none.
         progress: share of the run's rounds that are done.
@@ -37,6 +36,7 @@ def token_batch(
     Returns:
         Log-probs of the tokens that are trained on, and the rest of what there is about them.
     """
+    log_prob = said.log_prob
     place, listed = log_prob.device, list(indices)
     rollouts = [chosen.rollouts[index] for index in listed]
     lengths = chosen.lengths[listed]
@@ -47,12 +47,14 @@ def token_batch(
         old=before,
         reference=None if reference is None else torch.cat([reference[index] for index in listed]).to(place),
         completion=torch.repeat_interleave(torch.arange(len(lengths)), lengths).to(place),
-        entropy=entropy,
+        entropy=said.entropy,
         reward=chosen.rewards[listed].to(log_prob),
         components={name: values[listed].to(log_prob) for name, values in chosen.components.items()},
         group=groups_of(rollouts).to(place),
         origins=[rollout.origin for rollout in rollouts],
         progress=progress,
+        divergence=said.divergence,
+        contrast_gap=said.contrast_gap,
     )
     return (log_prob, batch) if all(r.trained is None for r in rollouts) else _trained(log_prob, batch, rollouts)
 
@@ -81,6 +83,8 @@ def _trained(log_prob: Tensor, batch: TokenBatch, rollouts: Sequence[Rollout]) -
         reference=None if reference is None else reference[kept],
         completion=batch.completion[kept],
         entropy=batch.entropy[kept],
+        divergence=None if batch.divergence is None else batch.divergence[kept],
+        contrast_gap=None if batch.contrast_gap is None else batch.contrast_gap[kept],
     )
 
 

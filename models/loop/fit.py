@@ -12,11 +12,12 @@ from torch import Tensor
 
 from models.bounds import Positive
 from models.errors import UserError
-from models.learner.log_probs import completion_log_probs, hidden_width
+from models.learner.log_probs import hidden_width
 from models.learner.optimiser import OptimiserSettings, take_step
 from models.learner.packing import cut_into_rows
 from models.learner.reduce import Normalisation, entropy_term, token_weights
 from models.loop.batch import pairs_of, token_batch
+from models.loop.distribution import read_policy
 from models.loop.learner import Learner
 from models.loop.readings import Readings
 from models.loop.rollout import Scored, TokenBatch
@@ -116,15 +117,9 @@ def fit_round(
                 together=groups if whole else None,
                 setting="schedule.token_budget",
             ):
-                log_prob, entropy = completion_log_probs(
-                    learner.policy,
-                    row,
-                    distribution=learner.distribution,
-                    autocast=learner.autocast,
-                    mask=readings.mask([chosen.rollouts[i] for i in indices]),
-                )
+                said = read_policy(learner, row, [chosen.rollouts[i] for i in indices], readings, objective.divergence)
                 progress = round_number / settings.rounds
-                log_prob, batch = token_batch(chosen, indices, advantage, log_prob, entropy, old, reference, progress)
+                log_prob, batch = token_batch(chosen, indices, advantage, said, old, reference, progress)
                 if objective.level == "pair":
                     batch = replace(batch, pairs=pairs_of(chosen, indices).to(log_prob.device))
                 loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], watched)
@@ -135,7 +130,7 @@ def fit_round(
                         f"update {learner.updates}: the loss is not finite; lower schedule.optimiser.learning_rate"
                     )
                 loss.backward()  # type: ignore[no-untyped-call]
-                watched.add({"entropy": entropy.detach()})
+                watched.add({"entropy": said.entropy.detach()})
                 watched.sums["loss"] = watched.sums.get("loss", 0.0) + float(loss.detach())
             norm = take_step(
                 learner.optimiser,

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from models.errors import UserError
 from models.learner.fused_log_probs import Distribution
 from models.learner.optimiser import OptimiserSettings, take_step
+from models.learner.packing import Sequences
 from models.loop.memory import Memory
+
+Role = Literal["teacher", "contrast"]
+"""What a frozen model is to the policy: whom it should be like, and whom that one is set apart from."""
+Judge = Literal["teacher", "reference", "policy"]
+"""Whose distributions the policy is drawn to: those of a frozen model of its own, of the reference, or its own, of
+which the last two read something that the policy does not."""
 
 
 @dataclass
@@ -60,6 +69,11 @@ class Learner:
     """Optimiser steps taken so far."""
     companions: dict[str, Companion] = field(default_factory=dict)
     """By name; the name is that of its files in a checkpoint."""
+    teachers: Mapping[Role, nn.Module] = field(default_factory=dict)
+    """Frozen models that the policy is distilled from, by their role; of any size, with the policy's vocabulary. No
+    checkpoint holds them."""
+    served_teacher: Callable[[Sequences], list[Tensor]] | None = None
+    """Log-probs under a teacher behind an address, [completions] tensors of [tokens of it]; None where there is none."""
     memory: Memory = field(default_factory=list)
     """Rollouts of earlier rounds, which a source that replays them keeps here."""
 
@@ -71,6 +85,22 @@ class Learner:
                 yield self.policy
         else:
             yield self.reference
+
+    @contextmanager
+    def as_judge(self, judge: Judge) -> Iterator[nn.Module]:
+        """The model whose distributions the policy is drawn to, for reading.
+
+        Raises:
+            UserError: the recipe has none.
+        """
+        if judge == "policy":
+            yield self.policy
+            return
+        with self.as_reference() as reference:
+            model = reference if judge == "reference" else self.teachers.get("teacher")
+            if model is None:
+                raise UserError(f"the {judge} is to judge the policy's tokens, but there is none")
+            yield model
 
     @property
     def moving(self) -> dict[str, nn.Module]:

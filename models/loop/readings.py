@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from models.learner.fused_log_probs import Mask
-from models.learner.log_probs import all_log_probs
-from models.learner.mask import lagged_at, lagged_states
+from models.learner.log_probs import all_log_probs, all_states
+from models.learner.mask import lagged_at
 from models.learner.packing import Sequences
-from models.loop.learner import Learner
-from models.loop.rollout import Rollout, sequences_of
+from models.loop.learner import Judge, Learner
+from models.loop.rollout import Rollout, privileged_sequences, sequences_of
 
 Read = dict[int, tuple[Rollout, Tensor]]
 """By identity of the rollout, which is kept beside its log-probs so that no other can take its place."""
@@ -38,6 +38,7 @@ class Readings:
         self._policy: Read = {}
         self._reference: Read = {}
         self._lagged: Read = {}
+        self._judge: dict[Judge, Read] = {}
 
     def policy(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Log-probs under the policy as it was when first asked, [completions] tensors of [tokens of it], nats."""
@@ -58,6 +59,24 @@ class Readings:
                 return None
             return self._recall(self._reference, rollouts, lambda missing: self._masked(model, missing))
 
+    def judge(self, rollouts: Sequence[Rollout], judge: Judge) -> list[Tensor]:
+        """Log-probs under whoever judges the tokens, who reads `Rollout.privileged` where there is any, [completions]
+        tensors of [tokens of it], nats.
+
+        Raises:
+            UserError: the recipe has none of this kind, or the server of the teacher does not answer.
+        """
+
+        def read(missing: Sequence[Rollout]) -> list[Tensor]:
+            sequences = privileged_sequences(missing)
+            served = self._learner.served_teacher
+            if judge == "teacher" and served is not None:
+                return served(sequences)
+            with self._learner.as_judge(judge) as model:
+                return self.under(model, sequences)
+
+        return self._recall(self._judge.setdefault(judge, {}), rollouts, read)
+
     def mask(self, rollouts: Sequence[Rollout]) -> Mask | None:
         """What the reference leaves out of the vocabulary before the tokens of `rollouts`, one completion after the
         other; None where the learner masks nothing."""
@@ -69,7 +88,7 @@ class Readings:
             states = self._recall(
                 self._lagged,
                 rollouts,
-                lambda missing: lagged_states(
+                lambda missing: all_states(
                     model,
                     sequences_of(missing),
                     autocast=learner.autocast,

@@ -12,10 +12,13 @@ from torch import Tensor
 from models.errors import UserError
 from models.learner.packing import Sequences
 
-Origin = Literal["policy", "greedy", "reference", "guide", "explained", "demonstration", "chosen", "rejected"]
+Origin = Literal[
+    "policy", "greedy", "reference", "teacher", "guide", "explained", "demonstration", "chosen", "rejected"
+]  # fmt: skip
 """Where a completion comes from.
 
 policy, greedy, reference: an engine drew it, from the policy, at temperature zero, or from the reference
+teacher: the frozen model that the policy is distilled from wrote it
 guide: the policy went on from the beginning of somebody else's answer
 explained: the policy wrote it knowing the answer
 demonstration, chosen, rejected: the data hold it
@@ -73,6 +76,9 @@ class Rollout:
     """Which tokens the policy learns from, [tokens]; None: all of them."""
     begun: int = 0
     """Tokens of the answer that somebody else wrote; they stand at the prompt's end."""
+    privileged: tuple[int, ...] | None = None
+    """What whoever judges the tokens reads in place of the prompt, such as the prompt and its answer, [tokens]; None:
+    the prompt."""
 
     @property
     def trained_tokens(self) -> int:
@@ -83,6 +89,12 @@ class Rollout:
 def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
     """Prompts and completions as the learner reads them, [completions]."""
     return Sequences([one.problem.tokens for one in rollouts], [one.completion for one in rollouts])
+
+
+def privileged_sequences(rollouts: Sequence[Rollout]) -> Sequences:
+    """Prompts and completions as whoever judges them reads them, [completions]."""
+    prompts = [one.problem.tokens if one.privileged is None else one.privileged for one in rollouts]
+    return Sequences(prompts, [one.completion for one in rollouts])
 
 
 def groups_of(rollouts: Sequence[Rollout]) -> Tensor:
@@ -208,6 +220,12 @@ class TokenBatch:
     """Where each completion comes from, [completions]."""
     progress: float
     """Share of the run's rounds that are done, in [0, 1)."""
+    divergence: Tensor | None = None
+    """Divergence of the policy's whole distribution from the teacher's at each token, [tokens], nats; gradient flows.
+    None unless the objective asks for one."""
+    contrast_gap: Tensor | None = None
+    """Sum over the vocabulary of |teacher - contrast|, [tokens], in [0, 2]; None unless the objective's divergence is
+    from a contrast of two models."""
     pairs: Tensor | None = None
     """Better and worse completion of each pair, [pairs, 2]; None unless the objective is one over pairs."""
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from models.bounds import Number
 from models.engine.engine import Sampling
-from models.loop.learner import Companion, Learner
+from models.loop.learner import Companion, Judge, Learner
 from models.loop.rollout import Problem, Rollout, Scored, TokenBatch
 from models.loop.world import World
 from models.parts import Part
@@ -30,13 +30,32 @@ Reads = Literal["problems", "demonstrations", "preferences"]
 """What the prompts of the rollouts are taken from: problems with an answer, or prompts with the answers that the data
 hold."""
 
-Extra = Literal["greedy", "opponents", "choices"]
+Extra = Literal["greedy", "opponents", "choices", "privileged"]
 """What rollouts may give with the completions that the policy is trained on, for parts that cannot do without.
 
 greedy: the policy's likeliest completion of each prompt
 opponents: completions to be compared with only, which the policy is not trained on
 choices: at each token, whether the policy wrote it
+privileged: what a judge reads in place of the prompt, such as the prompt and its answer
 """
+
+TeacherUse = Literal["log_probs", "model"]
+"""What is asked of the teacher: log-probs of given tokens, which one behind an address tells too, or the model itself,
+which draws and whose whole distributions can be read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Divergence:
+    """How far the policy's whole distribution is from another's, at every token (`models.learner.fused_divergence`)."""
+
+    beta: float
+    """0: KL(judge || policy), 1: KL(policy || judge), between them the generalised Jensen-Shannon divergence."""
+    judge: Judge = "teacher"
+    """From whose distribution."""
+    extrapolation: float | None = None
+    """The judge's logits are moved away from those of its contrast: z + w (z - z_contrast), w this many times the sum
+    of |judge - contrast| over the vocabulary, and a little; None: it is taken as it is."""
+
 
 Level = Literal["token", "completion", "pair", "group"]
 """What an objective has a loss for: tokens, completions, pairs of completions of the same prompt, or groups."""
@@ -54,6 +73,16 @@ class SlotPart(Part):
     @property
     def needs_reference(self) -> bool:
         """Whether it reads the reference, and so cannot be used with `reference: {name: none}`."""
+        return False
+
+    @property
+    def needs_teacher(self) -> TeacherUse | None:
+        """What it asks of the teacher, which the recipe then names; None: nothing."""
+        return None
+
+    @property
+    def needs_contrast(self) -> bool:
+        """Whether it reads the model that the teacher is set apart from (`teacher.contrast`)."""
         return False
 
     @property
@@ -342,6 +371,11 @@ class Objective(SlotPart):
         """What a nat of the tokens' mean entropy is worth: the fit takes it off the loss, as a mean over tokens however
         the loss is averaged."""
         return 0.0
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """Which divergence the batch is to hold as `TokenBatch.divergence`; None: none is computed."""
+        return None
 
     @abstractmethod
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

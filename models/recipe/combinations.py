@@ -28,7 +28,10 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
     Raises:
         ValueError: two of them do not fit together.
     """
-    for check in (_groups, _pairs, _labels, _reference, _extras, _companions, _token_rewards, _flat_groups, _truncated):
+    for check in (
+        _groups, _pairs, _labels, _reference, _teacher, _divergence, _extras, _companions, _token_rewards, _flat_groups,
+        _truncated,
+    ):  # fmt: skip
         check(recipe)
     _staleness(recipe, schedule)
     _on_policy(recipe, schedule)
@@ -104,6 +107,36 @@ def _reference(recipe: Recipe) -> None:
     for place, part in _named(recipe):
         if part.needs_reference:
             raise ValueError(f"{place} {part.name} needs a reference, but the recipe has none")
+
+
+def _teacher(recipe: Recipe) -> None:
+    teacher = recipe.teacher
+    using = [(place, part) for place, part in _named(recipe) if part.needs_teacher is not None]
+    if not using and teacher is not None:
+        raise ValueError("teacher: no part of the recipe learns from one, such as objective distillation; leave it out")
+    for place, part in using:
+        if teacher is None:
+            raise ValueError(f"{place} {part.name} learns from a teacher; set teacher.path to a model folder")
+        if part.needs_teacher == "model" and teacher.address is not None:
+            raise ValueError(
+                f"{place} {part.name} needs the teacher's weights, but one behind teacher.address tells log-probs of "
+                "given tokens alone; set teacher.path, or advantage.name to judge_log_ratio"
+            )
+    contrasting = [place for place, part in _named(recipe) if part.needs_contrast]
+    if contrasting and (teacher is None or teacher.contrast is None):
+        raise ValueError(f"{contrasting[0]} sets the teacher apart from another model; set teacher.contrast.path")
+    if not contrasting and teacher is not None and teacher.contrast is not None:
+        raise ValueError("teacher.contrast: no part of the recipe reads it; leave it out")
+
+
+def _divergence(recipe: Recipe) -> None:
+    drawn = recipe.rollouts.sampling
+    if recipe.objective.divergence is None or not (drawn.top_p < 1 or drawn.top_k or recipe.rollouts.mask_top_p < 1):
+        return
+    raise ValueError(
+        f"objective {recipe.objective.name} compares whole distributions, but rollouts {recipe.rollouts.name} draws "
+        "from a part of them; set rollouts.top_p to 1 and rollouts.top_k to 0"
+    )
 
 
 def _extras(recipe: Recipe) -> None:

@@ -20,6 +20,7 @@ from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts,
 from models.loop.truncation import TruncationSettings
 from models.parts import SLOTS, Slot, default_part, parts
 from models.policy.build import PolicySettings
+from models.policy.teacher import TeacherSettings
 from models.recipe.combinations import check_combination
 from models.recipe.room import check_room
 from models.reward_model.fit import RewardModelSettings
@@ -95,6 +96,8 @@ class Recipe(Section):
     warm_start: SupervisedSettings | None = Field(default_factory=SupervisedSettings)
     """Supervised fine-tuning before anything else; null leaves it out (it needs policy.base then)."""
     reward_model: RewardModelSection | None = RewardModelSection()
+    teacher: TeacherSettings | None = None
+    """The frozen model that the policy is distilled from, where a part asks for one."""
     evaluation: EvaluationSettings = EvaluationSettings()
     gate: GateSettings = GateSettings()
     truncated: TruncationSettings = TruncationSettings()

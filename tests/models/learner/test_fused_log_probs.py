@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from models.learner.fused_log_probs import Distribution, Head, _Blocks, fused_log_probs
+from models.learner.fused_log_probs import Blocks, Distribution, Head, fused_log_probs
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 ONE = Head(torch.eye(3, dtype=torch.float64))
@@ -120,14 +120,14 @@ def test_a_token_outside_the_nucleus_is_taken_in_and_stays_finite():
 @pytest.mark.parametrize("distribution", [Distribution(), Distribution(top_p=0.9)])
 def test_no_block_is_larger_than_its_limit(distribution, monkeypatch):
     sizes = []
-    made = _Blocks.logits
+    made = Blocks.logits
 
     def watched(self, states, columns):
         z = made(self, states, columns)
         sizes.append(z.numel())
         return z
 
-    monkeypatch.setattr(_Blocks, "logits", watched)
+    monkeypatch.setattr(Blocks, "logits", watched)
     hidden, weight = numbers(2000, 8).requires_grad_(), numbers(6000, 8, seed=1).requires_grad_()
     targets = torch.arange(2000)
     fused_log_probs(hidden, Head(weight), targets, distribution, block_elements=2**19)[0].sum().backward()

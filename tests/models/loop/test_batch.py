@@ -7,6 +7,7 @@ import torch
 from tiny_models import COMPLETIONS, SEQUENCES, each_token, scored
 
 from models.loop.batch import token_batch
+from models.loop.distribution import Said
 from models.loop.rollout import Scored, TokenBatch
 
 ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, 2.0], dtype=torch.float64)
@@ -19,12 +20,12 @@ def row_of(indices, trained=None, progress=0.25):
         chosen = replace(chosen, rollouts=[replace(one, trained=trained(one)) for one in chosen.rollouts])
     count = sum(len(COMPLETIONS[index]) for index in indices)
     log_prob = -torch.arange(1.0, count + 1, dtype=torch.float64)
-    return token_batch(chosen, indices, each_token(ADVANTAGE, chosen), log_prob, -log_prob, None, None, progress)
+    return token_batch(chosen, indices, each_token(ADVANTAGE, chosen), Said(log_prob, -log_prob), None, None, progress)
 
 
 def test_what_the_loop_always_knows_cannot_be_left_out():
     optional = {item.name for item in fields(TokenBatch) if item.default is not MISSING}
-    assert optional == {"pairs"}
+    assert optional == {"pairs", "divergence", "contrast_gap"}  # what only some objectives ask for
     with pytest.raises(TypeError, match=r"entropy.*reward.*components.*group.*origins.*progress"):
         TokenBatch(*[torch.zeros(1)] * 3, None, torch.zeros(1, dtype=torch.long))
     with pytest.raises(TypeError, match=r"components.*watched"):

@@ -10,6 +10,7 @@ from enumerable_pairs import mean_gradient
 from torch import nn
 
 from models.loop.batch import pairs_of, token_batch
+from models.loop.distribution import Said
 from models.loop.rollout import Problem, Rollout
 from models.loop.score import score
 from models.objective.dpo import Dpo
@@ -78,7 +79,9 @@ def spin_round(recipe, policy, reference):
     answers = torch.tensor([rollout.completion[0] for rollout in chosen.rollouts])
     advantage = recipe.advantage(None, chosen).tokens
     held = list(reference.log_prob().detach()[answers].split(1))
-    log_prob, batch = token_batch(chosen, range(len(answers)), advantage, told[answers], told[answers], None, held, 0.0)
+    log_prob, batch = token_batch(
+        chosen, range(len(answers)), advantage, Said(told[answers], told[answers]), None, held, 0.0
+    )
     batch = replace(batch, pairs=pairs_of(chosen, range(len(answers))))
     assert len(batch.pairs) == len(ALL)
     losses, _ = recipe.objective(batch.by_pair(log_prob), batch)

@@ -1,0 +1,114 @@
+"""What the policy says of a packed row: log-probs, entropies and, for distillation, its divergence from a judge.
+
+The judge is a teacher, the reference or the policy itself, and may read another prompt than the policy does. Its hidden
+states are read row by row as they are needed, so that no round's worth of them is kept; distributions are made from
+them block by block (`models.learner.fused_divergence`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from models.errors import UserError
+from models.learner.fused_divergence import Logits, absolute_gap, fused_divergence
+from models.learner.fused_log_probs import Head, fused_log_probs
+from models.learner.log_probs import all_states, completion_states, output_head
+from models.learner.packing import Sequences
+from models.loop.learner import Learner
+from models.loop.readings import Readings
+from models.loop.rollout import Rollout, privileged_sequences
+from models.loop.slots import Divergence
+
+LEAST_EXTRAPOLATION = 1e-3
+"""Added to the weight of a contrast, so that a loss divided by it stays finite (AlignDistil's code)."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the policy says of completion tokens, [tokens] each, nats."""
+
+    log_prob: Tensor
+    """Of each token; gradient flows."""
+    entropy: Tensor
+    """Of the distribution at each; gradient flows."""
+    divergence: Tensor | None = None
+    """Of the distribution at each from the judge's; gradient flows. None where none is asked for."""
+    contrast_gap: Tensor | None = None
+    """Sum of |judge - contrast| over the vocabulary; None where there is no contrast."""
+
+
+def read_policy(
+    learner: Learner, row: Sequences, rollouts: Sequence[Rollout], readings: Readings, asked: Divergence | None
+) -> Said:
+    """Read a row with the policy.
+
+    Args:
+        learner: the policy, and whoever judges it.
+        row: prompts and completions, read as one packed row, [completions].
+        rollouts: the same as rollouts, [completions].
+        readings: masks and the budget of what else is read.
+        asked: the divergence that the objective wants; None: none.
+
+    Raises:
+        UserError: a model cannot read packed rows, or there is no judge.
+    """
+    states, targets = completion_states(learner.policy, row, learner.autocast)
+    head, compute = output_head(learner.policy), learner.autocast
+    log_prob, entropy = fused_log_probs(
+        states, head, targets, learner.distribution, compute=compute, mask=readings.mask(rollouts)
+    )
+    if asked is None:
+        return Said(log_prob, entropy)
+    with torch.no_grad():
+        with learner.as_judge(asked.judge) as model:
+            judge = _term(learner, model, rollouts, readings)
+        target, gap = _target(learner, judge, rollouts, readings, asked)
+    temperature = learner.distribution.temperature
+    divergence = fused_divergence(states, head, target, asked.beta, temperature, compute=compute)
+    return Said(log_prob, entropy, divergence, gap)
+
+
+def contrast_weight(gap: Tensor, extrapolation: float) -> Tensor:
+    """How far the judge's logits are moved away from its contrast's, [tokens] (AlignDistil, arXiv 2503.02832).
+
+    Args:
+        gap: sum of |judge - contrast| over the vocabulary, [tokens].
+        extrapolation: of a gap of one.
+    """
+    return extrapolation * gap + LEAST_EXTRAPOLATION
+
+
+def _term(learner: Learner, model: nn.Module, rollouts: Sequence[Rollout], readings: Readings) -> tuple[Tensor, Head]:
+    """Hidden states of a model at the tokens of `rollouts`, [tokens, hidden], and its output projection."""
+    states = torch.cat(
+        all_states(
+            model,
+            privileged_sequences(rollouts),
+            autocast=learner.autocast,
+            token_budget=readings.token_budget,
+            setting="schedule.token_budget",
+        )
+    )
+    return (states if learner.autocast is None else states.to(learner.autocast)), output_head(model)
+
+
+def _target(
+    learner: Learner, judge: tuple[Tensor, Head], rollouts: Sequence[Rollout], readings: Readings, asked: Divergence
+) -> tuple[Logits, Tensor | None]:
+    """The distribution that is approached, and the gap to the contrast where there is one, [tokens]."""
+    temperature = learner.distribution.temperature
+    states, head = judge
+    if asked.extrapolation is None:
+        return Logits([(states, head, 1.0)], temperature), None
+    model = learner.teachers.get("contrast")
+    if model is None:
+        raise UserError("the objective sets the teacher apart from a contrast, but there is none: set teacher.contrast")
+    other_states, other_head = _term(learner, model, rollouts, readings)
+    one, other = Logits([(states, head, 1.0)]), Logits([(other_states, other_head, 1.0)])
+    gap = absolute_gap(one, other, len(states), states.device)
+    weight = contrast_weight(gap, asked.extrapolation)
+    return Logits([(states, head, 1.0 + weight), (other_states, other_head, -weight)], temperature), gap

@@ -1,0 +1,69 @@
+"""Distillation by whole distributions: the policy is drawn to a judge's at every token of its completions.
+
+    loss = D(judge(. | before), pi(. | before)),   token by token
+
+D is forward KL (beta 0), reverse KL (beta 1) or the generalised Jensen-Shannon divergence between them (GKD, Agarwal et
+al. 2023, arXiv 2306.13649). The judge is
+
+    teacher      a frozen model of the recipe (GKD; on-policy distillation with whole distributions)
+    reference    the reference, which reads more than the policy: the answer, or a right completion of the group
+                 (on-policy self-distillation, OPSD, arXiv 2601.18734; SDPO, arXiv 2601.20802, whose reference moves)
+    policy       the policy as it stands, which reads more
+
+No gradient flows to the judge, and none through who wrote the completions: GKD's and SDPO's do not, either.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from models.loop.learner import Judge
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Divergence, Extra, Objective, TeacherUse
+from models.parts import part
+
+
+@part("distillation")
+class Distillation(Objective):
+    """Divergence from a judge's whole distribution, token by token."""
+
+    level = "token"
+    beta: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """0: KL(judge || policy), which covers all that the judge would write; 1: KL(policy || judge), which keeps to what
+    it finds likely; between them the generalised Jensen-Shannon divergence."""
+    judge: Judge = "teacher"
+    """Whose distribution is approached: the teacher's, or that of the reference or the policy itself, which then read
+    what the rollouts give them in place of the prompt."""
+
+    @property
+    def needs_teacher(self) -> TeacherUse | None:
+        """The model itself, where it is the judge."""
+        return "model" if self.judge == "teacher" else None
+
+    @property
+    def needs_reference(self) -> bool:
+        """Where it is the judge."""
+        return self.judge == "reference"
+
+    @property
+    def asks_for(self) -> Extra | None:
+        """What a judge reads that would say what the policy says if it read the same."""
+        return None if self.judge == "teacher" else "privileged"
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """From the judge's distribution."""
+        return Divergence(beta=self.beta, judge=self.judge)
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each token, [tokens], nats.
+
+        Args:
+            log_prob: log pi of each token, [tokens], nats; not read.
+            batch: the divergence at each token, [tokens], nats; gradient flows.
+        """
+        assert batch.divergence is not None, "the fit computes what the objective asks for"
+        return batch.divergence, {"divergence": batch.divergence.detach()}

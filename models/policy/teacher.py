@@ -1,0 +1,106 @@
+"""The frozen model that a policy is distilled from: a local model folder with the policy's own vocabulary.
+
+Token ids and distributions are compared one to one, so a teacher of another tokenizer would be read as nonsense; it is
+refused. How many rows its output projection has beyond the tokens is no matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+from pydantic import Field
+
+from models.errors import UserError
+from models.policy.build import load_causal_model, on_device
+from models.policy.folder import check_model_folder, load_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenSettings:
+    """A model that does not learn: one that is there, or one that a recipe makes."""
+
+    path: str | None = None
+    """A local model folder with the policy's tokenizer."""
+    recipe: str | None = None
+    """Name of a recipe on the same data; its policy is made first, in the same run, and kept for other runs."""
+    set: tuple[str, ...] = ()
+    """Overrides of that recipe, `key.path=value` each."""
+
+    @property
+    def _named(self) -> list[str]:
+        return [name for name in ("path", "recipe") if getattr(self, name) is not None]
+
+    def __post_init__(self) -> None:
+        if len(self._named) != 1:
+            raise UserError(f"teacher: one of path, recipe and address says who it is; {len(self._named)} do")
+        if self.set and self.recipe is None:
+            raise UserError("teacher.set: overrides are for teacher.recipe")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherSettings(FrozenSettings):
+    """Whom the policy is distilled from. Stands under `teacher:`."""
+
+    address: Annotated[str, Field(pattern=r"^https?://")] | None = None
+    """Base address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1. It tells log-probs of given tokens
+    and no more."""
+    model: str | None = None
+    """What the server calls the model; None: the first that it has."""
+    contrast: FrozenSettings | None = None
+    """A model that the teacher is set apart from, for parts that ask for one."""
+
+    @property
+    def _named(self) -> list[str]:
+        return [*super()._named, *(["address"] if self.address is not None else [])]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model is not None and self.address is None:
+            raise UserError("teacher.model: the name of a model is for teacher.address")
+
+
+def open_frozen(
+    folder: Path, tokenizer: PreTrainedTokenizerBase, role: str, *, dtype: torch.dtype, trust_remote_code: bool = False
+) -> PreTrainedModel:
+    """A model that only reads, on the learner's device.
+
+    Args:
+        folder: a model folder.
+        tokenizer: the policy's.
+        role: key of the recipe that names it, for the error's line.
+        dtype: of its weights.
+
+    Raises:
+        UserError: it is no model folder, cannot be loaded, or has another vocabulary than the policy.
+    """
+    check_model_folder(folder)
+    check_vocabulary(folder, load_tokenizer(folder, trust_remote_code=trust_remote_code), tokenizer, role)
+    model = load_causal_model(folder, dtype, trust_remote_code=trust_remote_code)
+    on_device(model).eval().requires_grad_(False)
+    return model
+
+
+def check_vocabulary(folder: Path, theirs: PreTrainedTokenizerBase, ours: PreTrainedTokenizerBase, role: str) -> None:
+    """Make sure that a model and the policy mean the same by every token id.
+
+    Raises:
+        UserError: they do not; the line names the first token that differs.
+    """
+    one: Mapping[str, int] = theirs.get_vocab()
+    other: Mapping[str, int] = ours.get_vocab()
+    if one == other:
+        return
+    different = [token for token in (*other, *one) if one.get(token) != other.get(token)]
+    first = min(different, key=lambda token: (min(one.get(token, 2**62), other.get(token, 2**62)), token))
+    shown = [f"id {ids[first]}" if first in ids else "no token" for ids in (one, other)]
+    raise UserError(
+        f"{role}: {folder} has another vocabulary than the policy: {first!r} is {shown[0]} there and {shown[1]} here "
+        f"({len(different)} tokens differ); distillation compares distributions over the same tokens"
+    )

@@ -1,0 +1,88 @@
+"""Completions of the policy and of whoever it learns from, prompt by prompt (GKD, arXiv 2306.13649).
+
+    y ~ pi(. | x)   with probability `on_policy` (the paper's lambda), else y ~ teacher(. | x), or an answer of the data
+
+With `on_policy` 0 they are the teacher's alone: trained on by likelihood that is sequence-level distillation (Kim & Rush
+2016, arXiv 1606.07947). The paper tosses its coin for a batch, here it is tossed for a prompt: the mean gradient is the
+same, its noise smaller. The teacher is the learner's own and decodes there; the engine draws for the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+
+from models.engine.decoding_loop import Voice
+from models.errors import UserError
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import for_choices, for_second_draw, round_seed
+from models.loop.slots import Reads, TeacherUse
+from models.loop.voices import drawn_by
+from models.loop.world import World
+from models.parts import part
+from models.rollouts.dataset import as_rollout
+from models.rollouts.sample import Sample, draw
+
+
+@part("from_teacher")
+class FromTeacher(Sample):
+    """Samples of the policy for some prompts, of the teacher or the data for the others. Stands under `rollouts:`."""
+
+    reads_models = True
+    on_policy: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of the prompts that the policy answers itself (GKD's lambda)."""
+    otherwise: Literal["teacher", "demonstrations"] = "teacher"
+    """Whose answers the other prompts have; of demonstrations one, drawn anew each round."""
+
+    @property
+    def draws(self) -> bool:
+        """Where the policy answers any prompt."""
+        return self.on_policy > 0
+
+    @property
+    def needs_teacher(self) -> TeacherUse | None:
+        """The model, where it answers any prompt."""
+        return "model" if self.otherwise == "teacher" and self.on_policy < 1 else None
+
+    @property
+    def reads(self) -> Reads:
+        """Rows that hold the answers, where the data's are wanted."""
+        return "demonstrations" if self.otherwise == "demonstrations" else "problems"
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Completions of `problems`, those of one prompt side by side, [completions]."""
+        seed = round_seed(world.seed, round_number)
+        random = torch.Generator().manual_seed(for_choices(seed))
+        mine = (torch.rand(len(problems), dtype=torch.float64, generator=random) < self.on_policy).tolist()
+        places = {own: [number for number, flag in enumerate(mine) if flag == own] for own in (True, False)}
+        made = draw(world, [problems[at] for at in places[True]], self.sampling, seed) if places[True] else []
+        rollouts = [_placed(one, places[True]) for one in made]
+        others = [problems[at] for at in places[False]]
+        if self.otherwise == "demonstrations":
+            picks = torch.rand(len(others), dtype=torch.float64, generator=random).tolist()
+            rest = [
+                as_rollout(problem, number, problem.known[int(pick * len(problem.known))])
+                for number, (problem, pick) in enumerate(zip(others, picks, strict=True))
+            ]
+        else:
+            rest = self._of_teacher(world, others, for_second_draw(seed)) if others else []
+        rollouts += [_placed(one, places[False]) for one in rest]
+        return sorted(rollouts, key=lambda one: one.group)
+
+    def _of_teacher(self, world: World, problems: Sequence[Problem], seed: int) -> list[Rollout]:
+        """What the teacher answers to `problems`, [prompts * G]."""
+        teacher = world.learner.teachers.get("teacher")
+        if teacher is None:
+            raise UserError("rollouts: the teacher is to answer, but the recipe has none; set teacher.path")
+        voice = Voice(lambda: nullcontext(teacher), autocast=world.learner.autocast)
+        return drawn_by(world, problems, [voice], self.sampling, seed, origin="teacher")
+
+
+def _placed(rollout: Rollout, places: Sequence[int]) -> Rollout:
+    """The rollout with the number that its prompt has among all of the round's."""
+    return replace(rollout, group=places[rollout.group])

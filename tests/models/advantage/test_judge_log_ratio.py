@@ -1,0 +1,61 @@
+"""What must be true of the log-ratio to a judge, each test named as the theorem it checks."""
+
+import pytest
+import torch
+from tiny_models import plain_log_probs, scored, tiny_policy
+from tiny_worlds import make_world
+
+from models.advantage.judge_log_ratio import JudgeLogRatio, discounted
+from models.errors import UserError
+from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.packing import Sequences
+from models.loop.learner import Learner
+
+SEQUENCES = Sequences([(3, 5), (3, 5)], [(6, 7, 1), (8, 1)])
+CHOSEN = scored([0.0, 0.0], [2], sequences=SEQUENCES)
+
+
+def world_of(teachers, served=None):
+    policy = tiny_policy(spread=2.0)
+    optimiser = torch.optim.SGD(policy.parameters())
+    learner = Learner(policy, optimiser, None, None, None, AS_IT_IS, teachers=teachers, served_teacher=served)
+    return make_world(learner=learner)
+
+
+def test_it_is_the_log_prob_of_the_teacher_less_that_of_the_policy():
+    """As TRL's SDPO has it in its sampled form, with the sign of an advantage."""
+    teacher = tiny_policy(seed=1, spread=2.0, hidden=32)
+    found = JudgeLogRatio(weight=2.0)(world_of({"teacher": teacher}), CHOSEN).tokens
+    ours, theirs = (plain_log_probs(model, SEQUENCES) for model in (tiny_policy(spread=2.0), teacher))
+    for row, own, judged in zip(found, ours, theirs, strict=True):
+        assert float((row - 2.0 * (judged - own).detach()).abs().max()) <= 1e-12
+
+
+def test_with_a_discount_a_token_counts_what_follows_it():
+    values = torch.tensor([1.0, -2.0, 4.0], dtype=torch.float64)
+    assert discounted(values, 0.5).tolist() == [1.0, 0.0, 4.0]
+    assert discounted(values, 1.0).tolist() == [3.0, 2.0, 4.0]
+    assert discounted(values, 0.0).tolist() == values.tolist()
+
+
+def test_a_policy_that_is_its_teacher_has_no_advantage():
+    found = JudgeLogRatio(discount=1.0)(world_of({"teacher": tiny_policy(spread=2.0)}), CHOSEN).tokens
+    assert max(float(row.abs().max()) for row in found) <= 1e-12
+
+
+def test_a_served_teacher_is_asked_for_given_tokens_and_takes_the_place_of_a_model():
+    asked = []
+
+    def served(sequences):
+        asked.append(sequences)
+        return [torch.full((len(ids),), -1.0, dtype=torch.float64) for ids in sequences.completions]
+
+    found = JudgeLogRatio()(world_of({}, served), CHOSEN).tokens
+    assert [tuple(ids) for ids in asked[0].completions] == SEQUENCES.completions
+    own = plain_log_probs(tiny_policy(spread=2.0), SEQUENCES)
+    torch.testing.assert_close(found[0], -1.0 - own[0].detach(), rtol=0, atol=1e-12)
+
+
+def test_without_a_teacher_it_refuses():
+    with pytest.raises(UserError, match="the teacher is to judge"):
+        JudgeLogRatio()(world_of({}), CHOSEN)

@@ -1,0 +1,79 @@
+"""What must be true of completions that a teacher writes, each test named as the theorem it checks."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_loops import CODEC, END, PROBLEMS, save_start
+from tiny_models import plain_log_probs, tiny_policy
+from tiny_worlds import make_world
+
+from models.engine.engine import EngineSettings
+from models.engine.transformers_engine import TransformersEngine
+from models.errors import UserError
+from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.packing import Sequences
+from models.loop.learner import Learner
+from models.loop.rollout import Known
+from models.rollouts.from_teacher import FromTeacher
+from models.rollouts.sample import Sample
+
+SETTINGS = {"prompts": 6, "group_size": 2, "max_tokens": 5}
+TEXTS = ["#### 7", "4 + 7 #### 5"]
+KNOWN = tuple(
+    Known("demonstration", tuple(ids), text) for ids, text in zip(CODEC.completions(TEXTS), TEXTS, strict=True)
+)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    start = save_start(tmp_path_factory.mktemp("start") / "policy")
+    policy, teacher = tiny_policy(torch.float32, spread=3.0), tiny_policy(torch.float32, seed=1, spread=3.0, hidden=32)
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)
+    learner.teachers = {"teacher": teacher.requires_grad_(False)}
+    return make_world(TransformersEngine(start, EngineSettings(), end=END), learner=learner)
+
+
+def test_all_on_policy_it_is_plain_sampling(world):
+    assert FromTeacher(on_policy=1.0, **SETTINGS)(world, PROBLEMS, 3) == Sample(**SETTINGS)(world, PROBLEMS, 3)
+
+
+def test_without_the_policy_every_completion_is_the_teachers_and_no_engine_is_needed(world):
+    part = FromTeacher(**SETTINGS)
+    rollouts = part(replace(world, engine=None), PROBLEMS, 0)
+    assert not part.draws and part.needs_teacher == "model"
+    assert [one.group for one in rollouts] == [number for number in range(6) for _ in range(2)]
+    assert {one.origin for one in rollouts} == {"teacher"}
+    sequences = Sequences([one.problem.tokens for one in rollouts], [one.completion for one in rollouts])
+    for one, row in zip(rollouts, plain_log_probs(world.learner.teachers["teacher"], sequences), strict=True):
+        torch.testing.assert_close(torch.tensor(one.behaviour_log_probs), row.detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_mixed_round_has_each_prompt_once_and_by_its_share_from_the_policy(world):
+    part = FromTeacher(on_policy=0.5, **SETTINGS)
+    origins = []
+    for number in range(12):
+        rollouts = part(world, PROBLEMS, number)
+        assert [one.group for one in rollouts] == [group for group in range(6) for _ in range(2)]
+        assert all(one.problem is PROBLEMS[one.group] for one in rollouts)
+        origins += [one.origin for one in rollouts]
+    assert set(origins) == {"policy", "teacher"} and 0.3 < origins.count("policy") / len(origins) < 0.7
+
+
+def test_where_the_data_answer_no_teacher_is_asked_and_each_prompt_has_one_answer(world):
+    part = FromTeacher(on_policy=0.0, otherwise="demonstrations", **SETTINGS)
+    rollouts = part(world, [replace(problem, known=KNOWN) for problem in PROBLEMS], 0)
+    assert part.needs_teacher is None and part.reads == "demonstrations"
+    assert [one.group for one in rollouts] == list(range(6))
+    assert {one.text for one in rollouts} <= set(TEXTS)
+
+
+def test_the_same_seed_and_round_give_the_same_completions(world):
+    part = FromTeacher(on_policy=0.5, **SETTINGS)
+    assert part(world, PROBLEMS, 3) == part(world, PROBLEMS, 3) != part(world, PROBLEMS, 4)
+
+
+def test_without_a_teacher_it_refuses(world):
+    learner = replace(world.learner, teachers={})
+    with pytest.raises(UserError, match="set teacher.path"):
+        FromTeacher(**SETTINGS)(replace(world, learner=learner), PROBLEMS, 0)
