@@ -16,9 +16,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from models.loop.learner import Judge
+from models.loop.judge import Judge, TeacherUse
 from models.loop.rollout import Scored
-from models.loop.slots import Advantage, Extra, Signal, TeacherUse
+from models.loop.slots import Advantage, Extra, Signal
 from models.loop.world import World
 from models.parts import part
 

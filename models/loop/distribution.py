@@ -18,10 +18,10 @@ from models.learner.fused_divergence import Logits, absolute_gap, fused_divergen
 from models.learner.fused_log_probs import Head, fused_log_probs
 from models.learner.log_probs import all_states, completion_states, output_head
 from models.learner.packing import Sequences
+from models.loop.judge import Divergence
 from models.loop.learner import Learner
 from models.loop.readings import Readings
 from models.loop.rollout import Rollout, privileged_sequences
-from models.loop.slots import Divergence
 
 LEAST_EXTRAPOLATION = 1e-3
 """Added to the weight of a contrast, so that a loss divided by it stays finite (AlignDistil's code)."""

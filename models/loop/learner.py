@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +13,8 @@ from models.errors import UserError
 from models.learner.fused_log_probs import Distribution
 from models.learner.optimiser import OptimiserSettings, take_step
 from models.learner.packing import Sequences
+from models.loop.judge import Judge, Role
 from models.loop.memory import Memory
-
-Role = Literal["teacher", "contrast"]
-"""What a frozen model is to the policy: whom it should be like, and whom that one is set apart from."""
-Judge = Literal["teacher", "reference", "policy"]
-"""Whose distributions the policy is drawn to: those of a frozen model of its own, of the reference, or its own, of
-which the last two read something that the policy does not."""
 
 
 @dataclass
@@ -73,7 +67,7 @@ class Learner:
     """Frozen models that the policy is distilled from, by their role; of any size, with the policy's vocabulary. No
     checkpoint holds them."""
     served_teacher: Callable[[Sequences], list[Tensor]] | None = None
-    """Log-probs under a teacher behind an address, [completions] tensors of [tokens of it]; None where there is none."""
+    """Log-probs under a teacher behind an address, [completions] tensors of [tokens of it]; None: there is none."""
     memory: Memory = field(default_factory=list)
     """Rollouts of earlier rounds, which a source that replays them keeps here."""
 

@@ -32,10 +32,11 @@ from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
 from models.loop.memory import read, written
 from models.loop.meter import Meter
+from models.loop.method import Slots
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.score import score
-from models.loop.slots import Objective, Rollouts, Slots
+from models.loop.slots import Objective, Rollouts
 from models.loop.truncation import WRONG, TruncationSettings
 from models.loop.world import World
 from models.policy.checkpoint import keep_best, load_checkpoint, newest_checkpoint, restore_best, save_checkpoint

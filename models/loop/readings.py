@@ -16,7 +16,8 @@ from models.learner.fused_log_probs import Mask
 from models.learner.log_probs import all_log_probs, all_states
 from models.learner.mask import lagged_at
 from models.learner.packing import Sequences
-from models.loop.learner import Judge, Learner
+from models.loop.judge import Judge
+from models.loop.learner import Learner
 from models.loop.rollout import Rollout, privileged_sequences, sequences_of
 
 Read = dict[int, tuple[Rollout, Tensor]]

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from models.bounds import Number
 from models.engine.engine import Sampling
-from models.loop.learner import Companion, Judge, Learner
+from models.loop.judge import Divergence, TeacherUse
+from models.loop.learner import Companion, Learner
 from models.loop.rollout import Problem, Rollout, Scored, TokenBatch
 from models.loop.world import World
 from models.parts import Part
@@ -38,24 +39,6 @@ opponents: completions to be compared with only, which the policy is not trained
 choices: at each token, whether the policy wrote it
 privileged: what a judge reads in place of the prompt, such as the prompt and its answer
 """
-
-TeacherUse = Literal["log_probs", "model"]
-"""What is asked of the teacher: log-probs of given tokens, which one behind an address tells too, or the model itself,
-which draws and whose whole distributions can be read."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Divergence:
-    """How far the policy's whole distribution is from another's, at every token (`models.learner.fused_divergence`)."""
-
-    beta: float
-    """0: KL(judge || policy), 1: KL(policy || judge), between them the generalised Jensen-Shannon divergence."""
-    judge: Judge = "teacher"
-    """From whose distribution."""
-    extrapolation: float | None = None
-    """The judge's logits are moved away from those of its contrast: z + w (z - z_contrast), w this many times the sum
-    of |judge - contrast| over the vocabulary, and a little; None: it is taken as it is."""
-
 
 Level = Literal["token", "completion", "pair", "group"]
 """What an objective has a loss for: tokens, completions, pairs of completions of the same prompt, or groups."""
@@ -77,13 +60,8 @@ class SlotPart(Part):
 
     @property
     def needs_teacher(self) -> TeacherUse | None:
-        """What it asks of the teacher, which the recipe then names; None: nothing."""
+        """What it asks of the teacher; None: nothing."""
         return None
-
-    @property
-    def needs_contrast(self) -> bool:
-        """Whether it reads the model that the teacher is set apart from (`teacher.contrast`)."""
-        return False
 
     @property
     def by(self) -> str:
@@ -409,15 +387,3 @@ class Reference(SlotPart):
     def follow(self, reference: nn.Module, policy: nn.Module, round_number: int) -> bool:
         """Move the reference after a round, in place. Returns whether it changed."""
         return False
-
-
-@dataclass(frozen=True)
-class Slots:
-    """The parts of a recipe, one for each slot, or several."""
-
-    rollouts: Rollouts
-    rewards: Sequence[Reward]
-    select: Sequence[Select]
-    advantage: Advantage
-    objective: Objective
-    reference: Reference

@@ -18,8 +18,9 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.distribution import contrast_weight
+from models.loop.judge import Divergence
 from models.loop.rollout import TokenBatch
-from models.loop.slots import Divergence, Objective
+from models.loop.slots import Objective
 from models.parts import part
 
 
@@ -29,7 +30,6 @@ class AlignDistil(Objective):
 
     level = "token"
     needs_teacher = "model"
-    needs_contrast = True
     beta: Annotated[float, Field(gt=0)] = 0.1
     """Weight of the loss where alpha is one: that of DPO's implied reward."""
     extrapolation: Annotated[float, Field(gt=0)] = 15.0

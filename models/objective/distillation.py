@@ -20,9 +20,9 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from models.loop.learner import Judge
+from models.loop.judge import Divergence, Judge, TeacherUse
 from models.loop.rollout import TokenBatch
-from models.loop.slots import Divergence, Extra, Objective, TeacherUse
+from models.loop.slots import Extra, Objective
 from models.parts import part
 
 

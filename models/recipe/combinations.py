@@ -122,10 +122,13 @@ def _teacher(recipe: Recipe) -> None:
                 f"{place} {part.name} needs the teacher's weights, but one behind teacher.address tells log-probs of "
                 "given tokens alone; set teacher.path, or advantage.name to judge_log_ratio"
             )
-    contrasting = [place for place, part in _named(recipe) if part.needs_contrast]
-    if contrasting and (teacher is None or teacher.contrast is None):
-        raise ValueError(f"{contrasting[0]} sets the teacher apart from another model; set teacher.contrast.path")
-    if not contrasting and teacher is not None and teacher.contrast is not None:
+    asked = recipe.objective.divergence
+    contrasts = asked is not None and asked.extrapolation is not None
+    if contrasts and (teacher is None or teacher.contrast is None):
+        raise ValueError(
+            f"objective {recipe.objective.name} sets the teacher apart from another model; set teacher.contrast.path"
+        )
+    if not contrasts and teacher is not None and teacher.contrast is not None:
         raise ValueError("teacher.contrast: no part of the recipe reads it; leave it out")
 
 

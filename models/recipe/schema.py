@@ -16,7 +16,8 @@ from models.evaluation.gate import GateSettings
 from models.learner.supervised import SupervisedSettings
 from models.loop.alarm import AlarmSettings
 from models.loop.fit import ScheduleSettings
-from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select, Slots
+from models.loop.method import Slots
+from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select
 from models.loop.truncation import TruncationSettings
 from models.parts import SLOTS, Slot, default_part, parts
 from models.policy.build import PolicySettings

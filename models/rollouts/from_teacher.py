@@ -1,10 +1,10 @@
 """Completions of the policy and of whoever it learns from, prompt by prompt (GKD, arXiv 2306.13649).
 
-    y ~ pi(. | x)   with probability `on_policy` (the paper's lambda), else y ~ teacher(. | x), or an answer of the data
+    y ~ pi(. | x) with probability `on_policy` (the paper's lambda), else y ~ teacher(. | x), or an answer of the data
 
-With `on_policy` 0 they are the teacher's alone: trained on by likelihood that is sequence-level distillation (Kim & Rush
-2016, arXiv 1606.07947). The paper tosses its coin for a batch, here it is tossed for a prompt: the mean gradient is the
-same, its noise smaller. The teacher is the learner's own and decodes there; the engine draws for the policy.
+With `on_policy` 0 they are the teacher's alone: trained on by likelihood that is sequence-level distillation (Kim and
+Rush 2016, arXiv 1606.07947). The paper tosses its coin for a batch, here it is tossed for a prompt: the mean gradient
+is the same, its noise smaller. The teacher is the learner's own and decodes there; the engine draws for the policy.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from pydantic import Field
 
 from models.engine.decoding_loop import Voice
 from models.errors import UserError
+from models.loop.judge import TeacherUse
 from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import for_choices, for_second_draw, round_seed
-from models.loop.slots import Reads, TeacherUse
+from models.loop.slots import Reads
 from models.loop.voices import drawn_by
 from models.loop.world import World
 from models.parts import part

@@ -79,9 +79,8 @@ def spin_round(recipe, policy, reference):
     answers = torch.tensor([rollout.completion[0] for rollout in chosen.rollouts])
     advantage = recipe.advantage(None, chosen).tokens
     held = list(reference.log_prob().detach()[answers].split(1))
-    log_prob, batch = token_batch(
-        chosen, range(len(answers)), advantage, Said(told[answers], told[answers]), None, held, 0.0
-    )
+    said = Said(told[answers], told[answers])
+    log_prob, batch = token_batch(chosen, range(len(answers)), advantage, said, None, held, 0.0)
     batch = replace(batch, pairs=pairs_of(chosen, range(len(answers))))
     assert len(batch.pairs) == len(ALL)
     losses, _ = recipe.objective(batch.by_pair(log_prob), batch)

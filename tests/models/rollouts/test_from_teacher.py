@@ -75,5 +75,5 @@ def test_the_same_seed_and_round_give_the_same_completions(world):
 
 def test_without_a_teacher_it_refuses(world):
     learner = replace(world.learner, teachers={})
-    with pytest.raises(UserError, match="set teacher.path"):
+    with pytest.raises(UserError, match=r"set teacher\.path"):
         FromTeacher(**SETTINGS)(replace(world, learner=learner), PROBLEMS, 0)
