@@ -25,13 +25,11 @@ from torch.nn.utils.rnn import pad_sequence
 from models.critic.fit import trained_mask
 from models.formulas.critic_advantage import CriticAdvantage, ValuedSignal
 from models.formulas.kl_in_reward import log_ratios
+from models.formulas.token_advantages import EPSILON, whitened
 from models.loop.rollout import Scored
 from models.loop.slots import Signal
 from models.loop.world import World
 from models.parts import part
-
-EPSILON = 1e-4
-"""Keeps divisions by a deviation finite where hardly anything spreads."""
 
 
 def generalised_advantages(
@@ -56,20 +54,6 @@ def generalised_advantages(
         later = surprise[:, time] + gamma * gae_lambda * later
         advantage[:, time] = later
     return [row[: len(given)] for row, given in zip(advantage, values, strict=True)]
-
-
-def whitened(tokens: Sequence[Tensor], counted: Sequence[Tensor]) -> list[Tensor]:
-    """`tokens` less their mean and divided by their deviation over all tokens that count, [completions] tensors each.
-
-    Args:
-        tokens: advantages, [completions] tensors of [tokens of it].
-        counted: which of them make the statistics, likewise, bool.
-    """
-    chosen = torch.cat([row[mask] for row, mask in zip(tokens, counted, strict=True)])
-    if not chosen.numel():
-        return list(tokens)
-    mean, deviation = chosen.mean(), chosen.std(unbiased=False)
-    return [(row - mean) / (deviation + EPSILON) for row in tokens]
 
 
 def stabilised(scored: Scored, scale: Literal["none", "batch"], clip: float | None) -> Scored:

@@ -2,9 +2,17 @@
 
     A_i = (r_i - mean of group) / (standard deviation of group + epsilon)
 
-Without the division (`scale: none`) it is the unbiased form of Dr. GRPO (arXiv 2503.20783). The deviation is that of
-the group as it is (`n`) or the estimate of the prompt's own (`n-1`), which most published code takes: by sqrt(G / (G -
-1)) the larger, so by 7 % at G = 8 and by 41 % at G = 2 (without epsilon).
+What a distance from the mean is divided by is `scale`:
+
+    group    the deviation of the prompt's rewards; prompts that are almost solved or lost weigh more
+    batch    the deviation of all rewards of the batch, the same for every prompt (arXiv 2508.08221, Lite PPO)
+    mean     the mean of the prompt's rewards: with 1 and 0, the share of right ones p. Then the expected gradient is
+             that of log p and not of p, its series cut off before the number of samples (MaxRL, arXiv 2602.02710):
+             grad log p = sum over k >= 1 of grad pass@k / k; hard prompts weigh more, by 1 / p
+    none     nothing: the unbiased form of Dr. GRPO (arXiv 2503.20783)
+
+The deviation is that of the group or batch as it is (`n`) or the estimate of what it is drawn from (`n-1`), which most
+published code takes: by sqrt(G / (G - 1)) the larger, so by 7 % at G = 8 and by 41 % at G = 2 (without epsilon).
 """
 
 from __future__ import annotations
@@ -15,6 +23,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from models.errors import UserError
 from models.formulas.kl_in_reward import KlInReward
 from models.loop.rollout import Scored, group_mean
 from models.loop.slots import CompletionAdvantage
@@ -27,26 +36,48 @@ class GroupRelative(KlInReward, CompletionAdvantage):
     """Reward against the mean of its group."""
 
     needs_group = True
-    scale: Literal["group", "none"] = "group"
-    """group: divide by the group's standard deviation; none: leave the units of the reward."""
+    scale: Literal["group", "batch", "mean", "none"] = "group"
+    """group, batch: divide by the standard deviation of the rewards of the group or of all; mean: by the group's mean
+    reward, for rewards that are never negative; none: leave the units of the reward."""
     deviation: Literal["n", "n-1"] = "n"
-    """What the squares are divided by, the group's size or one less."""
+    """What the squares are divided by, their number or one less."""
     epsilon: Annotated[float, Field(ge=0)] = 1e-4
-    """Keeps the division finite in a group that hardly spreads."""
+    """Keeps the division finite where rewards hardly spread, or are hardly any."""
+
+    def __post_init__(self) -> None:
+        """Refuse to divide by what may be negative."""
+        if self.scale == "mean" and self.kl_in_reward:
+            raise ValueError("scale is mean, for rewards that are never negative: kl_in_reward must be 0")
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
         """Advantages, [completions]; the mean of every group is zero.
 
         Raises:
-            UserError: a KL penalty is wanted, but the recipe has no reference.
+            UserError: a KL penalty is wanted, but the recipe has no reference; a reward is negative, of whose group's
+                mean a scale is wanted.
         """
         scored = self._penalised(world, scored)
         groups = scored.groups
-        centred = scored.rewards - group_mean(scored.rewards, groups)
+        mean = group_mean(scored.rewards, groups)
+        centred = scored.rewards - mean
         if self.scale == "none":
             return centred
-        variance = group_mean(centred**2, groups)
+        if self.scale == "mean":
+            _require_no_negative(scored)
+            return centred / (mean + self.epsilon)
+        squares = (scored.rewards - scored.rewards.mean()) ** 2 if self.scale == "batch" else centred**2
+        members = torch.zeros_like(groups) if self.scale == "batch" else groups
+        variance = group_mean(squares, members)
         if self.deviation == "n-1":
-            sizes = torch.bincount(groups)[groups].to(variance)
+            sizes = torch.bincount(members)[members].to(variance)
             variance = variance * sizes / (sizes - 1).clamp(min=1)
         return centred / (variance.sqrt() + self.epsilon)
+
+
+def _require_no_negative(scored: Scored) -> None:
+    for rollout, reward in zip(scored.rollouts, scored.rewards.tolist(), strict=True):
+        if reward < 0:
+            raise UserError(
+                f"advantage.scale is mean, for rewards that are never negative, but problem {rollout.problem.id} has "
+                f"a completion of reward {reward:.3g}"
+            )

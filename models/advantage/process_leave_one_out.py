@@ -21,10 +21,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from models.advantage.gae import whitened
 from models.critic.fit import trained_mask
 from models.errors import UserError
 from models.formulas.kl_in_reward import KlInReward
+from models.formulas.token_advantages import discounted_to_go, whitened
 from models.loop.rollout import Scored, group_mean
 from models.loop.slots import Signal
 from models.loop.world import World
@@ -35,17 +35,6 @@ def others_mean(values: Tensor, groups: Tensor) -> Tensor:
     """Mean of `values` over the other completions of the group, [completions]; of one that is alone its own value."""
     size = torch.bincount(groups)[groups].to(values)
     return torch.where(size > 1, (group_mean(values, groups) * size - values) / (size - 1).clamp(min=1), values)
-
-
-def discounted_to_go(values: Tensor, discount: float) -> Tensor:
-    """Sum of what is still to come at each place, discounted by how far it is, [tokens] -> [tokens]."""
-    if discount == 1.0:
-        return values.flip(0).cumsum(0).flip(0)
-    returns, ahead = torch.empty_like(values), 0.0
-    for place in range(len(values) - 1, -1, -1):
-        ahead = float(values[place]) + discount * ahead
-        returns[place] = ahead
-    return returns
 
 
 @part("process_leave_one_out")

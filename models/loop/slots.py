@@ -278,6 +278,11 @@ class Advantage(SlotPart):
         return False
 
     @property
+    def least_group(self) -> int:
+        """Completions of a prompt that it needs at least."""
+        return 2 if self.needs_group else 1
+
+    @property
     def kl_in_reward(self) -> float:
         """What a nat of the KL to the reference takes off the reward; needs a reference where it is not zero."""
         return 0.0

@@ -57,6 +57,8 @@ def _groups(recipe: Recipe) -> None:
                 f"rollouts.group_size is {size}, but {part.slot} {part.name} compares "
                 "the completions of a group: it needs 2 or more"
             )
+    if (least := recipe.advantage.least_group) > size:
+        raise ValueError(f"rollouts.group_size is {size}, but advantage {recipe.advantage.name} needs {least} or more")
 
 
 def _pairs(recipe: Recipe) -> None:

@@ -61,7 +61,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         described = plain(recipe)
         settings["rollouts.prompts"] = min(recipe.rollouts.prompts, MOST_PROMPTS)
         if "group_size" in described["rollouts"]:
-            settings["rollouts.group_size"] = min(recipe.rollouts.group_size, MOST_COMPLETIONS)
+            most = max(MOST_COMPLETIONS, recipe.advantage.least_group)
+            settings["rollouts.group_size"] = min(recipe.rollouts.group_size, most)
         # So untrained a policy is never right: only rewards that always spread leave something to learn from.
         select: list[dict[str, Any]] = described["select"]
         spread = [one | {"by": "total"} if one["name"] == "drop_flat" else one for one in select]

@@ -31,12 +31,12 @@ ROUNDS = 3
 OVERRIDES = ["policy.precision=float32", "policy.base=null", "policy.lora=null"]
 
 
-def small(part):
-    """A part with few prompts, short completions and at most four of them."""
+def small(part, least):
+    """A part with few prompts, short completions and four of them, or more where another part needs `least`."""
     names = {item.name for item in fields(part)}
     changed = {name: value for name, value in SMALL.items() if name in names}
     if "group_size" in names:
-        changed["group_size"] = min(part.group_size, 4)
+        changed["group_size"] = min(part.group_size, 4 if least <= 2 else least + 3)
     return replace(part, **changed)
 
 
@@ -61,7 +61,11 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
         FirstWord(weight=reward.weight, label=reward.label) if reward.name == "exact_answer" else reward
         for reward in recipe.rewards
     ]
-    slots = replace(recipe.slots, rollouts=small(recipe.rollouts), rewards=[*rewards, Spread(weight=0.1)])
+    slots = replace(
+        recipe.slots,
+        rollouts=small(recipe.rollouts, recipe.advantage.least_group),
+        rewards=[*rewards, Spread(weight=0.1)],
+    )
     if recipe.objective.level != "pair":
         slots = replace(slots, select=[select for select in recipe.select if select.name != "drop_flat"])
     start = save_start(tmp_path / "start")

@@ -8,12 +8,13 @@ from tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Sevens, new_learner, same
 from tiny_models import SEQUENCES, scored, tiny_policy
 from tiny_worlds import make_world
 
-from models.advantage.gae import Gae, generalised_advantages, stabilised, whitened
+from models.advantage.gae import Gae, generalised_advantages, stabilised
 from models.critic.model import read_values
 from models.critic.settings import CriticSettings
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
+from models.formulas.token_advantages import whitened
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.log_probs import all_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser

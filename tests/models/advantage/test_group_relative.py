@@ -2,10 +2,14 @@
 
 import pytest
 import torch
+from published_losses import SIZES, assert_same, clipped_loss, loss_of_parts, random_round
 from tiny_models import scored
 
 from models.advantage.group_relative import GroupRelative
+from models.errors import UserError
 from models.loop.rollout import group_mean
+from models.objective.grpo import Grpo
+from models.recipe.load import load_recipe
 
 
 def numbers(*values):
@@ -66,3 +70,53 @@ def test_the_deviation_of_n_less_one_is_the_estimate_that_published_code_takes()
     found = GroupRelative(deviation="n-1", epsilon=1e-3).of_completions(None, scored(rewards, [4, 2]))
     torch.testing.assert_close(found, wanted)
     assert GroupRelative(deviation="n-1").of_completions(None, scored(numbers(3.0), [1])).tolist() == [0.0]
+
+
+def test_divided_by_the_deviation_of_the_batch_prompts_keep_their_proportion():
+    rewards = numbers(1, 0, 0.2, 0.0, 3, 3)
+    found = GroupRelative(scale="batch", epsilon=0.0).of_completions(None, scored(rewards, [2, 2, 2]))
+    torch.testing.assert_close(found, numbers(0.5, -0.5, 0.1, -0.1, 0, 0) / rewards.std(unbiased=False))
+
+
+def test_scaled_by_the_batch_loss_and_gradient_are_trls():
+    """Written anew from TRL 1.16's GRPOTrainer: `scale_rewards="batch"`, `loss_type="dapo"`."""
+    held, log_prob, old = random_round()
+    rewards = held.rewards.view(-1, SIZES[0])
+    advantage = (rewards - rewards.mean(1, keepdim=True)).flatten() / (rewards.flatten().std() + 1e-4)
+    wanted = clipped_loss(advantage[:, None], log_prob, old)
+    part = GroupRelative(scale="batch", deviation="n-1")
+    assert_same(loss_of_parts(part, Grpo(kl=0.0), held, log_prob, old, "token"), wanted)
+
+
+def test_of_one_group_the_batch_is_the_group():
+    held = scored(numbers(1, 0, 0.5, 4), [4])
+    for deviation in ("n", "n-1"):
+        torch.testing.assert_close(
+            GroupRelative(scale="batch", deviation=deviation).of_completions(None, held),
+            GroupRelative(deviation=deviation).of_completions(None, held),
+        )
+
+
+def test_divided_by_the_mean_a_prompt_weighs_by_how_rarely_it_is_solved():
+    """One of four right: (1 - 1/4) / (1/4) = 3, and -1 for the wrong ones; always right: nothing."""
+    found = GroupRelative(scale="mean", epsilon=0.0).of_completions(None, scored(numbers(1, 0, 0, 0, 1, 1), [4, 2]))
+    torch.testing.assert_close(found, numbers(3, -1, -1, -1, 0, 0))
+    never = GroupRelative(scale="mean").of_completions(None, scored(numbers(0, 0), [2]))
+    assert never.tolist() == [0.0, 0.0]
+
+
+def test_scaled_by_the_mean_loss_and_gradient_are_the_published_ones():
+    """Written anew from the authors' code of MaxRL, `compute_maxrl_outcome_advantage`."""
+    held, log_prob, old = random_round(torch.tensor([1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0], dtype=torch.float64))
+    rewards = held.rewards.view(-1, SIZES[0])
+    mean = rewards.mean(1, keepdim=True)
+    wanted = clipped_loss(((rewards - mean) / (mean + 1e-6)).flatten()[:, None], log_prob, old)
+    part = GroupRelative(scale="mean", epsilon=1e-6)
+    assert_same(loss_of_parts(part, Grpo(kl=0.0), held, log_prob, old, "token"), wanted)
+
+
+def test_a_mean_of_rewards_that_may_be_negative_divides_nothing():
+    with pytest.raises(UserError, match=r"scale is mean.* problem p1 has a completion of reward -1"):
+        GroupRelative(scale="mean").of_completions(None, scored(numbers(1, 0, 0.5, -1), [2, 2]))
+    with pytest.raises(UserError, match=r"advantage.*kl_in_reward must be 0"):
+        load_recipe("grpo", ["advantage.scale=mean", "advantage.kl_in_reward=0.1"])

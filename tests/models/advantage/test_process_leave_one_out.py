@@ -8,8 +8,9 @@ import torch
 from tiny_models import scored
 
 from models.advantage.leave_one_out import LeaveOneOut
-from models.advantage.process_leave_one_out import ProcessLeaveOneOut, discounted_to_go
+from models.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.errors import UserError
+from models.formulas.token_advantages import discounted_to_go
 from models.learner.packing import Sequences
 
 

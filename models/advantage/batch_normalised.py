@@ -1,0 +1,73 @@
+"""Advantages normalised over the whole batch in place of each group: REINFORCE++ (arXiv 2501.03262).
+
+    A_t   = r - b - kl * sum over s >= t of log( pi_old(y_s) / reference(y_s) )
+    A_t  <- (A_t - mean) / (deviation + epsilon)          over all trained tokens of the batch
+
+    baseline none    b = 0: every completion counts, whatever the others of its prompt are worth (REINFORCE++)
+    baseline group   b = mean of the prompt's completions (REINFORCE++-baseline)
+
+A group of few completions estimates its own deviation badly, and divides hardest where they hardly differ: on prompts
+that are almost solved or almost lost. The deviation of the batch is the same for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.critic.fit import trained_mask
+from models.formulas.kl_in_reward import KlInReward, log_ratios
+from models.formulas.token_advantages import discounted_to_go, whitened
+from models.loop.rollout import Scored, group_mean
+from models.loop.slots import Signal
+from models.loop.world import World
+from models.parts import part
+
+
+@part("batch_normalised")
+class BatchNormalised(KlInReward):
+    """Rewards to go, less their mean and divided by their deviation over the tokens of the batch."""
+
+    baseline: Literal["none", "group"] = "none"
+    """none: the reward as it is; group: less the mean of its group, before the KL is taken off."""
+    epsilon: Annotated[float, Field(ge=0)] = 1e-4
+    """Keeps the division finite in a batch that hardly spreads."""
+
+    @property
+    def needs_group(self) -> bool:
+        """Where the group is the baseline."""
+        return self.baseline == "group"
+
+    @property
+    def learns_from_flat_groups(self) -> bool:
+        """Without a baseline a prompt that is always solved is better than the batch; the KL makes any differ."""
+        return self.baseline == "none" or self.kl_in_reward > 0
+
+    def __call__(self, world: World, scored: Scored) -> Signal:
+        """Advantages token by token, [completions] tensors of [tokens of it].
+
+        Raises:
+            UserError: a KL penalty is wanted, but the recipe has no reference.
+        """
+        worth = scored.rewards
+        if self.baseline == "group":
+            worth = worth - group_mean(worth, scored.groups)
+        tokens = [
+            reward - penalty for reward, penalty in zip(worth.unbind(), self._penalties(world, scored), strict=True)
+        ]
+        return Signal(whitened(tokens, [trained_mask(one) for one in scored.rollouts], self.epsilon))
+
+    def _penalties(self, world: World, scored: Scored) -> list[Tensor]:
+        """What each token has still to pay for leaving the reference, [completions] tensors of [tokens of it]."""
+        nothing = [torch.zeros(length).to(scored.rewards) for length in scored.lengths.tolist()]
+        own = [index for index, rollout in enumerate(scored.rollouts) if rollout.origin in ("policy", "guide")]
+        if not self.kl_in_reward or not own:
+            return nothing
+        rows = log_ratios(world, [scored.rollouts[index] for index in own], self.kl_in_reward)
+        for index, row in zip(own, rows, strict=True):
+            mine = row.to(scored.rewards) * trained_mask(scored.rollouts[index])
+            nothing[index] = self.kl_in_reward * discounted_to_go(mine)
+        return nothing

@@ -1,0 +1,81 @@
+"""Pass@k training: a completion is worth what it adds to k tries, one of which must be right (arXiv 2508.10751).
+
+Were all subsets of k completions of a prompt drawn, and each rewarded by its best, a completion's advantage would be
+the mean over the subsets that hold it. With N completions, of which N_neg are wrong, that is in closed form
+
+    rho   = 1 - C(N_neg, k) / C(N, k)                     sigma = sqrt(rho (1 - rho))
+    A_pos = (1 - rho) / (sigma + epsilon)
+    A_neg = (1 - rho - C(N_neg - 1, k - 1) / C(N - 1, k - 1)) / (sigma + epsilon)
+
+the paper's "analytical derivation". Where k tries hold a right one for certain (N_neg < k) there is nothing left to
+learn: prompts that are mostly solved weigh nothing, and the policy keeps the answers that it already has.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.bounds import Number, Positive
+from models.formulas.subsets import require_subsets
+from models.loop.rollout import Scored
+from models.loop.slots import CompletionAdvantage
+from models.loop.world import World
+from models.parts import part
+
+
+@part("pass_at_k")
+class PassAtK(CompletionAdvantage):
+    """What right and wrong completions are worth to k tries, normalised over the subsets of their group."""
+
+    needs_group = True
+    k: Positive = 4
+    """Tries, of which one must be right; 1 is the group-relative advantage of right and wrong."""
+    by: str = "total"
+    """The reward component that is the verdict; `total` is the weighted sum."""
+    threshold: Number = 0.5
+    """Above it a completion is right."""
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+    """Keeps the division finite where all subsets are worth the same."""
+
+    @property
+    def least_group(self) -> int:
+        """One more than k: all subsets of k are the same one where there are no more completions than that."""
+        return self.k + 1
+
+    def of_completions(self, world: World, scored: Scored) -> Tensor:
+        """Advantages, [completions]; the mean of every group is zero.
+
+        Raises:
+            UserError: a group holds fewer than k completions; no reward is called `by`.
+        """
+        right = scored.component(self.by, "advantage.by") > self.threshold
+        groups = scored.groups
+        advantage = torch.zeros_like(scored.rewards)
+        for number in range(int(groups.max()) + 1 if len(groups) else 0):
+            members = (groups == number).nonzero().squeeze(-1)
+            require_subsets(len(members), self.k, scored.rollouts[int(members[0])].problem.id)
+            both = advantages(len(members), int((~right[members]).sum()), self.k, self.epsilon)
+            of_right, of_wrong = torch.tensor(both, dtype=advantage.dtype)
+            advantage[members] = torch.where(right[members], of_right, of_wrong)
+        return advantage
+
+
+def advantages(total: int, wrong: int, k: int, epsilon: float) -> tuple[float, float]:
+    """Advantage of a right and of a wrong completion of a group.
+
+    Args:
+        total: completions of the group.
+        wrong: how many of them are.
+        k: tries.
+        epsilon: what is added to the deviation.
+    """
+    missed = math.comb(wrong, k) / math.comb(total, k)
+    scale = math.sqrt(missed * (1.0 - missed)) + epsilon
+    if missed in (0.0, 1.0):
+        return 0.0, 0.0
+    return missed / scale, (missed - math.comb(wrong - 1, k - 1) / math.comb(total - 1, k - 1)) / scale

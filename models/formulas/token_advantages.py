@@ -1,0 +1,37 @@
+"""Sums of what is still to come, and whitening over a round's tokens: shared by advantages that are given by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+EPSILON = 1e-4
+"""Keeps divisions by a deviation finite where hardly anything spreads."""
+
+
+def discounted_to_go(values: Tensor, discount: float = 1.0) -> Tensor:
+    """Sum of what is still to come at each place, discounted by how far it is, [tokens] -> [tokens]."""
+    if discount == 1.0:
+        return values.flip(0).cumsum(0).flip(0)
+    returns, ahead = torch.empty_like(values), 0.0
+    for place in range(len(values) - 1, -1, -1):
+        ahead = float(values[place]) + discount * ahead
+        returns[place] = ahead
+    return returns
+
+
+def whitened(tokens: Sequence[Tensor], counted: Sequence[Tensor], epsilon: float = EPSILON) -> list[Tensor]:
+    """`tokens` less their mean and divided by their deviation over all tokens that count, [completions] tensors each.
+
+    Args:
+        tokens: advantages, [completions] tensors of [tokens of it].
+        counted: which of them make the statistics, likewise, bool.
+        epsilon: what is added to the deviation.
+    """
+    chosen = torch.cat([row[mask] for row, mask in zip(tokens, counted, strict=True)])
+    if not chosen.numel():
+        return list(tokens)
+    mean, deviation = chosen.mean(), chosen.std(unbiased=False)
+    return [(row - mean) / (deviation + epsilon) for row in tokens]

@@ -1,0 +1,161 @@
+"""What must be true of advantages of k tries, each test named as the theorem it checks."""
+
+import math
+from itertools import combinations, product
+
+import pytest
+import torch
+from published_losses import LENGTHS, SIZES, assert_same, clipped_loss, loss_of_parts, random_round
+from tiny_models import scored
+
+from models.advantage.group_relative import GroupRelative
+from models.advantage.max_at_k import MaxAtK
+from models.advantage.pass_at_k import PassAtK
+from models.errors import UserError
+from models.objective.grpo import Grpo
+from models.recipe.load import load_recipe
+from models.recipe.smoke import made_small
+
+VERDICTS = torch.tensor([1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0], dtype=torch.float64)
+
+
+def numbers(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_by_hand():
+    """Two of four right and k = 2: one pair of six holds no right one, so m = 1/6 and s = sqrt(5)/6."""
+    found = PassAtK(k=2, epsilon=0.0).of_completions(None, scored(numbers(1, 1, 0, 0), [4]))
+    right, wrong = 1 / 5**0.5, (1 / 6 - 1 / 3) * 6 / 5**0.5
+    assert found.tolist() == pytest.approx([right, right, wrong, wrong])
+    found = MaxAtK(k=2).of_completions(None, scored(numbers(3, 1, 0), [3]))
+    assert found.tolist() == pytest.approx([2 / 2 * (2 + 3), 2 / 2 * 1, 0.0])  # 3 beats 1 and 0, 1 beats 0
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_it_is_the_mean_advantage_of_the_subsets_that_hold_a_completion(k):
+    """The paper's bootstrap over all subsets: each rewarded by its best, normalised, and shared by its members."""
+    verdicts = VERDICTS[4:8].tolist()
+    subsets = list(combinations(range(4), k))
+    best = numbers(*[max(verdicts[i] for i in subset) for subset in subsets])
+    better = (best - best.mean()) / best.std(unbiased=False)
+    wanted = [
+        float(torch.stack([a for subset, a in zip(subsets, better, strict=True) if i in subset]).mean())
+        for i in range(4)
+    ]
+    found = PassAtK(k=k, epsilon=0.0).of_completions(None, scored(VERDICTS[4:8], [4]))
+    if k < 3:  # of three one is right for certain: two are wrong
+        assert found.tolist() == pytest.approx(wanted, abs=1e-12)
+    else:
+        assert found.tolist() == [0.0] * 4
+
+
+def test_of_one_try_it_is_the_group_relative_advantage_of_the_verdict():
+    held = scored(VERDICTS, SIZES)
+    torch.testing.assert_close(
+        PassAtK(k=1, epsilon=1e-6).of_completions(None, held), GroupRelative(epsilon=1e-6).of_completions(None, held)
+    )
+    assert MaxAtK(k=1).of_completions(None, held).tolist() == VERDICTS.tolist()
+
+
+def test_loss_and_gradient_are_the_published_ones():
+    """Written anew from the authors' code, `calc_adv`."""
+    held, log_prob, old = random_round(VERDICTS)
+    advantage = []
+    for at in range(0, len(LENGTHS), SIZES[0]):
+        verdicts, n = VERDICTS[at : at + SIZES[0]].tolist(), SIZES[0]
+        c = int(sum(verdicts))
+        rho = 1 - math.comb(n - c, 2) / math.comb(n, 2)
+        sigma = math.sqrt(rho * (1 - rho))
+        positive = (1 - rho) / (sigma + 1e-6)
+        negative = (1 - rho - math.comb(n - c - 1, 1) / math.comb(n - 1, 1)) / (sigma + 1e-6)
+        advantage += [positive if verdict else negative for verdict in verdicts]
+    wanted = clipped_loss(numbers(*advantage)[:, None], log_prob, old)
+    assert_same(loss_of_parts(PassAtK(k=2), Grpo(kl=0.0), held, log_prob, old, "token"), wanted)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_what_is_added_to_the_best_is_the_mean_over_all_subsets(k):
+    """PKPO's s with the baseline of k - 1, by going through the subsets."""
+    rewards = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_seed(k))
+    rewards[3] = rewards[5]
+    wanted = torch.zeros(7, dtype=torch.float64)
+    for subset in combinations(range(7), k):
+        for i in subset:
+            others = [float(rewards[j]) for j in subset if j != i]
+            wanted[i] += float(rewards[subset,].max()) - (max(others) if others else 0.0)
+    found = MaxAtK(k=k).of_completions(None, scored(rewards, [7]))
+    torch.testing.assert_close(found, 7 * wanted / math.comb(7, k), rtol=0, atol=1e-12)
+
+
+LOGITS = numbers(0.3, -0.2, 0.9)
+WORTH = numbers(1.0, 0.0, -2.0)
+RIGHT = numbers(1.0, 0.0, 0.0)
+
+
+def expected_gradient(advantage, worth, group=4):
+    """Exact mean over all groups of the policy gradient's estimate from one."""
+    logits = LOGITS.clone().requires_grad_()
+    log_prob, total = logits.log_softmax(0), torch.zeros((), dtype=torch.float64)
+    for actions in product(range(3), repeat=group):
+        drawn = log_prob[list(actions)]
+        better = advantage.of_completions(None, scored(worth[list(actions)], [group]))
+        total = total + drawn.detach().sum().exp() * (better * drawn).mean()
+    return torch.autograd.grad(total, logits)[0]
+
+
+def exact_gradient(of_chances):
+    logits = LOGITS.clone().requires_grad_()
+    return torch.autograd.grad(of_chances(logits.softmax(0)), logits)[0]
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_pkpo_is_the_exact_gradient_of_the_best_of_k(k):
+    def best(chances):
+        tries = product(range(3), repeat=k)
+        return sum(chances[list(one)].prod() * WORTH[list(one)].max() for one in tries)
+
+    torch.testing.assert_close(expected_gradient(MaxAtK(k=k), WORTH), exact_gradient(best))
+    passed = exact_gradient(lambda chances: 1 - (1 - chances[0]) ** k)
+    torch.testing.assert_close(expected_gradient(MaxAtK(k=k), RIGHT), passed)
+
+
+def test_maxrl_is_the_exact_gradient_of_the_likelihood_cut_off_below_the_samples():
+    """sum of pass@k / k for k < G: its series goes to log p."""
+    advantage = GroupRelative(scale="mean", epsilon=0.0)
+
+    def series(chances):
+        return sum((1 - (1 - chances[0]) ** k) / k for k in range(1, 4))
+
+    class Guarded(GroupRelative):
+        def of_completions(self, world, held):
+            return torch.nan_to_num(advantage.of_completions(world, held))
+
+    torch.testing.assert_close(expected_gradient(Guarded(), RIGHT), exact_gradient(series))
+
+
+def test_a_prompt_that_k_tries_solve_for_certain_weighs_nothing():
+    held = scored(numbers(1, 1, 1, 0), [4])
+    assert PassAtK(k=2).of_completions(None, held).tolist() == [0.0] * 4
+    assert PassAtK(k=1).of_completions(None, held)[3] < -1.7
+
+
+def test_the_verdict_alone_tells_right_from_wrong():
+    held = scored(numbers(0.2, 1.1, 0.0, 0.3), [4], {"exact_answer": numbers(0, 1, 0, 0)})
+    found = PassAtK(k=2, by="exact_answer").of_completions(None, held)
+    assert found[1] > 0 > found[0] and found[0] == found[2] == found[3]
+    with pytest.raises(UserError, match=r"advantage\.by: no reward is called judge"):
+        MaxAtK(by="judge").of_completions(None, held)
+
+
+@pytest.mark.parametrize("advantage", [PassAtK(k=4), MaxAtK(k=4)])
+def test_a_group_of_fewer_than_k_is_refused(advantage):
+    with pytest.raises(UserError, match=r"advantage\.k is 4, but problem p0 has 3 completions"):
+        advantage.of_completions(None, scored(numbers(1, 0, 0), [3]))
+    with pytest.raises(UserError, match=r"rollouts\.group_size is 4, but advantage pass_at_k needs 5 or more"):
+        load_recipe("pass_at_k", ["rollouts.group_size=4"])
+
+
+def test_a_smoke_run_keeps_the_group_that_k_needs():
+    small = load_recipe("pass_at_k", [*made_small("pass_at_k", ["advantage.k=6"])])
+    assert small.rollouts.group_size == 7

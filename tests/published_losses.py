@@ -1,0 +1,68 @@
+"""Whole losses of a round in float64: through the parts, and on padded matrices as published trainers compute them."""
+
+from dataclasses import replace
+
+import torch
+from tiny_batches import make_batch
+from tiny_models import scored
+from torch.nn.utils.rnn import pad_sequence
+
+from models.learner.reduce import token_weights
+
+LENGTHS = [3, 1, 4, 2, 2, 6, 1, 3, 5, 2, 4, 1]
+SIZES = [4, 4, 4]
+LONGEST = 8
+
+
+def random_round(rewards=None, seed=0):
+    """Twelve completions of three prompts, and log-probs of their tokens under policy and old policy, [tokens]."""
+    chance = torch.Generator().manual_seed(seed)
+    rewards = torch.randn(len(LENGTHS), dtype=torch.float64, generator=chance) if rewards is None else rewards
+    held = scored(rewards, SIZES)
+    rollouts = [replace(one, completion=(1,) * n) for one, n in zip(held.rollouts, LENGTHS, strict=True)]
+    log_prob = -3 * torch.rand(sum(LENGTHS), dtype=torch.float64, generator=chance)
+    old = log_prob + 0.4 * torch.randn(sum(LENGTHS), dtype=torch.float64, generator=chance)
+    return replace(held, rollouts=rollouts), log_prob.requires_grad_(), old
+
+
+def loss_of_parts(advantage, objective, held, log_prob, old, normalisation, world=None):
+    """The loss that a fit takes a step on, and its gradient on every log-prob."""
+    signal = torch.cat(list(advantage(world, held).tokens))
+    rows = torch.repeat_interleave(torch.arange(len(LENGTHS)), torch.tensor(LENGTHS))
+    losses, _ = objective(log_prob, make_batch(signal, None, old, None, rows))
+    loss = (torch.cat(token_weights(LENGTHS, normalisation, LONGEST)) * losses).sum()
+    return loss, torch.autograd.grad(loss, log_prob)[0]
+
+
+def padded(values):
+    """Token values as a matrix, [completions, longest], zeros behind the last token."""
+    return pad_sequence(list(values.split(LENGTHS)), batch_first=True)
+
+
+def mask():
+    """Which places of a padded matrix hold a token, [completions, longest], float64."""
+    return padded(torch.ones(sum(LENGTHS), dtype=torch.float64))
+
+
+def clipped_loss(advantage, log_prob, old, low=0.2, high=0.2):
+    """PPO's loss of the padded tokens and the mean of it over all of them, with its gradient on every log-prob.
+
+    Args:
+        advantage: [completions, longest], or [completions, 1] for the same at each token.
+        log_prob: of each token, [tokens].
+        old: under the policy that sampled, [tokens].
+        low: of the clip.
+        high: of the clip.
+    """
+    ratio = torch.exp(padded(log_prob) - padded(old))
+    one = -advantage * ratio
+    other = -advantage * torch.clamp(ratio, 1 - low, 1 + high)
+    loss = (torch.maximum(one, other) * mask()).sum() / mask().sum()
+    return loss, torch.autograd.grad(loss, log_prob)[0]
+
+
+def assert_same(found, wanted, gap=1e-12):
+    """Loss and gradient agree to `gap`, and neither is nothing."""
+    for one, other in zip(found, wanted, strict=True):
+        assert float(other.detach().abs().max()) > 1e-3
+        assert float((one - other).detach().abs().max()) <= gap
