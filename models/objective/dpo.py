@@ -1,8 +1,12 @@
-"""Direct preference optimisation (Rafailov et al. 2023, arXiv 2305.18290; paper 84).
+"""Direct preference optimisation (Rafailov et al. 2023, arXiv 2305.18290; paper 84), and with doubt about the labels.
 
-    loss = -log sigmoid(margin),   margin = beta * [log pi/ref (better) - log pi/ref (worse)]
+    loss = -(1 - e) log sigmoid(margin) - e log sigmoid(-margin)
+    margin = beta * [log pi/ref (better) - log pi/ref (worse)]
 
-The reward model that the policy itself implies, r = beta log pi/ref, is fitted to the preference of each pair.
+The reward model that the policy itself implies, r = beta log pi/ref, is fitted to the preference of each pair. With
+`label_smoothing` e > 0 it is conservative DPO (cDPO, Mitchell 2023, "A note on DPO with noisy preferences"): a label is
+taken to be wrong with that chance, and a pair is content where its margin is log((1 - e) / e). Its mean over flipped
+labels is not the loss on clean ones; that is the objective `rdpo`.
 """
 
 from __future__ import annotations
@@ -11,30 +15,20 @@ from typing import Annotated
 
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional
 
-from models.formulas.implied_rewards import implied_of_pairs, watch_pairs
+from models.formulas.pair_loss import PairLoss, margins
+from models.formulas.soft_label import soft_loss
 from models.loop.rollout import TokenBatch
-from models.loop.slots import Objective
 from models.parts import part
 
 
 @part("dpo")
-class Dpo(Objective):
+class Dpo(PairLoss):
     """One loss a pair; needs a reference."""
 
-    level = "pair"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.1
-    """How strongly the reference holds: the KL penalty of the reward maximisation that this solves."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
+    """Chance that the label of a pair is wrong (e); zero is DPO as it was published."""
 
-    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each pair, [pairs], nats.
-
-        Args:
-            log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
-            batch: the reference's log-probs, [tokens].
-        """
-        implied = implied_of_pairs(log_prob, batch, self.beta)
-        margin = implied[:, 0] - implied[:, 1]
-        return -functional.logsigmoid(margin), watch_pairs(implied)
+    def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
+        return soft_loss(margins(scores), 1.0 - self.label_smoothing)

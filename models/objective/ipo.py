@@ -26,6 +26,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.formulas.implied_rewards import implied_of_pairs, watch_margins
+from models.formulas.pair_loss import mean_over_tokens
 from models.loop.rollout import TokenBatch
 from models.loop.slots import Objective
 from models.parts import part
@@ -51,7 +52,6 @@ class Ipo(Objective):
         """
         ratio = implied_of_pairs(log_prob, batch, 1.0)
         if self.average == "tokens":
-            assert batch.pairs is not None, "objectives over pairs see pairs"
-            ratio = ratio / batch.lengths[batch.pairs].to(ratio)
+            ratio = mean_over_tokens(ratio, batch)
         margin = ratio[:, 0] - ratio[:, 1]
         return (margin - 0.5 / self.beta) ** 2, watch_margins(margin, ratio)

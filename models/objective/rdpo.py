@@ -18,32 +18,20 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from models.formulas.implied_rewards import implied_of_pairs, watch_pairs
+from models.formulas.pair_loss import PairLoss, margins
 from models.loop.rollout import TokenBatch
-from models.loop.slots import Objective
 from models.parts import part
 
 
 @part("rdpo")
-class RobustDpo(Objective):
-    """One loss a pair, unbiased under flips; needs a reference."""
+class RobustDpo(PairLoss):
+    """One loss a pair, unbiased under flips, may be negative; needs a reference."""
 
-    level = "pair"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.1
-    """How strongly the reference holds, as in DPO."""
     flip_rate: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
     """Share of pairs whose better answer is said to be the worse (e); zero is DPO."""
 
-    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each pair, [pairs], nats; may be negative.
-
-        Args:
-            log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
-            batch: the reference's log-probs, [tokens].
-        """
-        implied = implied_of_pairs(log_prob, batch, self.beta)
-        margin = implied[:, 0] - implied[:, 1]
+    def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
+        margin = margins(scores)
         as_seen, flipped = -functional.logsigmoid(margin), -functional.logsigmoid(-margin)
-        loss = ((1.0 - self.flip_rate) * as_seen - self.flip_rate * flipped) / (1.0 - 2.0 * self.flip_rate)
-        return loss, watch_pairs(implied)
+        return ((1.0 - self.flip_rate) * as_seen - self.flip_rate * flipped) / (1.0 - 2.0 * self.flip_rate)

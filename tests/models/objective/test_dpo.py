@@ -42,3 +42,22 @@ def test_what_shifts_both_answers_of_a_pair_changes_nothing():
     loss, _ = Dpo()(log_prob, batch_of([-2.0, -2.0, -4.0, -1.0]))
     shifted, _ = Dpo()(log_prob + 7.0, batch_of([1.0, 1.0, -1.0, 2.0]))
     torch.testing.assert_close(loss, shifted)
+
+
+def test_under_doubt_a_pair_is_content_where_its_margin_is_the_log_odds_of_its_label():
+    log_prob = torch.tensor([[math.log(4.0) - 2.0, -2.0], [-4.0, -1.0]], dtype=torch.float64, requires_grad=True)
+    loss, _ = Dpo(beta=1.0, label_smoothing=0.2)(log_prob, batch_of([-2.0, -2.0, -1.0, -4.0]))
+    loss.sum().backward()
+    torch.testing.assert_close(log_prob.grad[0], torch.zeros(2, dtype=torch.float64))
+    assert loss[1].item() == pytest.approx(math.log(2))
+
+
+def test_imitation_adds_the_mean_negative_log_prob_of_the_better_answers_tokens():
+    """Answers of two and of one token; the second is the better one of the second pair."""
+    nothing, of = torch.zeros(6, dtype=torch.float64), torch.tensor([0, 0, 1, 2, 3, 3])
+    batch = make_batch(nothing, nothing, nothing, nothing, of, torch.tensor([[0, 1], [3, 2]]))
+    log_prob = torch.tensor([[-3.0, -1.0], [-5.0, -2.0]], dtype=torch.float64)
+    plain, _ = Dpo()(log_prob, batch)
+    held, watch = Dpo(sft=0.5)(log_prob, batch)
+    assert watch["sft_loss"].tolist() == [1.5, 2.5]
+    torch.testing.assert_close(held - plain, torch.tensor([0.75, 1.25], dtype=torch.float64))

@@ -1,0 +1,72 @@
+"""What losses over pairs share: scores of both answers, a loss of these, and imitation of the better answer beside it.
+
+    loss of a pair = l(s_better, s_worse) + sft * NLL,   NLL = -log pi(better) / tokens of the better answer
+
+Most losses look at the margin s_better - s_worse alone, which does not say whether the better answer has become
+likelier: both may fall as long as the worse one falls faster. NLL holds the better answer up (iterative RPO, arXiv
+2404.19733; CPO, arXiv 2401.08417; ORPO, arXiv 2403.07691). It is a mean over each answer's own tokens, so that a long
+answer counts no more than a short one, and a pair's loss does not depend on the other pairs of the batch.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from models.formulas.implied_rewards import implied_of_pairs, watch_pairs
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
+
+Beta = Annotated[float, Field(gt=0)]
+"""What log-probs are multiplied by."""
+Weight = Annotated[float, Field(ge=0)]
+"""Of a term of the loss; zero leaves it out."""
+
+
+def mean_over_tokens(values: Tensor, batch: TokenBatch) -> Tensor:
+    """Sums over the tokens of both answers as means over these, [pairs, 2]; gradient flows."""
+    assert batch.pairs is not None, "objectives over pairs see pairs"
+    return values / batch.lengths[batch.pairs].to(values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairLoss(Objective):
+    """One loss a pair of a better and a worse answer. Settings stand under `objective:`."""
+
+    level = "pair"
+    beta: Beta = 0.1
+    """How strongly the reference holds, as in DPO; without a reference, how steep the loss is."""
+    sft: Weight = 0.0
+    """Weight of the mean negative log-prob of the better answer's tokens beside the loss of the pair."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each pair, [pairs], nats.
+
+        Args:
+            log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
+            batch: the reference's log-probs, [tokens], and what else the scores are made of.
+        """
+        scores = self._scores(log_prob, batch)
+        loss, watch = self._loss(scores, batch), watch_pairs(scores)
+        if not self.sft:
+            return loss, watch
+        imitation = -mean_over_tokens(log_prob, batch)[:, 0]
+        return loss + self.sft * imitation, {**watch, "sft_loss": imitation.detach()}
+
+    def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
+        """What the policy holds both answers to be worth, [pairs, 2], nats; gradient flows. By default DPO's implied
+        rewards, beta log pi/ref."""
+        return implied_of_pairs(log_prob, batch, self.beta)
+
+    @abstractmethod
+    def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
+        """Loss of each pair without the imitation, [pairs], nats."""
+
+
+def margins(scores: Tensor) -> Tensor:
+    """Better less worse, [pairs, 2] to [pairs]; gradient flows."""
+    return scores[:, 0] - scores[:, 1]

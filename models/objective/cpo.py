@@ -1,0 +1,30 @@
+"""Contrastive preference optimisation: DPO without a reference, held up by imitation (CPO, arXiv 2401.08417).
+
+    loss = -log sigmoid(beta [log pi (better) - log pi (worse)]) + sft * NLL (better)
+
+DPO's margin with a reference that is the same for all answers; the imitation of the better answer is the KL to the
+data's better answers that the paper puts in the reference's place.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+from models.formulas.pair_loss import PairLoss, Weight, margins
+from models.loop.rollout import TokenBatch
+from models.parts import part
+
+
+@part("cpo")
+class Cpo(PairLoss):
+    """One loss a pair, without a reference."""
+
+    sft: Weight = 1.0
+    """Weight of the mean negative log-prob of the better answer's tokens beside the loss of the pair."""
+
+    def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
+        return self.beta * log_prob
+
+    def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
+        return -functional.logsigmoid(margins(scores))

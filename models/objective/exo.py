@@ -1,0 +1,37 @@
+"""Efficient exact optimisation: the reverse KL between the policy's preference and the label (EXO, arXiv 2402.00856).
+
+    loss = q log(q / (1 - e)) + (1 - q) log((1 - q) / e),   q = sigmoid(margin), margin as in DPO
+
+DPO's cross-entropy is the KL the other way round. This one seeks a mode: a pair that the policy holds for the wrong way
+round by far has a vanishing gradient, as it has in the KL-regularised reward maximisation. The label is smoothed by e,
+for the KL to a certain label is infinite. The case of pairs, EXO-pref (equation 16).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from models.formulas.pair_loss import PairLoss, margins
+from models.loop.rollout import TokenBatch
+from models.parts import part
+
+
+@part("exo")
+class Exo(PairLoss):
+    """One loss a pair; needs a reference."""
+
+    needs_reference = True
+    label_smoothing: Annotated[float, Field(gt=0, lt=0.5)] = 0.001
+    """Chance that the label of a pair is wrong (e)."""
+
+    def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
+        margin = margins(scores)
+        as_seen = functional.logsigmoid(margin) - math.log1p(-self.label_smoothing)
+        flipped = functional.logsigmoid(-margin) - math.log(self.label_smoothing)
+        return torch.sigmoid(margin) * as_seen + torch.sigmoid(-margin) * flipped

@@ -1,0 +1,53 @@
+"""DPO under another divergence to the reference than reverse KL (f-DPO, arXiv 2309.16240).
+
+    loss = -log sigmoid(s_better - s_worse),   s = beta f'(pi / ref)
+
+    reverse_kl       f'(t) = log t + 1           DPO
+    forward_kl       f'(t) = -1 / t
+    jensen_shannon   f'(t) = log(2 t / (t + 1))
+    alpha            f'(t) = (1 - t^-alpha) / alpha      near 0 reverse KL, at 1 forward KL
+
+Where E[r] - beta D_f(pi || ref) is maximised the reward is beta f'(pi / ref) but for a constant of the prompt, as long
+as the reference gives no answer a chance of zero. A constant of f' falls out of the margin. Forward KL and alpha make a
+worse answer that has become unlikely very unlikely indeed: their slopes grow without end, and powers of 1 / t are held
+at e^30, beyond which the loss is flat.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from models.formulas.implied_rewards import implied_of_pairs
+from models.formulas.pair_loss import PairLoss, margins
+from models.loop.rollout import TokenBatch
+from models.objective.divergence import slope
+from models.parts import part
+
+LARGEST_POWER = 30.0
+"""Exponent at which powers of ref / pi are held."""
+
+
+@part("f_dpo")
+class FDpo(PairLoss):
+    """One loss a pair; needs a reference."""
+
+    needs_reference = True
+    to: Literal["reverse_kl", "forward_kl", "jensen_shannon", "alpha"] = "jensen_shannon"
+    """Which divergence holds the policy to the reference."""
+    alpha: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Which alpha-divergence; of no meaning for the others."""
+
+    def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
+        ratio = implied_of_pairs(log_prob, batch, 1.0)
+        if self.to == "alpha":
+            return self.beta * (1.0 - torch.exp((-self.alpha * ratio).clamp(max=LARGEST_POWER))) / self.alpha
+        inverse = torch.exp((-ratio).clamp(max=LARGEST_POWER))
+        return self.beta * slope(ratio, torch.ones_like(ratio), inverse, self.to)
+
+    def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
+        return -functional.logsigmoid(margins(scores))

@@ -1,0 +1,61 @@
+"""Prospect-theoretic optimisation: good answers and poor ones, not pairs (KTO, arXiv 2402.01306).
+
+    loss = desirable * [1 - sigmoid(beta (log pi/ref - z))]        of an answer that is good
+    loss = undesirable * [1 - sigmoid(beta (z - log pi/ref))]      of one that is not
+
+z is the point from which people are taken to count gains and losses: the KL of the policy to the reference, over all
+prompts. An answer counts by how far it lies from there, less and less with the distance. The paper estimates z from
+answers that belong to other prompts of the batch and lets no gradient through it; here that is the component of the
+reward called `by`, read once for a whole round before the first step (`log_ratio_baseline`): so the loss of an answer
+does not depend on which others stand in its micro-batch. With several steps a round z is as old as the round.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from models.bounds import Number
+from models.formulas.implied_rewards import implied_of_completions
+from models.formulas.pair_loss import Beta, Weight
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
+from models.parts import part
+
+
+@part("kto")
+class Kto(Objective):
+    """One loss an answer; needs a reference, and a reward that holds the point z."""
+
+    level = "completion"
+    needs_reference = True
+    beta: Beta = 0.1
+    """How strongly the reference holds, as in DPO."""
+    desirable: Weight = 1.0
+    """Weight of good answers; with the other one, to make up for many more of one kind."""
+    undesirable: Weight = 1.0
+    """Weight of poor answers."""
+    threshold: Number = 0.5
+    """An answer of more total reward than this is good."""
+    by: str = "log_ratio_baseline"
+    """The reward component that holds z, in nats."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each completion, [completions].
+
+        Args:
+            log_prob: log pi of whole completions, [completions], nats; gradient flows.
+            batch: the reference's log-probs, [tokens], the rewards and z, [completions] each.
+
+        Raises:
+            UserError: no reward is called as `by` says.
+        """
+        good = batch.reward > self.threshold
+        lead = implied_of_completions(log_prob, batch, self.beta) - self.beta * batch.worth(self.by)
+        loss = self._loss(torch.where(good, lead, -lead))
+        watch = {"outcome_accuracy": ((lead > 0) == good).to(lead), "outcome_value": lead.detach()}
+        return torch.where(good, self.desirable * loss, self.undesirable * loss), watch
+
+    def _loss(self, lead: Tensor) -> Tensor:
+        """Of an answer that lies by `lead` on the right side of z, [completions]."""
+        return torch.sigmoid(-lead)

@@ -1,0 +1,37 @@
+"""Odds ratio preference optimisation: imitation with a penalty, in one stage, without a reference (arXiv 2403.07691).
+
+    loss = sft * NLL (better) - beta * log sigmoid(log odds (better) - log odds (worse))
+    log odds = log p - log(1 - p),   log p = log pi / tokens of the answer
+
+p is the geometric mean of the probabilities of an answer's tokens. The paper calls the weight of the odds ratio lambda;
+TRL, as here, beta. Where the worse answer is unlikely already its odds change little with p, so the term is milder than
+a ratio of probabilities: it is meant to stand beside imitation and not to drive the policy alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from models.formulas.pair_loss import Beta, PairLoss, Weight, margins, mean_over_tokens
+from models.loop.rollout import TokenBatch
+from models.parts import part
+
+
+@part("orpo")
+class Orpo(PairLoss):
+    """One loss a pair, without a reference."""
+
+    beta: Beta = 0.1
+    """Weight of the odds ratio (lambda in the paper)."""
+    sft: Weight = 1.0
+    """Weight of the mean negative log-prob of the better answer's tokens, which the odds ratio stands beside."""
+
+    def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
+        mean = mean_over_tokens(log_prob, batch)
+        # log(1 - e^m) as log(-expm1(m)) keeps its digits for m near 0; at 0 itself the odds are infinite
+        return mean - torch.log(-torch.expm1(mean.clamp(max=-torch.finfo(mean.dtype).tiny)))
+
+    def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
+        return -self.beta * functional.logsigmoid(margins(scores))

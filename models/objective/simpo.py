@@ -1,0 +1,33 @@
+"""Simple preference optimisation: the mean log-prob of an answer is its reward (SimPO, arXiv 2405.14734).
+
+    loss = -log sigmoid(beta [log pi (better) / tokens - log pi (worse) / tokens] - gamma)
+
+There is no reference, and what is compared is what decoding maximises: how likely the tokens are on average. `gamma` is
+the margin by which the better answer is to lead; the paper sets gamma / beta. Nothing but a small step size holds the
+policy near its beginning.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+from models.formulas.pair_loss import Beta, PairLoss, Weight, margins, mean_over_tokens
+from models.loop.rollout import TokenBatch
+from models.parts import part
+
+
+@part("simpo")
+class SimPo(PairLoss):
+    """One loss a pair, without a reference."""
+
+    beta: Beta = 2.0
+    """What mean log-probs are multiplied by."""
+    gamma: Weight = 1.0
+    """Lead that the better answer is to have, in units of beta times nats a token."""
+
+    def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
+        return self.beta * mean_over_tokens(log_prob, batch)
+
+    def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
+        return -functional.logsigmoid(margins(scores) - self.gamma)
