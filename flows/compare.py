@@ -55,7 +55,8 @@ def compare(
     found = contenders(recipes, overrides or [], seeds, metric, budget, smoke)
     experiment = found[0].recipe.name
     with own_folder(experiment) as home:
-        code = running_version(Path.cwd(), *(one.file for one in found))
+        rewards = [source.file for one in found for source in one.recipe.sources]
+        code = running_version(Path.cwd(), *(one.file for one in found), rewards=rewards)
         facts = {tags.RECIPE: " ".join(one.name for one in found), tags.GIT_COMMIT: code.name}
         if prefect := prefect_run.address():
             facts[tags.PREFECT_RUN] = prefect
@@ -64,7 +65,7 @@ def compare(
         page = page_address(home, "mlflow") + summaries.page_of_run(run)
         prefect_run.link_to(page)
         for one in found:
-            log_recipe(run, one.file, ())
+            log_recipe(run, one.file, (), one.recipe)
         if overrides:
             records.log_text(run, "recipe/overrides.txt", "\n".join(overrides) + "\n")
         with closed_with(run):
@@ -89,11 +90,11 @@ def _trained(one: Contender, seed: int, home: Path, parent: str) -> Training:
     recipe = load_recipe(one.file, overrides)
     described = plain(recipe)
     facts = {tags.RECIPE: one.name, tags.RECIPE_SHA256: digest(described), tags.SEED: str(seed)}
-    code = running_version(Path.cwd(), one.file)
+    code = running_version(Path.cwd(), one.file, rewards=[source.file for source in recipe.sources])
     own = runs.open_step_run(parent, f"{one.name}, seed {seed}", facts)
     with closed_with(own), shared_engine():
         runs.log_params(own, described)
-        log_recipe(own, one.file, overrides)
+        log_recipe(own, one.file, overrides, recipe)
         training = train_policy(Opened(recipe, Path.cwd(), home, own, code, {}))
         measured = training.evaluated_candidate()
         records.log_metrics(own, {key: value for key, value in measured.metrics.items() if key.startswith("eval/")})

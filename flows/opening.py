@@ -49,7 +49,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
     checked = load_recipe(recipe, overrides)
     require_files(checked)
     with own_folder(checked.name) as home:
-        code = running_version(Path.cwd(), find_recipe(recipe))
+        code = running_version(Path.cwd(), find_recipe(recipe), rewards=[source.file for source in checked.sources])
         described = plain(checked)
         recipe_tags = {
             tags.RECIPE: checked.name,
@@ -63,7 +63,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
         run_id = runs.open_flow_run(checked.name, f"{kind} {checked.name}", recipe_tags, described)
         page = page_address(home, "mlflow") + summaries.page_of_run(run_id)
         prefect_run.link_to(page)
-        log_recipe(run_id, find_recipe(recipe), overrides)
+        log_recipe(run_id, find_recipe(recipe), overrides, checked)
         facts = {
             "recipe": f"{find_recipe(recipe)} {' '.join(overrides)}".strip(),
             "commit": code.name,
@@ -76,9 +76,11 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
         prefect_run.tell(*summaries.told(run_id), page)
 
 
-def log_recipe(run_id: str, file: Path, overrides: Sequence[str]) -> None:
-    """Leave a recipe's file on a run, and what stands on top of it."""
+def log_recipe(run_id: str, file: Path, overrides: Sequence[str], recipe: Recipe) -> None:
+    """Leave a recipe's file on a run, what stands on top of it, and the code that its rewards run."""
     records.log_artifact(run_id, file, "recipe")
+    for source in recipe.sources:
+        records.log_text(run_id, f"recipe/{source.file.stem}_{source.sha256[:12]}.py", source.text)
     if overrides:
         records.log_text(run_id, "recipe/overrides.txt", "\n".join(overrides) + "\n")
 

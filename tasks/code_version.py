@@ -75,12 +75,13 @@ def code_version(root: Path) -> CodeVersion:
     return CodeVersion(commit, tuple(sorted(_printable(entry[3:]) for entry in listed.split("\0") if entry)))
 
 
-def running_version(root: Path, *recipes: Path, package: Path = PACKAGE) -> CodeVersion:
+def running_version(root: Path, *recipes: Path, rewards: Sequence[Path] = (), package: Path = PACKAGE) -> CodeVersion:
     """The version of what runs in the repository `root`: its files, the code of `package`, the recipes.
 
     Args:
         root: the repository whose commit goes on record.
         recipes: the recipes' files.
+        rewards: files of code that they name.
         package: where the code that runs lies.
     """
     version = code_version(root)
@@ -91,14 +92,15 @@ def running_version(root: Path, *recipes: Path, package: Path = PACKAGE) -> Code
         doubts.append(
             f"what runs is the code of {package}, which commit {version.commit[:8]} does not hold: {_some(differing)}"
         )
-    for file in recipes:
+    named = [*(("recipe", file) for file in recipes), *(("reward", file) for file in rewards)]
+    for kind, file in named:
         inside = file.resolve()
         if not inside.is_relative_to(root.resolve()):
-            doubts.append(f"the recipe {file} lies outside of the repository")
+            doubts.append(f"the {kind} {file} lies outside of the repository")
         elif (name := inside.relative_to(root.resolve()).as_posix()) not in version.changed:
             held = _blobs(root, name).get(name)
             if held is None or held != _blob(inside, held):
-                doubts.append(f"commit {version.commit[:8]} does not hold the recipe {file} as it is")
+                doubts.append(f"commit {version.commit[:8]} does not hold the {kind} {file} as it is")
     return replace(version, doubts=tuple(doubts))
 
 

@@ -35,7 +35,7 @@ from models.loop.meter import Meter
 from models.loop.method import Slots
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
-from models.loop.score import score
+from models.loop.score import Scoring
 from models.loop.slots import Objective, Rollouts
 from models.loop.truncation import WRONG, TruncationSettings
 from models.loop.world import World
@@ -75,8 +75,8 @@ def run_loop(
     began with or had at a checkpoint. The collapse is returned, also of an alarm that only warns.
 
     Raises:
-        UserError: a canary past its tolerance, a loss or reward that is not finite, a full disk, a token budget that a
-            prompt with its longest completion does not fit.
+        UserError: a canary past its tolerance, a loss that is not finite, a reward that has failed for too long, a full
+            disk, a token budget that a prompt with its longest completion does not fit.
     """
     learner = world.learner
     require_room(problems, slots.rollouts, slots.objective, world.codec, settings.token_budget)
@@ -94,7 +94,7 @@ def run_loop(
         keep_best(checkpoints, learner.policy)
     watchers.resumed(start)
     hand_over(world, settings, canary, start)
-    meter = Meter(learner, settings)
+    meter, score = Meter(learner, settings), Scoring(slots.rewards)
     with Ahead(make, meter.device) as ahead:
         for number in range(start, settings.rounds):
             watchers.proceed()
@@ -105,7 +105,7 @@ def run_loop(
             if not staleness:
                 meter.generated(rollouts)
             seen = unread()
-            scored = world.truncated.penalised(score(seen, slots.rewards, rollouts), slots.rollouts.max_tokens)
+            scored = world.truncated.penalised(score(seen, rollouts), slots.rollouts.max_tokens)
             chosen = scored
             for select in slots.select:
                 chosen = chosen.take(select(chosen))

@@ -178,6 +178,11 @@ def _worth(by: str, total: Tensor, components: Mapping[str, Tensor], setting: st
     return components[by]
 
 
+def sum_of_tokens(rows: Sequence[Tensor]) -> Tensor:
+    """Worth of each completion by token, [completions] tensors of [tokens of it], together, [completions]."""
+    return torch.stack([row.sum() for row in rows]) if len(rows) else torch.zeros(0)
+
+
 def group_mean(values: Tensor, groups: Tensor) -> Tensor:
     """Mean of `values` [completions] over each group, given back at every completion, [completions]."""
     count = int(groups.max()) + 1 if groups.numel() else 0

@@ -2,46 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from models.errors import UserError
+from models.loop.reward_call import Given, call_reward
 from models.loop.rollout import Rollout, Scored
-from models.loop.slots import Reward, TokenReward, sum_of_tokens
+from models.loop.slots import Reward
 from models.loop.world import World
+
+_LOG = logging.getLogger("rewardflow.rewards")
+_FAILURES = "/failures"
+
+
+class Scoring:
+    """The rewards of a run, one round after the other; remembers for how many rounds each has failed."""
+
+    def __init__(self, rewards: Sequence[Reward]) -> None:
+        self._rewards = rewards
+        self._failing = {reward.label: 0 for reward in rewards}
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Scored:
+        """Apply every reward to `rollouts` in the order of the recipe and add them by weight.
+
+        A reward that hangs, breaks or gives no finite number is dealt with as its `limits` say: the completions whose
+        value is missing are counted in `rewards/LABEL/failures` of the round, and a line is logged.
+
+        Raises:
+            UserError: a reward says that the recipe is wrong, or has failed for as many rounds in a row as its limits
+                allow: a policy would be trained on a constant.
+        """
+        components: dict[str, Tensor] = {}
+        watched: dict[str, float] = {}
+        total = torch.zeros(len(rollouts))
+        by_token: list[Tensor] | None = None
+        for reward in self._rewards:
+            if reward.companion:
+                learned = reward.learn(world, rollouts, components)
+                watched |= {f"{reward.companion}/{name}": value for name, value in learned.items()}
+            given = call_reward(world, reward, rollouts)
+            if given.failures:
+                watched[f"rewards/{reward.label}{_FAILURES}"] = float(given.failures)
+            self._note(reward, given, len(rollouts))
+            if given.tokens is not None:
+                more = [reward.weight * row.float() for row in given.tokens]
+                by_token = more if by_token is None else [a + b for a, b in zip(by_token, more, strict=True)]
+            components[reward.label] = given.values
+            total += reward.weight * given.values
+        return Scored(rollouts, total, components, watched, by_token)
+
+    def _note(self, reward: Reward, given: Given, count: int) -> None:
+        """Say how a reward failed in a round, and stop the run where it has for too long."""
+        limits, label = reward.limits, reward.label
+        if given.failures:
+            _LOG.warning(
+                "reward %s: %d of %d completions count %g in place of a value (%s)",
+                label, given.failures, count, limits.value, given.reason,
+            )  # fmt: skip
+        failed = given.failures > limits.failed_share * count
+        self._failing[label] = self._failing[label] + 1 if failed else 0
+        if self._failing[label] >= limits.patience:
+            raise UserError(
+                f"reward {label}: no value for more than {limits.failed_share:.0%} of the completions in "
+                f"{limits.patience} rounds in a row ({given.reason}); a policy that goes on would be trained on "
+                f"a constant. Where what it needs was away, the same command goes on from the last checkpoint"
+            )
 
 
 def score(world: World, rewards: Sequence[Reward], rollouts: Sequence[Rollout]) -> Scored:
-    """Apply every reward to `rollouts` in the order of the recipe and add them by weight.
+    """One round by itself; see `Scoring`."""
+    return Scoring(rewards)(world, rollouts)
 
-    Raises:
-        UserError: a reward gives a value that is not finite, or not one for each completion or each of its tokens.
+
+def failures_of(rounds: Iterable[Mapping[str, float]]) -> dict[str, int]:
+    """Completions of a run that a reward gave no value for, by its label; those that never failed are left out.
+
+    Args:
+        rounds: metrics of every round.
     """
-    components: dict[str, Tensor] = {}
-    watched: dict[str, float] = {}
-    total = torch.zeros(len(rollouts))
-    by_token: list[Tensor] | None = None
-    lengths = [len(rollout.completion) for rollout in rollouts]
-    for reward in rewards:
-        if reward.companion:
-            learned = reward.learn(world, rollouts, components)
-            watched |= {f"{reward.companion}/{name}": value for name, value in learned.items()}
-        if isinstance(reward, TokenReward):
-            given = reward.tokens(world, rollouts)
-            if [len(row) for row in given] != lengths:
-                raise UserError(f"reward {reward.label}: did not give one value for each token of each completion")
-            values = sum_of_tokens(given)
-            more = [reward.weight * row.float() for row in given]
-            by_token = more if by_token is None else [one + other for one, other in zip(by_token, more, strict=True)]
-        else:
-            values = reward(world, rollouts)
-        if values.shape != total.shape:
-            raise UserError(f"reward {reward.label}: gave {tuple(values.shape)} values for {len(rollouts)} completions")
-        if not torch.isfinite(values).all():
-            bad = int((~torch.isfinite(values)).nonzero()[0])
-            raise UserError(f"reward {reward.label}: not finite for problem {rollouts[bad].problem.id}")
-        components[reward.label] = values
-        total += reward.weight * values
-    return Scored(rollouts, total, components, watched, by_token)
+    counts: dict[str, int] = {}
+    for told in rounds:
+        for name, value in told.items():
+            if name.startswith("rewards/") and name.endswith(_FAILURES):
+                label = name.removeprefix("rewards/").removesuffix(_FAILURES)
+                counts[label] = counts.get(label, 0) + int(value)
+    return counts

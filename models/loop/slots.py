@@ -15,16 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor, nn
 
 from models.bounds import Number
 from models.engine.engine import Sampling
 from models.loop.judge import Divergence, TeacherUse
 from models.loop.learner import Companion, Learner
-from models.loop.rollout import Problem, Rollout, Scored, TokenBatch
+from models.loop.limits import AS_USUAL, Limits
+from models.loop.rollout import Problem, Rollout, Scored, TokenBatch, sum_of_tokens
 from models.loop.world import World
 from models.parts import Part
+from models.source_code import SourceCode
 from models.text.encoding import Codec
 
 Reads = Literal["problems", "demonstrations", "preferences"]
@@ -176,10 +177,17 @@ class Reward(SlotPart):
     """Of this reward in the sum of all."""
     label: str = ""
     """Name of the component in metrics and sample tables; empty: the name of the part."""
+    limits: Limits = AS_USUAL
+    """How long it may take, and what stands in place of a value that it does not give."""
 
     def __post_init__(self) -> None:
         if not self.label:
             object.__setattr__(self, "label", self.name)
+
+    @property
+    def source_code(self) -> SourceCode | None:
+        """The file of a person's own that it runs, by its content: kept on the run, and held against the commit."""
+        return None
 
     @property
     def needs_reward_model(self) -> bool:
@@ -196,9 +204,12 @@ class Reward(SlotPart):
         """Whether it is given token by token: what a `TokenReward` is."""
         return False
 
+    def try_out(self) -> None:
+        """Raise a UserError, before anything starts, where the first round would fail; nothing to try by default."""
+
     @abstractmethod
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values before weighting, [completions]."""
+        """Values before weighting, [completions]. A `UserError` stops the run, other failures are as `limits` say."""
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
         """Fit the companion, where there is one, to the reward labelled `by`, which stands before this one in the
@@ -219,12 +230,6 @@ class TokenReward(Reward):
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Their sums, [completions]."""
         return sum_of_tokens(self.tokens(world, rollouts))
-
-
-def sum_of_tokens(rows: Sequence[Tensor]) -> Tensor:
-    """What the tokens of each completion are worth together, [completions] tensors of [tokens of it] to
-    [completions]."""
-    return torch.stack([row.sum() for row in rows]) if len(rows) else torch.zeros(0)
 
 
 class Select(SlotPart):

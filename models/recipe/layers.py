@@ -16,6 +16,7 @@ from models.datasets.text_files import not_utf8
 from models.errors import UserError, shortened
 from models.parts import SLOTS
 from models.recipe.find import FOLDER, find_recipe
+from models.recipe_paths import from_recipe
 
 MOST_LAYERS = 20
 """Recipes that extend one another; more is an accident."""
@@ -67,7 +68,7 @@ def _parsed(file: Path) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise UserError(f"{file}: a recipe is a mapping of keys to values, this is a {type(raw).__name__}")
     _require_numbers(raw, str(file))
-    return _spelled_out(raw)
+    return _spelled_out(raw) | {slot: from_recipe(slot, raw[slot], file.parent) for slot in SLOTS if slot in raw}
 
 
 def _extended(file: Path, base: Any) -> Path:

@@ -25,6 +25,7 @@ from models.policy.teacher import TeacherSettings
 from models.recipe.combinations import check_combination
 from models.recipe.room import check_room
 from models.reward_model.fit import RewardModelSettings
+from models.source_code import SourceCode
 
 
 class Section(BaseModel):
@@ -120,6 +121,11 @@ class Recipe(Section):
         advantage: Advantage
         objective: Objective
         reference: Reference
+
+    @property
+    def sources(self) -> list[SourceCode]:
+        """Files of a person's own code that its rewards run."""
+        return [source for reward in self.rewards if (source := reward.source_code) is not None]
 
     @property
     def slots(self) -> Slots:

@@ -16,6 +16,7 @@ from models.loop.learned import nothing_learned
 from models.loop.loop import Watchers, prompts_of_round, run_loop
 from models.loop.readings import Readings
 from models.loop.rollout import Problem
+from models.loop.score import failures_of
 from models.loop.world import World
 from models.policy.build import open_policy
 from models.policy.folder import save_model_folder
@@ -96,6 +97,8 @@ def fine_tune(
         times = log_times(run_id, recipe, curves, time.perf_counter() - began - in_rounds)
         tail = [row.metrics["reward/total"] for row in curves if "reward/total" in row.metrics]
         headline = f"reward {_mean(tail[:5]):.3f} to {_mean(tail[-5:]):.3f} in {len(curves)} rounds"
+        failed = failures_of(row.metrics for row in curves)
+        headline += "".join(f"; {label} gave no value for {count:,} completions" for label, count in failed.items())
         changed = changed_share_of_files(start, folder / "policy")
         lost = {COLLAPSED: str(collapse)} if collapse is not None else {}
         if not lost and (nothing := nothing_learned([row.metrics for row in curves], changed)):
@@ -108,6 +111,7 @@ def fine_tune(
             headline,
             {f"last/{k}": v for k, v in last.items() if k.startswith("reward/")}
             | times
+            | {f"rewards/{label}/all_failures": float(count) for label, count in failed.items()}
             | {"update/changed_share": changed},
             {"model_id": model_id} | lost,
         )

@@ -1,12 +1,10 @@
 """What must be true of signals and rewards by completion and by token, each test named as the theorem it checks."""
 
-import pytest
 import torch
 from tiny_models import COMPLETIONS, SEQUENCES, scored
 from tiny_worlds import make_world
 
 from models.advantage.group_relative import GroupRelative
-from models.errors import UserError
 from models.loop.score import score
 from models.loop.slots import Advantage, Signal, TokenReward
 from models.parts import parts
@@ -38,17 +36,12 @@ def test_every_advantage_says_that_it_gives_a_signal_and_nothing_else():
 
 
 class Counting(TokenReward):
-    """One for the first token of a completion, two for the second, and so on; `short` is how many it forgets."""
+    """One for the first token of a completion, two for the second, and so on."""
 
     name = "counting"
-    short = 0
 
     def tokens(self, world, rollouts):
-        return [torch.arange(1.0, len(one.completion) + 1 - self.short) for one in rollouts]
-
-
-class Forgetful(Counting):
-    short = 1
+        return [torch.arange(1.0, len(one.completion) + 1) for one in rollouts]
 
 
 def test_a_reward_by_token_is_worth_the_sum_of_its_tokens():
@@ -59,8 +52,3 @@ def test_a_reward_by_token_is_worth_the_sum_of_its_tokens():
     assert worth.components["counting"].tolist() == [n * (n + 1) / 2 for n in LENGTHS]
     assert [row.tolist() for row in worth.token_rewards] == [[1.5 * t for t in range(1, n + 1)] for n in LENGTHS]
     torch.testing.assert_close(worth.rewards, torch.stack([row.sum() for row in worth.token_rewards]))
-
-
-def test_a_reward_by_token_that_forgets_a_token_is_refused():
-    with pytest.raises(UserError, match="reward counting: did not give one value for each token"):
-        score(make_world(), [Forgetful()], ROUND.rollouts)

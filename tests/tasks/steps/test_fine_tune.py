@@ -66,3 +66,22 @@ def test_a_run_that_changes_weights_says_nothing(inputs):
     recipe = load_recipe("tiny.yaml", ["objective.entropy_bonus=0.1"])  # which has a gradient whatever the rewards
     result = step.fine_tune.fn(**inputs | {"recipe": recipe})
     assert step.why_not_learned(result) == "" and result.metrics["update/changed_share"] > 0
+
+
+FLAKY = """
+calls = []
+def reward(completions):
+    calls.append(1)
+    if len(calls) == 3:  # the first is the one before anything starts
+        raise ConnectionError("the judge is away")
+    return [float(len(text)) for text in completions]
+"""
+
+
+def test_what_a_reward_gave_no_value_for_stands_in_the_result_of_the_step(inputs, tmp_path):
+    (tmp_path / "flaky.py").write_text(FLAKY)
+    recipe = load_recipe("tiny.yaml", ["rewards={name: python, path: flaky.py, label: judge, limits: {retries: 0}}"])
+    recipe.rewards[0].try_out()
+    result = step.fine_tune.fn(**inputs | {"recipe": recipe})
+    assert "; judge gave no value for 6 completions" in result.headline
+    assert result.metrics["rewards/judge/all_failures"] == 6.0

@@ -1,0 +1,105 @@
+"""One call of a reward, whatever the reward does: in time, once more where it failed, and always with values.
+
+A reward fails for a round where it takes too long, raises, or gives another number of values than was asked for; it
+fails for a completion where its value is no finite number. Only a `UserError` goes through: it says that the recipe is
+wrong, which no second call mends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.errors import UserError, shortened
+from models.loop.rollout import Rollout, sum_of_tokens
+from models.loop.slots import Reward, TokenReward
+from models.loop.time_limit import within
+from models.loop.world import World
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a reward gave for the completions of a round."""
+
+    values: Tensor
+    """Before weighting, [completions], every one of them finite."""
+    tokens: list[Tensor] | None
+    """Of a reward by token: [completions] tensors of [tokens of it]."""
+    failures: int = 0
+    """Completions that have `limits.value` in place of a value."""
+    reason: str = ""
+    """Why, in a line; empty where there are none."""
+
+
+def call_reward(world: World, reward: Reward, rollouts: Sequence[Rollout]) -> Given:
+    """Ask `reward` for its values, under its `limits`.
+
+    A call that is made again finds torch's random generator as the first one did, so that a failure that passes leaves
+    no trace in the run.
+
+    Raises:
+        UserError: the reward says that the recipe is wrong.
+    """
+    limits, random = reward.limits, torch.get_rng_state()
+    best, reason = _nothing(reward, rollouts), ""
+    for attempt in range(limits.retries + 1):
+        if attempt:
+            torch.set_rng_state(random)
+        try:
+            given = within(limits.seconds, lambda: _ask(world, reward, rollouts))
+        except UserError:
+            raise
+        except Exception as error:  # whatever a person's own code raises
+            reason = shortened(f"{type(error).__name__}: {error}", 200)
+            continue
+        if given.failures == 0:
+            return given
+        if given.failures < best.failures:
+            best, reason = given, given.reason
+    return _filled(best, limits.value, reason)
+
+
+def _nothing(reward: Reward, rollouts: Sequence[Rollout]) -> Given:
+    rows = [torch.full((len(rollout.completion),), torch.nan) for rollout in rollouts]
+    values = torch.full((len(rollouts),), torch.nan)
+    return Given(values, rows if isinstance(reward, TokenReward) else None, len(rollouts))
+
+
+def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout]) -> Given:
+    """Values as the reward gives them; `failures` are those that are not finite.
+
+    Raises:
+        ValueError: not one for each completion, or not one for each of its tokens.
+    """
+    rows: list[Tensor] | None = None
+    if isinstance(reward, TokenReward):
+        rows = reward.tokens(world, rollouts)
+        if [len(row) for row in rows] != [len(rollout.completion) for rollout in rollouts]:
+            raise ValueError("did not give one value for each token of each completion")
+        values = sum_of_tokens(rows)
+    else:
+        values = reward(world, rollouts)
+    if values.shape != (len(rollouts),):
+        raise ValueError(f"gave {tuple(values.shape)} values for {len(rollouts)} completions")
+    missing = (~torch.isfinite(values)).nonzero().flatten().tolist()
+    if not missing:
+        return Given(values, rows)
+    return Given(values, rows, len(missing), f"not finite for problem {rollouts[missing[0]].problem.id}")
+
+
+def _filled(given: Given, value: float, reason: str) -> Given:
+    """`given` with `value` in place of what is missing; of a reward by token it stands at the last token."""
+    missing = ~torch.isfinite(given.values)
+    rows = given.tokens
+    if rows is not None:
+        rows = [_at_the_end(row, value) if gone else row for row, gone in zip(rows, missing.tolist(), strict=True)]
+    return Given(torch.where(missing, value, given.values), rows, given.failures, reason)
+
+
+def _at_the_end(row: Tensor, value: float) -> Tensor:
+    filled = torch.zeros_like(row)
+    filled[-1:] = value
+    return filled

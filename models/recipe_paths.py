@@ -1,0 +1,43 @@
+"""Files that a recipe names: a relative path in a recipe's file is meant from the folder of that file.
+
+A part says so by the type of its setting, `RecipePath`. On the command line a path is meant from where one stands.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+from models.parts import Slot, parts
+
+
+class BesideRecipe:
+    """Marks a setting as a path that is relative to the recipe."""
+
+
+RecipePath = Annotated[str, BesideRecipe()]
+
+
+def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
+    """What a recipe in `folder` says of a part of `slot`, or of several, with relative paths read from there."""
+    if isinstance(part, list):
+        return [from_recipe(slot, one, folder) for one in part]
+    if not isinstance(part, Mapping):
+        return part
+    cls = parts(slot).get(str(part.get("name")))
+    marked = paths_of(cls) if cls is not None else []
+    return {
+        key: str(folder / Path(value).expanduser()) if key in marked and isinstance(value, str) and value else value
+        for key, value in part.items()
+    }
+
+
+def paths_of(cls: type) -> list[str]:
+    """Settings of a part that are paths beside the recipe."""
+    return [
+        name
+        for name, hint in typing.get_type_hints(cls, include_extras=True).items()
+        if get_origin(hint) is Annotated and any(isinstance(mark, BesideRecipe) for mark in get_args(hint))
+    ]

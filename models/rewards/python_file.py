@@ -1,0 +1,192 @@
+"""A person's own reward: a Python function in a file that the recipe names.
+
+Two signatures are known, by the names of the function's parameters. One is asked once for all completions of a round,
+as TRL's `reward_funcs` are, and returns a number for each:
+
+    def reward(prompts, completions, answers, **others): return [float(a in c) for c, a in zip(completions, answers)]
+
+It may name any of `prompts`, `completions` (texts), `answers`, `ids`, `levels` (of the problems), `completion_ids`
+(tokens), `finished` (whether the completion ended by itself) and `groups` (equal for completions of one prompt): lists,
+[completions] each. The other is asked for one completion at a time, as verl's `compute_score` is, and returns a number
+or a mapping with a `score`:
+
+    def compute_score(data_source, solution_str, ground_truth, extra_info): ...
+
+The file is code of whoever wrote the recipe, trusted as the recipe is: it runs in the process of the training. What a
+model wrote must not be run there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.errors import UserError, listed, shortened
+from models.loop.rollout import Problem, Rollout
+from models.loop.slots import Reward
+from models.loop.time_limit import within
+from models.loop.world import World
+from models.parts import part
+from models.recipe_paths import RecipePath
+from models.source_code import SourceCode, read_source
+
+_LOG = logging.getLogger("rewardflow.rewards")
+_PROBLEM = Problem("probe", "What is 1 + 1?", "2", 1, (3, 4))
+PROBE = [
+    Rollout(_PROBLEM, 0, (5, 1), (), text="1 + 1 = 2 ; #### 2", finished=True),
+    Rollout(_PROBLEM, 0, (6,), (), text="", finished=False),
+    Rollout(replace(_PROBLEM, id="probe-2", prompt="Say nothing.", answer=""), 1, (5, 1), (), "####", finished=True),
+]
+"""What a function is tried on before anything starts: an answer, an empty completion that was cut, no answer at all."""
+
+Columns = Mapping[str, Callable[[Rollout], Any]]
+ALL: Columns = {
+    "prompts": lambda rollout: rollout.problem.prompt,
+    "completions": lambda rollout: rollout.text,
+    "answers": lambda rollout: rollout.problem.answer,
+    "ids": lambda rollout: rollout.problem.id,
+    "levels": lambda rollout: rollout.problem.level,
+    "completion_ids": lambda rollout: list(rollout.completion),
+    "finished": lambda rollout: rollout.finished,
+    "groups": lambda rollout: rollout.group,
+}
+"""What a function of all completions is given."""
+EACH: Columns = {
+    "data_source": lambda rollout: "",
+    "solution_str": lambda rollout: rollout.text,
+    "ground_truth": lambda rollout: rollout.problem.answer,
+    "extra_info": lambda rollout: {
+        "id": rollout.problem.id,
+        "level": rollout.problem.level,
+        "prompt": rollout.problem.prompt,
+        "finished": rollout.finished,
+    },
+}
+"""What a function of one completion is given."""
+
+
+@part("python")
+class PythonReward(Reward):
+    """A function in a Python file of your own."""
+
+    path: RecipePath = ""
+    """The file; a relative path is meant from the recipe's folder."""
+    function: str = "reward"
+    """The function's name."""
+    sha256: str = ""
+    """Hash of the file's content, filled in when the recipe is read. Written into a recipe, it refuses another
+    content."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        source = read_source(Path(self.path), f"rewards.{self.label}.path") if self.path else None
+        if source is not None and self.sha256 not in ("", source.sha256):
+            raise UserError(f"rewards.{self.label}: {self.path} has other content than sha256 says: {source.sha256}")
+        object.__setattr__(self, "sha256", source.sha256 if source else "")
+        object.__setattr__(self, "_source", source)
+
+    @property
+    def source_code(self) -> SourceCode | None:
+        """The file as it was when the recipe was read."""
+        source: SourceCode | None = vars(self)["_source"]
+        return source
+
+    def try_out(self) -> None:
+        """Load the file and ask the function once, for completions that are made up, under the limit of a round.
+
+        Raises:
+            UserError: no file is named, the function is not there or cannot be given what it asks for, or it does not
+                return one finite number for each completion.
+        """
+        where = f"rewards.{self.label}: {self.path}: {self.function}"
+        try:
+            values = within(self.limits.seconds, lambda: self._values(PROBE))
+        except UserError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise UserError(f"{where} fails for a completion that was made up to try it ({said})") from None
+        if not all(map(math.isfinite, values)):
+            raise UserError(f"{where} gives a value that is not finite for a completion that was made up to try it")
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """What the function returns, [completions]; NaN for a completion for which it raises, where it is asked for one
+        at a time.
+
+        Raises:
+            UserError: the function is not there, or cannot be given what it asks for.
+            TypeError, ValueError: it does not return a number for each completion.
+        """
+        return torch.tensor(self._values(rollouts, one_may_fail=True), dtype=torch.float32)
+
+    def _values(self, rollouts: Sequence[Rollout], *, one_may_fail: bool = False) -> list[float]:
+        function, columns, wanted = self._function()
+        if columns is ALL:
+            given = function(**{name: [ALL[name](rollout) for rollout in rollouts] for name in wanted})
+            return _numbers(given, len(rollouts))
+        return [self._value(function, wanted, rollout, one_may_fail) for rollout in rollouts]
+
+    def _value(self, function: Any, wanted: Sequence[str], rollout: Rollout, may_fail: bool) -> float:
+        try:
+            given = function(**{name: EACH[name](rollout) for name in wanted})
+            return _number(given["score"] if isinstance(given, Mapping) and "score" in given else given)
+        except Exception as error:
+            if not may_fail:
+                raise
+            _LOG.warning("reward %s, problem %s: %s: %s", self.label, rollout.problem.id, type(error).__name__, error)
+            return math.nan
+
+    def _function(self) -> tuple[Any, Columns, list[str]]:
+        """The function, the columns that it is about, and the names of those that it is given."""
+        source = self.source_code
+        if source is None:
+            raise UserError(f"rewards.{self.label}.path: name the file that the function {self.function} lies in")
+        where = f"rewards.{self.label}: {self.path}"
+        function = vars(source.load()).get(self.function)
+        if not callable(function):
+            there = [name for name, value in vars(source.load()).items() if inspect.isfunction(value)]
+            raise UserError(f"{where}: no function is called {self.function}; there is {listed(there)}")
+        if inspect.iscoroutinefunction(function):
+            raise UserError(f"{where}: {self.function} is asynchronous; let it run what it awaits itself")
+        parameters = inspect.signature(function).parameters.values()
+        columns = EACH if any(parameter.name in EACH for parameter in parameters) else ALL
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            wanted = list(columns)
+        else:
+            wanted = [parameter.name for parameter in parameters if parameter.name in columns]
+        for parameter in parameters:
+            by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            optional = parameter.default is not parameter.empty or parameter.kind in (
+                parameter.VAR_KEYWORD,
+                parameter.VAR_POSITIONAL,
+            )
+            if not optional and not (by_name and parameter.name in columns):
+                raise UserError(
+                    f"{where}: {self.function} asks for {parameter.name}, which a reward is not given by name; there "
+                    f"are {', '.join(columns)}"
+                )
+        return function, columns, wanted
+
+
+def _numbers(given: Any, count: int) -> list[float]:
+    """A list of numbers, or an array or tensor of them, as a list."""
+    values = given.tolist() if hasattr(given, "tolist") else given
+    if not isinstance(values, list | tuple):
+        raise TypeError(f"it returns a {type(given).__name__}, not a list of numbers")
+    if len(values) != count:
+        raise ValueError(f"it returns {len(values)} values for {count} completions")
+    return [_number(value) for value in values]
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
+        raise TypeError(f"it returns {shortened(repr(value))} ({type(value).__name__}) as a value, not a number")
+    return float(value)

@@ -1,0 +1,72 @@
+"""A file of Python code that a recipe names: read once, known by its content from then on.
+
+What was read is what runs, and its hash what stands in keys and on runs, whatever becomes of the file meanwhile.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+
+from models.errors import UserError, shortened
+
+
+@dataclass(frozen=True)
+class SourceCode:
+    """The content of a file."""
+
+    file: Path
+    text: str
+    sha256: str
+
+    def load(self) -> ModuleType:
+        """The module that the code makes; run once a process.
+
+        Raises:
+            UserError: running it raises.
+        """
+        return _loaded(self)
+
+
+def read_source(file: Path, setting: str) -> SourceCode:
+    """Read a file of code, which must parse; nothing of it is run.
+
+    Args:
+        file: where it lies.
+        setting: key of the recipe that names it, for the error's line.
+
+    Raises:
+        UserError: there is none, it cannot be read, or it is no Python.
+    """
+    try:
+        content = file.read_bytes()
+        text = content.decode("utf-8")
+        ast.parse(text)
+    except FileNotFoundError:
+        raise UserError(f"{setting}: {shortened(file, 200)}: no such file") from None
+    except OSError as error:
+        raise UserError(f"{setting}: {shortened(file, 200)}: cannot be read ({error.strerror})") from None
+    except SyntaxError as error:
+        raise UserError(f"{setting}: {file}, line {error.lineno}: no valid Python ({error.msg})") from None
+    except (ValueError, RecursionError) as error:  # bytes that are no UTF-8, or zeros among them
+        raise UserError(f"{setting}: {file}: no valid Python ({error})") from None
+    return SourceCode(file, text, hashlib.sha256(content).hexdigest())
+
+
+@lru_cache(maxsize=16)
+def _loaded(source: SourceCode) -> ModuleType:
+    name = f"{source.file.stem}_{source.sha256[:12]}"
+    module = ModuleType(name)
+    module.__file__ = str(source.file)
+    sys.modules[name] = module  # dataclasses and the like look their module up
+    try:
+        exec(compile(source.text, str(source.file), "exec"), module.__dict__)
+    except Exception as error:
+        del sys.modules[name]
+        raise UserError(f"{source.file}: running it raises {type(error).__name__}: {error}") from None
+    return module

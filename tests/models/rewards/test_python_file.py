@@ -1,0 +1,188 @@
+"""What must be true of a person's own reward, each test named as the theorem it checks."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tiny_models import scored
+from tiny_worlds import make_world
+
+from models.errors import UserError
+from models.loop.limits import Limits
+from models.loop.rollout import Rollout
+from models.loop.score import score
+from models.recipe.load import digest, load_recipe, plain, require_files
+from models.rewards.python_file import PythonReward
+
+BASE = "extends: arithmetic\nselect: {name: drop_flat, by: total}\n"
+TRL = """
+def reward(prompts, completions, answers, **others):
+    assert set(others) == {"ids", "levels", "completion_ids", "finished", "groups"}
+    return [float(answer in completion) for completion, answer in zip(completions, answers)]
+"""
+VERL = """
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    return {"score": float(ground_truth in solution_str) + 0.5 * extra_info["finished"], "acc": 1}
+"""
+
+
+def rollouts() -> list[Rollout]:
+    texts, answers = ["4 + 3 = 7", "8", "9 !", ""], ["7", "9", "9", "1"]
+    return [
+        replace(rollout, text=text, problem=replace(rollout.problem, answer=answer), finished=text != "")
+        for rollout, text, answer in zip(scored([0.0] * 4, [2, 2]).rollouts, texts, answers, strict=True)
+    ]
+
+
+def own(folder: Path, code: str, **settings: object) -> PythonReward:
+    file = folder / "my_reward.py"
+    file.write_text(code)
+    return PythonReward(path=str(file), **settings)  # type: ignore[arg-type]
+
+
+def recipe_in(folder: Path, reward: str = "{name: python, path: my_reward.py}") -> Path:
+    file = folder / "own.yaml"
+    file.write_text(f"{BASE}rewards: {reward}\n")
+    return file
+
+
+def test_a_function_of_all_completions_is_given_columns_as_trls_are(tmp_path: Path) -> None:
+    reward = own(tmp_path, TRL)
+    reward.try_out()
+    assert reward(make_world(), rollouts()).tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_a_function_of_one_completion_is_asked_as_verls_is(tmp_path: Path) -> None:
+    reward = own(tmp_path, VERL, function="compute_score")
+    reward.try_out()
+    assert reward(make_world(), rollouts()).tolist() == [1.5, 0.5, 1.5, 0.0]
+
+
+def test_what_a_function_may_name_is_what_it_is_given(tmp_path: Path) -> None:
+    names = ("prompts", "completions", "answers", "ids", "levels", "completion_ids", "finished", "groups")
+    for name in names:
+        own(tmp_path, f"def reward({name}, mine=3): return [float(len(str(x))) for x in {name}]").try_out()
+    given = rollouts()
+    code = (
+        "def reward(ids, groups, finished, completion_ids): return [len(i) + 10*g + 100*f + 1000*c[0] for i, g, f, c "
+    )
+    values = own(tmp_path, code + "in zip(ids, groups, finished, completion_ids)]")(make_world(), given)
+    assert values.tolist() == [1102.0, 1102.0, 1112.0, 1012.0]
+
+
+@pytest.mark.parametrize("kind", ["list", "numpy.array", "torch.tensor"])
+def test_numbers_may_come_as_a_list_an_array_or_a_tensor(tmp_path: Path, kind: str) -> None:
+    code = f"import numpy, torch\ndef reward(completions): return {kind}([len(c) for c in completions])"
+    assert own(tmp_path, code)(make_world(), rollouts()).tolist() == [9.0, 1.0, 3.0, 0.0]
+
+
+WRONG = {
+    "no file": (None, "{name: python, path: gone.py}", r"rewards\.python\.path: .*gone\.py: no such file"),
+    "no path": (None, "{name: python}", r"rewards\.python\.path: name the file that the function reward lies in"),
+    "a folder": (None, "{name: python, path: .}", r"rewards\.python\.path: .*cannot be read \(Is a directory\)"),
+    "no python": ("def reward(:\n", None, r"my_reward\.py, line 1: no valid Python \(invalid syntax\)"),
+    "bytes": ("\0", None, "no valid Python"),
+    "raises": ("import nothing_like_it", None, "running it raises ModuleNotFoundError: No module named 'nothing_like"),
+    "no function": ("def other(): ...", None, "no function is called reward; there is other"),
+    "no callable": ("reward = 3", None, "no function is called reward; there is none"),
+    "asynchronous": ("async def reward(completions): ...", None, "reward is asynchronous"),
+    "asks for more": (
+        "def reward(completions, solution): ...",
+        None,
+        "reward asks for solution, which a reward is not",
+    ),
+    "by place": ("def reward(completions, /): ...", None, "asks for completions, which a reward is not given by name"),
+    "nothing": ("def reward(completions): ...", None, "TypeError: it returns a NoneType, not a list of numbers"),
+    "text": ("def reward(completions): return ['1' for c in completions]", None, r"TypeError: it returns '1' \(str\)"),
+    "text for all": ("def reward(completions): return 'good'", None, "TypeError: it returns a str, not a list"),
+    "one none": ("def reward(completions): return [None for c in completions]", None, r"it returns None \(NoneType\)"),
+    "too few": ("def reward(completions): return [1.0]", None, "ValueError: it returns 1 values for 3 completions"),
+    "nan": ("def reward(completions): return [float('nan')] * 3", None, "gives a value that is not finite"),
+    "throws": (
+        "def reward(completions): return [1 / len(c) for c in completions]",
+        None,
+        "ZeroDivisionError: division",
+    ),
+    "hangs": (
+        "import time\ndef reward(completions): time.sleep(60)",
+        "{name: python, path: my_reward.py, limits: {seconds: 0.1}}",
+        "TimeoutError: took longer than 0.1 s",
+    ),
+    "hangs when it is imported": (
+        "while True: pass",
+        "{name: python, path: my_reward.py, limits: {seconds: 0.1}}",
+        "TimeoutError: took longer than 0.1 s",
+    ),
+    "other content": (
+        "def reward(completions): return [1.0] * len(completions)",
+        "{name: python, path: my_reward.py, sha256: abc}",
+        "has other content than sha256 says: [0-9a-f]{64}",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_file_that_does_not_work_is_refused_at_the_start_with_one_line(tmp_path: Path, kind: str) -> None:
+    code, reward, line = WRONG[kind]
+    if code is not None:
+        (tmp_path / "my_reward.py").write_text(code)
+    with pytest.raises(UserError, match=line) as refused:
+        require_files(load_recipe(recipe_in(tmp_path, reward or "{name: python, path: my_reward.py}")))
+    assert "\n" not in str(refused.value)
+
+
+def test_reading_a_recipe_runs_nothing_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "my_reward.py").write_text("raise SystemExit('run')\n")
+    load_recipe(recipe_in(tmp_path))
+
+
+def test_a_path_is_meant_from_the_file_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    below, above, here = tmp_path / "below", tmp_path / "above", tmp_path / "here"
+    for folder in (below, above, here):
+        folder.mkdir()
+    (below / "mine.py").write_text(TRL)
+    base = below / "base.yaml"
+    base.write_text(f"{BASE}rewards: [{{name: python, path: mine.py}}]\n")
+    (below / "child.yaml").write_text("extends: base\nseed: 3\n")
+    for recipe in ("base", "child"):
+        assert plain(load_recipe(below / f"{recipe}.yaml"))["rewards"][0]["path"] == str(below / "mine.py")
+    (here / "typed.py").write_text(TRL + "\n")
+    monkeypatch.chdir(here)
+    base.write_text("rewards: [{name: python, path: mine.py}]\nselect: all\nreward_model: null\n")
+    typed = load_recipe(base, ["rewards.0.path=typed.py"])  # what is typed is meant from where one stands
+    assert plain(typed)["rewards"][0]["path"] == "typed.py"
+
+
+def test_another_content_of_the_file_is_another_recipe(tmp_path: Path) -> None:
+    file, recipe = tmp_path / "my_reward.py", recipe_in(tmp_path)
+    seen = []
+    for code in (TRL, TRL + "\n", TRL):
+        file.write_text(code)
+        seen.append(digest(plain(load_recipe(recipe))))
+    assert seen[0] == seen[2] != seen[1]
+
+
+def test_what_runs_is_what_was_hashed_whatever_becomes_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "my_reward.py").write_text("def reward(completions): return [1.0] * len(completions)")
+    reward = load_recipe(recipe_in(tmp_path)).rewards[0]
+    (tmp_path / "my_reward.py").write_text("def reward(completions): return [2.0] * len(completions)")
+    assert reward(make_world(), rollouts()).tolist() == [1.0] * 4
+    assert load_recipe(recipe_in(tmp_path)).rewards[0](make_world(), rollouts()).tolist() == [2.0] * 4
+
+
+def test_one_completion_that_breaks_a_function_of_one_costs_no_other_its_value(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    code = "def reward(solution_str): return 1 / len(solution_str)"
+    reward = own(tmp_path, code, limits=Limits(value=-3.0, retries=0))
+    found = score(make_world(), [reward], rollouts())
+    assert found.rewards[3] == -3.0 and found.rewards[1] == 1.0 and found.watched == {"rewards/python/failures": 1.0}
+    assert "problem p1: ZeroDivisionError" in caplog.text
+
+
+def test_a_smoke_run_keeps_the_file(tmp_path: Path) -> None:
+    from models.recipe.smoke import made_small
+
+    (tmp_path / "my_reward.py").write_text(TRL)
+    small = load_recipe(recipe_in(tmp_path), made_small(recipe_in(tmp_path), []))
+    assert isinstance(small.rewards[0], PythonReward) and small.rewards[0].source_code is not None
