@@ -10,6 +10,7 @@ import pytest
 
 from models import bounds
 from models import parts as registry
+from models.loop.method import Slots
 from models.loop.slots import (
     Advantage,
     CompletionAdvantage,
@@ -18,7 +19,6 @@ from models.loop.slots import (
     Reward,
     Rollouts,
     Select,
-    Slots,
     TokenReward,
 )
 from models.parts import SLOTS, part, parts
