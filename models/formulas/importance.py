@@ -1,9 +1,29 @@
-"""Weights that correct samples of one policy to another, truncated so that no single one decides a step."""
+"""Weights that correct what an engine has sampled to the policy that learns, held so that no single one decides a step.
+
+    w_t = pi_old(y_t) / mu(y_t)                  of a token (truncated: TIS; Yao et al. 2025, "Your Efficient RL
+                                                 Framework Secretly Brings You Off-Policy RL Training")
+    w   = pi_old(y) / mu(y)                      of a completion, the product of its tokens' ratios (Liu, Li et al.
+                                                 2025, "When Speed Kills Stability")
+    w   = (pi_old(y) / mu(y)) ^ (1 / |y|)        of a completion by geometric mean, in one range for all lengths
+
+pi_old is the learner's policy as the round began, mu the policy that sampled as the engine says it, which differs by
+precision and, with `schedule.async`, by a round. Only a completion's own weight makes the expected gradient exact; it
+varies the more, the longer the completion is. A token's weight leaves out what came before it, so it is biased and
+calm. What lies out of bounds is held to the bound (truncated) or has no part in the loss at all (masked): with two
+bounds and by token that is IcePop (arXiv 2510.18855), by completion masked importance sampling.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
+
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
 
 
 def truncated_importance(log_prob: Tensor, behaviour: Tensor, ceiling: float) -> Tensor:
@@ -15,3 +35,44 @@ def truncated_importance(log_prob: Tensor, behaviour: Tensor, ceiling: float) ->
         ceiling: largest weight.
     """
     return torch.exp((log_prob - behaviour).detach()).clamp(max=ceiling)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrected(Objective):
+    """Settings of policy gradients that correct the engine's log-probs to the learner's. Stand under `objective:`."""
+
+    importance_level: Literal["token", "completion", "geometric"] = "token"
+    """What has a weight of its own: each token, or each completion by the product of its tokens' ratios or by their
+    geometric mean."""
+    importance_rule: Literal["truncated", "masked"] = "truncated"
+    """What becomes of a weight that is out of bounds: truncated is held to the bound, masked counts as zero."""
+    importance_floor: Annotated[float, Field(ge=0)] | None = None
+    """Smallest weight that corrects the engine's log-probs to the learner's; null: any."""
+    importance_ceiling: Annotated[float, Field(gt=0)] | None = 2.0
+    """Largest weight that corrects the engine's log-probs to the learner's; null: any."""
+
+    def __post_init__(self) -> None:
+        floor, ceiling = self.importance_floor, self.importance_ceiling
+        if floor is not None and ceiling is not None and floor > ceiling:
+            raise ValueError(f"importance_floor is {floor}, above importance_ceiling, {ceiling}")
+
+    def _importance(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Weight of each token, [tokens], no gradient, and what is worth watching, [tokens] each.
+
+        Args:
+            batch: log-probs under the policy as the round began and under the engine, [tokens] each.
+        """
+        apart = (batch.old - batch.behaviour).detach()
+        log_ratio = apart
+        if self.importance_level == "completion":
+            log_ratio = batch.sum_by_completion(apart)[batch.completion]
+        elif self.importance_level == "geometric":
+            log_ratio = batch.mean_by_completion(apart)[batch.completion]
+        ratio = torch.exp(log_ratio)
+        floor = 0.0 if self.importance_floor is None else self.importance_floor
+        ceiling = torch.inf if self.importance_ceiling is None else self.importance_ceiling
+        held = ratio.clamp(floor, ceiling)
+        masked = self.importance_rule == "masked"
+        weight = torch.where(ratio == held, ratio, 0.0) if masked else held
+        watch = {"importance_weight": weight, "engine_gap": apart.abs()}
+        return weight, watch | ({"importance_masked_share": (ratio != held).to(ratio)} if masked else {})

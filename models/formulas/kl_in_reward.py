@@ -1,18 +1,26 @@
 """The KL to the reference as a part of the reward, before any baseline: shared by advantages over groups.
 
-    r_i <- r_i - kl * sum over t of log( pi_old(y_t) / reference(y_t) )
+    r_i <- r_i - kl * sum over t of k( log pi_old(y_t) / reference(y_t) )
+    k1(d) = d,   k2(d) = d^2 / 2,   k3(d) = exp(-d) - 1 + d        the estimators of Schulman (2020)
 
-The plain estimator of KL(pi || reference), k1 in Schulman (2020), over a whole completion. As a part of the reward its
-gradient is that of the KL itself, grad E[r - kl * log pi/ref], and the group's baseline takes its noise away, as "Back
-to Basics" does before it leaves one out (RLOO, arXiv 2402.14740). The term k3 in the loss is another thing: its
-gradient is taken through the log-probs of the samples alone, and is not that of the KL that it estimates.
+k1 over a whole completion is the plain estimator of KL(pi || reference). As a part of the reward its gradient is that
+of the KL itself, grad E[r - kl * log pi/ref], and the group's baseline takes its noise away, as "Back to Basics" does
+before it leaves one out (RLOO, arXiv 2402.14740). The others are calmer numbers, but a reward's gradient is taken
+through the samples' choice alone, so that the expected gradient of theirs is
+
+    k3    grad KL(pi || reference) - grad KL(reference || pi), which near the reference is next to nothing
+    k2    the mean of d^2 / 2 * grad log pi, of second order there as well
+
+so neither holds a policy that is near its reference: "A Comedy of Estimators" (arXiv 2512.21852) saw runs with k3 in
+the reward become unstable. They are here to be compared. The term k3 in the loss is another thing
+(`models.formulas.kl_term`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -23,6 +31,13 @@ from models.errors import UserError
 from models.loop.rollout import Rollout, Scored
 from models.loop.slots import Advantage
 from models.loop.world import World
+
+ESTIMATORS: dict[str, Callable[[Tensor], Tensor]] = {
+    "k1": lambda log_ratio: log_ratio,
+    "k2": lambda log_ratio: 0.5 * log_ratio**2,
+    "k3": lambda log_ratio: torch.exp(-log_ratio) - 1.0 + log_ratio,
+}
+"""KL(policy || reference) estimated at each sampled token from log pi/ref, any shape, nats."""
 
 
 def log_ratios(world: World, rollouts: Sequence[Rollout], weight: float) -> list[Tensor]:
@@ -43,7 +58,11 @@ class KlInReward(Advantage):
     """Setting of advantages that can take the KL off the reward. Stands under `advantage:`."""
 
     kl_in_reward: Annotated[float, Field(ge=0)] = 0.0
-    """Reward that a completion loses for each nat of log pi/ref, before the baseline; needs a reference."""
+    """Reward that a completion loses for each nat of its KL, log pi/ref, before the baseline; needs a reference."""
+
+    kl_in_reward_estimator: Literal["k1", "k2", "k3"] = "k1"
+    """What counts as the KL of a token. Only k1 has the gradient of KL(policy || reference); the others vanish near the
+    reference."""
 
     @property
     def learns_from_flat_groups(self) -> bool:
@@ -64,7 +83,8 @@ class KlInReward(Advantage):
             return scored
         rollouts = [scored.rollouts[index] for index in own]
         rows = log_ratios(world, rollouts, self.kl_in_reward)
-        ratios = [row[trained_mask(rollout)].sum() for rollout, row in zip(rollouts, rows, strict=True)]
+        estimate = ESTIMATORS[self.kl_in_reward_estimator]
+        ratios = [estimate(row[trained_mask(rollout)]).sum() for rollout, row in zip(rollouts, rows, strict=True)]
         rewards = scored.rewards.clone()
         rewards[torch.tensor(own)] -= self.kl_in_reward * torch.stack(ratios).to(rewards)
         return replace(scored, rewards=rewards)

@@ -1,17 +1,33 @@
 """The KL to the reference as a term of the loss, estimated at the sampled tokens.
 
-    k3 = exp(d) - 1 - d,   d = log(reference / pi)
+    k2 = d^2 / 2,   k3 = exp(d) - 1 - d,   d = log(reference / pi)
 
-The low-variance, never negative estimator of KL(pi || reference) (Schulman 2020); its gradient is taken through the
-samples' own log-probs, as GRPO does (arXiv 2402.03300).
+Both are estimators of KL(pi || reference) that are never negative (Schulman 2020); k3 is unbiased, k2 is not. As terms
+of a loss another thing counts, for the gradient is taken through the samples' own log-probs: over samples of pi
+
+    E[grad k2] = grad KL(pi || reference)     the KL's own
+    E[grad k3] = grad KL(reference || pi)     of the other direction (GRPO, arXiv 2402.03300, takes this one)
+    E[grad k1] = E[grad log pi] = 0           for k1 = -d, which is refused: it would only add noise
+
+(arXiv 2510.01555 and 2512.21852 say so too.) k1 has its place in the reward: `models.formulas.kl_in_reward`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
 import torch
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
+
+
+def k2(log_prob: Tensor, reference: Tensor) -> Tensor:
+    """Half the squared log-ratio of policy and reference at each sampled token, [tokens], nats^2, >= 0."""
+    return 0.5 * (log_prob - reference) ** 2
 
 
 def k3(log_prob: Tensor, reference: Tensor) -> Tensor:
@@ -20,21 +36,38 @@ def k3(log_prob: Tensor, reference: Tensor) -> Tensor:
     return torch.exp(difference) - 1.0 - difference
 
 
-def add_kl(
-    loss: Tensor, watch: dict[str, Tensor], log_prob: Tensor, batch: TokenBatch, weight: float
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """The loss with its KL term and what is watched with the KL; both as they are where there is no reference.
+def _no_k1(name: object) -> object:
+    if name == "k1":
+        raise ValueError(
+            "as a term of the loss k1 has no gradient in expectation; take k2, or advantage.kl_in_reward, which is k1"
+        )
+    return name
 
-    A term of weight zero is watched and not added: far from the reference exp overflows, and 0 * inf is no number.
 
-    Args:
-        loss: of each token, [tokens].
-        watch: what is watched already, [tokens] each.
-        log_prob: log pi of each token, [tokens], nats; gradient flows.
-        batch: the reference's log-probs, [tokens].
-        weight: of the term (beta).
-    """
-    if batch.reference is None:
-        return loss, watch
-    divergence = k3(log_prob if weight else log_prob.detach(), batch.reference)
-    return loss + weight * divergence if weight else loss, {**watch, "kl": divergence.detach()}
+@dataclass(frozen=True, kw_only=True)
+class KlInLoss(Objective):
+    """Settings of objectives with a KL to the reference as a term of each token's loss. Stand under `objective:`."""
+
+    kl: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the KL term (beta); needs a reference. Zero only watches the KL."""
+    kl_estimator: Annotated[Literal["k2", "k3"], BeforeValidator(_no_k1)] = "k3"
+    """How the term is estimated. k2 has the gradient of KL(policy || reference), k3 that of KL(reference || policy)."""
+
+    def _add_kl(
+        self, loss: Tensor, watch: dict[str, Tensor], log_prob: Tensor, batch: TokenBatch
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss with its KL term and what is watched with the KL; both as they are where there is no reference.
+
+        A term of weight zero is watched and not added: far from the reference exp overflows, and 0 * inf is no number.
+
+        Args:
+            loss: of each token, [tokens].
+            watch: what is watched already, [tokens] each.
+            log_prob: log pi of each token, [tokens], nats; gradient flows.
+            batch: the reference's log-probs, [tokens].
+        """
+        if batch.reference is None:
+            return loss, watch
+        estimate = k2 if self.kl_estimator == "k2" else k3
+        divergence = estimate(log_prob if self.kl else log_prob.detach(), batch.reference)
+        return loss + self.kl * divergence if self.kl else loss, {**watch, "kl": divergence.detach()}

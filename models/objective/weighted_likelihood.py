@@ -12,24 +12,18 @@ is pushed away is pushed as if the policy had written it, so that a policy gradi
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
 from torch import Tensor
 
-from models.formulas.kl_term import add_kl
+from models.formulas.kl_term import KlInLoss
 from models.loop.rollout import TokenBatch
-from models.loop.slots import Objective
 from models.parts import part
 
 
 @part("weighted_likelihood")
-class WeightedLikelihood(Objective):
+class WeightedLikelihood(KlInLoss):
     """Negative log-likelihood times advantage, token by token."""
 
     level = "token"
-    kl: Annotated[float, Field(ge=0)] = 0.0
-    """Weight of the KL term; needs a reference."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss of each token, [tokens].
@@ -39,4 +33,4 @@ class WeightedLikelihood(Objective):
             batch: advantages and the reference's log-probs, [tokens] each.
         """
         loss = -batch.advantage * log_prob
-        return add_kl(loss, {"cloned_share": (batch.advantage > 0).to(log_prob)}, log_prob, batch, self.kl)
+        return self._add_kl(loss, {"cloned_share": (batch.advantage > 0).to(log_prob)}, log_prob, batch)

@@ -1,5 +1,6 @@
 """What must be true of a KL in the reward of group advantages, each test named as the theorem it checks."""
 
+import math
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -15,6 +16,7 @@ from models.advantage.leave_one_out import LeaveOneOut
 from models.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.advantage.reward import FixedBaseline
 from models.errors import UserError
+from models.formulas.kl_in_reward import ESTIMATORS
 from models.recipe.load import load_recipe
 
 KL = 0.3
@@ -142,3 +144,54 @@ def test_rloo_with_it_climbs_the_regularised_return_exactly_and_with_k3_in_the_l
         by_k3 += chance * torch.autograd.grad(k3, logits, retain_graph=True)[0]
     torch.testing.assert_close(found, exact)
     assert (by_k3 - exact).norm() > 0.02 * exact.norm()
+
+
+PRIOR = torch.tensor([0.5, 0.1, -0.7], dtype=torch.float64).log_softmax(0)
+
+
+def climbed(estimator):
+    """The mean over all groups of three actions of RLOO's update with a penalty and no reward, and the policy's
+    log-probs."""
+    logits = torch.tensor([0.3, -0.2, 0.9], dtype=torch.float64, requires_grad=True)
+    log_prob = logits.log_softmax(0)
+    total = torch.zeros(3, dtype=torch.float64)
+    advantage = LeaveOneOut(kl_in_reward=KL, kl_in_reward_estimator=estimator)
+    for actions in product(range(3), repeat=3):
+        drawn = torch.tensor(actions)
+        rows = [row.detach()[None] for row in log_prob[drawn]]
+        world, held = round_of(
+            ("policy",) * 3, (None,) * 3, rows, [row[None] for row in PRIOR[drawn]], torch.zeros(3).double(), [3]
+        )
+        update = (advantage.of_completions(world, held) * log_prob[drawn]).mean()
+        chance = log_prob[drawn].sum().exp().detach()
+        total += chance * torch.autograd.grad(update, logits, retain_graph=True)[0]
+    return total, logits, log_prob
+
+
+def test_k1_in_the_reward_climbs_down_the_kl_and_k3_the_difference_of_both_directions():
+    for estimator in ("k1", "k3"):
+        found, logits, log_prob = climbed(estimator)
+        kl = (log_prob.exp() * (log_prob - PRIOR)).sum()
+        if estimator == "k3":
+            kl = kl - (PRIOR.exp() * (PRIOR - log_prob)).sum()
+        torch.testing.assert_close(found, -KL * torch.autograd.grad(kl, logits)[0])
+
+
+def test_k2_in_the_reward_is_half_the_squared_log_ratio_of_each_sample():
+    found, logits, log_prob = climbed("k2")
+    half_square = 0.5 * (log_prob - PRIOR).detach() ** 2
+    expected = torch.autograd.grad((log_prob.exp() * half_square).sum(), logits)[0]
+    torch.testing.assert_close(found, -KL * expected)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "of"), [("k1", [2.0, -0.5]), ("k2", [2.0, 0.125]), ("k3", [math.exp(-2) + 1, math.exp(0.5) - 1.5])]
+)
+def test_the_estimators_of_a_token_by_hand_and_their_sum_over_a_completion(estimator, of):
+    assert ESTIMATORS[estimator](torch.tensor([2.0, -0.5])).tolist() == pytest.approx(of)
+    policy, reference = torch.tensor([-1.0, -1.0]), torch.tensor([-3.0, -0.5])
+    world, held = round_of(
+        ("policy",) * 2, (None,) * 2, [policy, policy], [reference, policy], torch.zeros(2).double(), [2]
+    )
+    penalty = LeaveOneOut(kl_in_reward=KL, kl_in_reward_estimator=estimator).of_completions(world, held)
+    assert penalty.tolist() == pytest.approx([-KL * sum(of), KL * sum(of)])

@@ -1,0 +1,56 @@
+"""The clip of a ratio of policies: what has moved far enough in the direction of its advantage moves no further.
+
+    surrogate = min(rho * A, clip(rho, 1 - low, 1 + high) * A)        PPO (Schulman et al. 2017, arXiv 1707.06347)
+                max(that, c * A) where A < 0                          dual clip (Ye et al. 2020, arXiv 1912.09729)
+
+For A < 0 the first form knows no upper end: one token whose ratio has become large decides the step. The second clip
+leaves it out from rho = c on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.formulas.importance import Corrected
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClippedRatio(Corrected):
+    """Settings of policy gradients that clip their ratio. Stand under `objective:`."""
+
+    clip_low: Annotated[float, Field(ge=0, le=1)] | None = 0.2
+    """How far below one the ratio may fall, where the advantage is negative, before it counts for no more; null:
+    any."""
+    clip_high: Annotated[float, Field(ge=0)] | None = 0.2
+    """How far above one it may rise, where the advantage is positive; null: any."""
+    dual_clip: Annotated[float, Field(gt=1)] | None = None
+    """Ratio from which on what has a negative advantage counts for no more (c); null: none."""
+
+    def __post_init__(self) -> None:
+        if self.dual_clip is not None and self.clip_high is not None and self.dual_clip <= 1.0 + self.clip_high:
+            raise ValueError(f"dual_clip is {self.dual_clip}, not above 1 + clip_high, {1.0 + self.clip_high}")
+        super().__post_init__()
+
+    def _clip(self, ratio: Tensor, advantage: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The surrogate, and what is worth watching, no gradient; all in the shape of `ratio`.
+
+        Args:
+            ratio: pi / pi_old, of tokens or of completions; gradient flows.
+            advantage: in the same shape.
+        """
+        clipped = ratio.clamp(
+            0.0 if self.clip_low is None else 1.0 - self.clip_low,
+            None if self.clip_high is None else 1.0 + self.clip_high,
+        )
+        surrogate = torch.minimum(ratio * advantage, clipped * advantage)
+        watch = {"clipped_share": (ratio * advantage > clipped * advantage).to(ratio)}
+        if self.dual_clip is not None:
+            beyond = (advantage < 0) & (ratio > self.dual_clip)
+            surrogate = torch.where(beyond, self.dual_clip * advantage, surrogate)
+            watch["dual_clipped_share"] = beyond.to(ratio)
+        return surrogate, {name: value.detach() for name, value in watch.items()}

@@ -1,0 +1,38 @@
+"""Clipped importance weights in place of clipped updates (CISPO; MiniMax-M1, arXiv 2506.13585).
+
+    loss = -w * sg[clip(rho, 1 - low, 1 + high)] * A * log pi + beta * KL,   rho = pi / pi_old
+
+A clipped surrogate leaves tokens whose ratio has gone too far out of the gradient, and these are the rare ones at which
+reasoning turns. Here every token keeps its gradient; only the weight that corrects its sampling is bounded. w is the
+correction of the engine's log-probs to the learner's.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.formulas.policy_gradient import PolicyGradient
+from models.loop.rollout import TokenBatch
+from models.parts import part
+
+
+@part("cispo")
+class Cispo(PolicyGradient):
+    """Policy gradient under a bounded weight, token by token."""
+
+    clip_low: Annotated[float, Field(ge=0, le=1)] | None = None
+    """How far below one the weight may fall; null: any, as in the paper."""
+    clip_high: Annotated[float, Field(ge=0)] | None = 4.0
+    """How far above one it may rise; null: any."""
+
+    def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        ratio = torch.exp(log_prob.detach() - batch.old)
+        weight = ratio.clamp(
+            0.0 if self.clip_low is None else 1.0 - self.clip_low,
+            None if self.clip_high is None else 1.0 + self.clip_high,
+        )
+        return weight * batch.advantage * log_prob, {"clipped_share": (ratio != weight).to(ratio), "ratio": ratio}

@@ -1,0 +1,37 @@
+"""Soft adaptive policy optimisation: a gate that closes softly in place of a clip (SAPO, arXiv 2511.20347).
+
+    loss = -w * (4 / tau) * sigmoid(tau * (rho - 1)) * A + beta * KL,   rho = pi / pi_old
+    tau  = tau_positive where A > 0, else tau_negative
+
+The gradient is that of rho * A times 4 p (1 - p), p = sigmoid(tau (rho - 1)): one on policy, whatever tau is, and less
+the further the ratio has gone either way. Pushing a token down lifts all others, most of which mean nothing, so the
+gate of negative advantages closes sooner.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.formulas.policy_gradient import PolicyGradient
+from models.loop.rollout import TokenBatch
+from models.parts import part
+
+
+@part("sapo")
+class Sapo(PolicyGradient):
+    """Softly gated surrogate, token by token."""
+
+    tau_positive: Annotated[float, Field(gt=0)] = 1.0
+    """How fast the gate closes where the advantage is positive."""
+    tau_negative: Annotated[float, Field(gt=0)] = 1.05
+    """How fast it closes elsewhere."""
+
+    def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        ratio = torch.exp(log_prob - batch.old)
+        tau = torch.where(batch.advantage > 0, self.tau_positive, self.tau_negative).to(ratio)
+        gate = torch.sigmoid(tau * (ratio - 1.0))
+        return 4.0 / tau * gate * batch.advantage, {"gate": 4.0 * gate * (1.0 - gate)}
