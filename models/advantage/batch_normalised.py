@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.critic.fit import trained_mask
-from models.formulas.kl_in_reward import KlInReward, log_ratios
+from models.formulas.kl_in_reward import KlInReward
 from models.formulas.token_advantages import discounted_to_go, whitened
 from models.loop.rollout import Scored, group_mean
 from models.loop.slots import Signal
@@ -66,7 +66,7 @@ class BatchNormalised(KlInReward):
         own = [index for index, rollout in enumerate(scored.rollouts) if rollout.origin in ("policy", "guide")]
         if not self.kl_in_reward or not own:
             return nothing
-        rows = log_ratios(world, [scored.rollouts[index] for index in own], self.kl_in_reward)
+        rows = self._token_kls(world, [scored.rollouts[index] for index in own])
         for index, row in zip(own, rows, strict=True):
             mine = row.to(scored.rewards) * trained_mask(scored.rollouts[index])
             nothing[index] = self.kl_in_reward * discounted_to_go(mine)

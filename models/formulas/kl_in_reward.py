@@ -69,6 +69,15 @@ class KlInReward(Advantage):
         """With the penalty completions of equal reward differ."""
         return self.kl_in_reward > 0
 
+    def _token_kls(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """What counts as the KL of each token, [completions] tensors of [tokens of it], nats, on the CPU.
+
+        Raises:
+            UserError: the recipe has no reference.
+        """
+        estimate = ESTIMATORS[self.kl_in_reward_estimator]
+        return [estimate(row) for row in log_ratios(world, rollouts, self.kl_in_reward)]
+
     def _penalised(self, world: World, scored: Scored) -> Scored:
         """`scored` with the penalty taken off the rewards of what the policy has sampled.
 
@@ -82,9 +91,8 @@ class KlInReward(Advantage):
         if not self.kl_in_reward or not own:
             return scored
         rollouts = [scored.rollouts[index] for index in own]
-        rows = log_ratios(world, rollouts, self.kl_in_reward)
-        estimate = ESTIMATORS[self.kl_in_reward_estimator]
-        ratios = [estimate(row[trained_mask(rollout)]).sum() for rollout, row in zip(rollouts, rows, strict=True)]
+        rows = self._token_kls(world, rollouts)
+        ratios = [row[trained_mask(rollout)].sum() for rollout, row in zip(rollouts, rows, strict=True)]
         rewards = scored.rewards.clone()
         rewards[torch.tensor(own)] -= self.kl_in_reward * torch.stack(ratios).to(rewards)
         return replace(scored, rewards=rewards)

@@ -69,15 +69,17 @@ class Said:
         return [torch.zeros_like(row) for row in self.gaps]
 
 
-@pytest.mark.parametrize("kl", [0.0, 0.3])
+@pytest.mark.parametrize(("kl", "estimator"), [(0.0, "k1"), (0.3, "k1"), (0.3, "k2"), (0.3, "k3")])
 @pytest.mark.parametrize("baseline", ["none", "group"])
-def test_loss_and_gradient_are_the_published_ones(baseline, kl):
-    """Written anew from OpenRLHF's `reinforce` and `reinforce_baseline` and verl's `reinforce_plus_plus`."""
+def test_loss_and_gradient_are_the_published_ones(baseline, kl, estimator):
+    """Written anew from OpenRLHF's `reinforce` and `reinforce_baseline` and verl's `reinforce_plus_plus`, and
+    OpenRLHF's three estimators of the KL."""
     held, log_prob, old = random_round()
     gaps = torch.randn(sum(LENGTHS), dtype=torch.float64, generator=torch.Generator().manual_seed(5))
-    advantage = BatchNormalised(baseline=baseline, kl_in_reward=kl, epsilon=0.0)
+    paid = {"k1": gaps, "k2": gaps**2 / 2, "k3": (-gaps).exp() - 1 + gaps}[estimator]
+    advantage = BatchNormalised(baseline=baseline, kl_in_reward=kl, kl_in_reward_estimator=estimator, epsilon=0.0)
     found = loss_of_parts(advantage, Grpo(kl=0.0), held, log_prob, old, "token", make_world(readings=Said(gaps)))
-    assert_same(found, published(held, log_prob, old, baseline, kl * gaps))
+    assert_same(found, published(held, log_prob, old, baseline, kl * paid))
 
 
 def test_the_scale_of_a_prompt_does_not_depend_on_its_own_deviation():
