@@ -93,12 +93,13 @@ def run(job: Job, work: Path, machine: str = "") -> Result:
         failed = f"{type(error).__name__}: {error}"
         traceback.print_exc()
     size = recipe.rollouts.prompts * recipe.rollouts.largest_group()
+    drawn = round(sum(one["rollouts/completions"] for one in rounds))
     return Result(
         recipe=job.recipe,
         seed=job.seed,
         budget=job.budget,
-        completions=size * recipe.schedule.rounds,
-        updates=recipe.schedule.updates,
+        completions=drawn if recipe.refilled and drawn else size * recipe.schedule.rounds,
+        updates=recipe.schedule.updates * len(rounds) // recipe.schedule.rounds if rounds else recipe.schedule.updates,
         learning_rate=recipe.schedule.optimiser.learning_rate,
         curve=curve,
         rounds={name: tuple(one[name] for one in rounds if name in one) for name in KEPT},

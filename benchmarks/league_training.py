@@ -120,8 +120,10 @@ def league_recipe(name: str, budget: int, seed: int, overrides: Sequence[str] = 
     size = recipe.rollouts.prompts * recipe.rollouts.largest_group()
     if budget < size:
         raise UserError(f"{name}: a round is {size} completions, more than the budget of {budget}")
-    rounds = (budget + size // 2) // size
-    without: Recipe = load_recipe(name, [*COMMON, f"seed={seed}", *overrides, f"schedule.rounds={rounds}"])
+    chosen = [*COMMON, f"seed={seed}", *overrides, f"schedule.rounds={(budget + size // 2) // size}"]
+    if recipe.refilled:
+        chosen.append(f"schedule.completions={budget}")
+    without: Recipe = load_recipe(name, chosen)
     return without
 
 
@@ -180,6 +182,8 @@ def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], N
     world = World(codec, engine, None, recipe.seed, learner, unread, recipe.truncated)
     run_loop(world, slots, recipe.schedule, problems, work.folder / "none", Watchers(metrics=watch))
     seconds = time.perf_counter() - began - outside
+    if curve[-1].round < len(rounds):  # further draws spent the budget before the last round
+        curve.append(measure_learner(judge, learner, codec, held_out, recipe, len(rounds), start))
     claims = {}
     if recipe.objective.level == "pair" or recipe.rollouts.reads != "problems":
         begun = load_causal_model(start, torch.float32)

@@ -117,10 +117,16 @@ def _score(training: Training, metric: str) -> float:
 
 def _cost(one: Contender, done: list[Training]) -> Cost:
     """What a method was given, and the seconds and tokens of its rounds, the mean over trainings."""
-    seconds, tokens = 0.0, 0.0
+    seconds, tokens, rounds, drawn = 0.0, 0.0, 0, 0.0
     for training in done:
         assert training.tuned is not None
         for row in curves_of(training.tuned):
+            rounds += 1
+            drawn += row.metrics.get("rollouts/completions", 0.0)
             seconds += row.metrics.get("seconds/round", 0.0)
             tokens += row.metrics.get("speed/round", 0.0) * row.metrics.get("seconds/round", 0.0)
-    return Cost(one.rounds, one.completions, one.updates, seconds / len(done), tokens / len(done))
+    spent = seconds / len(done), tokens / len(done)
+    if not one.recipe.refilled:
+        return Cost(one.rounds, one.completions, one.updates, *spent)
+    taken = round(rounds / len(done))  # fewer than granted: further draws count against the budget
+    return Cost(taken, round(drawn / len(done)), one.updates * taken // one.rounds, *spent)

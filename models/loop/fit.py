@@ -29,6 +29,9 @@ class ScheduleSettings:
     """How long and how hard the loop trains. Stands under `schedule:`."""
 
     rounds: Positive = 100
+    """Rounds of the run; fewer where `completions` ends it before."""
+    completions: Positive | None = None
+    """The run ends with the round in which as many have been sampled; null: only `rounds` end it."""
     minibatches: Positive = 1
     """Optimiser steps of one pass over a round's completions."""
     epochs: Positive = 1
@@ -58,6 +61,10 @@ class ScheduleSettings:
     def updates(self) -> int:
         """Optimiser steps of the whole run, over which the step size decays."""
         return self.rounds * self.minibatches * self.epochs
+
+    def spent(self, completions: int) -> bool:
+        """Whether a run that has sampled so many ends."""
+        return self.completions is not None and completions >= self.completions
 
 
 def fit_round(

@@ -15,6 +15,7 @@ from models.learner.optimiser import OptimiserSettings, take_step
 from models.learner.packing import Sequences
 from models.loop.judge import Judge, Role
 from models.loop.memory import Memory
+from models.loop.tally import Tally
 
 
 @dataclass
@@ -70,6 +71,8 @@ class Learner:
     """Log-probs under a teacher behind an address, [completions] tensors of [tokens of it]; None: there is none."""
     memory: Memory = field(default_factory=list)
     """Rollouts of earlier rounds, which a source that replays them keeps here."""
+    tally: Tally = field(default_factory=Tally)
+    """What the run has counted so far."""
 
     @contextmanager
     def as_reference(self) -> Iterator[nn.Module | None]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -26,13 +25,16 @@ from models.errors import UserError
 from models.learner.optimiser import learning_rate_at
 from models.learner.packing import Sequences
 from models.loop import alarm as alarms
+from models.loop import tally as tallies
 from models.loop.ahead import Ahead
 from models.loop.alarm import AlarmSettings, Collapse, History
 from models.loop.fit import ScheduleSettings, fit_round
+from models.loop.gather import gather
 from models.loop.learner import Learner
 from models.loop.memory import read, written
 from models.loop.meter import Meter
 from models.loop.method import Slots
+from models.loop.prompts import prompts_of_round
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.score import Scoring
@@ -41,7 +43,6 @@ from models.loop.truncation import WRONG, TruncationSettings
 from models.loop.world import World
 from models.policy.checkpoint import keep_best, load_checkpoint, newest_checkpoint, restore_best, save_checkpoint
 from models.policy.weights import merged_weights
-from models.seeds import seed_of
 from models.text.encoding import Codec
 
 CANARY_TOKENS = 64
@@ -99,20 +100,22 @@ def run_loop(
         for number in range(start, settings.rounds):
             watchers.proceed()
             done = number + 1
-            to_keep = done % settings.checkpoint_every == 0 and done < settings.rounds
             torch.manual_seed(world.seed * 1_000_003 + number)
             rollouts, staleness = ahead.take(number)
             if not staleness:
                 meter.generated(rollouts)
             seen = unread()
-            scored = world.truncated.penalised(score(seen, rollouts), slots.rollouts.max_tokens)
-            chosen = scored
-            for select in slots.select:
-                chosen = chosen.take(select(chosen))
+            gathered = gather(seen, slots, score, problems, rollouts, number, meter)
+            scored, chosen = gathered.scored, gathered.chosen
+            learner.tally.completions += len(scored.rollouts)
             meter.lap("score")
-            if settings.staleness and not to_keep and done < settings.rounds:
+            last = done == settings.rounds or settings.spent(learner.tally.completions)
+            to_keep = done % settings.checkpoint_every == 0 and not last
+            if settings.staleness and not to_keep and not last:
                 ahead.begin(number + 1)
             metrics = rollout_metrics(scored, chosen, world.truncated)
+            if any(select.refills for select in slots.select):
+                metrics["rollouts/draws"] = gathered.draws
             if len(chosen.rollouts):
                 metrics |= _learn(seen, slots, settings, chosen, number)
             meter.lap("learn")
@@ -140,8 +143,16 @@ def run_loop(
             if to_keep:
                 updates = {"policy": learner.updates, **{n: one.updates for n, one in learner.companions.items()}}
                 memory, remembered = written(learner.memory), alarms.written(history)
+                counted = tallies.written(learner.tally)
                 save_checkpoint(
-                    checkpoints, done, learner.moving, learner.optimisers, updates, memory, alarm=remembered
+                    checkpoints,
+                    done,
+                    learner.moving,
+                    learner.optimisers,
+                    updates,
+                    memory,
+                    alarm=remembered,
+                    tally=counted,
                 )
             meter.lap("checkpoint")
             watchers.metrics(done, metrics | meter.end_round(scored, chosen))
@@ -149,6 +160,8 @@ def run_loop(
             if stops and history.collapse is not None:
                 restore_best(checkpoints, learner.policy)
                 return replace(history.collapse, kept=history.best_round)
+            if last:
+                break
     return history.collapse
 
 
@@ -209,21 +222,6 @@ def require_room(
         )
 
 
-def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed: int) -> list[Problem]:
-    """The prompts of round `number`: every problem once an epoch, in an order drawn from seed and epoch."""
-    chosen = []
-    for position in range(number * count, (number + 1) * count):
-        epoch, place = divmod(position, len(problems))
-        chosen.append(problems[_order(len(problems), seed, epoch)[place]])
-    return chosen
-
-
-@lru_cache(maxsize=2)
-def _order(size: int, seed: int, epoch: int) -> tuple[int, ...]:
-    generator = torch.Generator().manual_seed(seed_of(seed, "order", epoch))
-    return tuple(torch.randperm(size, generator=generator).tolist())
-
-
 def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> tuple[int, History]:
     """Load the newest whole checkpoint, if any. Returns the rounds that are done, and what the alarm remembers."""
     found = newest_checkpoint(checkpoints)
@@ -232,6 +230,7 @@ def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> 
     load_checkpoint(found, learner.moving, learner.optimisers)
     learner.updates = found.updates["policy"]
     learner.memory[:] = read(found.memory, problems)
+    learner.tally = tallies.read(found.tally)
     for name, companion in learner.companions.items():
         companion.updates = found.updates[name]
     return found.round_number, alarms.read(found.alarm)
@@ -251,6 +250,7 @@ def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSetting
         "reward/spread": float(seen.rewards.std(unbiased=False)),
         **components,
         **scored.watched,
+        "rollouts/completions": len(scored.rollouts),
         "rollouts/length": float(seen.lengths.double().mean()),
         "rollouts/cut_share": sum(not rollout.finished for rollout in seen.rollouts) / len(seen.rollouts),
         "rollouts/trained_share": len(truncated.to_train_on(chosen)) / max(1, len(scored.trained)),

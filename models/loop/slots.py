@@ -247,6 +247,11 @@ class Select(SlotPart):
         """Whether it leaves out groups in which all are worth the same."""
         return False
 
+    @property
+    def refills(self) -> int:
+        """How often a round may draw further prompts, until as many groups are left as it has prompts."""
+        return 0
+
     @abstractmethod
     def __call__(self, scored: Scored) -> Tensor:
         """Indices of the completions to keep, [kept], int64."""

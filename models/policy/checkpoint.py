@@ -24,6 +24,7 @@ from models.policy.folder import write_folder
 
 MEMORY = "memory.json"
 ALARM = "alarm.json"
+TALLY = "tally.json"
 BEST = "best"
 """Folder beside the checkpoints that holds the best policy so far."""
 
@@ -49,6 +50,12 @@ class Checkpoint:
         file = self.folder / ALARM
         return file.read_text() if file.is_file() else "{}"
 
+    @property
+    def tally(self) -> str:
+        """JSON of what the run has counted; of a checkpoint without it, nothing."""
+        file = self.folder / TALLY
+        return file.read_text() if file.is_file() else "{}"
+
 
 def _flatten(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     state: dict[int, dict[str, Tensor]] = optimiser.state_dict()["state"]
@@ -64,6 +71,7 @@ def save_checkpoint(
     memory: str = "[]",
     keep: int = 2,
     alarm: str = "{}",
+    tally: str = "{}",
 ) -> Path:
     """Write the state after `round_number` rounds; only the newest `keep` stay.
 
@@ -76,6 +84,7 @@ def save_checkpoint(
         memory: JSON of what is to be remembered beside.
         keep: how many checkpoints stay.
         alarm: JSON of what the alarm remembers.
+        tally: JSON of what the run has counted.
 
     Raises:
         UserError: no space left; the older checkpoints are untouched.
@@ -91,6 +100,7 @@ def save_checkpoint(
             )
         (folder / MEMORY).write_text(memory)
         (folder / ALARM).write_text(alarm)
+        (folder / TALLY).write_text(tally)
         hashes = {file.name: _sha256(file) for file in sorted(folder.iterdir())}
         (folder / "state.json").write_text(
             json.dumps({"round": round_number, "updates": dict(updates), "sha256": hashes})

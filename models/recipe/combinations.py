@@ -30,7 +30,7 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
     """
     for check in (
         _groups, _pairs, _labels, _reference, _teacher, _divergence, _extras, _companions, _token_rewards, _flat_groups,
-        _truncated,
+        _refills, _truncated,
     ):  # fmt: skip
         check(recipe)
     _staleness(recipe, schedule)
@@ -187,6 +187,23 @@ def _flat_groups(recipe: Recipe) -> None:
         raise ValueError(
             f"advantage {recipe.advantage.name} is not zero where all completions of a prompt are worth the same, but "
             f"select {dropping[0]} leaves such prompts out, which makes the gradient biased; set select.name to all"
+        )
+
+
+def _refills(recipe: Recipe) -> None:
+    asking = [select.name for select in recipe.select if select.refills]
+    if not asking:
+        return
+    rollouts = recipe.rollouts
+    wrong = "" if rollouts.draws else "draw nothing"
+    if rollouts.off_policy:
+        wrong = "give completions of earlier rounds, which would come with every draw"
+    if wrong:
+        raise ValueError(f"select {asking[0]} has refills, but rollouts {rollouts.name} {wrong}; set refills to 0")
+    if learning := [reward.name for reward in recipe.rewards if reward.companion]:
+        raise ValueError(
+            f"select {asking[0]} has refills, but rewards {learning[0]} learns from a round's completions before it "
+            "judges them, and would learn again with every draw; set refills to 0"
         )
 
 

@@ -4,8 +4,9 @@
 
 They agree in the data, the evaluation and the policy that learning begins with; what else differs is the method. Each
 gets as many rounds as come nearest to the budget. Where nothing is sampled (offline methods), the completions are those
-of the data that are learned from, of a prompt's demonstrations one. Optimiser steps are a method's own and are told,
-not made equal.
+of the data that are learned from, of a prompt's demonstrations one. A recipe whose rounds draw further prompts
+(`select.refills`) ends with the round in which the budget is reached, and takes fewer. Optimiser steps are a method's
+own and are told, not made equal.
 """
 
 from __future__ import annotations
@@ -134,6 +135,8 @@ def _within(one: Contender, budget: int) -> Contender:
             "prompt); raise the budget or lower rollouts.prompts"
         )
     chosen = (*one.overrides, f"schedule.rounds={(budget + size // 2) // size}")
+    if one.recipe.refilled:
+        chosen = (*chosen, f"schedule.completions={budget}")
     return Contender(one.name, one.file, chosen, load_recipe(one.file, chosen))
 
 

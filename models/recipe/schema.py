@@ -132,6 +132,11 @@ class Recipe(Section):
         """The parts that the loop is made of."""
         return Slots(**{slot: getattr(self, slot) for slot in SLOTS})
 
+    @property
+    def refilled(self) -> bool:
+        """Whether its rounds may draw further prompts, so that nobody knows before how many completions they take."""
+        return any(select.refills for select in self.slots.select)
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         require_finite(self)  # a number that is text in the YAML is seen only now

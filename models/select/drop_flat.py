@@ -7,6 +7,9 @@ a group in which everything is right would give no signal but the reward model's
 It changes no expected gradient where the advantage is zero in a flat group anyway, as against the group's own mean.
 Under a baseline that does not come from the group, or a loss that looks at more than differences of reward, flat
 groups are trained on too, and to leave them out is a bias: `select: {name: all}` there.
+
+With `refills` other prompts take the place of those left out, so that every step sees a full batch: dynamic sampling
+(DAPO, arXiv 2503.14476).
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ class DropFlat(Select):
     """The reward component that must spread; `total` is the weighted sum."""
     tolerance: Annotated[float, Field(ge=0)] = 1e-4
     """Largest spread (max - min) that still counts as none."""
+    refills: Annotated[int, Field(ge=0, le=1000)] = 0
+    """How often a round may draw further prompts in place of those left out; what is missing then stays missing."""
 
     def __call__(self, scored: Scored) -> Tensor:
         """Indices of the completions of groups with signal, [kept]."""

@@ -13,7 +13,8 @@ from prefect import get_run_logger, task
 from models.loop.alarm import Collapse
 from models.loop.fit import ScheduleSettings
 from models.loop.learned import nothing_learned
-from models.loop.loop import Watchers, prompts_of_round, run_loop
+from models.loop.loop import Watchers, run_loop
+from models.loop.prompts import prompts_of_round
 from models.loop.readings import Readings
 from models.loop.rollout import Problem
 from models.loop.score import failures_of
@@ -142,12 +143,15 @@ def log_inputs(
     warmed: StepResult,
     rewarded: StepResult | None,
 ) -> None:
-    """Record what the policy is made from: the rows that its rounds draw, warm start and reward model."""
+    """Record what the policy is made from: the rows that its rounds draw, warm start and reward model.
+
+    Which prompts are drawn in place of others is known only when rewards are: then the rows are all that may be.
+    """
     count = recipe.rollouts.prompts
     drawn = {
         problem.id: problem
         for number in range(settings.rounds)
-        for problem in prompts_of_round(problems, count, number, recipe.seed)
+        for problem in (problems if recipe.refilled else prompts_of_round(problems, count, number, recipe.seed))
     }
     rows = [
         (problem.id, problem.prompt, problem.answer, [known.completion for known in problem.known])

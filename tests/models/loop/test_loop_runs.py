@@ -27,7 +27,7 @@ from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.learner.optimiser import OptimiserSettings
-from models.loop.loop import prompts_of_round
+from models.loop.prompts import prompts_of_round
 from models.policy.build import LoraSettings, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights

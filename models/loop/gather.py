@@ -1,0 +1,107 @@
+"""What a round learns from: completions are scored and selected, and drawn again while too few prompts are left.
+
+Selection may leave few of a round's prompts: those that are always or never solved hold no signal. A selector that asks
+for it (`refills`) has further prompts drawn until as many groups are left as the round has prompts, or its limit is
+reached: dynamic sampling (DAPO, arXiv 2503.14476, section 3.2). Each draw is of as many prompts as are missing, so no
+group with signal is drawn and left out.
+
+Which prompts and which completions is drawn from the seed, the round and the number of the draw: a run that goes on
+from a checkpoint draws what the other one did. Where the round was sampled ahead (`schedule.async`) the further
+completions are of the policy as it stands, and so are their log-probs under the sampler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from models.loop.meter import Meter
+from models.loop.method import Slots
+from models.loop.prompts import further_prompts
+from models.loop.rollout import Problem, Rollout, Scored
+from models.loop.score import Scoring, failures_of
+from models.loop.world import World
+from models.seeds import seed_of
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A round's completions."""
+
+    scored: Scored
+    """All that were drawn."""
+    chosen: Scored
+    """Those that the policy is trained on."""
+    draws: int
+    """How often prompts were drawn again."""
+
+
+def gather(
+    world: World,
+    slots: Slots,
+    score: Scoring,
+    problems: Sequence[Problem],
+    rollouts: Sequence[Rollout],
+    number: int,
+    meter: Meter,
+) -> Gathered:
+    """Score and select `rollouts`, and more of other prompts while a selector asks for it and no reward fails.
+
+    Args:
+        world: with the round's own readings.
+        slots: the parts.
+        score: the run's rewards.
+        problems: all that prompts can be drawn from.
+        rollouts: what the round has sampled already.
+        number: of the round.
+        meter: told what is generated, and when.
+
+    Raises:
+        UserError: a reward is not what it must be (`models.loop.score`).
+    """
+    most = max((select.refills for select in slots.select), default=0)
+
+    def scored_and_penalised(made: Sequence[Rollout]) -> Scored:
+        return world.truncated.penalised(score(world, made), slots.rollouts.max_tokens)
+
+    scored = scored_and_penalised(rollouts)
+    chosen = _selected(slots, scored)
+    others = further_prompts(problems, [one.problem for one in rollouts], number, world.seed)
+    draws = 0
+    while draws < most and (missing := slots.rollouts.prompts - len({one.group for one in chosen.rollouts})) > 0:
+        prompts = list(islice(others, missing))
+        if not prompts or failures_of([scored.watched]):  # a reward that is away leaves every prompt flat
+            break
+        draws += 1
+        meter.lap("score")
+        apart = replace(world, seed=seed_of(world.seed, f"refill {number}", draws))
+        first = 1 + max(one.group for one in scored.rollouts)
+        made = [replace(one, group=first + one.group) for one in slots.rollouts(apart, prompts, number)]
+        meter.generated(made)
+        more = scored_and_penalised(made)
+        scored, chosen = _joined(scored, more), _joined(chosen, _selected(slots, more))
+    return Gathered(scored, chosen, draws)
+
+
+def _selected(slots: Slots, scored: Scored) -> Scored:
+    for select in slots.select:
+        scored = scored.take(select(scored))
+    return scored
+
+
+def _joined(one: Scored, other: Scored) -> Scored:
+    """The completions of both, one after the other; what is watched is counts, as no reward has a companion."""
+    tokens: list[Tensor] | None = None
+    if one.token_rewards is not None and other.token_rewards is not None:
+        tokens = [*one.token_rewards, *other.token_rewards]
+    return Scored(
+        [*one.rollouts, *other.rollouts],
+        torch.cat([one.rewards, other.rewards]),
+        {name: torch.cat([values, other.components[name]]) for name, values in one.components.items()},
+        {name: one.watched.get(name, 0) + other.watched.get(name, 0) for name in {**one.watched, **other.watched}},
+        tokens,
+    )
