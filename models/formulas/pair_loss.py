@@ -47,14 +47,16 @@ class PairLoss(Objective):
         """Loss of each pair, [pairs], nats.
 
         Args:
-            log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
+            log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows. Of each token,
+                [tokens], where the loss `reads_tokens`.
             batch: the reference's log-probs, [tokens], and what else the scores are made of.
         """
         scores = self._scores(log_prob, batch)
         loss, watch = self._loss(scores, batch), watch_pairs(scores)
         if not self.sft:
             return loss, watch
-        imitation = -mean_over_tokens(log_prob, batch)[:, 0]
+        whole = batch.by_pair(log_prob) if self.reads_tokens else log_prob
+        imitation = -mean_over_tokens(whole, batch)[:, 0]
         return loss + self.sft * imitation, {**watch, "sft_loss": imitation.detach()}
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:

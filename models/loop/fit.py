@@ -181,9 +181,8 @@ def _reduced(
         losses, watch = objective(log_prob, batch)
         weight = torch.cat(weights).to(losses)
     else:
-        losses, watch = objective(
-            batch.by_pair(log_prob) if objective.level == "pair" else batch.sum_by_completion(log_prob), batch
-        )
+        sums = batch.by_pair if objective.level == "pair" else batch.sum_by_completion
+        losses, watch = objective(log_prob if objective.reads_tokens else sums(log_prob), batch)
         weight = torch.stack([row.sum() for row in weights]).to(losses)
         if objective.level == "pair":
             assert batch.pairs is not None

@@ -350,6 +350,12 @@ class Objective(SlotPart):
         return self.level == "group"
 
     @property
+    def reads_tokens(self) -> bool:
+        """Whether it is given the log-prob of each token, and not sums over completions, where its loss is not one of
+        tokens anyway."""
+        return False
+
+    @property
     def on_policy_only(self) -> bool:
         """Whether it is right only for completions of the policy as it stands."""
         return False
@@ -375,7 +381,7 @@ class Objective(SlotPart):
         """Loss of each unit before any reduction, and what is worth watching, one value a unit, no gradient.
 
         `log_prob` is [tokens], [completions] (sums over their tokens; of a group's objective too) or [pairs, 2]
-        (better, worse), by the level.
+        (better, worse), by the level; [tokens] for an objective that `reads_tokens`.
         """
 
 

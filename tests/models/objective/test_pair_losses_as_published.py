@@ -17,6 +17,7 @@ from models.objective.exo import Exo
 from models.objective.f_dpo import FDpo
 from models.objective.hinge import Hinge
 from models.objective.ipo import Ipo
+from models.objective.length_dpo import LengthDpo
 from models.objective.nca import Nca
 from models.objective.orpo import Orpo
 from models.objective.rdpo import RobustDpo
@@ -105,6 +106,15 @@ def discopop(w, l, rw, rl):  # noqa: E741
     return -log_sigmoid(logits) * (1 - modulation) + torch.exp(-logits) * modulation
 
 
+def sigmoid_norm(w, l, rw, rl):  # noqa: E741
+    return -log_sigmoid(BETA * ((w.mean() - rw.mean()) - (l.mean() - rl.mean())))
+
+
+def length_regularised(w, l, rw, rl):  # noqa: E741
+    """Park et al., with alpha 0.3."""
+    return -log_sigmoid(BETA * delta(w, l, rw, rl) + 0.3 * (len(w) - len(l)))
+
+
 def f_dpo(slope):
     """f-DPO for a derivative f'(t) of t = pi / ref; TRL's f_divergence_type."""
 
@@ -130,6 +140,8 @@ CASES = {
     "nca_pair": (Nca(beta=BETA), nca_pair),
     "exo_pair": (Exo(beta=BETA, label_smoothing=0.01), exo_pair),
     "discopop": (DiscoPop(beta=BETA, temperature=0.5), discopop),
+    "sigmoid_norm": (LengthDpo(beta=BETA, average="tokens"), sigmoid_norm),
+    "length_regularised": (LengthDpo(beta=BETA, length_weight=0.3), length_regularised),
     "f_dpo_reverse_kl": (FDpo(beta=BETA, to="reverse_kl"), f_dpo(torch.log)),
     "f_dpo_forward_kl": (FDpo(beta=BETA, to="forward_kl"), f_dpo(lambda t: 1 - 1 / t)),
     "f_dpo_jensen_shannon": (FDpo(beta=BETA), f_dpo(lambda t: torch.log(2 * t / (t + 1)))),

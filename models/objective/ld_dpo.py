@@ -1,0 +1,36 @@
+"""Length-desensitised DPO: what the longer answer has beyond the shorter one counts less (LD-DPO, arXiv 2409.06411).
+
+    log pi(y) = sum over the first l tokens + tail * sum over the rest,   l = tokens of the shorter answer of the pair
+
+and the reference's likewise; the rest is DPO. DPO's gradient grows with the tokens of an answer, so that the longer
+answer of a pair moves more whatever it says. With `tail` 1 it is DPO, with 0 both answers are cut to the same length.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from models.bounds import Share
+from models.loop.rollout import TokenBatch
+from models.objective.dpo import Dpo
+from models.parts import part
+
+
+@part("ld_dpo")
+class LengthDesensitisedDpo(Dpo):
+    """One loss a pair; needs a reference."""
+
+    reads_tokens = True
+    tail: Share = 0.5
+    """What a token counts that the other answer of the pair is too short to have (alpha)."""
+
+    def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
+        assert batch.pairs is not None and batch.reference is not None, "objectives over pairs see pairs"
+        lengths = batch.lengths
+        shared = torch.zeros_like(lengths)
+        shared[batch.pairs] = lengths[batch.pairs].amin(-1, keepdim=True).expand(-1, 2)
+        first = lengths.cumsum(0) - lengths
+        place = torch.arange(len(log_prob), device=lengths.device) - first[batch.completion]
+        weight = 1.0 - (1.0 - self.tail) * (place >= shared[batch.completion]).to(log_prob)
+        return self.beta * batch.by_pair(weight * (log_prob - batch.reference))

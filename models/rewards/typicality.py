@@ -1,0 +1,56 @@
+"""How much an answer looks like one that the policy draws itself (WPO's sampled alignment, arXiv 2406.11827).
+
+    t = mean over the tokens of [log pi(token) - log sum over v of pi(v)^2]
+
+sum of pi(v)^2 is the mean probability that a token drawn from pi has. Where the policy is sure, an unlikely token
+counts much; where it is not, little. Read with the policy as the round begins, once for all of its answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models.bounds import Number
+from models.learner.fused_log_probs import next_token_log_probs
+from models.learner.log_probs import completion_states, hidden_width, output_head, read_each
+from models.learner.packing import Sequences
+from models.loop.rollout import Rollout, sequences_of
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.parts import part
+
+BLOCK = 1024
+"""Tokens whose whole distributions are held at a time."""
+
+
+@part("typicality")
+class Typicality(Reward):
+    """How typical of the policy its answers are: a weight for `wpo`, rarely a reward."""
+
+    weight: Number = 0.0
+    """Zero: it says how far a pair is to be believed, not what a completion is worth."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Mean over each completion's tokens, [completions], nats."""
+        learner = world.learner
+        head = output_head(learner.policy)
+
+        def read(row: Sequences, indices: Sequence[int]) -> Tensor:
+            states, _ = completion_states(learner.policy, row, learner.autocast)
+            blocks = (next_token_log_probs(block, head, learner.distribution) for block in states.split(BLOCK))
+            return torch.cat([(2.0 * block).logsumexp(-1) for block in blocks])
+
+        expected = read_each(
+            learner.policy,
+            sequences_of(rollouts),
+            read,
+            width=hidden_width(learner.policy),
+            token_budget=world.token_budget,
+            setting="schedule.token_budget",
+        )
+        known = world.readings.policy(rollouts)
+        gaps = [(mine.double() - other.double()).mean().cpu() for mine, other in zip(known, expected, strict=True)]
+        return torch.stack(gaps).float()
