@@ -1,0 +1,83 @@
+"""A trust region of probabilities in place of ratios: divergence proximal policy optimisation (DPPO, arXiv 2602.04879).
+
+    loss = -keep * min(rho, ceiling) * A + drift * (log rho)^2,   rho = pi / mu
+    keep = 0 where A > 0 and pi has risen too far above mu, or A <= 0 and it has fallen too far below; else 1
+
+Too far is measured on the two events that a sample tells apart, this token or any other:
+
+    total_variation   |pi - mu|
+    kl                mu log(mu / pi) + (1 - mu) log((1 - mu) / (1 - pi))
+
+A ratio says little of that: of a rare token it is large as soon as anything moves, of a likely one it stays near one
+while the distribution goes. mu is the policy that sampled, as the engine said, so one weight and one region stand for
+precision, staleness and the steps of a round. With total variation, no ceiling and drift 0.001 it is the default loss
+of prime-rl, whose square is that of Kimi K2.5 (arXiv 2602.02276); the authors' own code has the ceiling and no drift.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
+from models.parts import part
+
+SMALLEST = 1e-8
+"""Added to the chance of any other token, as in the authors' code: that of a certain one is zero."""
+
+
+def binary_kl(log_prob: Tensor, behaviour: Tensor) -> Tensor:
+    """KL(mu || pi) of this token against any other, any shape, nats.
+
+    Args:
+        log_prob: log pi of what was sampled, nats.
+        behaviour: log mu, same shape.
+    """
+    chance, drawn = torch.exp(log_prob), torch.exp(behaviour)
+    others = torch.log((1.0 - drawn + SMALLEST) / (1.0 - chance + SMALLEST))
+    return drawn * (behaviour - log_prob) + (1.0 - drawn) * others
+
+
+@part("dppo")
+class Dppo(Objective):
+    """Policy gradient within a region of probabilities, token by token."""
+
+    level = "token"
+    measure: Literal["total_variation", "kl"] = "total_variation"
+    """How far a token has moved from its sampler: in probability, or in nats of this token against any other."""
+    region_low: Annotated[float, Field(ge=0)] = 0.2
+    """How far a token may fall, where its advantage is not positive, before it leaves the gradient."""
+    region_high: Annotated[float, Field(ge=0)] = 0.2
+    """How far it may rise, where its advantage is positive."""
+    importance_ceiling: Annotated[float, Field(gt=0)] | None = None
+    """Largest weight pi / mu of a token; null: any."""
+    drift: Annotated[float, Field(ge=0)] = 0.001
+    """Weight of the squared log-ratio to the sampler, of all tokens."""
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of each token, [tokens].
+
+        Args:
+            log_prob: log pi of each token, [tokens], nats; gradient flows.
+            batch: advantages and the log-probs under the engine, [tokens] each.
+        """
+        here = log_prob.detach()
+        moved = torch.exp(here) - torch.exp(batch.behaviour)
+        far = moved.abs() if self.measure == "total_variation" else binary_kl(here, batch.behaviour)
+        good = batch.advantage > 0
+        left = torch.where(good, (moved > 0) & (far > self.region_high), (moved < 0) & (far > self.region_low))
+        log_ratio = log_prob - batch.behaviour
+        ceiling = torch.inf if self.importance_ceiling is None else self.importance_ceiling
+        weight = torch.exp(log_ratio.detach()).clamp(max=ceiling)
+        kept = weight * (~left).to(weight)
+        loss = -kept * batch.advantage * torch.exp(log_prob - here) + self.drift * log_ratio**2
+        watch = {
+            "importance_weight": weight,
+            "masked_share": left.to(weight),
+            "engine_gap": (batch.old - batch.behaviour).abs(),
+        }
+        return loss, {name: value.detach() for name, value in watch.items()}

@@ -1,0 +1,37 @@
+"""Corrections of the engine at work: rounds that were sampled ahead are corrected, fresh ones are left as they are."""
+
+from dataclasses import replace
+
+import pytest
+from tiny_loops import SCHEDULE, SLOTS, run, save_start
+
+from models.learner.optimiser import OptimiserSettings
+from models.objective.dppo import Dppo
+from models.objective.grpo import Grpo
+
+EAGER = OptimiserSettings(learning_rate=1e-2, warmup_steps=1)
+AHEAD = replace(SCHEDULE, staleness=1, epochs=1, minibatches=1, checkpoint_every=3, optimiser=EAGER)
+MASKED = {"kl": 0.0, "importance_rule": "masked", "importance_floor": 0.99, "importance_ceiling": 1.01}
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    return save_start(tmp_path_factory.mktemp("start") / "policy")
+
+
+@pytest.mark.parametrize(
+    ("objective", "watched"),
+    [
+        (Grpo(**MASKED), "importance_masked_share"),
+        (Grpo(**MASKED, importance_level="completion"), "importance_masked_share"),
+        (Grpo(**MASKED, importance_level="geometric"), "importance_masked_share"),
+        (Dppo(region_low=0.001, region_high=0.001), "masked_share"),
+    ],
+    ids=["token", "completion", "geometric", "dppo"],
+)
+def test_only_what_is_stale_is_masked(start, tmp_path, objective, watched):
+    _, told = run(start, tmp_path, schedule=AHEAD, slots=replace(SLOTS, objective=objective))
+    shares = {0: [], 1: []}
+    for values in told.metrics.values():
+        shares[values["rollouts/staleness"]].append(values[f"policy/{watched}"])
+    assert max(shares[0]) == 0.0 and min(shares[1]) > 0.1
