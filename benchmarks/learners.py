@@ -51,7 +51,7 @@ def scored_of(
             problem=Problem(str(number), "", tokens=tuple(prompt)),
             group=number,
             completion=tuple(ids),
-            behaviour_log_probs=(likely,) * len(ids),
+            behaviour_log_probs=torch.full((len(ids),), likely),
             text="",
             finished=False,
         )

@@ -129,10 +129,10 @@ def our_dpo(folder: Path, shape: Shape, told: dict[str, Any], beat: Beat) -> Non
             problem=Problem(str(number // 2), "", tokens=tuple(sequences.prompts[number])),
             group=number // 2,
             completion=tuple(sequences.completions[number]),
-            behaviour_log_probs=tuple(row.tolist()),
+            behaviour_log_probs=row.cpu(),
             text="",
             finished=True,
-            reference_log_probs=tuple(row.tolist()),
+            reference_log_probs=row.cpu(),
         )
         for number, row in enumerate(known)
     ]

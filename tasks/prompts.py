@@ -126,7 +126,7 @@ def with_reference(problems: Sequence[Problem], learner: Learner, recipe: Recipe
     return [
         replace(
             problem,
-            known=tuple(replace(one, reference_log_probs=tuple(next(values).tolist())) for one in problem.known),
+            known=tuple(replace(answer, reference_log_probs=next(values)) for answer in problem.known),
         )
         for problem in problems
     ]

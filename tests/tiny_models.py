@@ -1,5 +1,7 @@
 """Tiny policies and rollouts that the tests of the learning core share."""
 
+from dataclasses import fields, is_dataclass
+
 import pytest
 import torch
 from torch import nn
@@ -83,10 +85,22 @@ def scored(rewards, sizes, components=None, sequences=None):
     prompts = sequences.prompts if sequences else [[3]] * len(groups)
     completions = sequences.completions if sequences else [[1]] * len(groups)
     rollouts = [
-        Rollout(Problem(f"p{group}", "", tokens=tuple(prompt)), group, tuple(ids), (0.0,) * len(ids), "", True)
+        Rollout(Problem(f"p{group}", "", tokens=tuple(prompt)), group, tuple(ids), torch.zeros(len(ids)), "", True)
         for group, prompt, ids in zip(groups, prompts, completions, strict=True)
     ]
     return Scored(rollouts, torch.as_tensor(rewards), components or {}, {})
+
+
+def contents(value):
+    """`value` in a form that is equal to another's where all that it holds is, log-probs to the last bit: completions
+    and rollouts themselves are equal to nothing but themselves."""
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype), value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [contents(part) for part in value]
+    if is_dataclass(value):
+        return type(value).__name__, [contents(getattr(value, item.name)) for item in fields(value)]
+    return value
 
 
 def each_token(values, chosen):

@@ -51,7 +51,7 @@ Switch = Callable[[Tensor], Tensor]
 """Who writes the next token: states of the second of two voices, [rows, hidden] -> True for the first, [rows], bool."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Switched(Generated):
     """One completion that two voices wrote by turns."""
 
@@ -89,13 +89,12 @@ def complete(
     if switch is not None and [voice.veto_top_p for voice in voices] != [None, None]:
         raise ValueError("a switch chooses between two voices that have a say")
     made: list[list[Generated]] = [[] for _ in prompts]
-    with torch.inference_mode():
-        for first in range(0, sampling.samples, most):
-            some = replace(sampling, samples=min(most, sampling.samples - first))
-            for chunk in _chunks(prompts, some.samples, most):
-                groups = _complete_together(voices, prompts[chunk], some, all_of(end), random, switch)
-                for whole, more in zip(made[chunk], groups, strict=True):
-                    whole += more
+    for first in range(0, sampling.samples, most):
+        some = replace(sampling, samples=min(most, sampling.samples - first))
+        for chunk in _chunks(prompts, some.samples, most):
+            groups = _complete_together(voices, prompts[chunk], some, all_of(end), random, switch)
+            for whole, more in zip(made[chunk], groups, strict=True):
+                whole += more
     return made
 
 
@@ -134,6 +133,29 @@ def _complete_together(
     switch: Switch | None,
 ) -> list[list[Generated]]:
     """Completions of different prompts side by side, [prompts][samples]."""
+    with torch.inference_mode():
+        drawn, noted, by_first = _decode(voices, prompts, sampling, ends, random, switch)
+    # Rows are copied outside of it: one cut out of the whole would keep all of it, and could enter no gradient.
+    rows = list(noted.cpu()) if sampling.log_probs else [None] * len(drawn)
+    made = [_cut(tokens, row, ends) for tokens, row in zip(drawn.tolist(), rows, strict=True)]
+    if switch is not None:
+        made = [
+            Switched(part.tokens, part.log_probs, part.finished, tuple(writers[: len(part.tokens)]))
+            for part, writers in zip(made, by_first.tolist(), strict=True)
+        ]
+    return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
+
+
+def _decode(
+    voices: Sequence[Voice],
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    ends: tuple[int, ...],
+    random: torch.Generator | None,
+    switch: Switch | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens, their log-probs, and whether the first voice wrote them, [prompts * samples, max_tokens] each; what
+    stands behind an end token means nothing."""
     samples = sampling.samples
     readings = [_Reading(voice, [len(prompt) for prompt in prompts], sampling) for voice in voices]
     place = readings[0].place
@@ -175,14 +197,7 @@ def _complete_together(
         for reading in readings:
             reading.decoding.step = step
         states = [reading.read(tokens, places) for reading in readings]
-    values = noted.tolist() if sampling.log_probs else [[]] * len(drawn)
-    made = [_cut(row, known, ends) for row, known in zip(drawn.tolist(), values, strict=True)]
-    if switch is not None:
-        made = [
-            Switched(one.tokens, one.log_probs, one.finished, tuple(chosen[: len(one.tokens)]))
-            for one, chosen in zip(made, by_first.tolist(), strict=True)
-        ]
-    return [made[at : at + samples] for at in range(0, len(made), samples)]
+    return drawn, noted, by_first
 
 
 def _together(readings: Sequence[_Reading], states: Sequence[Tensor]) -> Tensor:
@@ -205,12 +220,12 @@ def _by_turns(readings: Sequence[_Reading], states: Sequence[Tensor], first: Ten
     return torch.where(first[:, None], one, other)
 
 
-def _cut(tokens: list[int], log_probs: list[float], ends: tuple[int, ...]) -> Generated:
+def _cut(tokens: list[int], log_probs: Tensor | None, ends: tuple[int, ...]) -> Generated:
     """A row up to its first end token; behind it stands nothing."""
     first = min((tokens.index(end) for end in ends if end in tokens), default=None)
     finished = first is not None
     length = len(tokens) if first is None else first + 1
-    return Generated(tuple(tokens[:length]), tuple(log_probs[:length]), finished)
+    return Generated(tuple(tokens[:length]), None if log_probs is None else log_probs[:length].clone(), finished)
 
 
 def _distribution(sampling: Sampling) -> Distribution:

@@ -56,16 +56,24 @@ class Sampling:
     """Whether each token's log-prob is wanted: learning needs them, evaluation is faster without."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Generated:
-    """One completion as the engine made it."""
+    """One completion as the engine made it. Equal to itself alone: two may hold the same tokens."""
 
     tokens: tuple[int, ...]
     """Token ids, with the end token where it was reached, [tokens]."""
-    log_probs: tuple[float, ...]
-    """Log-prob of each token under the distribution it was drawn from, [tokens], in nats; empty where not wanted."""
+    log_probs: Tensor | None
+    """Log-prob of each token under the distribution it was drawn from, [tokens], in nats, float32 on the CPU, with
+    memory of its own; None where not wanted."""
     finished: bool
     """Whether it ended by itself and was not cut at `max_tokens`."""
+
+    def cut_at(self, most: int) -> Generated:
+        """Its first `most` tokens; what loses any has not finished."""
+        if len(self.tokens) <= most:
+            return self
+        log_probs = None if self.log_probs is None else self.log_probs[:most]
+        return Generated(self.tokens[:most], log_probs, finished=False)
 
 
 class Engine(Protocol):

@@ -181,7 +181,8 @@ class VllmEngine:
 
 
 def _generated(completion: Any) -> Generated:
+    """The values are numbers of float32 that vLLM made Python's: float32 holds them to the last bit."""
     tokens, table = tuple(completion.token_ids), completion.logprobs
-    log_probs = tuple(table.logprobs) if table is not None else ()
-    assert table is None or len(tokens) == len(log_probs), "one log-prob a token"
+    log_probs = None if table is None else torch.tensor(table.logprobs, dtype=torch.float32)
+    assert log_probs is None or len(tokens) == len(log_probs), "one log-prob a token"
     return Generated(tokens, log_probs, finished=completion.finish_reason == "stop")

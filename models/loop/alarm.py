@@ -120,17 +120,19 @@ class History:
         return replace(self, best_round=self.rounds, best=self.worth(settings))
 
 
+FILE = "alarm.json"
+"""Name of the history's file in a checkpoint."""
 _HISTORY: TypeAdapter[History] = TypeAdapter(History)
 
 
-def written(history: History) -> str:
+def written(history: History) -> bytes:
     """As JSON, which gives every number back to the last bit."""
-    return _HISTORY.dump_json(history).decode()
+    return _HISTORY.dump_json(history)
 
 
-def read(text: str) -> History:
+def read(content: bytes) -> History:
     """What `written` wrote."""
-    return _HISTORY.validate_json(text)
+    return _HISTORY.validate_json(content)
 
 
 def judge(history: History, settings: AlarmSettings) -> Collapse | None:

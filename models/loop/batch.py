@@ -43,9 +43,9 @@ def token_batch(
     before = log_prob.detach() if old is None else torch.cat([old[index] for index in listed])
     batch = TokenBatch(
         advantage=torch.cat([advantage[index] for index in listed]).to(log_prob),
-        behaviour=_behaviour(rollouts, before, lengths.tolist()),
+        behaviour=_behaviour(rollouts, before.split(lengths.tolist())),
         old=before,
-        reference=None if reference is None else torch.cat([reference[index] for index in listed]).to(place),
+        reference=None if reference is None else torch.cat([reference[index].to(place) for index in listed]),
         completion=torch.repeat_interleave(torch.arange(len(lengths)), lengths).to(place),
         entropy=said.entropy,
         reward=chosen.rewards[listed].to(log_prob),
@@ -59,15 +59,10 @@ def token_batch(
     return (log_prob, batch) if all(r.trained is None for r in rollouts) else _trained(log_prob, batch, rollouts)
 
 
-def _behaviour(rollouts: Sequence[Rollout], old: Tensor, lengths: Sequence[int]) -> Tensor:
-    """What the sampler said of each token, [tokens]; `old` where there was no sampler."""
-    parts = [
-        torch.tensor(rollout.behaviour_log_probs, dtype=old.dtype, device=old.device)
-        if rollout.behaviour_log_probs
-        else before
-        for rollout, before in zip(rollouts, old.split(list(lengths)), strict=True)
-    ]
-    return torch.cat(parts)
+def _behaviour(rollouts: Sequence[Rollout], old: Sequence[Tensor]) -> Tensor:
+    """What the sampler said of each token, [tokens]; `old`, [completions] tensors, where there was no sampler."""
+    said = [rollout.behaviour_log_probs for rollout in rollouts]
+    return torch.cat([before if row is None else row.to(before) for row, before in zip(said, old, strict=True)])
 
 
 def _trained(log_prob: Tensor, batch: TokenBatch, rollouts: Sequence[Rollout]) -> tuple[Tensor, TokenBatch]:

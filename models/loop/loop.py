@@ -25,13 +25,13 @@ from models.errors import UserError
 from models.learner.optimiser import learning_rate_at
 from models.learner.packing import Sequences
 from models.loop import alarm as alarms
+from models.loop import memory as memories
 from models.loop import tally as tallies
 from models.loop.ahead import Ahead
 from models.loop.alarm import AlarmSettings, Collapse, History
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.gather import gather
 from models.loop.learner import Learner
-from models.loop.memory import read, written
 from models.loop.meter import Meter
 from models.loop.method import Slots
 from models.loop.prompts import prompts_of_round
@@ -142,18 +142,12 @@ def run_loop(
                     history = history.keeping(alarm)
             if to_keep:
                 updates = {"policy": learner.updates, **{n: one.updates for n, one in learner.companions.items()}}
-                memory, remembered = written(learner.memory), alarms.written(history)
-                counted = tallies.written(learner.tally)
-                save_checkpoint(
-                    checkpoints,
-                    done,
-                    learner.moving,
-                    learner.optimisers,
-                    updates,
-                    memory,
-                    alarm=remembered,
-                    tally=counted,
-                )
+                files = {
+                    **memories.written(learner.memory),
+                    alarms.FILE: alarms.written(history),
+                    tallies.FILE: tallies.written(learner.tally),
+                }
+                save_checkpoint(checkpoints, done, learner.moving, learner.optimisers, updates, files)
             meter.lap("checkpoint")
             watchers.metrics(done, metrics | meter.end_round(scored, chosen))
             meter.lap("log")
@@ -229,11 +223,11 @@ def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> 
         return 0, History()
     load_checkpoint(found, learner.moving, learner.optimisers)
     learner.updates = found.updates["policy"]
-    learner.memory[:] = read(found.memory, problems)
-    learner.tally = tallies.read(found.tally)
+    learner.memory[:] = memories.read({name: found.read(name) for name in memories.FILES}, problems)
+    learner.tally = tallies.read(found.read(tallies.FILE))
     for name, companion in learner.companions.items():
         companion.updates = found.updates[name]
-    return found.round_number, alarms.read(found.alarm)
+    return found.round_number, alarms.read(found.read(alarms.FILE))
 
 
 def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSettings = WRONG) -> dict[str, float]:

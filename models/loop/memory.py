@@ -1,38 +1,56 @@
 """Rollouts of earlier rounds, for sources that replay them: kept by the learner, written into its checkpoints.
 
-As JSON, which gives every float back to the last bit, so that a run that goes on replays what the other one did.
+Log-probs go into safetensors, in the precision that they have, and all else into JSON: every number comes back to the
+last bit, so that a run that goes on replays what the other one did.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import TypeAdapter
+import torch
+from safetensors.torch import load, save
 
 from models.loop.rollout import Problem, Rollout
 
 Memory = list[list[Rollout]]
 """Rollouts of earlier rounds, the oldest first, [rounds][completions]."""
 
-_ROLLOUTS: TypeAdapter[list[list[Rollout]]] = TypeAdapter(list[list[Rollout]])
+FILES = ROLLOUTS, LOG_PROBS = "memory.json", "memory.safetensors"
+"""Names of the files in a checkpoint."""
+TENSORS = ("behaviour_log_probs", "reference_log_probs")
+"""Fields that are tensors; those of all rollouts that have them lie one after the other. In JSON: whether it has."""
 
 
-def written(memory: Memory) -> str:
-    """`memory` as JSON; of each problem only its id."""
-    rows: list[list[dict[str, Any]]] = _ROLLOUTS.dump_python(memory, mode="json")
-    for rounds in rows:
-        for row in rounds:
-            row["problem"] = {"id": row["problem"]["id"], "prompt": ""}
-    return json.dumps(rows)
+def written(memory: Memory) -> dict[str, bytes]:
+    """The files that hold `memory`, by name; of each problem only its id."""
+    fields = [[vars(rollout) for rollout in rollouts] for rollouts in memory]
+    rows = [
+        [{**row, "problem": row["problem"].id, **{name: row[name] is not None for name in TENSORS}} for row in rollouts]
+        for rollouts in fields
+    ]
+    known = {name: [row[name] for rollouts in fields for row in rollouts if row[name] is not None] for name in TENSORS}
+    tensors = {name: torch.cat(log_probs) for name, log_probs in known.items() if log_probs}
+    return {ROLLOUTS: json.dumps(rows).encode(), LOG_PROBS: save(tensors)}
 
 
-def read(text: str, problems: Sequence[Problem]) -> Memory:
+def read(files: Mapping[str, bytes], problems: Sequence[Problem]) -> Memory:
     """What `written` wrote; the problems are those of `problems` with the same ids."""
     known = {problem.id: problem for problem in problems}
-    return [
-        [replace(rollout, problem=known[rollout.problem.id]) for rollout in rollouts]
-        for rollouts in _ROLLOUTS.validate_json(text)
-    ]
+    rows: list[list[dict[str, Any]]] = json.loads(files[ROLLOUTS])
+    tensors = load(files[LOG_PROBS])
+    log_probs = {}
+    for name in TENSORS:
+        lengths = [len(row["completion"]) for rollouts in rows for row in rollouts if row[name]]
+        log_probs[name] = iter(tensors[name].split(lengths) if lengths else ())
+
+    def rollout(row: dict[str, Any]) -> Rollout:
+        # copies: a part of the whole would keep all of it as long as one rollout is remembered
+        said = {name: next(log_probs[name]).clone() if row[name] else None for name in TENSORS}
+        trained = None if row["trained"] is None else tuple(row["trained"])
+        whole = {"problem": known[row["problem"]], "completion": tuple(row["completion"]), "trained": trained}
+        return Rollout(**{**row, **whole, **said})
+
+    return [[rollout(row) for row in rollouts] for rollouts in rows]

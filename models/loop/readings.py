@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import torch
 from torch import Tensor, nn
 
 from models.learner.fused_log_probs import Mask
@@ -50,9 +49,9 @@ class Readings:
 
         Rollouts that carry them (offline methods, see `models.learner.reference_cache`) are not read at all.
         """
-        for one in rollouts:
-            if one.reference_log_probs is not None:
-                self._reference.setdefault(id(one), (one, torch.tensor(one.reference_log_probs)))
+        for rollout in rollouts:
+            if rollout.reference_log_probs is not None:
+                self._reference.setdefault(id(rollout), (rollout, rollout.reference_log_probs))
         if all(id(one) in self._reference for one in rollouts):
             return [self._reference[id(one)][1] for one in rollouts]
         with self._learner.as_reference() as model:

@@ -25,9 +25,9 @@ demonstration, chosen, rejected: the data hold it
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Known:
-    """An answer to a prompt that the data hold."""
+    """An answer to a prompt that the data hold. Equal to itself alone, as a rollout is."""
 
     origin: Origin
     completion: tuple[int, ...]
@@ -35,8 +35,8 @@ class Known:
     text: str
     flaw: str = ""
     """What the data say is wrong with it; empty where nothing is."""
-    reference_log_probs: tuple[float, ...] | None = None
-    """Log-prob of each token under a reference that never moves, where it is known, [tokens], in nats."""
+    reference_log_probs: Tensor | None = None
+    """Log-prob of each token under a reference that never moves, where it is known, [tokens], in nats, on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +53,24 @@ class Problem:
     """Answers that the data hold, where the recipe's source reads them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rollout:
-    """One completion of one problem."""
+    """One completion of one problem. Equal to itself alone: of a prompt that is easy many are alike, and each counts.
+
+    Its log-probs lie on the CPU in memory of their own, so that one that is kept keeps no other.
+    """
 
     problem: Problem
     group: int
     """Completions with the same number answer the same prompt in the same round."""
     completion: tuple[int, ...]
     """Token ids, the end token included where it was reached, [tokens]."""
-    behaviour_log_probs: tuple[float, ...]
-    """Log-prob of each token under the policy that sampled it, [tokens], in nats; empty where nobody knows it."""
+    behaviour_log_probs: Tensor | None
+    """Log-prob of each token under the policy that sampled it, [tokens], in nats; None where nobody knows it."""
     text: str
     finished: bool
     """Whether the completion ended by itself and was not cut."""
-    reference_log_probs: tuple[float, ...] | None = None
+    reference_log_probs: Tensor | None = None
     """Log-prob of each token under a reference that stays as it is, where it is known already, [tokens], in nats."""
     origin: Origin = "policy"
     flaw: str = ""

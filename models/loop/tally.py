@@ -14,11 +14,15 @@ class Tally:
     """Completions sampled or read."""
 
 
-def written(tally: Tally) -> str:
+FILE = "tally.json"
+"""Name of its file in a checkpoint."""
+
+
+def written(tally: Tally) -> bytes:
     """`tally` as JSON, which gives every float back to the last bit."""
-    return json.dumps(asdict(tally))
+    return json.dumps(asdict(tally)).encode()
 
 
-def read(text: str) -> Tally:
-    """What `written` wrote; of a checkpoint that has none, nothing counted."""
-    return Tally(**json.loads(text))
+def read(content: bytes) -> Tally:
+    """What `written` wrote."""
+    return Tally(**json.loads(content))

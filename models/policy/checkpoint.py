@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,9 +23,6 @@ from torch import Tensor, nn
 
 from models.policy.folder import write_folder
 
-MEMORY = "memory.json"
-ALARM = "alarm.json"
-TALLY = "tally.json"
 BEST = "best"
 """Folder beside the checkpoints that holds the best policy so far."""
 
@@ -39,22 +37,9 @@ class Checkpoint:
     updates: dict[str, int]
     """Optimiser steps that each model had taken, by its name."""
 
-    @property
-    def memory(self) -> str:
-        """JSON of what was to be remembered beside."""
-        return (self.folder / MEMORY).read_text()
-
-    @property
-    def alarm(self) -> str:
-        """JSON of what the alarm remembers; of a checkpoint without one, nothing."""
-        file = self.folder / ALARM
-        return file.read_text() if file.is_file() else "{}"
-
-    @property
-    def tally(self) -> str:
-        """JSON of what the run has counted; of a checkpoint without it, nothing."""
-        file = self.folder / TALLY
-        return file.read_text() if file.is_file() else "{}"
+    def read(self, name: str) -> bytes:
+        """What the file called `name` holds, which was kept beside the tensors."""
+        return (self.folder / name).read_bytes()
 
 
 def _flatten(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -68,10 +53,8 @@ def save_checkpoint(
     modules: Mapping[str, nn.Module],
     optimisers: Mapping[str, torch.optim.Optimizer],
     updates: Mapping[str, int],
-    memory: str = "[]",
+    files: Mapping[str, bytes] = MappingProxyType({}),
     keep: int = 2,
-    alarm: str = "{}",
-    tally: str = "{}",
 ) -> Path:
     """Write the state after `round_number` rounds; only the newest `keep` stay.
 
@@ -81,10 +64,8 @@ def save_checkpoint(
         modules: what learns or moves, by name; only parameters that could change need to be in it.
         optimisers: of the models that learn, by the same names; their moments are kept too.
         updates: optimiser steps that each has taken.
-        memory: JSON of what is to be remembered beside.
+        files: what else is to be kept, by the names of its files.
         keep: how many checkpoints stay.
-        alarm: JSON of what the alarm remembers.
-        tally: JSON of what the run has counted.
 
     Raises:
         UserError: no space left; the older checkpoints are untouched.
@@ -98,9 +79,8 @@ def save_checkpoint(
                 {key: value.detach().cpu().contiguous().clone() for key, value in state.items()},
                 folder / f"{name}.safetensors",
             )
-        (folder / MEMORY).write_text(memory)
-        (folder / ALARM).write_text(alarm)
-        (folder / TALLY).write_text(tally)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
         hashes = {file.name: _sha256(file) for file in sorted(folder.iterdir())}
         (folder / "state.json").write_text(
             json.dumps({"round": round_number, "updates": dict(updates), "sha256": hashes})

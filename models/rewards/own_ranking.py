@@ -37,10 +37,8 @@ def kendall_tau(one: Tensor, other: Tensor) -> float:
 
 def _under_policy(world: World, rollouts: Sequence[Rollout]) -> Tensor:
     """Mean log pi a token of each completion, [completions], nats; as the engine said, where it drew them all."""
-    given = [rollout.behaviour_log_probs for rollout in rollouts]
-    if all(len(row) for row in given):
-        return torch.tensor([sum(row) / len(row) for row in given])
-    return _means(world.readings.policy(rollouts))
+    said = [rollout.behaviour_log_probs for rollout in rollouts if rollout.behaviour_log_probs is not None]
+    return _means(said if len(said) == len(rollouts) else world.readings.policy(rollouts))
 
 
 def _means(rows: Sequence[Tensor]) -> Tensor:

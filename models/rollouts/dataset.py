@@ -23,7 +23,7 @@ def as_rollout(problem: Problem, group: int, known: Known) -> Rollout:
         problem,
         group,
         known.completion,
-        (),
+        None,
         known.text,
         finished=True,
         reference_log_probs=known.reference_log_probs,

@@ -72,7 +72,7 @@ class Explained(Sample):
         found: list[list[Rollout]] = [[] for _ in problems]
         for one in drawn:
             if not self.only_right or solves(one):
-                found[one.group].append(replace(one, behaviour_log_probs=()))
+                found[one.group].append(replace(one, behaviour_log_probs=None))
         return found
 
     def _told(self, codec: Codec, problems: Sequence[Problem]) -> list[Problem]:

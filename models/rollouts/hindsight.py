@@ -122,4 +122,4 @@ def _chain(world: World, problem: Problem, group: int, links: Sequence[tuple[lis
         ids += [*feedback, *answer]
         trained += [False] * len(feedback) + [True] * len(answer)
     text = world.codec.text([ids])[0]
-    return Rollout(problem, group, tuple(ids), (), text, finished=True, origin="chosen", trained=tuple(trained))
+    return Rollout(problem, group, tuple(ids), None, text, finished=True, origin="chosen", trained=tuple(trained))

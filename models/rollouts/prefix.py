@@ -108,16 +108,16 @@ def go_on(
     groups = world.sampler().generate([one.tokens for one in begun], replace(sampling, max_tokens=most), seed)
     rollouts = []
     for number, (problem, prefix, group) in enumerate(zip(begun, prefixes, groups, strict=True)):
-        room = sampling.max_tokens - len(prefix)
-        for made in group:
+        for whole in group:
+            made = whole.cut_at(sampling.max_tokens - len(prefix))
             rollouts.append(
                 Rollout(
                     problem,
                     number,
-                    made.tokens[:room],
-                    made.log_probs[:room],
+                    made.tokens,
+                    made.log_probs,
                     "",
-                    made.finished and len(made.tokens) <= room,
+                    made.finished,
                     origin="guide" if prefix else "policy",
                     begun=len(prefix),
                 )

@@ -111,7 +111,7 @@ def test_every_claim_has_a_name_of_its_own_and_a_paper():
 
 
 def test_the_noise_on_a_reward_is_the_same_for_the_same_completion_and_has_the_wanted_spread():
-    rollouts = [Rollout(Problem("p", "", "3"), 0, (number, 1), (), "#### 3", True) for number in range(400)]
+    rollouts = [Rollout(Problem("p", "", "3"), 0, (number, 1), None, "#### 3", True) for number in range(400)]
     first, again = (Noisy(spread=0.5)(None, rollouts) for _ in range(2))
     assert first.equal(again) and abs(float(first.mean()) - 1.0) < 0.1 and 0.45 < float(first.std()) < 0.55
 

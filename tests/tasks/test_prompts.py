@@ -96,7 +96,7 @@ def test_known_answers_carry_the_log_probs_of_a_reference_that_never_moves(data,
     for one in found:
         for known in one.known:
             (expected,) = all_log_probs(plain, Sequences([one.tokens], [known.completion]))
-            torch.testing.assert_close(torch.tensor(known.reference_log_probs), expected.float(), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(known.reference_log_probs, expected.float(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_reference_that_moves_is_read_again_every_round(data, tmp_path):

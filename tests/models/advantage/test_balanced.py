@@ -114,7 +114,7 @@ def through(recipe, texts, liked):
     """
     slots = load_recipe(recipe)
     rollouts = [
-        Rollout(Problem("p", "", "7"), 0, (place, 1), (0.0, 0.0), text, True) for place, text in enumerate(texts)
+        Rollout(Problem("p", "", "7"), 0, (place, 1), torch.zeros(2), text, True) for place, text in enumerate(texts)
     ]
     here = make_world(scorer=lambda sequences: torch.tensor(liked))
     chosen = score(here, slots.rewards, rollouts)

@@ -102,9 +102,9 @@ class Scripted:
         self.calls = [*getattr(self, "calls", []), (sampling.temperature, sampling.samples)]
         self.seeds = [*getattr(self, "seeds", []), seed]
         if sampling.temperature == 0.0:
-            return [[Generated((9, 1), (-0.1, -0.2), True)] for _ in prompts]
+            return [[Generated((9, 1), torch.tensor([-0.1, -0.2]), True)] for _ in prompts]
         return [
-            [Generated((10 + number, place), (-1.0, -1.0), False) for place in range(sampling.samples)]
+            [Generated((10 + number, place), torch.tensor([-1.0, -1.0]), False) for place in range(sampling.samples)]
             for number in range(len(prompts))
         ]
 

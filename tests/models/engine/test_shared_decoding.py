@@ -35,7 +35,7 @@ def test_log_probs_of_drawn_tokens_are_those_of_a_plain_forward_pass(engine):
     for prompt, group in zip(PROMPTS, groups, strict=True):
         for made in group:
             torch.testing.assert_close(
-                torch.tensor(made.log_probs), own_log_probs(engine.model, prompt, made.tokens), rtol=0, atol=2e-4
+                made.log_probs, own_log_probs(engine.model, prompt, made.tokens), rtol=0, atol=2e-4
             )
     assert len({made.tokens for group in groups for made in group}) > 10
 
@@ -77,7 +77,7 @@ def test_sequences_that_end_early_are_dropped_and_the_rest_go_on_rightly(tmp_pat
         for made in group:
             assert made.finished == (made.tokens[-1] == 7) and 7 not in made.tokens[:-1]
             torch.testing.assert_close(
-                torch.tensor(made.log_probs), own_log_probs(engine.model, prompt, made.tokens), rtol=0, atol=2e-4
+                made.log_probs, own_log_probs(engine.model, prompt, made.tokens), rtol=0, atol=2e-4
             )
 
 

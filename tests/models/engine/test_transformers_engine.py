@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 import torch
-from tiny_models import GREEDY, PROMPTS, SEQUENCES, plain_log_probs, tiny_policy, word_tokenizer
+from tiny_models import GREEDY, PROMPTS, SEQUENCES, contents, plain_log_probs, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling
+from models.engine.engine import EngineSettings, Generated, Sampling
 from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
@@ -55,7 +55,7 @@ def test_sampled_log_probs_are_those_of_the_distribution_that_was_drawn_from(eng
     sampling = Sampling(max_tokens=6, samples=4, **shape)
     for prompt, group in zip(PROMPTS, engine.generate(PROMPTS, sampling, seed=0), strict=True):
         for generated in group:
-            for at, (token, value) in enumerate(zip(generated.tokens, generated.log_probs, strict=True)):
+            for at, (token, value) in enumerate(zip(generated.tokens, generated.log_probs.tolist(), strict=True)):
                 logits = model(torch.tensor([[*prompt, *generated.tokens[:at]]])).logits[0, -1]
                 expected = processed(logits / sampling.temperature, sampling.top_k, sampling.top_p)[token]
                 assert value == pytest.approx(float(expected.detach()), abs=1e-4)
@@ -82,9 +82,27 @@ def test_a_seed_is_a_completion_and_another_seed_another(engine):
     sampling = Sampling(max_tokens=8, samples=3)
     first = engine.generate(PROMPTS, sampling, seed=1)
     torch.rand(7)
-    assert engine.generate(PROMPTS, sampling, seed=1) == first
-    assert engine.generate(PROMPTS, sampling, seed=2) != first
+    again, other = (contents(engine.generate(PROMPTS, sampling, seed=seed)) for seed in (1, 2))
+    assert again == contents(first) != other
     assert len({generated.tokens for generated in first[0]}) == 3
+
+
+def test_log_probs_own_their_memory_and_may_enter_a_gradient(engine):
+    """A part of the whole batch's tensor would keep all of it, and one of inference's could not be saved."""
+    (group,) = engine.generate([[3, 4]], Sampling(max_tokens=8, samples=3), seed=0)
+    for completion in group:
+        noted = completion.log_probs
+        assert noted.dtype == torch.float32 and noted.device.type == "cpu" and not noted.is_inference()
+        assert noted.untyped_storage().nbytes() == 4 * len(completion.tokens)
+    weight = torch.ones(len(noted), requires_grad=True)
+    (weight * noted).sum().backward()
+    assert torch.equal(weight.grad, noted)
+
+
+def test_a_completion_that_is_cut_has_not_finished_and_one_that_fits_is_as_it_was():
+    whole = Generated((5, 6, 1), torch.tensor([-1.0, -2.0, -3.0]), finished=True)
+    assert contents(whole.cut_at(2)) == contents(Generated((5, 6), torch.tensor([-1.0, -2.0]), finished=False))
+    assert whole.cut_at(3) is whole and Generated((5, 6), None, finished=True).cut_at(1).log_probs is None
 
 
 def test_a_completion_ends_at_its_first_end_token_or_at_the_limit(engine):
@@ -123,7 +141,7 @@ def test_a_models_own_habits_of_sampling_do_not_count(folder, engine, tmp_path):
     save_model_folder(model, word_tokenizer(), tmp_path / "policy")
     habitual = TransformersEngine(tmp_path / "policy", EngineSettings(), end=END)
     sampling = Sampling(max_tokens=8, samples=3)
-    assert habitual.generate(PROMPTS, sampling, 0) == engine.generate(PROMPTS, sampling, 0)
+    assert contents(habitual.generate(PROMPTS, sampling, 0)) == contents(engine.generate(PROMPTS, sampling, 0))
 
 
 def test_no_prompts_give_no_completions(engine):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import GREEDY, NO_VLLM, PROMPTS, SEQUENCES, plain_log_probs, tiny_policy, word_tokenizer
+from tiny_models import GREEDY, NO_VLLM, PROMPTS, SEQUENCES, contents, plain_log_probs, tiny_policy, word_tokenizer
 
+from models.engine import vllm_engine
 from models.engine.canary import canary_gap
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.transformers_engine import TransformersEngine
@@ -47,7 +48,7 @@ def test_greedy_completions_are_those_of_transformers(engine, folder):
     ours, theirs = engine.generate(PROMPTS, GREEDY, 0), other.generate(PROMPTS, GREEDY, 0)
     assert [row[0].tokens for row in ours] == [row[0].tokens for row in theirs]
     for one, two in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(torch.tensor(one[0].log_probs), torch.tensor(two[0].log_probs), rtol=0, atol=1e-5)
+        torch.testing.assert_close(one[0].log_probs, two[0].log_probs, rtol=0, atol=1e-5)
 
 
 def test_scores_agree_with_transformers_to_1e_5(engine, folder):
@@ -81,8 +82,22 @@ def test_a_seed_is_a_completion_and_another_seed_another(engine):
     sampling = Sampling(max_tokens=8, samples=4)
     first = engine.generate(PROMPTS, sampling, seed=1)
     torch.rand(7)
-    assert engine.generate(PROMPTS, sampling, seed=1) == first
-    assert engine.generate(PROMPTS, sampling, seed=2) != first
+    again, other = (contents(engine.generate(PROMPTS, sampling, seed=seed)) for seed in (1, 2))
+    assert again == contents(first) != other
+
+
+def test_what_vllm_says_of_a_token_is_held_to_the_last_bit(engine, monkeypatch):
+    said, plain = [], vllm_engine._generated
+
+    def heard(completion):
+        said.append(list(completion.logprobs.logprobs))
+        return plain(completion)
+
+    monkeypatch.setattr(vllm_engine, "_generated", heard)
+    groups = engine.generate(PROMPTS, Sampling(max_tokens=8, samples=4, temperature=0.7), seed=3)
+    held = [completion.log_probs for group in groups for completion in group]
+    assert all(row.dtype == torch.float32 and not row.is_inference() for row in held)
+    assert [row.double().tolist() for row in held] == said and any(value != 0 for row in said for value in row)
 
 
 def test_after_a_hand_over_the_engine_runs_the_learners_policy_and_no_other(engine):

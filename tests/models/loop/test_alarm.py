@@ -94,7 +94,7 @@ def test_the_best_policy_is_the_one_with_the_best_last_rounds():
 def test_what_the_alarm_remembers_comes_back_to_the_last_bit():
     history = after([told(1 / 3), told(math.pi), *[told(0.0)] * 4]).keeping(SETTINGS)
     assert history.collapse is not None and read(written(history)) == history
-    assert read("{}") == History()  # a checkpoint of a run without an alarm
+    assert read(b"{}") == History()  # a checkpoint of a run without an alarm
 
 
 def test_another_reward_than_the_total_can_be_watched():

@@ -36,7 +36,7 @@ def round_of(sequences=SEQUENCES, sizes=SIZES):
     chosen = scored([0.0] * len(sequences), sizes, sequences=sequences)
     exact = plain_log_probs(tiny_policy(), sequences)
     shifted = [
-        replace(rollout, behaviour_log_probs=tuple((row.detach() + 0.05 * (-1) ** number).tolist()))
+        replace(rollout, behaviour_log_probs=row.detach() + 0.05 * (-1) ** number)
         for number, (rollout, row) in enumerate(zip(chosen.rollouts, exact, strict=True))
     ]
     return replace(chosen, rollouts=shifted)
@@ -90,7 +90,7 @@ def test_the_gradient_is_that_of_the_formula_computed_without_any_packing(normal
     total = sum(len(completion) for completion in COMPLETIONS)
     loss = torch.zeros((), dtype=torch.float64)
     for number, row in enumerate(plain_log_probs(plain, SEQUENCES)):
-        behaviour = torch.tensor(chosen.rollouts[number].behaviour_log_probs, dtype=torch.float64)
+        behaviour = chosen.rollouts[number].behaviour_log_probs.double()
         weight = torch.exp(old[number] - behaviour).clamp(max=2.0)
         apart = reference[number].detach() - row
         tokens = -weight * torch.exp(row - old[number]) * ADVANTAGE[number] + 0.1 * (apart.exp() - 1 - apart)
@@ -123,7 +123,7 @@ def test_prompts_that_are_shared_change_neither_loss_nor_gradient(normalisation,
     weights = token_weights([len(completion) for completion in COMPLETIONS], normalisation, LONGEST)
     loss = torch.zeros((), dtype=torch.float64)
     for number, row in enumerate(plain_log_probs(plain, groups)):
-        behaviour = torch.tensor(chosen.rollouts[number].behaviour_log_probs, dtype=torch.float64)
+        behaviour = chosen.rollouts[number].behaviour_log_probs.double()
         apart = reference[number].detach() - row
         pull = -torch.exp(old[number] - behaviour).clamp(max=2.0) * torch.exp(row - old[number]) * ADVANTAGE[number]
         loss = loss + (weights[number] * (pull + 0.1 * (apart.exp() - 1 - apart))).sum()
@@ -340,8 +340,8 @@ def test_reference_log_probs_that_rollouts_carry_are_used_as_they_are():
     seen, learner = Seen(), learner_of()
     learner.reference = None
     carried = [
-        replace(r, reference_log_probs=tuple(-0.5 - i for i in range(len(r.completion)))) for r in round_of().rollouts
+        replace(r, reference_log_probs=-0.5 - torch.arange(len(r.completion))) for r in round_of().rollouts
     ]
     fit_round(learner, seen, replace(round_of(), rollouts=carried), TOKENS, ScheduleSettings(optimiser=STEP), LONGEST)
     ((_, batch),) = seen.batches
-    assert sorted(batch.reference.tolist()) == sorted(v for r in carried for v in r.reference_log_probs)
+    assert sorted(batch.reference.tolist()) == sorted(v for r in carried for v in r.reference_log_probs.tolist())

@@ -2,21 +2,36 @@
 
 from dataclasses import dataclass, replace
 
+import pytest
 import torch
 from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
+from tiny_models import contents
 
 from models.loop.memory import read, written
 from models.loop.rollout import Rollout
 from models.rollouts.sample import Sample
 
 
-def test_what_is_written_and_read_again_is_the_same_to_the_last_bit():
-    values = tuple(torch.randn(3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).tolist())
-    first = Rollout(PROBLEMS[2], 1, (4, 5, 1), values, "4 + 5", True, origin="policy", trained=(True, False, True))
-    second = Rollout(PROBLEMS[0], 0, (3,), (), "3", False, reference_log_probs=(-0.1,), origin="chosen", flaw="slip")
-    memory = [[first, second], [], [second]]
-    assert read(written(memory), PROBLEMS) == memory
-    assert read("[]", PROBLEMS) == []
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_written_and_read_again_is_the_same_to_the_last_bit(dtype):
+    values = torch.randn(5, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    flags = (True, False, True)
+    first = Rollout(PROBLEMS[2], 1, (4, 5, 1), values[:3], "4 + 5", True, origin="policy", trained=flags, begun=2)
+    second = Rollout(
+        PROBLEMS[0], 0, (3,), None, "3", False, reference_log_probs=values[3:4], origin="chosen", flaw="slip"
+    )
+    third = Rollout(PROBLEMS[1], 2, (6,), values[4:].exp(), "6", True)
+    memory = [[first, second], [], [second, third]]
+    again = read(written(memory), PROBLEMS)
+    assert contents(again) == contents(memory)
+    assert all(one.problem is two.problem for one, two in zip(again[0], memory[0], strict=True))
+    assert read(written([]), PROBLEMS) == []
+
+
+def test_what_is_read_of_one_round_does_not_keep_the_others():
+    rounds = [[Rollout(PROBLEMS[0], 0, (4, 1), torch.zeros(2), "4", True)] for _ in range(3)]
+    for (rollout,) in read(written(rounds), PROBLEMS):
+        assert rollout.behaviour_log_probs.untyped_storage().nbytes() == 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,4 +55,4 @@ def test_a_killed_run_that_replays_ends_with_the_weights_of_an_undisturbed_one(t
     resumed, diary = run(start, tmp_path / "cut", slots=slots)
     assert diary.resumed == [4] and sorted(diary.metrics) == [5, 6] and SCHEDULE.rounds == 6
     assert same_weights(whole, resumed)
-    assert whole.memory == resumed.memory and len(whole.memory) == 2
+    assert contents(whole.memory) == contents(resumed.memory) and len(whole.memory) == 2

@@ -11,7 +11,7 @@ from models.loop.rollout import Problem, Rollout
 
 PROMPT = (3, 5, 7)
 ROLLOUTS = [
-    Rollout(Problem("p", "", tokens=PROMPT), 0, completion, (), "", True) for completion in ((2, 4), (6,), (8, 9, 1))
+    Rollout(Problem("p", "", tokens=PROMPT), 0, completion, None, "", True) for completion in ((2, 4), (6,), (8, 9, 1))
 ]
 
 
@@ -54,7 +54,7 @@ def test_what_is_read_are_the_log_probs_of_policy_and_reference():
 
 def test_a_completion_with_the_same_tokens_is_another_completion():
     readings = Counting(learner_of())
-    same = [Rollout(one.problem, 1, one.completion, (), "", True) for one in ROLLOUTS]
+    same = [Rollout(one.problem, 1, one.completion, None, "", True) for one in ROLLOUTS]
     readings.reference(ROLLOUTS)
     readings.reference(same)
     assert readings.read == 6

@@ -34,7 +34,7 @@ ASKED = Problem("p", "40 + 2 =", "4", tokens=tuple(CODEC.prompts(["4 + 2 ="])[0]
 
 
 def answering(text, finished, tokens=3, problem=ASKED, **more):
-    return Rollout(problem, 0, (5,) * tokens, (-1.0,) * tokens, text, finished, **more)
+    return Rollout(problem, 0, (5,) * tokens, torch.full((tokens,), -1.0), text, finished, **more)
 
 
 def test_an_answer_cut_from_a_longer_one_earns_nothing():
@@ -51,7 +51,7 @@ class Cutting:
 
     def generate(self, prompts, sampling, seed):
         tokens = tuple(TOKENIZER.convert_tokens_to_ids(["####", "4"]))
-        one = Generated(tokens, (), finished=sampling.temperature == 0.0)
+        one = Generated(tokens, None, finished=sampling.temperature == 0.0)
         return [[one] * sampling.samples for _ in prompts]
 
 
@@ -75,7 +75,10 @@ def test_a_learned_reward_finds_a_cut_completion_no_better_than_the_worst():
 def test_a_loop_that_never_ends_is_not_the_policys_own_favourite():
     here = make_world()
     likely, unlikely = answering("7 7 7", False), answering("#### 7", True)
-    rollouts = [replace(likely, behaviour_log_probs=(-0.25,) * 3), replace(unlikely, behaviour_log_probs=(-2.0,) * 3)]
+    rollouts = [
+        replace(likely, behaviour_log_probs=torch.full((3,), -0.25)),
+        replace(unlikely, behaviour_log_probs=torch.full((3,), -2.0)),
+    ]
     assert OwnLikelihood()(here, rollouts).tolist() == [-2.0, -2.0]
 
 
@@ -129,7 +132,7 @@ def test_a_masked_completion_leaves_the_loss_and_stays_in_its_groups_mean():
     """Rewards 1, 0, 0 of which the last is cut: advantages 2/3 and -1/3 of the two others, not 1/2 and -1/2."""
     sequences = SEQUENCES.take([0, 1, 3])
     chosen = scored([1.0, 0.0, 0.0], [3], sequences=sequences)
-    unheard = [replace(one, behaviour_log_probs=()) for one in chosen.rollouts]
+    unheard = [replace(one, behaviour_log_probs=None) for one in chosen.rollouts]
     chosen = replace(chosen, rollouts=[*unheard[:2], replace(unheard[2], finished=False)])
     held, by_hand = gradient(chosen, MASKED), by_definition(sequences, [2 / 3, -1 / 3])
     wrong = gradient(chosen, TruncationSettings())
@@ -164,7 +167,7 @@ class NeverEnding:
     dtype = torch.float32
 
     def generate(self, prompts, sampling, seed):
-        return [[Generated((5, 6), (-1.0, -1.0), finished=False)] * sampling.samples for _ in prompts]
+        return [[Generated((5, 6), torch.full((2,), -1.0), finished=False)] * sampling.samples for _ in prompts]
 
     def load(self, weights):
         pass

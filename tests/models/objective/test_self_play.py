@@ -69,7 +69,7 @@ def spin_round(recipe, policy, reference):
     told = policy.log_prob()
     problems = [Problem(str(number), "") for number in range(len(ALL))]
     rollouts = [
-        Rollout(problem, number, (int(answer),), (), "", True, origin=origin)
+        Rollout(problem, number, (int(answer),), None, "", True, origin=origin)
         for number, (problem, answers) in enumerate(zip(problems, ALL, strict=True))
         for answer, origin in zip(answers, ("demonstration", "policy"), strict=True)
     ]

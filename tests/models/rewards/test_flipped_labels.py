@@ -9,7 +9,7 @@ from models.rewards.of_origin import OfOrigin
 
 def pair(number):
     problem = Problem(f"p{number}", "")
-    return [Rollout(problem, number, (1,), (), "", True, origin=origin) for origin in ("chosen", "rejected")]
+    return [Rollout(problem, number, (1,), None, "", True, origin=origin) for origin in ("chosen", "rejected")]
 
 
 PAIRS = [rollout for number in range(4000) for rollout in pair(number)]
@@ -45,6 +45,6 @@ def test_a_larger_share_flips_more_of_the_same_pairs_and_another_seed_flips_othe
 
 
 def test_sampled_completions_are_worth_nothing_even_where_labels_are_flipped():
-    drawn = [Rollout(Problem(f"p{number}", ""), number, (1,), (), "", True) for number in range(50)]
+    drawn = [Rollout(Problem(f"p{number}", ""), number, (1,), None, "", True) for number in range(50)]
     assert any(is_flipped(rollout.problem.id, 0.3, 0) for rollout in drawn)
     assert FlippedLabels()(None, drawn).sum() == 0

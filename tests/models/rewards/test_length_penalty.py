@@ -10,7 +10,7 @@ RIGHT, WRONG = "#### 7", "#### 8"
 
 
 def rollout(group, length, text):
-    return Rollout(Problem(f"p{group}", "", "7"), group, (5,) * length, (0.0,) * length, text, True)
+    return Rollout(Problem(f"p{group}", "", "7"), group, (5,) * length, torch.zeros(length), text, True)
 
 
 def values(*rollouts):

@@ -25,7 +25,7 @@ def world_of(policy, reference):
 def unknown_sampler(sequences, sizes):
     """Completions of which nobody knows the log-probs."""
     rollouts = scored([0.0] * len(sequences.prompts), sizes, sequences=sequences).rollouts
-    return [replace(rollout, behaviour_log_probs=()) for rollout in rollouts]
+    return [replace(rollout, behaviour_log_probs=None) for rollout in rollouts]
 
 
 def means(policy, sequences):
@@ -55,7 +55,7 @@ def test_own_likelihood_is_the_mean_log_prob_a_token_under_the_policy():
 
 def test_where_the_engine_told_its_log_probs_no_model_reads_again():
     rollouts = [
-        replace(one, behaviour_log_probs=tuple(-float(i + 1) for i in range(len(one.completion))))
+        replace(one, behaviour_log_probs=-torch.arange(1.0, len(one.completion) + 1))
         for one in unknown_sampler(SEQUENCES, [1] * 5)
     ]
     assert OwnLikelihood()(None, rollouts).tolist() == [-1.5, -2.5, -1.0, -3.5, -2.0]

@@ -22,10 +22,13 @@ class Canned:
     def generate(self, prompts, sampling, seed):
         from models.engine.engine import Generated
 
-        return [[Generated((5, 1), (-0.5, -0.25), True)] * sampling.samples for _ in prompts]
+        return [[Generated((5, 1), torch.tensor([-0.5, -0.25]), True)] * sampling.samples for _ in prompts]
 
 
-PAIR = (Known("chosen", (4, 1), "4", reference_log_probs=(-1.0, -2.0)), Known("rejected", (6, 7, 1), "6 7", "slip"))
+PAIR = (
+    Known("chosen", (4, 1), "4", reference_log_probs=torch.tensor([-1.0, -2.0])),
+    Known("rejected", (6, 7, 1), "6 7", "slip"),
+)
 SHOWN = tuple(Known("demonstration", (token, 1), str(token), flaw) for token, flaw in ((8, ""), (9, "slip"), (3, "")))
 WORLD = make_world(Canned(), seed=3)
 
@@ -39,8 +42,8 @@ def test_a_preference_gives_its_two_answers_side_by_side_with_all_that_is_known_
     assert [(one.group, one.origin) for one in rollouts] == [
         (number, origin) for number in range(3) for origin in ("chosen", "rejected")
     ]
-    assert rollouts[0].completion == (4, 1) and rollouts[0].reference_log_probs == (-1.0, -2.0)
-    assert rollouts[1].flaw == "slip" and rollouts[1].behaviour_log_probs == () and rollouts[1].finished
+    assert rollouts[0].completion == (4, 1) and rollouts[0].reference_log_probs.tolist() == [-1.0, -2.0]
+    assert rollouts[1].flaw == "slip" and rollouts[1].behaviour_log_probs is None and rollouts[1].finished
 
 
 def test_the_better_answer_of_a_preference_is_worth_one_without_any_model():

@@ -14,7 +14,7 @@ from models.loop.rollout import Problem
 from models.rollouts.beside_reference import BesideReference
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
-OWN = Generated((5, 1), (-0.5, -0.25), True)
+OWN = Generated((5, 1), torch.tensor([-0.5, -0.25]), True)
 
 
 class Engine:
@@ -42,7 +42,7 @@ def test_what_is_noted_of_the_references_completions_is_its_own_log_probs_not_th
     here = world(reference)
     drawn = [one for one in BesideReference(references=2, max_tokens=6)(here, PROBLEMS, 0) if one.origin == "reference"]
     sequences = Sequences([one.problem.tokens for one in drawn], [one.completion for one in drawn])
-    noted = torch.tensor([value for one in drawn for value in one.behaviour_log_probs], dtype=torch.float64)
+    noted = torch.cat([one.behaviour_log_probs for one in drawn]).double()
     torch.testing.assert_close(noted, torch.cat(plain_log_probs(reference, sequences)).detach(), rtol=0, atol=1e-5)
     under_policy = torch.cat(plain_log_probs(here.learner.policy, sequences)).detach()
     assert (noted - under_policy).abs().max() > 0.1

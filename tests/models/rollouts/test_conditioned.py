@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+import torch
 from tiny_loops import CODEC, PROBLEMS
+from tiny_models import contents
 from tiny_worlds import make_world
 
 from models.loop.rollout import Known
@@ -18,7 +20,7 @@ def asked(*known):
     return [replace(PROBLEMS[0], known=known)]
 
 
-SOUND = Known("demonstration", IDS[0], TEXTS[0], reference_log_probs=(-1.0,) * len(IDS[0]))
+SOUND = Known("demonstration", IDS[0], TEXTS[0], reference_log_probs=torch.full((len(IDS[0]),), -1.0))
 FLAWED = replace(SOUND, completion=IDS[1], text=TEXTS[1], flaw="slip")
 
 
@@ -41,4 +43,5 @@ def test_what_the_reference_said_under_the_plain_prompt_does_not_stand_under_ano
 
 
 def test_where_nothing_is_flawed_it_is_the_data_as_they_are():
-    assert Conditioned()(WORLD, asked(SOUND, SOUND), 0) == Dataset()(WORLD, asked(SOUND, SOUND), 0)
+    conditioned, plain = (source(WORLD, asked(SOUND, SOUND), 0) for source in (Conditioned(), Dataset()))
+    assert contents(conditioned) == contents(plain)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_models import PROMPTS, plain_log_probs, tiny_policy
+from tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy
 from tiny_worlds import make_world
 
 from models.advantage.group_relative import GroupRelative
@@ -62,7 +62,7 @@ def chances(model, head, prompt, completion):
 
 
 def written(rollouts):
-    return [(one.completion, one.behaviour_log_probs, one.text, one.finished) for one in rollouts]
+    return contents([(one.completion, one.behaviour_log_probs, one.text, one.finished) for one in rollouts])
 
 
 def sequences_of(rollouts):
@@ -129,7 +129,7 @@ def test_the_noted_log_probs_are_those_of_the_model_that_wrote_the_token(tempera
     by_reference = plain_log_probs(other(), sequences, temperature)
     for one, mine, theirs in zip(rollouts, by_policy, by_reference, strict=True):
         assert len(one.trained) == len(one.completion) == len(one.behaviour_log_probs)
-        noted = torch.tensor(one.behaviour_log_probs, dtype=torch.float64)
+        noted = one.behaviour_log_probs.double()
         expected = torch.where(torch.tensor(one.trained), mine, theirs).detach()
         torch.testing.assert_close(noted, expected, rtol=0, atol=1e-5)
         assert END not in one.completion[:-1] and one.finished == (one.completion[-1] == END)
@@ -189,7 +189,7 @@ def test_beside_an_adapter_the_reference_that_is_asked_and_writes_is_the_policy_
     by_adapter, by_base = plain_log_probs(adapted, sequences), plain_log_probs(policy(), sequences)
     apart = 0.0
     for one, mine, theirs in zip(rollouts, by_adapter, by_base, strict=True):
-        noted = torch.tensor(one.behaviour_log_probs, dtype=torch.float64)
+        noted = one.behaviour_log_probs.double()
         torch.testing.assert_close(
             noted, torch.where(torch.tensor(one.trained), mine, theirs).detach(), rtol=0, atol=1e-5
         )
@@ -208,9 +208,9 @@ def test_the_seed_and_the_round_decide_completions_and_writers_and_the_global_ge
     untouched = torch.rand(1)
     torch.manual_seed(1)
     assert torch.equal(untouched, torch.rand(1))
-    assert source(here, PROBLEMS, 4) == first
+    assert contents(source(here, PROBLEMS, 4)) == contents(first)
     assert [one.trained for one in source(here, PROBLEMS, 5)] != [one.trained for one in first]
-    assert source(replace(here, seed=8), PROBLEMS, 4) != first
+    assert contents(source(replace(here, seed=8), PROBLEMS, 4)) != contents(first)
 
 
 def test_completions_stand_with_their_problems_and_both_models_stay_in_the_mode_that_they_were_in():

@@ -33,7 +33,7 @@ class Noting:
 
     def generate(self, prompts, sampling, seed):
         self.seeds.append(seed)
-        return [[Generated((5, 1), (-0.5, -0.25), True)] * sampling.samples for _ in prompts]
+        return [[Generated((5, 1), torch.tensor([-0.5, -0.25]), True)] * sampling.samples for _ in prompts]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_guide_is_drawn_by_a_seed_of_its_own(monkeypatch):
 
     def guide(world, problems, sampling, share, seed, origin):
         seeds.append(seed)
-        return [Rollout(problem, number, (5, 6, 1), (), "", True) for number, problem in enumerate(problems)]
+        return [Rollout(problem, number, (5, 6, 1), None, "", True) for number, problem in enumerate(problems)]
 
     monkeypatch.setattr(prefix, "draw_from_mixture", guide)
     engine = Noting()
