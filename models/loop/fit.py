@@ -36,9 +36,10 @@ class ScheduleSettings:
     """Optimiser steps of one pass over a round's completions."""
     epochs: Positive = 1
     """Passes over a round's completions."""
-    normalisation: Normalisation = "token"
-    """Which mean the loss is: over tokens, over completions, or by a constant. Objectives over completions, pairs or
-    groups take the mean of these."""
+    normalisation: Normalisation | None = None
+    """Which mean the loss of an objective over tokens is: over tokens (None means this), over completions, or by a
+    constant. Objectives over completions, pairs or groups take the mean of these, and nothing else may be asked of
+    them."""
     token_budget: Positive = 16384
     """Tokens of one packed row; bounds memory and does not change the result."""
     checkpoint_every: Positive = 20
@@ -106,12 +107,13 @@ def fit_round(
     old = readings.policy(chosen.rollouts) if several else None
     groups = chosen.groups.tolist()
     whole = objective.level in ("pair", "group")  # units whose completions must stand in one row
+    normalisation = settings.normalisation or "token" if objective.level == "token" else "completion"
     watched = Watched()
     for _ in range(settings.epochs):
         for rows in minibatches(chosen, settings.minibatches):
             weights = token_weights(
                 [chosen.rollouts[i].trained_tokens for i in rows],
-                settings.normalisation if objective.level == "token" else "completion",
+                normalisation,
                 longest,
             )
             weight_of = dict(zip(rows, weights, strict=True))

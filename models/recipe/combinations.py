@@ -33,8 +33,8 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
         _refills, _truncated,
     ):  # fmt: skip
         check(recipe)
-    _staleness(recipe, schedule)
-    _on_policy(recipe, schedule)
+    for check_both in (_normalisation, _staleness, _on_policy):
+        check_both(recipe, schedule)
 
 
 def _named(recipe: Recipe) -> Iterator[tuple[str, SlotPart]]:
@@ -217,6 +217,15 @@ def _truncated(recipe: Recipe) -> None:
     longest = recipe.rollouts.max_tokens
     if last is not None and last > longest:
         raise ValueError(f"truncated.last_tokens is {last}, more than rollouts.max_tokens, {longest}")
+
+
+def _normalisation(recipe: Recipe, schedule: ScheduleSettings) -> None:
+    objective = recipe.objective
+    if schedule.normalisation is not None and objective.level != "token":
+        raise ValueError(
+            f"schedule.normalisation is {schedule.normalisation}, but objective {objective.name} has one loss a "
+            f"{objective.level}, not one a token, and takes their mean; leave schedule.normalisation out"
+        )
 
 
 def _staleness(recipe: Recipe, schedule: ScheduleSettings) -> None:

@@ -14,10 +14,12 @@ from models.bounds import require_finite
 from models.datasets.strict_yaml import YamlError, parse_yaml
 from models.datasets.text_files import not_utf8
 from models.errors import UserError, shortened
-from models.parts import SLOTS
+from models.parts import SLOTS, parts
 from models.recipe.find import FOLDER, find_recipe
 from models.recipe_paths import from_recipe
 
+OWN = ("name", "source")
+"""What a recipe has of its own and gives to none that extends it: its name, and the paper that it is a method of."""
 MOST_LAYERS = 20
 """Recipes that extend one another; more is an accident."""
 
@@ -34,9 +36,11 @@ def read_layers(file: Path, overrides: Sequence[str]) -> dict[str, Any]:
             reaches nothing.
     """
     raw = _read(file)
+    before = _objective(raw)
     for override in sorted(overrides, key=lambda text: not text.partition("=")[0].endswith(".name")):
         _set(raw, override)  # the names of parts first: naming another part drops the settings of the one before
-    return raw
+    stated = any(override.partition("=")[0] in ("schedule", "schedule.normalisation") for override in overrides)
+    return raw if stated else _without_the_normalisation_of(before, raw)
 
 
 def _read(file: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -50,8 +54,27 @@ def _read(file: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     if base is None:
         return raw
     below = _read(_extended(file, base), (*above, file.resolve()))
-    below.pop("name", None)
-    return _merge(below, raw)
+    for key in OWN:
+        below.pop(key, None)
+    merged, schedule = _merge(below, raw), raw.get("schedule")
+    stated = isinstance(schedule, dict) and "normalisation" in schedule
+    return merged if stated else _without_the_normalisation_of(_objective(below), merged)
+
+
+def _objective(raw: dict[str, Any]) -> Any:
+    """Name of the objective, also where `raw` leaves it out."""
+    objective = raw.get("objective")
+    return objective.get("name", SLOTS["objective"].default) if isinstance(objective, dict) else objective
+
+
+def _without_the_normalisation_of(before: Any, raw: dict[str, Any]) -> dict[str, Any]:
+    """`raw` without the normalisation that it has from a recipe whose objective was `before`, where the objective that
+    has taken its place knows none: whoever wrote it meant the other."""
+    name, schedule = _objective(raw), raw.get("schedule")
+    objective: Any = parts("objective").get(name) if isinstance(name, str) and name != before else None
+    if objective is None or not isinstance(schedule, dict) or objective.level == "token":
+        return raw
+    return {**raw, "schedule": {key: value for key, value in schedule.items() if key != "normalisation"}}
 
 
 def _parsed(file: Path) -> dict[str, Any]:
