@@ -45,11 +45,11 @@ def require_finite(value: Any, path: str = "") -> None:
     elif dataclasses.is_dataclass(value):
         value = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        for key, one in value.items():
-            require_finite(one, f"{path}.{key}" if path else str(key))
+        for key, entry in value.items():
+            require_finite(entry, f"{path}.{key}" if path else str(key))
     elif isinstance(value, (list, tuple)):
-        for place, one in enumerate(value):
-            require_finite(one, f"{path}.{place}" if path else str(place))
+        for place, entry in enumerate(value):
+            require_finite(entry, f"{path}.{place}" if path else str(place))
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         where = f"{shortened(path)}: " if path else ""
         if isinstance(value, float) and not math.isfinite(value):

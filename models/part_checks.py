@@ -105,20 +105,20 @@ def bounded(hint: Any, inside: bool = False) -> bool:
 
 def docstrings(cls: type) -> dict[str, str]:
     """What stands below each field of a class and of those that it is derived from, by the field's name."""
-    found: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if not dataclasses.is_dataclass(base):
             continue
         file = getattr(sys.modules.get(base.__module__), "__file__", None) or ""
         if file.endswith(".py"):
-            found |= _of_file(file).get(base.__name__, {})
-    return found
+            docs |= _of_file(file).get(base.__name__, {})
+    return docs
 
 
 @lru_cache(maxsize=256)
 def _of_file(file: str) -> dict[str, dict[str, str]]:
     """Class -> field -> docstring, for the classes of a file."""
-    found: dict[str, dict[str, str]] = {}
+    docs: dict[str, dict[str, str]] = {}
     for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
         if not isinstance(node, ast.ClassDef):
             continue
@@ -127,5 +127,5 @@ def _of_file(file: str) -> dict[str, dict[str, str]]:
                 continue
             match after:
                 case ast.Expr(value=ast.Constant(value=str(words))):
-                    found.setdefault(node.name, {})[line.target.id] = " ".join(words.split())
-    return found
+                    docs.setdefault(node.name, {})[line.target.id] = " ".join(words.split())
+    return docs

@@ -71,4 +71,5 @@ class ProcessLeaveOneOut(KlInReward):
             torch.zeros_like(row) if alone[i] else discounted_to_go(row - baseline[i], self.discount) + outcome[i]
             for i, row in enumerate(process)
         ]
-        return Signal(whitened(tokens, [trained_mask(one) for one in scored.rollouts]) if self.whiten else tokens)
+        masks = [trained_mask(rollout) for rollout in scored.rollouts]
+        return Signal(whitened(tokens, masks) if self.whiten else tokens)

@@ -124,4 +124,4 @@ def _choices(scored: Scored) -> list[Tensor]:
             "advantage selective learns from choices between policy and reference, but nobody made any; "
             "set `rollouts: {name: gated}`"
         )
-    return [torch.tensor(one) for one in chosen]
+    return [torch.tensor(flags) for flags in chosen]

@@ -161,20 +161,21 @@ def draw_level(level: int, count: int, settings: ArithmeticSettings, of_gate: bo
     share = settings.negative_share
     below, others = round(count * (share or 0.0)), count - round(count * (share or 0.0))
     negatives = 0
-    found: dict[Problem, bool] = {}  # whether it passes below zero, in the order of the draws
+    below_zero: dict[Problem, bool] = {}  # whether it passes below zero, in the order of the draws
     for _ in range(count * TRIES):
         problem = draw_problem(random, level, settings)
         working = work(problem)
-        if problem not in found and is_of_gate(problem) == of_gate and working.within(*settings.value):
-            found[problem] = min(working.values) < 0
-            negatives += found[problem]
-            if len(found) >= count and (share is None or (negatives >= below and len(found) - negatives >= others)):
+        if problem not in below_zero and is_of_gate(problem) == of_gate and working.within(*settings.value):
+            below_zero[problem] = min(working.values) < 0
+            negatives += below_zero[problem]
+            positives = len(below_zero) - negatives
+            if len(below_zero) >= count and (share is None or (negatives >= below and positives >= others)):
                 break
     if share is None:
-        problems = list(found)[:count]
+        problems = list(below_zero)[:count]
     else:
-        negative = [problem for problem, is_below in found.items() if is_below]
-        positive = [problem for problem, is_below in found.items() if not is_below]
+        negative = [problem for problem, is_below in below_zero.items() if is_below]
+        positive = [problem for problem, is_below in below_zero.items() if not is_below]
         taken = min(len(negative), max(below, count - len(positive)))  # where one side is short, the other makes up
         problems = negative[:taken] + positive[: count - taken]
     if len(problems) < count:
@@ -276,7 +277,7 @@ def write(settings: ArithmeticSettings, folder: Path) -> None:
     with replace_folder(folder) as partial:
         for kind, splits in made.items():
             fields = [field for field in arrow_schema(kind) if field.name in _RAW[kind]]
-            rows: list[dict[str, Any]] = [{"split": split, **row} for split, found in splits.items() for row in found]
+            rows: list[dict[str, Any]] = [{"split": split, **row} for split, part in splits.items() for row in part]
             write_rows(partial / f"{kind}.parquet", rows, pa.schema([pa.field("split", pa.string(), False), *fields]))
 
 

@@ -28,23 +28,23 @@ def is_conversation(value: Any) -> bool:
     return (
         isinstance(value, list)
         and bool(value)
-        and all(isinstance(one, dict) and {"role", "content"} <= one.keys() for one in value)
+        and all(isinstance(turn, dict) and {"role", "content"} <= turn.keys() for turn in value)
     )
 
 
 def columns_of_messages(columns: Mapping[str, str], rows: Sequence[RawRow]) -> dict[str, str]:
     """A format's `columns`, field -> column, with the columns of messages where the rows have no prompt of its own."""
     present = {column for row in rows for column in row.values}
-    found = dict(columns)
-    if "prompt" not in found or found["prompt"] in present:
-        return found
-    if is_conversation(rows[0].values.get(found.get("chosen", ""))):
-        found["prompt"] = found["chosen"]
+    named = dict(columns)
+    if "prompt" not in named or named["prompt"] in present:
+        return named
+    if is_conversation(rows[0].values.get(named.get("chosen", ""))):
+        named["prompt"] = named["chosen"]
     elif COLUMN in present:
-        found["prompt"] = COLUMN
-        if "completion" in found and found["completion"] not in present:
-            found["completion"] = COLUMN
-    return found
+        named["prompt"] = COLUMN
+        if "completion" in named and named["completion"] not in present:
+            named["completion"] = COLUMN
+    return named
 
 
 def read_fields(raw: RawRow, columns: Mapping[str, str]) -> dict[str, str]:
@@ -81,17 +81,17 @@ def _asked(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]
 
 
 def _prompt(raw: RawRow, column: str, messages: Sequence[Mapping[str, Any]]) -> str:
-    roles = [str(one["role"]) for one in messages]
+    roles = [str(turn["role"]) for turn in messages]
     if roles not in (["user"], ["system", "user"]):
         raise UserError(
             f"{raw.place}: column '{column}' asks in the roles {listed(roles)}; "
             "a prompt is one user message, a system message before it at most"
         )
-    return "\n\n".join(_content(raw, column, one) for one in messages)
+    return "\n\n".join(_content(raw, column, turn) for turn in messages)
 
 
 def _answer(raw: RawRow, column: str, messages: Sequence[Mapping[str, Any]]) -> str:
-    roles = [str(one["role"]) for one in messages]
+    roles = [str(turn["role"]) for turn in messages]
     if roles[-1] != "assistant" or "assistant" in roles[:-1]:
         raise UserError(
             f"{raw.place}: column '{column}' answers in the roles {listed(roles)}; an answer is one assistant message"

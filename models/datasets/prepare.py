@@ -120,10 +120,10 @@ def require_wanted_splits(rows: Prepared, settings: DataSettings) -> None:
     train = 1.0 if settings.test_path else 1.0 - settings.held_out_share
     shares = {"train": train, "validation": settings.validation_share, "gate": settings.gate_share}
     for kind, splits in rows.items():
-        total = sum(len(found) for found in splits.values())
-        for split, found in splits.items():
+        total = sum(len(rows_of_split) for rows_of_split in splits.values())
+        for split, rows_of_split in splits.items():
             asked = shares[split] > 1e-9 and (split != "gate" or kind == "problems")
-            if total and not found and asked:
+            if total and not rows_of_split and asked:
                 raise UserError(
                     f"data set {settings.name}: the {split} split of {kind} is empty ({total} rows in all, train"
                     f" {train:g}, validation {settings.validation_share:g}, gate {settings.gate_share:g})"
@@ -173,10 +173,10 @@ def prepare(settings: DataSettings, folder: Path) -> dict[str, Any]:
     with replace_folder(folder) as partial:
         counts: dict[str, int] = {}
         for kind, splits in rows.items():
-            for split, found in splits.items():
-                if found:
-                    write_rows(partial / file_name(kind, split), found, arrow_schema(kind))
-                    counts[file_name(kind, split)] = len(found)
+            for split, rows_of_split in splits.items():
+                if rows_of_split:
+                    write_rows(partial / file_name(kind, split), rows_of_split, arrow_schema(kind))
+                    counts[file_name(kind, split)] = len(rows_of_split)
         manifest: dict[str, Any] = {
             "name": settings.name,
             "format": settings.format,

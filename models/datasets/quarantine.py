@@ -80,7 +80,7 @@ def why_stop(failures: Sequence[Failure], frames: Mapping[str, pd.DataFrame], sh
     """
     exact = Fraction(repr(share))
     by_file = {file: [failure for failure in failures if failure.file == file] for file in frames}
-    failed = {file: len({failure.row for failure in found}) for file, found in by_file.items()}
+    failed = {file: len({failure.row for failure in of_file}) for file, of_file in by_file.items()}
     over = [file for file, count in failed.items() if count > exact * len(frames[file])]
     over.sort(key=lambda file: failed[file] / len(frames[file]), reverse=True)
     sentences = []

@@ -75,16 +75,16 @@ def files_of(paths: Iterable[Path], key: str = "data.path") -> list[Path]:
     Raises:
         UserError: a path does not exist, a folder has no data file, a file is of an unknown kind.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         if require_data_file(path, SUFFIXES, key):
-            found.append(path)
+            files.append(path)
             continue
         inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
         if not inside:
             raise UserError(f"{key}: the folder {path} has no {', '.join(SUFFIXES)} file")
-        found += inside
-    return found
+        files += inside
+    return files
 
 
 def read_files(files: Iterable[Path], limit: int | None = None) -> list[RawRow]:
@@ -146,7 +146,7 @@ def _json_row(file: Path, number: int, value: Any) -> RawRow:
         raise UserError(f"{file}, line {number}: not a JSON object but a {type(value).__name__}")
     if any(name != name.strip() for name in value):
         _names(list(value), f"{file}, line {number}")
-        value = {name.strip(): one for name, one in value.items()}
+        value = {name.strip(): content for name, content in value.items()}
     return RawRow(file, number, value)
 
 

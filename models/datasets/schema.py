@@ -109,12 +109,12 @@ def read_frame(folder: Path, kind: Kind, split: Split) -> pandas.DataFrame:
 
 def available(folder: Path) -> dict[Kind, tuple[Split, ...]]:
     """The splits that a prepared data set has of each kind; a kind without any is left out."""
-    found: dict[Kind, tuple[Split, ...]] = {}
+    splits_of: dict[Kind, tuple[Split, ...]] = {}
     for kind in KINDS:
         splits = tuple(split for split in SPLITS if (folder / file_name(kind, split)).is_file())
         if splits:
-            found[kind] = splits
-    return found
+            splits_of[kind] = splits
+    return splits_of
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

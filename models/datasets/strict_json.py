@@ -37,12 +37,12 @@ def parse_json(text: str) -> Any:
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise JsonError(f"the key '{shortened(twice)}' stands twice in one object")
-    return found
+    return entries
 
 
 def _whole(digits: str) -> int:

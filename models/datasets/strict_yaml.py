@@ -159,9 +159,9 @@ def _require_sound(root: yaml.Node) -> None:
                 children = list(node.value)
             elif isinstance(node, yaml.MappingNode):
                 _require_keys(node)
-                children = [one for pair in node.value for one in pair]
-            found = [extent(child) for child in children]
-            known[id(node)] = 1 + sum(size for size, _ in found), 1 + max((depth for _, depth in found), default=0)
+                children = [child for pair in node.value for child in pair]
+            extents = [extent(child) for child in children]
+            known[id(node)] = 1 + sum(size for size, _ in extents), 1 + max((depth for _, depth in extents), default=0)
             above.discard(id(node))
             if known[id(node)][0] > MOST_VALUES or known[id(node)][1] > DEEPEST:
                 raise YamlError(f"line {line}: aliases make more than {MOST_VALUES} values or {DEEPEST} levels of this")

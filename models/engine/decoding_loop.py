@@ -216,8 +216,8 @@ def _together(readings: Sequence[_Reading], states: Sequence[Tensor]) -> Tensor:
 
 def _by_turns(readings: Sequence[_Reading], states: Sequence[Tensor], first: Tensor) -> Tensor:
     """Log-probs of the voice that writes: the first where `first` [rows] says so, [rows, vocabulary]."""
-    one, other = (reading.log_probs(state) for reading, state in zip(readings, states, strict=True))
-    return torch.where(first[:, None], one, other)
+    of_first, of_second = (reading.log_probs(state) for reading, state in zip(readings, states, strict=True))
+    return torch.where(first[:, None], of_first, of_second)
 
 
 def _cut(tokens: list[int], log_probs: Tensor | None, ends: tuple[int, ...]) -> Generated:

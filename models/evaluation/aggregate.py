@@ -31,9 +31,9 @@ def interquartile_mean(scores: ArrayLike) -> float:
     return float(stats.trim_mean(np.asarray(scores, dtype=np.float64), proportiontocut=0.25, axis=None))
 
 
-def probability_of_improvement(one: ArrayLike, other: ArrayLike) -> float:
-    """Chance that a run of `one` beats a run of `other`, [runs, tasks] and [other runs, tasks], ties halved."""
-    left, right = _checked(one), _checked(other)
+def probability_of_improvement(own: ArrayLike, other: ArrayLike) -> float:
+    """Chance that a run of `own` beats a run of `other`, [runs, tasks] and [other runs, tasks], ties halved."""
+    left, right = _checked(own), _checked(other)
     if left.shape[1] != right.shape[1]:
         raise UserError(f"comparison: scores on {left.shape[1]} tasks against scores on {right.shape[1]}")
     won = (left[:, None] > right[None]).mean((0, 1)) + 0.5 * (left[:, None] == right[None]).mean((0, 1))

@@ -254,15 +254,15 @@ def _guards(new: Measured, old: Measured, settings: GateSettings, reward_model: 
             state: State = "failed" if broken else "not_applicable"
             checks.append(Check(title, state, math.nan, limit, broken or undefined))
             return
-        found = change()
-        bound = found.bound(sure, side)
+        difference = change()
+        bound = difference.bound(sure, side)
         kept = bound <= limit + _ROUNDING if side > 0 else bound >= limit - _ROUNDING
         words = "at most" if side > 0 else "at least"
         detail = (
-            f"against {whom} {found.estimate:+.4f}, {words} {bound:+.4f} with {sure:.0%} confidence; "
+            f"against {whom} {difference.estimate:+.4f}, {words} {bound:+.4f} with {sure:.0%} confidence; "
             f"must be {words} {limit:+.4f}"
             if math.isfinite(bound)
-            else f"against {whom}: {found.estimate} with a bound of {bound} is no finite number"
+            else f"against {whom}: {difference.estimate} with a bound of {bound} is no finite number"
         )
         checks.append(Check(title, "passed" if kept and math.isfinite(bound) else "failed", bound, limit, detail))
 

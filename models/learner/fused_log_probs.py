@@ -98,7 +98,7 @@ def fused_log_probs(
         Log-probs and entropies in nats, [tokens] each, float32 or the dtype of `hidden` if wider.
     """
     size = block_elements or (BLOCK_ELEMENTS if hidden.device.type == "cpu" else GPU_BLOCK_ELEMENTS)
-    found: tuple[Tensor, Tensor] = _Fused.apply(  # type: ignore[no-untyped-call]
+    log_probs_and_entropies: tuple[Tensor, Tensor] = _Fused.apply(  # type: ignore[no-untyped-call]
         hidden if head.scale == 1.0 else hidden * head.scale,
         head.weight,
         head.bias,
@@ -109,7 +109,7 @@ def fused_log_probs(
         size,
         mask,
     )
-    return found
+    return log_probs_and_entropies
 
 
 class _Fused(torch.autograd.Function):

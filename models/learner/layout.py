@@ -79,10 +79,10 @@ class Layout:
 @lru_cache(maxsize=8)
 def buckets(layout: Layout, device: torch.device) -> tuple[Bucket, ...]:
     """The spans by length, for kernels that want rectangles; longest first."""
-    found: dict[int, list[Span]] = defaultdict(list)
+    by_length: dict[int, list[Span]] = defaultdict(list)
     for span in layout.spans:
-        found[-(-span.length // BUCKET)].append(span)
-    return tuple(_bucket(found[size], device) for size in sorted(found, reverse=True))
+        by_length[-(-span.length // BUCKET)].append(span)
+    return tuple(_bucket(by_length[size], device) for size in sorted(by_length, reverse=True))
 
 
 def _bucket(spans: Sequence[Span], device: torch.device) -> Bucket:

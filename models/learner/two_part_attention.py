@@ -71,7 +71,7 @@ class _TwoPart(torch.autograd.Function):
         query, key, value, out, lse = ctx.saved_tensors
         grad = gradients[0]
         delta = torch.mul(grad, out).sum(-1, dtype=lse.dtype)
-        found = tuple(
+        grads = tuple(
             torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in (query, key, value)
         )
         for bucket in buckets(ctx.layout, query.device):
@@ -86,7 +86,7 @@ class _TwoPart(torch.autograd.Function):
                 ctx.scale,
                 causal=True,
             )
-            for total, part in zip(found, parts, strict=True):
+            for total, part in zip(grads, parts, strict=True):
                 _put(total, part, bucket)
         for inside, prompt in map(_stretches, ctx.layout.prefixes):
             parts = attend_backward(
@@ -99,9 +99,9 @@ class _TwoPart(torch.autograd.Function):
                 ctx.scale,
                 causal=False,
             )
-            for total, part, where in zip(found, parts, (inside, prompt, prompt), strict=True):
+            for total, part, where in zip(grads, parts, (inside, prompt, prompt), strict=True):
                 total[where] += part.transpose(0, 1)
-        return (*found, None, None)
+        return (*grads, None, None)
 
 
 def _stretches(prefix: Prefix) -> tuple[slice, slice]:

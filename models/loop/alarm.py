@@ -78,7 +78,7 @@ class Collapse:
         return f"the policy collapsed by round {self.round_number}: {', '.join(self.signs)}{kept}"
 
 
-Told = Mapping[str, float]
+Metrics = Mapping[str, float]
 """What a round told, by metric."""
 
 
@@ -87,9 +87,9 @@ class History:
     """What the alarm remembers of the rounds so far."""
 
     rounds: int = 0
-    opening: tuple[Told, ...] = ()
+    opening: tuple[Metrics, ...] = ()
     """What the first rounds told, of the watched metrics."""
-    last: tuple[Told, ...] = ()
+    last: tuple[Metrics, ...] = ()
     """What the last rounds after these told."""
     best_round: int = 0
     """Rounds of the best policy that was kept; 0: the one that the run began with."""
@@ -98,9 +98,9 @@ class History:
     collapse: Collapse | None = None
     """The first collapse of the run."""
 
-    def after(self, told: Told, settings: AlarmSettings) -> History:
+    def after(self, metrics: Metrics, settings: AlarmSettings) -> History:
         """The same with one round more, and judged."""
-        seen = {name: told[name] for name in settings.watched if name in told}
+        seen = {name: metrics[name] for name in settings.watched if name in metrics}
         if self.rounds < settings.opening:
             return replace(self, rounds=self.rounds + 1, opening=(*self.opening, seen))
         longer = replace(self, rounds=self.rounds + 1, last=(*self.last, seen)[-settings.patience :])
@@ -149,7 +149,7 @@ def _or_least(value: float) -> float:
     return -math.inf if math.isnan(value) else value
 
 
-def _fallen(last: Sequence[Told], start: Told, settings: AlarmSettings) -> str:
+def _fallen(last: Sequence[Metrics], start: Metrics, settings: AlarmSettings) -> str:
     least = start[settings.reward] - settings.drop * start[SPREAD]
     below = _all(last, settings.reward, lambda value: value < least)
     if not below or not start[SPREAD] > 0:
@@ -158,21 +158,21 @@ def _fallen(last: Sequence[Told], start: Told, settings: AlarmSettings) -> str:
     return f"{settings.reward} {now:.3g} where it began at {start[settings.reward]:.3g}"
 
 
-def _cut(last: Sequence[Told], start: Told, settings: AlarmSettings) -> str:
+def _cut(last: Sequence[Metrics], start: Metrics, settings: AlarmSettings) -> str:
     cut = _all(last, CUT, lambda value: value > settings.cut_share)
     if not cut or not start[CUT] <= settings.cut_share / 2:
         return ""
     return f"{_mean(last, CUT):.0%} of the completions cut at their limit where it began at {start[CUT]:.0%}"
 
 
-def _disorder(last: Sequence[Told], start: Told, settings: AlarmSettings) -> str:
+def _disorder(last: Sequence[Metrics], start: Metrics, settings: AlarmSettings) -> str:
     most = max(settings.entropy_high, settings.entropy_rise * start[ENTROPY])
     if not _all(last, ENTROPY, lambda value: value > most):
         return ""
     return f"entropy {_mean(last, ENTROPY):.3g} nats a token where it began at {start[ENTROPY]:.3g}"
 
 
-def _certainty(last: Sequence[Told], start: Told, settings: AlarmSettings) -> str:
+def _certainty(last: Sequence[Metrics], start: Metrics, settings: AlarmSettings) -> str:
     certain = _all(last, ENTROPY, lambda value: value < settings.entropy_low)
     if not certain or not start[ENTROPY] >= settings.entropy_low:
         return ""
@@ -181,10 +181,10 @@ def _certainty(last: Sequence[Told], start: Told, settings: AlarmSettings) -> st
     return f"entropy {_mean(last, ENTROPY):.3g} nats a token and a reward no higher than at the start"
 
 
-def _all(rounds: Sequence[Told], name: str, holds: Callable[[float], bool]) -> bool:
-    return all(name in told and holds(told[name]) for told in rounds)
+def _all(rounds: Sequence[Metrics], name: str, holds: Callable[[float], bool]) -> bool:
+    return all(name in metrics and holds(metrics[name]) for metrics in rounds)
 
 
-def _mean(rounds: Sequence[Told], name: str) -> float:
-    values = [told[name] for told in rounds if name in told]
+def _mean(rounds: Sequence[Metrics], name: str) -> float:
+    values = [metrics[name] for metrics in rounds if name in metrics]
     return sum(values) / len(values) if values else math.nan

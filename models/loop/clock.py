@@ -61,11 +61,11 @@ class Clock:
             speeds |= {"speed/learn_gflops": achieved / 1e9, "speed/peak_share": achieved / peak}
         if self._hidden is not None:
             seconds["hidden"] = self._hidden
-        told = {f"seconds/{name}": value for name, value in seconds.items()} | speeds
+        metrics = {f"seconds/{name}": value for name, value in seconds.items()} | speeds
         self._began = self._last = now
         self._seconds = dict.fromkeys(STAGES, 0.0)
         self._hidden = None
-        return told
+        return metrics
 
     def _since_last(self) -> float:
         if self._device.type == "cuda":

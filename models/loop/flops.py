@@ -98,12 +98,12 @@ def forward_flops(shapes: Shapes, groups: Sequence[Group], *, adapter_off: bool 
 
 def groups_of(chosen: Scored) -> list[Group]:
     """Lengths of the chosen completions, by the prompt that they share."""
-    found: dict[int, list[int]] = {}
+    lengths_of: dict[int, list[int]] = {}
     prompts: dict[int, int] = {}
     for number, rollout in zip(chosen.groups.tolist(), chosen.rollouts, strict=True):
         prompts[number] = len(rollout.problem.tokens)
-        found.setdefault(number, []).append(len(rollout.completion))
-    return [Group(prompts[number], tuple(lengths)) for number, lengths in found.items()]
+        lengths_of.setdefault(number, []).append(len(rollout.completion))
+    return [Group(prompts[number], tuple(lengths)) for number, lengths in lengths_of.items()]
 
 
 def keys_seen(start: int, length: int, window: int | None = None) -> int:

@@ -22,14 +22,14 @@ def nothing_learned(rounds: Sequence[Mapping[str, float]], changed_share: float)
         rounds: metrics of every round.
         changed_share: share of the weights that differ from those that the run began with, 0 to 1.
     """
-    with_gradient = sum(told.get(GRADIENT, 0.0) > 0 for told in rounds)
+    with_gradient = sum(metrics.get(GRADIENT, 0.0) > 0 for metrics in rounds)
     if changed_share > 0 and with_gradient:
         return ""
     count = len(rounds)
     causes = {
-        "no completion was left to learn from": sum(told.get(CHOSEN, 0.0) == 0 for told in rounds),
-        "all rewards were equal": sum(told.get(SPREAD, 1.0) == 0 for told in rounds),
-        "the learning rate was 0": sum(told.get(RATE, 1.0) == 0 for told in rounds),
+        "no completion was left to learn from": sum(metrics.get(CHOSEN, 0.0) == 0 for metrics in rounds),
+        "all rewards were equal": sum(metrics.get(SPREAD, 1.0) == 0 for metrics in rounds),
+        "the learning rate was 0": sum(metrics.get(RATE, 1.0) == 0 for metrics in rounds),
     }
     seen = [f"{cause} in {times} of them" for cause, times in causes.items() if times]
     if with_gradient:

@@ -102,10 +102,10 @@ class Learner:
     @property
     def moving(self) -> dict[str, nn.Module]:
         """Every model that can change, by name."""
-        modules = {"policy": self.policy, **{name: one.model for name, one in self.companions.items()}}
+        modules = {"policy": self.policy, **{name: companion.model for name, companion in self.companions.items()}}
         return modules if self.reference is None else {**modules, "reference": self.reference}
 
     @property
     def optimisers(self) -> dict[str, torch.optim.Optimizer]:
         """The optimiser of every model that learns, by the model's name."""
-        return {"policy": self.optimiser, **{name: one.optimiser for name, one in self.companions.items()}}
+        return {"policy": self.optimiser, **{name: companion.optimiser for name, companion in self.companions.items()}}

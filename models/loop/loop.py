@@ -141,13 +141,15 @@ def run_loop(
                     keep_best(checkpoints, learner.policy)
                     history = history.keeping(alarm)
             if to_keep:
-                updates = {"policy": learner.updates, **{n: one.updates for n, one in learner.companions.items()}}
+                updates = {name: companion.updates for name, companion in learner.companions.items()}
                 files = {
                     **memories.written(learner.memory),
                     alarms.FILE: alarms.written(history),
                     tallies.FILE: tallies.written(learner.tally),
                 }
-                save_checkpoint(checkpoints, done, learner.moving, learner.optimisers, updates, files)
+                save_checkpoint(
+                    checkpoints, done, learner.moving, learner.optimisers, {"policy": learner.updates, **updates}, files
+                )
             meter.lap("checkpoint")
             watchers.metrics(done, metrics | meter.end_round(scored, chosen))
             meter.lap("log")
@@ -218,16 +220,16 @@ def require_room(
 
 def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> tuple[int, History]:
     """Load the newest whole checkpoint, if any. Returns the rounds that are done, and what the alarm remembers."""
-    found = newest_checkpoint(checkpoints)
-    if found is None:
+    checkpoint = newest_checkpoint(checkpoints)
+    if checkpoint is None:
         return 0, History()
-    load_checkpoint(found, learner.moving, learner.optimisers)
-    learner.updates = found.updates["policy"]
-    learner.memory[:] = memories.read({name: found.read(name) for name in memories.FILES}, problems)
-    learner.tally = tallies.read(found.read(tallies.FILE))
+    load_checkpoint(checkpoint, learner.moving, learner.optimisers)
+    learner.updates = checkpoint.updates["policy"]
+    learner.memory[:] = memories.read({name: checkpoint.read(name) for name in memories.FILES}, problems)
+    learner.tally = tallies.read(checkpoint.read(tallies.FILE))
     for name, companion in learner.companions.items():
-        companion.updates = found.updates[name]
-    return found.round_number, alarms.read(found.read(alarms.FILE))
+        companion.updates = checkpoint.updates[name]
+    return checkpoint.round_number, alarms.read(checkpoint.read(alarms.FILE))
 
 
 def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSettings = WRONG) -> dict[str, float]:
@@ -236,7 +238,7 @@ def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSetting
     Where the policy wrote any, only its own are told of: not the greedy baselines, opponents, explanations and answers
     of the data that stand beside them. A share is one of the completions that the source means to train on.
     """
-    own = [index for index, one in enumerate(scored.rollouts) if one.origin in ("policy", "guide")]
+    own = [index for index, rollout in enumerate(scored.rollouts) if rollout.origin in ("policy", "guide")]
     seen = scored.take(torch.tensor(own)) if own else scored
     components = {f"reward/{name}": float(values.mean()) for name, values in seen.components.items()}
     return {

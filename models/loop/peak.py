@@ -46,11 +46,11 @@ def _measured(name: str, dtype: torch.dtype, threads: int, seconds: float) -> fl
         torch.mm(numbers, numbers, out=product)
     best = []
     for _ in range(BLOCKS):
-        found = 0.0
+        fastest = 0.0
         until = time.perf_counter() + seconds / BLOCKS
-        while found == 0.0 or time.perf_counter() < until:
-            found = max(found, *(_speed(numbers, product) for numbers, product in pairs))
-        best.append(found)
+        while fastest == 0.0 or time.perf_counter() < until:
+            fastest = max(fastest, *(_speed(numbers, product) for numbers, product in pairs))
+        best.append(fastest)
     return statistics.median(best)
 
 

@@ -52,8 +52,8 @@ class Readings:
         for rollout in rollouts:
             if rollout.reference_log_probs is not None:
                 self._reference.setdefault(id(rollout), (rollout, rollout.reference_log_probs))
-        if all(id(one) in self._reference for one in rollouts):
-            return [self._reference[id(one)][1] for one in rollouts]
+        if all(id(rollout) in self._reference for rollout in rollouts):
+            return [self._reference[id(rollout)][1] for rollout in rollouts]
         with self._learner.as_reference() as model:
             if model is None:
                 return None
@@ -126,8 +126,8 @@ class Readings:
     def _recall(
         self, known: Read, rollouts: Sequence[Rollout], read: Callable[[Sequence[Rollout]], list[Tensor]]
     ) -> list[Tensor]:
-        missing = [one for one in rollouts if id(one) not in known]
+        missing = [rollout for rollout in rollouts if id(rollout) not in known]
         if missing:
             rows = read(missing)
-            known.update((id(one), (one, row)) for one, row in zip(missing, rows, strict=True))
-        return [known[id(one)][1] for one in rollouts]
+            known.update((id(rollout), (rollout, row)) for rollout, row in zip(missing, rows, strict=True))
+        return [known[id(rollout)][1] for rollout in rollouts]

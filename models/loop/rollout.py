@@ -91,7 +91,7 @@ class Rollout:
 
 def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
     """Prompts and completions as the learner reads them, [completions]."""
-    return Sequences([one.problem.tokens for one in rollouts], [one.completion for one in rollouts])
+    return Sequences([rollout.problem.tokens for rollout in rollouts], [rollout.completion for rollout in rollouts])
 
 
 def privileged_sequences(rollouts: Sequence[Rollout]) -> Sequences:

@@ -93,5 +93,5 @@ def overlong_penalty(rollouts: Sequence[Rollout], limit: int, last_tokens: int) 
         limit: tokens that an answer may have (L_max).
         last_tokens: how many before that cost (L_cache).
     """
-    lengths = torch.tensor([one.begun + len(one.completion) for one in rollouts])
+    lengths = torch.tensor([rollout.begun + len(rollout.completion) for rollout in rollouts])
     return ((limit - last_tokens - lengths) / last_tokens).clamp(-1.0, 0.0)

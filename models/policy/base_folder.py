@@ -164,7 +164,7 @@ def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> No
             "mlp.up_proj.weight": (inner, width),
             "mlp.down_proj.weight": (width, inner),
         }
-        layers = {int(found[1]) for name in shapes if (found := LAYER.search(name))}
+        layers = {int(layer[1]) for name in shapes if (layer := LAYER.search(name))}
         asked = _whole(config, "num_hidden_layers")
         if asked is not None and layers != set(range(asked)):
             raise UserError(
@@ -172,7 +172,7 @@ def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> No
             )
     for name, shape in shapes.items():
         for end, wanted in expected.items():
-            differs = [(found, must) for found, must in zip(shape, wanted, strict=False) if must not in (None, found)]
+            differs = [(size, must) for size, must in zip(shape, wanted, strict=False) if must not in (None, size)]
             if name.endswith(end) and differs:
                 shown = " x ".join("?" if must is None else str(must) for must in wanted)
                 raise UserError(f"{folder}: {name} is {' x '.join(map(str, shape))}, but config.json asks for {shown}")
@@ -185,8 +185,8 @@ def _check_vocabulary(folder: Path, tokenizer: Mapping[str, Any] | None, shapes:
         raise UserError(f"{folder}/tokenizer.json: no model; this is no tokenizer of the tokenizers library")
     vocabulary, added = model.get("vocab"), (tokenizer or {}).get("added_tokens") or []
     ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else list(range(len(vocabulary or [])))
-    ids += [one.get("id") for one in added if isinstance(one, dict)]
-    tokens = 1 + max((one for one in ids if type(one) is int), default=-1)
+    ids += [token.get("id") for token in added if isinstance(token, dict)]
+    tokens = 1 + max((token_id for token_id in ids if type(token_id) is int), default=-1)
     rows = next((shape[0] for name, shape in shapes.items() if name.endswith(EMBEDDINGS) and shape), None)
     if rows is not None and tokens > rows:
         raise UserError(f"{folder}: its tokenizer has {tokens} tokens, but its weights only {rows} embeddings")

@@ -157,9 +157,9 @@ def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         refuse_untrusted(error, name)
         raise UserError(f"{name}: the model cannot be loaded ({first_line(error)})") from None
-    model, found = loaded
-    if found["missing_keys"]:
-        missing = sorted(found["missing_keys"])
+    model, report = loaded
+    if report["missing_keys"]:
+        missing = sorted(report["missing_keys"])
         raise UserError(f"{name}: the weights lack {missing[0]} ({len(missing)} missing in all)")
     assert isinstance(model, PreTrainedModel)
     return model

@@ -91,10 +91,10 @@ def save_checkpoint(
     for half in root.glob(".round_*.part"):  # a killed run's
         shutil.rmtree(half)
     write_folder(target, write)
-    found = sorted(root.glob("round_*"))
-    here = found.index(target)
+    checkpoints = sorted(root.glob("round_*"))
+    here = checkpoints.index(target)
     # What lies ahead was broken, or this training would have gone on from there.
-    for old in found[: max(0, here + 1 - keep)] + found[here + 1 :]:
+    for old in checkpoints[: max(0, here + 1 - keep)] + checkpoints[here + 1 :]:
         shutil.rmtree(old)
     return target
 

@@ -74,14 +74,14 @@ def update_of(
 
     The rank is that of the changes above the tolerance, by singular values in float64: expensive for large matrices.
     """
-    found = {}
+    updates = {}
     for name, changed in changed_weights(before, after, tolerance).items():
         rank = full = None
         if changed.ndim == 2:
             difference = torch.where(changed, after[name].double() - before[name].double(), 0.0)
             rank, full = int(torch.linalg.matrix_rank(difference)), min(changed.shape)
-        found[name] = MatrixUpdate(changed.numel(), int(changed.sum()), rank, full)
-    return found
+        updates[name] = MatrixUpdate(changed.numel(), int(changed.sum()), rank, full)
+    return updates
 
 
 @torch.no_grad()
@@ -96,8 +96,8 @@ def changed_share_of_files(before: Path, after: Path, tolerance: float = COARSES
         raise ValueError(f"the two folders differ in {sorted(old.keys() ^ new.keys())}")
     weights = changed = 0
     for name, file in old.items():
-        with safe_open(file, "pt") as one, safe_open(new[name], "pt") as other:
-            value = one.get_tensor(name)
+        with safe_open(file, "pt") as old_file, safe_open(new[name], "pt") as other:
+            value = old_file.get_tensor(name)
             moved = changed_weights({name: value}, {name: other.get_tensor(name).to(value.dtype)}, tolerance)[name]
         weights, changed = weights + moved.numel(), changed + int(moved.sum())
     return changed / weights
@@ -105,11 +105,11 @@ def changed_share_of_files(before: Path, after: Path, tolerance: float = COARSES
 
 def _tensors(folder: Path) -> dict[str, Path]:
     """The file of each tensor of a model folder."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as held:
-            found |= dict.fromkeys(held.keys(), file)
-    return found
+            files |= dict.fromkeys(held.keys(), file)
+    return files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ def masks_of(model: nn.Module, settings: SubnetworkSettings) -> dict[str, Tensor
 
 def changed_share(updates: Mapping[str, MatrixUpdate]) -> float:
     """Share of all weights that have changed."""
-    return sum(one.changed for one in updates.values()) / sum(one.weights for one in updates.values())
+    return sum(update.changed for update in updates.values()) / sum(update.weights for update in updates.values())
 
 
 def learn_only(model: nn.Module, masks: Mapping[str, Tensor]) -> list[RemovableHandle]:

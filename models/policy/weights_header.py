@@ -45,6 +45,6 @@ def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
 def _tensor(entry: dict[str, Any]) -> tuple[tuple[int, ...], int]:
     """Shape and last byte of one entry of a header."""
     first, last = entry["data_offsets"]
-    if not all(isinstance(one, int) for one in (first, last, *entry["shape"])):
+    if not all(isinstance(number, int) for number in (first, last, *entry["shape"])):
         raise ValueError("a shape or an offset is no whole number")
     return tuple(entry["shape"]), last

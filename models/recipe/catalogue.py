@@ -100,7 +100,7 @@ def kind_of(hint: Any) -> str:
     """A type with its bounds, in words: "number, 0 to 1", "whole number, at least 1, or null"."""
     if get_origin(hint) is Annotated:
         inner, *around = get_args(hint)
-        marks = [*around, *(mark for one in around if isinstance(one, FieldInfo) for mark in one.metadata)]
+        marks = [*around, *(mark for info in around if isinstance(info, FieldInfo) for mark in info.metadata)]
         return ", ".join(filter(None, [kind_of(inner), _bounds(marks)]))
     if get_origin(hint) in (Union, types.UnionType):
         return ", or ".join(kind_of(each) for each in get_args(hint))
@@ -134,7 +134,7 @@ def _bounds(marks: Sequence[Any]) -> str:
 
 def _yaml(value: Any) -> str:
     if isinstance(value, tuple | list):
-        return f"[{', '.join(_yaml(one) for one in value)}]"
+        return f"[{', '.join(_yaml(item) for item in value)}]"
     if isinstance(value, str):
         return repr(value) if value == "" or set(value) - set(_PLAIN) else value
     if value is None or isinstance(value, bool):
@@ -148,9 +148,9 @@ _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 def _traits(built: Any, base: type) -> list[tuple[str, str]]:
     """Traits whose values differ from what the class of the slot says, by name."""
     settings = {item.name for item in dataclasses.fields(built)}
-    told = {name: property_ for cls in base.__mro__ for name, property_ in vars(cls).items()}
+    traits = {name: property_ for cls in base.__mro__ for name, property_ in vars(cls).items()}
     listed = [("level", built.level)] if "level" in base.__annotations__ else []
-    for name, silent in told.items():
+    for name, silent in traits.items():
         if name in settings or not isinstance(silent, property) or silent.fget is None:
             continue
         own = inspect.getattr_static(type(built), name)
@@ -173,8 +173,8 @@ def as_text(chosen: Sequence[Entry], whole: bool) -> str:
             if entry.slot == slot:
                 mark = "*" if entry.name == SLOTS[slot].default else " "
                 lines.append(f" {mark}{entry.name:<{width}}  {entry.summary}")
-    told = "* stands where a recipe names none; `rewardflow parts NAME` prints the settings of a part"
-    return "\n".join([*lines[1:], "", told])
+    legend = "* stands where a recipe names none; `rewardflow parts NAME` prints the settings of a part"
+    return "\n".join([*lines[1:], "", legend])
 
 
 def _page(entry: Entry) -> str:

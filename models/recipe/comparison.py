@@ -108,13 +108,13 @@ def contenders(
             raise UserError(f"--set {override}: a comparison sets {key} itself, for each of its trainings")
     if budget is not None and not 1 <= budget <= LARGEST:
         raise UserError(f"--budget {shortened(budget)}: at least one completion, {LARGEST} at most")
-    found = [_contender(path, overrides, smoke) for path in paths]
-    require_shared(found)
-    for one in found:
-        require_files(one.recipe)
-    require_metric(metric, found[0].recipe)
-    granted = min(one.completions for one in found) if budget is None else budget
-    return [_within(one, granted) for one in found]
+    contenders = [_contender(path, overrides, smoke) for path in paths]
+    require_shared(contenders)
+    for contender in contenders:
+        require_files(contender.recipe)
+    require_metric(metric, contenders[0].recipe)
+    granted = min(contender.completions for contender in contenders) if budget is None else budget
+    return [_within(contender, granted) for contender in contenders]
 
 
 def _contender(path: str, overrides: Sequence[str], smoke: bool) -> Contender:
@@ -126,34 +126,34 @@ def _contender(path: str, overrides: Sequence[str], smoke: bool) -> Contender:
     return Contender(file.stem, file, chosen, recipe)
 
 
-def _within(one: Contender, budget: int) -> Contender:
+def _within(contender: Contender, budget: int) -> Contender:
     """The same with the rounds that come nearest to the budget."""
-    size = one.completions_of_a_round
+    size = contender.completions_of_a_round
     if budget < size:
         raise UserError(
-            f"--budget {budget}: a round of {one.name} is {size} completions (rollouts.prompts x completions of a "
-            "prompt); raise the budget or lower rollouts.prompts"
+            f"--budget {budget}: a round of {contender.name} is {size} completions (rollouts.prompts x completions of "
+            "a prompt); raise the budget or lower rollouts.prompts"
         )
-    chosen = (*one.overrides, f"schedule.rounds={(budget + size // 2) // size}")
-    if one.recipe.refilled:
+    chosen = (*contender.overrides, f"schedule.rounds={(budget + size // 2) // size}")
+    if contender.recipe.refilled:
         chosen = (*chosen, f"schedule.completions={budget}")
-    return Contender(one.name, one.file, chosen, load_recipe(one.file, chosen))
+    return Contender(contender.name, contender.file, chosen, load_recipe(contender.file, chosen))
 
 
-def require_shared(found: Sequence[Contender]) -> None:
+def require_shared(contenders: Sequence[Contender]) -> None:
     """Make sure that all have the task and the beginning of the first.
 
     Raises:
         UserError: a key differs.
     """
-    first = found[0]
-    for other in found[1:]:
+    first = contenders[0]
+    for other in contenders[1:]:
         differs = _difference(_shared(first.recipe), _shared(other.recipe))
         if differs is not None:
-            key, one, two = differs
+            key, ours, theirs = differs
             raise UserError(
-                f"a comparison needs recipes with one task and one policy to begin with, but {key} is {_shown(one)} in "
-                f"{first.name} and {_shown(two)} in {other.name}"
+                f"a comparison needs recipes with one task and one policy to begin with, but {key} is {_shown(ours)} "
+                f"in {first.name} and {_shown(theirs)} in {other.name}"
             )
 
 
@@ -190,14 +190,14 @@ def _shared(recipe: Recipe) -> dict[str, Any]:
     return shared
 
 
-def _difference(one: Any, other: Any, path: str = "") -> tuple[str, Any, Any] | None:
+def _difference(first: Any, other: Any, path: str = "") -> tuple[str, Any, Any] | None:
     """The first key path whose values differ, with both."""
-    if not (isinstance(one, Mapping) and isinstance(other, Mapping)):
-        return None if one == other else (path, one, other)
-    for key in dict.fromkeys((*one, *other)):
-        found = _difference(one.get(key), other.get(key), f"{path}.{key}" if path else key)
-        if found is not None:
-            return found
+    if not (isinstance(first, Mapping) and isinstance(other, Mapping)):
+        return None if first == other else (path, first, other)
+    for key in dict.fromkeys((*first, *other)):
+        difference = _difference(first.get(key), other.get(key), f"{path}.{key}" if path else key)
+        if difference is not None:
+            return difference
     return None
 
 

@@ -72,13 +72,13 @@ def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list
 
 def _options(types_here: list[Any]) -> list[Any]:
     """The alternatives of a type: members of unions, through Annotated."""
-    found: list[Any] = []
+    options: list[Any] = []
     for option in types_here:
         origin = get_origin(option)
         if origin is typing.Annotated:
-            found += _options([get_args(option)[0]])
+            options += _options([get_args(option)[0]])
         elif origin in (Union, types.UnionType):
-            found += _options(list(get_args(option)))
+            options += _options(list(get_args(option)))
         else:
-            found.append(option)
-    return found
+            options.append(option)
+    return options

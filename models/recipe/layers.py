@@ -130,7 +130,7 @@ def _spelled_out(raw: dict[str, Any]) -> dict[str, Any]:
 def _part(value: Any) -> Any:
     if isinstance(value, str):
         return {"name": value}
-    return [_part(one) for one in value] if isinstance(value, list) else value
+    return [_part(entry) for entry in value] if isinstance(value, list) else value
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

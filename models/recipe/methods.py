@@ -30,10 +30,10 @@ def methods(folder: Path = FOLDER) -> list[Method]:
     Raises:
         UserError: one of them is no recipe, or there are none.
     """
-    found = [_method(file) for file in sorted(folder.glob("*.yaml"))]
-    if not found:
+    listed = [_method(file) for file in sorted(folder.glob("*.yaml"))]
+    if not listed:
         raise UserError(f"{folder}/: no recipes here; call this where the folder {folder}/ lies, in the repository")
-    return sorted(found, key=lambda method: (method.family or "~", method.name))
+    return sorted(listed, key=lambda method: (method.family or "~", method.name))
 
 
 def _method(file: Path) -> Method:
@@ -55,28 +55,29 @@ def _method(file: Path) -> Method:
     )
 
 
-def as_text(found: Sequence[Method]) -> str:
+def as_text(listed: Sequence[Method]) -> str:
     """A table for a terminal: name, slots, family and paper."""
-    rows = [("method", "slots", "paper"), *((one.name, _slots(one), _paper(one)) for one in found)]
+    rows = [("method", "slots", "paper"), *((method.name, _slots(method), _paper(method)) for method in listed)]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = [f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip() for row in rows]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
-def as_markdown(found: Sequence[Method]) -> str:
+def as_markdown(listed: Sequence[Method]) -> str:
     """The page of the guide, made from the same recipes."""
     lines = [
         "# Methods",
         "",
         "Every method is a recipe over one loop (see recipes.md). `rewardflow methods --markdown` makes this page.",
     ]
-    for family in dict.fromkeys(one.family for one in found):
+    for family in dict.fromkeys(method.family for method in listed):
         lines += ["", f"## {family or 'general'}", "", f"| recipe | {' | '.join(SLOTS)} | paper |"]
         lines.append("| --- " * (len(SLOTS) + 2) + "|")
-        for one in found:
-            if one.family == family:
-                parts = one.slots or ("",) * len(SLOTS)
-                lines.append(f"| [{one.name}](../recipes/{one.name}.yaml) | {' | '.join(parts)} | {one.paper} |")
+        for method in listed:
+            if method.family == family:
+                parts = method.slots or ("",) * len(SLOTS)
+                link = f"[{method.name}](../recipes/{method.name}.yaml)"
+                lines.append(f"| {link} | {' | '.join(parts)} | {method.paper} |")
     return "\n".join(lines) + "\n"
 
 

@@ -65,10 +65,10 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
             settings["rollouts.group_size"] = min(recipe.rollouts.group_size, most)
         # So untrained a policy is never right: only rewards that always spread leave something to learn from.
         select: list[dict[str, Any]] = described["select"]
-        spread = [one | {"by": "total"} if one["name"] == "drop_flat" else one for one in select]
+        spread = [selector | {"by": "total"} if selector["name"] == "drop_flat" else selector for selector in select]
         settings["select"] = json.dumps(spread)
         rewards: list[dict[str, Any]] = described["rewards"]
-        settings["rewards"] = json.dumps([_tossed(one) for one in rewards])
+        settings["rewards"] = json.dumps([_tossed(reward) for reward in rewards])
         if recipe.advantage.critic_pretraining:
             settings["advantage.critic.pretraining"] = 0  # else two rounds train the critic alone
     return [KS, *(f"{key}={value}" for key, value in settings.items())]

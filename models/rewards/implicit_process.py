@@ -85,7 +85,7 @@ class ImplicitProcess(TokenReward):
         width = hidden_width(judge)
         right = components[self.by] > self.threshold
         reference = torch.stack([row.sum() for row in self._reference(world, rollouts)])
-        told: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for _ in range(self.passes):
             loss_sum, correct = 0.0, 0
             for indices, row in cut_into_rows(
@@ -102,8 +102,8 @@ class ImplicitProcess(TokenReward):
                 loss_sum += float(loss.detach())
                 correct += int(((value > 0) == truth).sum())
             norm = companion.step(self._optimiser, f"rewards.{self.label}")
-            told = {"loss": loss_sum, "accuracy": correct / len(rollouts), "gradient_norm": norm}
-        return told
+            metrics = {"loss": loss_sum, "accuracy": correct / len(rollouts), "gradient_norm": norm}
+        return metrics
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Reward of each token, [completions] tensors of [tokens of it], on the CPU; unless normalised they add up to

@@ -28,10 +28,10 @@ from models.loop.world import World
 from models.parts import part
 
 
-def kendall_tau(one: Tensor, other: Tensor) -> float:
+def kendall_tau(scores: Tensor, other: Tensor) -> float:
     """Rank correlation of two lists of scores, [completions] each, in [-1, 1]; pairs that tie in either count zero."""
-    first, second = torch.triu_indices(len(one), len(one), offset=1)
-    agreement = torch.sign(one[first] - one[second]) * torch.sign(other[first] - other[second])
+    first, second = torch.triu_indices(len(scores), len(scores), offset=1)
+    agreement = torch.sign(scores[first] - scores[second]) * torch.sign(other[first] - other[second])
     return float(agreement.mean())
 
 

@@ -23,7 +23,7 @@ from models.errors import UserError
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.loop.learner import Companion
-from models.loop.rollout import Rollout
+from models.loop.rollout import Rollout, sequences_of
 from models.loop.slots import Reward
 from models.loop.states import flat_head, reference_states
 from models.loop.world import World
@@ -86,9 +86,10 @@ class ReferenceValue(Reward):
         """The reference's states at the last token of each prompt, [completions, hidden], in the dtype of the head."""
         head = world.learner.companions[self.companion].model
         # the state that predicts the first token of a completion is that of the prompt's end
-        sequences = Sequences([one.problem.tokens for one in rollouts], [one.completion[:1] for one in rollouts])
+        whole = sequences_of(rollouts)
+        sequences = Sequences(whole.prompts, [completion[:1] for completion in whole.completions])
         dtype = next(head.parameters()).dtype
-        found: dict[int, Tensor] = {}
+        state_of: dict[int, Tensor] = {}
         for cut, states in reference_states(world, sequences, f"reward {self.label}"):
-            found.update(zip(cut, states.to(dtype), strict=True))
-        return torch.stack([found[index] for index in range(len(rollouts))])
+            state_of.update(zip(cut, states.to(dtype), strict=True))
+        return torch.stack([state_of[index] for index in range(len(rollouts))])

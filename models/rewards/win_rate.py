@@ -89,13 +89,13 @@ class WinRate(Reward):
         members: dict[int, list[int]] = {}
         for index, rollout in enumerate(rollouts):
             members.setdefault(rollout.group, []).append(index)
-        found = torch.full_like(worth, 0.5)
+        rates = torch.full_like(worth, 0.5)
         for held in members.values():
             preferences = (preferences_by_rank if self.judge == "exact_answer" else preferences_by_log_odds)(
                 worth[held]
             )
-            found[held] = win_rates(preferences, self._adversaries([rollouts[index] for index in held]))
-        return found
+            rates[held] = win_rates(preferences, self._adversaries([rollouts[index] for index in held]))
+        return rates
 
     def _worth(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """What is compared, [completions]."""

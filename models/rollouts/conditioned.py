@@ -32,23 +32,23 @@ class Conditioned(Dataset):
         """What the prompt of a poor answer says beside the question, [problems]; none where no answer is poor."""
         return [
             max(0, len(ids) - len(problem.tokens)) if any(map(_is_poor, problem.known)) else 0
-            for problem, ids in zip(problems, self._told(codec, problems), strict=True)
+            for problem, ids in zip(problems, self._poor_prompts(codec, problems), strict=True)
         ]
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """The answers to `problems`, each under the prompt of its class, those of one prompt side by side."""
         rollouts = []
-        for number, (problem, ids) in enumerate(zip(problems, self._told(world.codec, problems), strict=True)):
-            told = replace(problem, tokens=tuple(ids))
+        for number, (problem, ids) in enumerate(zip(problems, self._poor_prompts(world.codec, problems), strict=True)):
+            poor = replace(problem, tokens=tuple(ids))
             for known in problem.known:
                 if _is_poor(known):
                     # what a reference said of it was said under the plain prompt
-                    rollouts.append(as_rollout(told, number, replace(known, reference_log_probs=None)))
+                    rollouts.append(as_rollout(poor, number, replace(known, reference_log_probs=None)))
                 else:
                     rollouts.append(as_rollout(problem, number, known))
         return rollouts
 
-    def _told(self, codec: Codec, problems: Sequence[Problem]) -> list[list[int]]:
+    def _poor_prompts(self, codec: Codec, problems: Sequence[Problem]) -> list[list[int]]:
         """Prompts that ask for a poor answer, [problems] lists of token ids."""
         return codec.prompts([self.flawed_prompt.replace("{prompt}", problem.prompt) for problem in problems])
 

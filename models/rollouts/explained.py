@@ -45,39 +45,41 @@ class Explained(Sample):
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
         """What the prompt of an explanation says beside the question, while it is drawn, [problems]."""
         return [
-            max(0, len(told.tokens) - len(problem.tokens)) if problem.answer else 0
-            for problem, told in zip(problems, self._told(codec, problems), strict=True)
+            max(0, len(with_answer.tokens) - len(problem.tokens)) if problem.answer else 0
+            for problem, with_answer in zip(problems, self._with_answers(codec, problems), strict=True)
         ]
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Samples, then explanations if none is right, prompt by prompt, [prompts * G and more]."""
         seed = round_seed(world.seed, round_number)
         sampled = draw(world, problems, self.sampling, seed)
-        solved = {one.group for one in sampled if solves(one)}
+        solved = {rollout.group for rollout in sampled if solves(rollout)}
         failed = [number for number, problem in enumerate(problems) if number not in solved and problem.answer]
         explanations = self._explain(world, [problems[number] for number in failed], for_second_draw(seed))
         explained = dict(zip(failed, explanations, strict=True))
         rollouts = []
         for number, problem in enumerate(problems):
             rollouts += sampled[number * self.group_size : (number + 1) * self.group_size]
-            rollouts += [replace(one, problem=problem, group=number) for one in explained.get(number, [])]
+            rollouts += [replace(rollout, problem=problem, group=number) for rollout in explained.get(number, [])]
         return rollouts
 
     def _explain(self, world: World, problems: Sequence[Problem], seed: int) -> list[list[Rollout]]:
         """Explanations of the answers to `problems`, [prompts] lists."""
         if not problems:
             return []
-        told = self._told(world.codec, problems)
-        drawn = draw(world, told, replace(self.sampling, samples=self.explanations), seed, origin="explained")
-        found: list[list[Rollout]] = [[] for _ in problems]
-        for one in drawn:
-            if not self.only_right or solves(one):
-                found[one.group].append(replace(one, behaviour_log_probs=None))
-        return found
+        asked = self._with_answers(world.codec, problems)
+        drawn = draw(world, asked, replace(self.sampling, samples=self.explanations), seed, origin="explained")
+        kept: list[list[Rollout]] = [[] for _ in problems]
+        for rollout in drawn:
+            if not self.only_right or solves(rollout):
+                kept[rollout.group].append(replace(rollout, behaviour_log_probs=None))
+        return kept
 
-    def _told(self, codec: Codec, problems: Sequence[Problem]) -> list[Problem]:
+    def _with_answers(self, codec: Codec, problems: Sequence[Problem]) -> list[Problem]:
         """The problems with their answer in the prompt, [prompts]."""
-        texts = [self.hint.replace("{prompt}", one.prompt).replace("{answer}", one.answer) for one in problems]
+        texts = [
+            self.hint.replace("{prompt}", problem.prompt).replace("{answer}", problem.answer) for problem in problems
+        ]
         return [
             replace(problem, tokens=tuple(ids)) for problem, ids in zip(problems, codec.prompts(texts), strict=True)
         ]

@@ -62,7 +62,9 @@ class Hindsight(Rollouts):
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
         """What the chain of both answers and their feedback is longer than `max_tokens`, [problems]."""
         said = sum(len(ids) for ids in self._feedback(codec))
-        lengths = [sum(len(_of(one, origin).completion) for origin in ("chosen", "rejected")) for one in problems]
+        lengths = [
+            sum(len(_of(problem, origin).completion) for origin in ("chosen", "rejected")) for problem in problems
+        ]
         return [max(0, said + length - 1 - self.max_tokens) for length in lengths]  # the first answer ends nothing
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:

@@ -61,7 +61,7 @@ class SampleBesideMixture(Mixture):
         own = draw_from_mixture(world, problems, self.sampling, 0.0, seed)
         against = replace(self.sampling, samples=self.opponents)
         drawn = draw_from_mixture(world, problems, against, self.reference_share, seed + 1, origin="reference")
-        held_back = [replace(one, trained=(False,) * len(one.completion)) for one in drawn]
+        held_back = [replace(rollout, trained=(False,) * len(rollout.completion)) for rollout in drawn]
         return [
             rollout
             for number in range(len(problems))

@@ -51,13 +51,13 @@ class Prefix(Sample):
     def _prefixes(self, problems: Sequence[Problem], seed: int) -> Prefixes:
         """Beginnings of answers of the data; the same seed of the continuations gives the same cuts."""
         generator = torch.Generator().manual_seed(for_choices(seed))
-        found: Prefixes = []
+        prefixes: Prefixes = []
         for problem in problems:
             reset, which, where = torch.rand(3, dtype=torch.float64, generator=generator).tolist()
-            good = [one.completion for one in problem.known if one.origin != "rejected"]
+            good = [answer.completion for answer in problem.known if answer.origin != "rejected"]
             begun = reset < self.share and bool(good)
-            found.append(cut(good[int(which * len(good))], where, self.max_tokens) if begun else ())
-        return found
+            prefixes.append(cut(good[int(which * len(good))], where, self.max_tokens) if begun else ())
+        return prefixes
 
 
 @part("guided_prefix")
@@ -79,13 +79,13 @@ class GuidedPrefix(Sample):
         generator = torch.Generator().manual_seed(for_choices(seed))
         chances = torch.rand(len(problems), 2, dtype=torch.float64, generator=generator).tolist()
         begun = [number for number, (reset, _) in enumerate(chances) if reset < self.share]
-        found: Prefixes = [()] * len(problems)
+        prefixes: Prefixes = [()] * len(problems)
         if begun:
             asked, once = [problems[number] for number in begun], replace(self.sampling, samples=1)
             drawn = draw_from_mixture(world, asked, once, 1.0, for_second_draw(seed), origin="guide")
             for number, answer in zip(begun, drawn, strict=True):
-                found[number] = cut(answer.completion, chances[number][1], self.max_tokens)
-        return found
+                prefixes[number] = cut(answer.completion, chances[number][1], self.max_tokens)
+        return prefixes
 
 
 def cut(answer: tuple[int, ...], where: float, longest: int) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ def go_on(
     ]
     # one call for all prompts: the shortest prefix leaves the most room, and what is too long is cut below
     most = sampling.max_tokens - min(map(len, prefixes), default=0)
-    groups = world.sampler().generate([one.tokens for one in begun], replace(sampling, max_tokens=most), seed)
+    groups = world.sampler().generate([problem.tokens for problem in begun], replace(sampling, max_tokens=most), seed)
     rollouts = []
     for number, (problem, prefix, group) in enumerate(zip(begun, prefixes, groups, strict=True)):
         for whole in group:
@@ -122,5 +122,5 @@ def go_on(
                     begun=len(prefix),
                 )
             )
-    texts = world.codec.text([[*prefixes[one.group], *one.completion] for one in rollouts])
+    texts = world.codec.text([[*prefixes[rollout.group], *rollout.completion] for rollout in rollouts])
     return [replace(rollout, text=text) for rollout, text in zip(rollouts, texts, strict=True)]

@@ -56,4 +56,4 @@ def drawn_again(memory: Sequence[Sequence[Rollout]], count: int, seed: int, firs
             groups.setdefault((age, rollout.group), []).append(rollout)
     kept = list(groups.values())
     picked = torch.randperm(len(kept), generator=torch.Generator().manual_seed(seed))[:count].tolist()
-    return [replace(one, group=first + number) for number, index in enumerate(picked) for one in kept[index]]
+    return [replace(rollout, group=first + number) for number, index in enumerate(picked) for rollout in kept[index]]

@@ -32,7 +32,7 @@ class SampleAndGreedy(Sample):
         likeliest = replace(self.sampling, temperature=0.0, samples=1)
         # chance decides nothing here, but an engine seeds torch's generator, which others may draw from afterwards
         drawn = draw(world, problems, likeliest, for_second_draw(seed), origin="greedy")
-        greedy = [replace(one, trained=(False,) * len(one.completion)) for one in drawn]
+        greedy = [replace(rollout, trained=(False,) * len(rollout.completion)) for rollout in drawn]
         size = self.group_size
         return [
             rollout

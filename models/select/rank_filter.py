@@ -32,8 +32,8 @@ Filter = Literal["best", "worst", "both", "best_random"]
 
 def seed_of(group: Sequence[Rollout]) -> int:
     """A seed that the prompt and its completions give, [0, 2^32)."""
-    told = repr([(one.problem.id, one.completion) for one in group])
-    return int.from_bytes(hashlib.sha256(told.encode()).digest()[:4], "big")
+    content = repr([(rollout.problem.id, rollout.completion) for rollout in group])
+    return int.from_bytes(hashlib.sha256(content.encode()).digest()[:4], "big")
 
 
 def kept_by_rank(rewards: Tensor, keep: Filter, count: int, seed: int = 0) -> Tensor:

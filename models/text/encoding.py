@@ -95,7 +95,7 @@ class Codec:
         except TemplateError:  # one that knows prompts only
             return None
         (ids,) = self._ids([behind])
-        return next((one for one in ids if one in self.ends), None)
+        return next((token for token in ids if token in self.ends), None)
 
     def _ids(self, texts: Sequence[str], *, as_it_begins: bool = False) -> list[list[int]]:
         """Ids of each text; `as_it_begins`: with the special tokens that the tokenizer adds to a text by itself."""

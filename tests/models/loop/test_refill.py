@@ -151,7 +151,7 @@ def test_a_budget_of_completions_ends_the_run_with_the_round_that_reaches_it_res
 
 def test_a_tally_is_written_to_the_last_digit_and_of_an_old_checkpoint_nothing_is_counted():
     assert tallies.read(tallies.written(Tally(completions=7))) == Tally(completions=7)
-    assert tallies.read("{}") == Tally()
+    assert tallies.read(b"{}") == Tally()
 
 
 def test_refills_beside_parts_that_cannot_draw_again_are_refused():
