@@ -58,7 +58,7 @@ class BatchNormalised(KlInReward):
         tokens = [
             reward - penalty for reward, penalty in zip(worth.unbind(), self._penalties(world, scored), strict=True)
         ]
-        return Signal(whitened(tokens, [trained_mask(one) for one in scored.rollouts], self.epsilon))
+        return Signal(whitened(tokens, [trained_mask(rollout) for rollout in scored.rollouts], self.epsilon))
 
     def _penalties(self, world: World, scored: Scored) -> list[Tensor]:
         """What each token has still to pay for leaving the reference, [completions] tensors of [tokens of it]."""

@@ -84,11 +84,11 @@ def token_blocks(tokens: int, width: int, device: torch.device, block_elements: 
 
 
 @torch.no_grad()
-def absolute_gap(one: Target, other: Target, tokens: int, device: torch.device) -> Tensor:
-    """Sum over the vocabulary of |one - other| at each token, twice the total variation distance, [tokens]."""
-    width = min(one.vocabulary, other.vocabulary)
+def absolute_gap(first: Target, other: Target, tokens: int, device: torch.device) -> Tensor:
+    """Sum over the vocabulary of |first - other| at each token, twice the total variation distance, [tokens]."""
+    width = min(first.vocabulary, other.vocabulary)
     gaps = [
-        (one.log_probs(rows, width).exp() - other.log_probs(rows, width).exp()).abs().sum(-1)
+        (first.log_probs(rows, width).exp() - other.log_probs(rows, width).exp()).abs().sum(-1)
         for rows in token_blocks(tokens, width, device)
     ]
     return torch.cat(gaps)

@@ -108,7 +108,7 @@ def _target(
     if model is None:
         raise UserError("the objective sets the teacher apart from a contrast, but there is none: set teacher.contrast")
     other_states, other_head = _term(learner, model, rollouts, readings)
-    one, other = Logits([(states, head, 1.0)]), Logits([(other_states, other_head, 1.0)])
-    gap = absolute_gap(one, other, len(states), states.device)
+    judging, other = Logits([(states, head, 1.0)]), Logits([(other_states, other_head, 1.0)])
+    gap = absolute_gap(judging, other, len(states), states.device)
     weight = contrast_weight(gap, asked.extrapolation)
     return Logits([(states, head, 1.0 + weight), (other_states, other_head, -weight)], temperature), gap

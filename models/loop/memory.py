@@ -49,8 +49,7 @@ def read(files: Mapping[str, bytes], problems: Sequence[Problem]) -> Memory:
     def rollout(row: dict[str, Any]) -> Rollout:
         # copies: a part of the whole would keep all of it as long as one rollout is remembered
         said = {name: next(log_probs[name]).clone() if row[name] else None for name in TENSORS}
-        trained = None if row["trained"] is None else tuple(row["trained"])
-        whole = {"problem": known[row["problem"]], "completion": tuple(row["completion"]), "trained": trained}
-        return Rollout(**{**row, **whole, **said})
+        plain = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+        return Rollout(**{**plain, **said, "problem": known[row["problem"]]})
 
     return [[rollout(row) for row in rollouts] for rollouts in rows]

@@ -96,8 +96,8 @@ def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
 
 def privileged_sequences(rollouts: Sequence[Rollout]) -> Sequences:
     """Prompts and completions as whoever judges them reads them, [completions]."""
-    prompts = [one.problem.tokens if one.privileged is None else one.privileged for one in rollouts]
-    return Sequences(prompts, [one.completion for one in rollouts])
+    prompts = [rollout.problem.tokens if rollout.privileged is None else rollout.privileged for rollout in rollouts]
+    return Sequences(prompts, [rollout.completion for rollout in rollouts])
 
 
 def groups_of(rollouts: Sequence[Rollout]) -> Tensor:

@@ -93,13 +93,13 @@ def check_vocabulary(folder: Path, theirs: PreTrainedTokenizerBase, ours: PreTra
     Raises:
         UserError: they do not; the line names the first token that differs.
     """
-    one: Mapping[str, int] = theirs.get_vocab()
+    own: Mapping[str, int] = theirs.get_vocab()
     other: Mapping[str, int] = ours.get_vocab()
-    if one == other:
+    if own == other:
         return
-    different = [token for token in (*other, *one) if one.get(token) != other.get(token)]
-    first = min(different, key=lambda token: (min(one.get(token, 2**62), other.get(token, 2**62)), token))
-    shown = [f"id {ids[first]}" if first in ids else "no token" for ids in (one, other)]
+    different = [token for token in (*other, *own) if own.get(token) != other.get(token)]
+    first = min(different, key=lambda token: (min(own.get(token, 2**62), other.get(token, 2**62)), token))
+    shown = [f"id {ids[first]}" if first in ids else "no token" for ids in (own, other)]
     raise UserError(
         f"{role}: {folder} has another vocabulary than the policy: {first!r} is {shown[0]} there and {shown[1]} here "
         f"({len(different)} tokens differ); distillation compares distributions over the same tokens"

@@ -62,7 +62,7 @@ class FromTeacher(Sample):
         mine = (torch.rand(len(problems), dtype=torch.float64, generator=random) < self.on_policy).tolist()
         places = {own: [number for number, flag in enumerate(mine) if flag == own] for own in (True, False)}
         made = draw(world, [problems[at] for at in places[True]], self.sampling, seed) if places[True] else []
-        rollouts = [_placed(one, places[True]) for one in made]
+        rollouts = [_placed(rollout, places[True]) for rollout in made]
         others = [problems[at] for at in places[False]]
         if self.otherwise == "demonstrations":
             picks = torch.rand(len(others), dtype=torch.float64, generator=random).tolist()
@@ -72,8 +72,8 @@ class FromTeacher(Sample):
             ]
         else:
             rest = self._of_teacher(world, others, for_second_draw(seed)) if others else []
-        rollouts += [_placed(one, places[False]) for one in rest]
-        return sorted(rollouts, key=lambda one: one.group)
+        rollouts += [_placed(rollout, places[False]) for rollout in rest]
+        return sorted(rollouts, key=lambda rollout: rollout.group)
 
     def _of_teacher(self, world: World, problems: Sequence[Problem], seed: int) -> list[Rollout]:
         """What the teacher answers to `problems`, [prompts * G]."""

@@ -47,39 +47,46 @@ class Privileged(Sample):
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
         """What the context is longer than the prompt, [problems]; a peer has `max_tokens` at most."""
-        told = [self._known(problem) if self.tells != "peer" else "" for problem in problems]
-        contexts = codec.prompts([self._context(one, text or "") for one, text in zip(problems, told, strict=True)])
+        hints = [self._known(problem) if self.tells != "peer" else "" for problem in problems]
+        texts = [self._context(problem, hint or "") for problem, hint in zip(problems, hints, strict=True)]
+        contexts = codec.prompts(texts)
         peer = self.max_tokens if self.tells == "peer" else 0
         return [max(0, len(ids) + peer - len(problem.tokens)) for ids, problem in zip(contexts, problems, strict=True)]
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Completions of `problems`, each with what its judge reads, [prompts * G]."""
         rollouts = super().__call__(world, problems, round_number)
-        told = self._peers(rollouts) if self.tells == "peer" else [self._known(one.problem) for one in rollouts]
-        texts = [self._context(one.problem, text or "") for one, text in zip(rollouts, told, strict=True)]
+        known = self._peers if self.tells == "peer" else self._of_the_data
+        hints = known(rollouts)
+        texts = [self._context(rollout.problem, text or "") for rollout, text in zip(rollouts, hints, strict=True)]
         contexts = world.codec.prompts(texts)
         return [
-            replace(one, trained=(False,) * len(one.completion))
+            replace(rollout, trained=(False,) * len(rollout.completion))
             if text is None
-            else replace(one, privileged=tuple(ids))
-            for one, text, ids in zip(rollouts, told, contexts, strict=True)
+            else replace(rollout, privileged=tuple(ids))
+            for rollout, text, ids in zip(rollouts, hints, contexts, strict=True)
         ]
 
-    def _context(self, problem: Problem, told: str) -> str:
-        return self.context.replace("{prompt}", problem.prompt).replace("{told}", told)
+    def _context(self, problem: Problem, hint: str) -> str:
+        return self.context.replace("{prompt}", problem.prompt).replace("{told}", hint)
 
     def _known(self, problem: Problem) -> str | None:
         """What the data say of a problem; None where it is nothing."""
         if self.tells == "answer":
             return problem.answer or None
-        right = (one.text for one in problem.known if is_right(one.text, problem.answer, finished=True))
+        right = (answer.text for answer in problem.known if is_right(answer.text, problem.answer, finished=True))
         return next(right, None)
 
     @staticmethod
     def _peers(rollouts: Sequence[Rollout]) -> list[str | None]:
         """The first right completion of each one's group that is not itself, [completions]."""
         right: dict[int, list[Rollout]] = {}
-        for one in rollouts:
-            if solves(one):
-                right.setdefault(one.group, []).append(one)
-        return [next((peer.text for peer in right.get(one.group, []) if peer is not one), None) for one in rollouts]
+        for rollout in rollouts:
+            if solves(rollout):
+                right.setdefault(rollout.group, []).append(rollout)
+        others = ((peer.text for peer in right.get(mine.group, []) if peer is not mine) for mine in rollouts)
+        return [next(texts, None) for texts in others]
+
+    def _of_the_data(self, rollouts: Sequence[Rollout]) -> list[str | None]:
+        """What the data say of each one's problem, [completions]."""
+        return [self._known(rollout.problem) for rollout in rollouts]

@@ -15,8 +15,8 @@ from models.rollouts.sample import Sample
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_is_written_and_read_again_is_the_same_to_the_last_bit(dtype):
     values = torch.randn(5, dtype=dtype, generator=torch.Generator().manual_seed(0))
-    flags = (True, False, True)
-    first = Rollout(PROBLEMS[2], 1, (4, 5, 1), values[:3], "4 + 5", True, origin="policy", trained=flags, begun=2)
+    ids, flags = (4, 5, 1), (True, False, True)
+    first = Rollout(PROBLEMS[2], 1, ids, values[:3], "4 + 5", True, trained=flags, begun=2, privileged=(4, 9))
     second = Rollout(
         PROBLEMS[0], 0, (3,), None, "3", False, reference_log_probs=values[3:4], origin="chosen", flaw="slip"
     )

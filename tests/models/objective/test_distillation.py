@@ -29,7 +29,7 @@ GAP = 1e-12
 TOLD = [(14, 15, *PROMPTS[0]), (2, 2), tuple(PROMPTS[2]), (9,), (13, 3, 4, 4)]
 """What a judge reads in place of each prompt."""
 ROLLOUTS = [
-    Rollout(Problem(f"p{group}", "", tokens=tuple(prompt)), group, tuple(ids), (), "", True)
+    Rollout(Problem(f"p{group}", "", tokens=tuple(prompt)), group, tuple(ids), None, "", True)
     for group, (prompt, ids) in enumerate(zip(PROMPTS, COMPLETIONS, strict=True))
 ]
 CHOSEN = Scored([*ROLLOUTS, replace(ROLLOUTS[0], completion=(9, 9, 1))], torch.zeros(6), {}, {})
