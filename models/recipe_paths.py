@@ -23,7 +23,7 @@ RecipePath = Annotated[str, BesideRecipe()]
 def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
     """What a recipe in `folder` says of a part of `slot`, or of several, with relative paths read from there."""
     if isinstance(part, list):
-        return [from_recipe(slot, one, folder) for one in part]
+        return [from_recipe(slot, entry, folder) for entry in part]
     if not isinstance(part, Mapping):
         return part
     cls = parts(slot).get(str(part.get("name")))

@@ -49,7 +49,11 @@ def read(files: Mapping[str, bytes], problems: Sequence[Problem]) -> Memory:
     def rollout(row: dict[str, Any]) -> Rollout:
         # copies: a part of the whole would keep all of it as long as one rollout is remembered
         said = {name: next(log_probs[name]).clone() if row[name] else None for name in TENSORS}
-        plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+        plain: dict[str, Any] = {name: _tuple(value) for name, value in row.items()}
         return Rollout(**{**plain, **said, "problem": known[row["problem"]]})
 
     return [[rollout(row) for row in rollouts] for rollouts in rows]
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -84,8 +84,8 @@ def failures_of(rounds: Iterable[Mapping[str, float]]) -> dict[str, int]:
         rounds: metrics of every round.
     """
     counts: dict[str, int] = {}
-    for told in rounds:
-        for name, value in told.items():
+    for metrics in rounds:
+        for name, value in metrics.items():
             if name.startswith("rewards/") and name.endswith(_FAILURES):
                 label = name.removeprefix("rewards/").removesuffix(_FAILURES)
                 counts[label] = counts.get(label, 0) + int(value)

@@ -41,9 +41,9 @@ from models.source_code import SourceCode, read_source
 _LOG = logging.getLogger("rewardflow.rewards")
 _PROBLEM = Problem("probe", "What is 1 + 1?", "2", 1, (3, 4))
 PROBE = [
-    Rollout(_PROBLEM, 0, (5, 1), (), text="1 + 1 = 2 ; #### 2", finished=True),
-    Rollout(_PROBLEM, 0, (6,), (), text="", finished=False),
-    Rollout(replace(_PROBLEM, id="probe-2", prompt="Say nothing.", answer=""), 1, (5, 1), (), "####", finished=True),
+    Rollout(_PROBLEM, 0, (5, 1), None, text="1 + 1 = 2 ; #### 2", finished=True),
+    Rollout(_PROBLEM, 0, (6,), None, text="", finished=False),
+    Rollout(replace(_PROBLEM, id="probe-2", prompt="Say nothing.", answer=""), 1, (5, 1), None, "####", finished=True),
 ]
 """What a function is tried on before anything starts: an answer, an empty completion that was cut, no answer at all."""
 
