@@ -70,17 +70,17 @@ def gather(
 
     scored = scored_and_penalised(rollouts)
     chosen = _selected(slots, scored)
-    others = further_prompts(problems, [one.problem for one in rollouts], number, world.seed)
+    others = further_prompts(problems, [rollout.problem for rollout in rollouts], number, world.seed)
     draws = 0
-    while draws < most and (missing := slots.rollouts.prompts - len({one.group for one in chosen.rollouts})) > 0:
+    while draws < most and (missing := slots.rollouts.prompts - len(chosen.groups.unique())) > 0:
         prompts = list(islice(others, missing))
         if not prompts or failures_of([scored.watched]):  # a reward that is away leaves every prompt flat
             break
         draws += 1
         meter.lap("score")
         apart = replace(world, seed=seed_of(world.seed, f"refill {number}", draws))
-        first = 1 + max(one.group for one in scored.rollouts)
-        made = [replace(one, group=first + one.group) for one in slots.rollouts(apart, prompts, number)]
+        first = 1 + max(rollout.group for rollout in scored.rollouts)
+        made = [replace(rollout, group=first + rollout.group) for rollout in slots.rollouts(apart, prompts, number)]
         meter.generated(made)
         more = scored_and_penalised(made)
         scored, chosen = _joined(scored, more), _joined(chosen, _selected(slots, more))
@@ -93,15 +93,16 @@ def _selected(slots: Slots, scored: Scored) -> Scored:
     return scored
 
 
-def _joined(one: Scored, other: Scored) -> Scored:
+def _joined(earlier: Scored, other: Scored) -> Scored:
     """The completions of both, one after the other; what is watched is counts, as no reward has a companion."""
     tokens: list[Tensor] | None = None
-    if one.token_rewards is not None and other.token_rewards is not None:
-        tokens = [*one.token_rewards, *other.token_rewards]
+    if earlier.token_rewards is not None and other.token_rewards is not None:
+        tokens = [*earlier.token_rewards, *other.token_rewards]
+    counts = dict.fromkeys((*earlier.watched, *other.watched))
     return Scored(
-        [*one.rollouts, *other.rollouts],
-        torch.cat([one.rewards, other.rewards]),
-        {name: torch.cat([values, other.components[name]]) for name, values in one.components.items()},
-        {name: one.watched.get(name, 0) + other.watched.get(name, 0) for name in {**one.watched, **other.watched}},
+        [*earlier.rollouts, *other.rollouts],
+        torch.cat([earlier.rewards, other.rewards]),
+        {name: torch.cat([values, other.components[name]]) for name, values in earlier.components.items()},
+        {name: earlier.watched.get(name, 0) + other.watched.get(name, 0) for name in counts},
         tokens,
     )
