@@ -14,6 +14,9 @@ from tasks import interrupt
 NOTHING_LEARNED = 3
 """Exit status of a run or a comparison that ended, but a policy of which did not learn or was lost on the way."""
 
+DOES_NOT_FIT = 3
+"""Exit status of a plan for which the device is too small."""
+
 
 def run(
     recipe: Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")],
@@ -104,4 +107,32 @@ def compare(
         raise typer.Exit(NOTHING_LEARNED)
 
 
-COMMANDS = (run, compare)
+def plan(
+    recipe: Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")],
+    overrides: SetOption = None,
+    memory: Annotated[
+        float | None,
+        typer.Option("--memory", help="Of the GPU that is planned for, GiB, as 80; this machine's, if left out."),
+    ] = None,
+    prompt: Annotated[int, typer.Option("--prompt", min=1, help="Tokens of a prompt: the data are not read.")] = 256,
+) -> None:
+    """Print, before anything starts, parameters, tokens a round, memory by part, and whether it fits the device.
+
+    The figures come from the code that will run, on shapes alone: no weights are loaded. Exit status 3 where it does
+    not fit.
+
+    Example: `rewardflow plan real/qwen3_06b_gsm8k_grpo --memory 80`
+    """
+    from models.recipe.find import find_recipe
+
+    find_recipe(recipe)
+    from models.plan.report import planned
+    from models.recipe.load import load_recipe
+
+    page, fits = planned(load_recipe(recipe, overrides or []), prompt, memory)
+    print(page)
+    if not fits:
+        raise typer.Exit(DOES_NOT_FIT)
+
+
+COMMANDS = (run, compare, plan)

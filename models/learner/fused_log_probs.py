@@ -193,6 +193,30 @@ class _Fused(torch.autograd.Function):
         )
 
 
+def block_shape(tokens: int, vocabulary: int, device: str, *, cut: bool) -> tuple[int, int]:
+    """Tokens and entries of the vocabulary of the largest block of logits that is ever held.
+
+    Args:
+        tokens: whose log-probs are read together.
+        vocabulary: entries of the whole.
+        device: cpu or cuda.
+        cut: whether some tokens cannot be drawn, so that rows are needed whole.
+    """
+    size = BLOCK_ELEMENTS if device == "cpu" else GPU_BLOCK_ELEMENTS
+    rows = min(tokens, _row_step(vocabulary, device, size, cut=cut))
+    return rows, vocabulary if cut else min(vocabulary, _column_step(rows, size))
+
+
+def _row_step(vocabulary: int, device: str, size: int, *, cut: bool) -> int:
+    if cut:
+        return max(1, size // vocabulary)
+    return BLOCK_TOKENS if device == "cpu" else GPU_BLOCK_TOKENS
+
+
+def _column_step(rows: int, size: int) -> int:
+    return max(256, size // max(1, rows))
+
+
 @dataclass(frozen=True)
 class Blocks:
     """The logits of a batch, block by block."""
@@ -212,15 +236,13 @@ class Blocks:
 
     def rows(self, tokens: int) -> list[slice]:
         """Blocks of tokens."""
-        step = BLOCK_TOKENS if self.matrix.device.type == "cpu" else GPU_BLOCK_TOKENS
-        if self.cut:
-            step = max(1, self.size // self.matrix.shape[0])
+        step = _row_step(self.matrix.shape[0], self.matrix.device.type, self.size, cut=self.cut)
         return [slice(start, min(tokens, start + step)) for start in range(0, tokens, step)]
 
     def columns(self, tokens: int) -> list[slice]:
         """Blocks of the vocabulary for a block of `tokens`."""
         vocabulary = self.matrix.shape[0]
-        step = vocabulary if self.cut else max(256, self.size // max(1, tokens))
+        step = vocabulary if self.cut else _column_step(tokens, self.size)
         return [slice(start, min(vocabulary, start + step)) for start in range(0, vocabulary, step)]
 
     def logits(self, states: Tensor, columns: slice) -> Tensor:

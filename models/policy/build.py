@@ -22,7 +22,7 @@ from models.policy.update_sparsity import SubnetworkSettings
 from models.text.tokenizer import TokenizerSettings
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3ForCausalLM
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -39,6 +39,13 @@ class SizeSettings:
     """Width of the gated feed-forward layer."""
     positions: Annotated[int, Field(ge=2, le=16_777_216)] = 1024
     """Longest sequence, in tokens."""
+    head: Annotated[int, Field(ge=2, le=65_536)] | None = None
+    """Width of an attention head; None: hidden / heads."""
+
+    @property
+    def head_width(self) -> int:
+        """Width of an attention head."""
+        return self.head or self.hidden // self.heads
 
     def __post_init__(self) -> None:
         if self.hidden % self.heads or self.heads % self.key_value_heads:
@@ -46,11 +53,9 @@ class SizeSettings:
                 f"policy.size: hidden {self.hidden} must be a multiple of heads {self.heads}, "
                 f"and heads a multiple of key_value_heads {self.key_value_heads}"
             )
-        if self.hidden // self.heads % 2:
-            raise UserError(
-                f"policy.size: hidden {self.hidden} over heads {self.heads} is {self.hidden // self.heads}, the width "
-                "of a head, which must be even"
-            )
+        if self.head_width % 2:
+            said = "head" if self.head else f"hidden {self.hidden} over heads {self.heads}"
+            raise UserError(f"policy.size: {said} is {self.head_width}, the width of a head, which must be even")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,25 +100,47 @@ def on_device(model: Model) -> Model:
     return model
 
 
-def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
-    """A Qwen3 model with random weights from `seed`, float32."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+def config_of(size: SizeSettings, vocabulary: int, *, pad: int | None = None, end: int | None = None) -> Qwen3Config:
+    """The config of a Qwen3 model of a size.
 
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
+    Args:
+        vocabulary: tokens that it has.
+        pad: id of the token that fills rows.
+        end: id of the token that ends a completion.
+    """
+    from transformers import Qwen3Config
+
+    return Qwen3Config(
+        vocab_size=vocabulary,
         hidden_size=size.hidden,
         num_hidden_layers=size.layers,
         num_attention_heads=size.heads,
         num_key_value_heads=size.key_value_heads,
-        head_dim=size.hidden // size.heads,
+        head_dim=size.head_width,
         intermediate_size=size.feed_forward,
         max_position_embeddings=size.positions,
         tie_word_embeddings=True,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=pad,
+        eos_token_id=end,
         bos_token_id=None,
         dtype="float32",
     )
+
+
+def new_shapes(config: Any) -> PreTrainedModel:
+    """A causal language model as its config describes it, float32; for what only asks for shapes."""
+    from transformers import AutoModelForCausalLM, PreTrainedModel
+
+    made = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    assert isinstance(made, PreTrainedModel)
+    return made
+
+
+def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
+    """A Qwen3 model with random weights from `seed`, float32."""
+    from transformers import Qwen3ForCausalLM
+
+    config = config_of(size, len(tokenizer), pad=tokenizer.pad_token_id, end=tokenizer.eos_token_id)
     torch.manual_seed(seed)
     model: Qwen3ForCausalLM = Qwen3ForCausalLM(config)
     return on_device(model)

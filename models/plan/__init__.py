@@ -1,0 +1,1 @@
+"""What a training will need, found out before it starts."""

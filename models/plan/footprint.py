@@ -1,0 +1,261 @@
+"""Memory of a training by part, from the code that will run: no weight is loaded, no number computed.
+
+The policy is made of shapes alone (torch's meta device), with its adapters, its reference and the companions that the
+recipe's parts bring. What a packed row keeps for its backward pass is counted while the learner's own forward and
+backward pass run, on fake tensors, over two sizes of the model; layers are alike, so the rest follows. The projection
+to the vocabulary is counted by its blocks (`models.learner.fused_log_probs`): whole logits are never held.
+
+Not in it: what allocators keep, kernels' workspaces, the CUDA context. A plan is not a promise.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
+
+from models.engine.engine import engine_dtype, has_vllm
+from models.engine.vllm_engine import CACHE_BLOCK, cache_bytes
+from models.engine.vocabulary import read_config
+from models.learner.fused_log_probs import block_shape
+from models.learner.log_probs import plain_inner, row_states
+from models.learner.packed_attention import NAME, register_packed_attention
+from models.plan.alive import Alive
+from models.policy.build import new_shapes, with_adapter
+from models.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+FLOAT = 4
+"""Bytes of a number in float32: weights, gradients and both moments of AdamW."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The packed row that the learner reads at once."""
+
+    tokens: int
+    completion_tokens: int
+    """Of them, those whose log-probs are read."""
+    several: bool
+    """Whether an update reads more than one: gradients are held while the next is read."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes by part, at the moment of a round in which most is held."""
+
+    parameters: int
+    trained: int
+    """Parameters that the optimiser moves."""
+    weights: int
+    gradients: int
+    optimiser: int
+    reference: int
+    companions: int
+    """Models that learn beside the policy, with gradients and moments."""
+    reward_model: int
+    teachers: int
+    """Frozen models that the policy is distilled from; those that another recipe makes are taken for its size."""
+    engine: int
+    activations: int
+    """What a row keeps for its backward pass."""
+    backward: int
+    """What is made beside that while the backward pass goes through the layers."""
+    logits: int
+    """Blocks of the projection to the vocabulary, and the gradient that it is gathered in."""
+    several_rows: bool
+    """Whether gradients of an earlier row are held while a row is read."""
+
+    @property
+    def passing(self) -> int:
+        """The most that is held beside what stays from round to round: gradients, and what a row needs.
+
+        The projection's turn is over before the layers' backward pass begins; the gradients of a first row come while
+        its activations go.
+        """
+        reading = self.activations + max(self.logits, self.backward)
+        return self.gradients + reading if self.several_rows else max(self.gradients, reading)
+
+    @property
+    def total(self) -> int:
+        """The most that is held at once."""
+        staying = self.weights + self.optimiser + self.reference + self.companions + self.reward_model + self.teachers
+        return staying + self.engine + self.passing
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the parts must fit into."""
+
+    kind: str
+    """cuda or cpu."""
+    memory: int
+    """Bytes."""
+
+
+def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: torch.dtype | None) -> Footprint:
+    """What a round of the recipe's loop holds.
+
+    Args:
+        recipe: has a schedule.
+        config: of the policy, as transformers has it.
+        row: the learner's largest.
+        device: where it runs.
+        autocast: dtype of the matrix products; None: float32.
+    """
+    whole = _parts(recipe, config)
+    layers = config.get_text_config().num_hidden_layers
+    (one, beside), (two, _) = (_activations(recipe, config, count, row, autocast) for count in (1, 2))
+    return Footprint(
+        **whole,
+        teachers=_teachers(recipe, autocast, whole["parameters"]),
+        engine=_engine(recipe, config, device, autocast, whole["parameters"]),
+        activations=one + (layers - 1) * (two - one),
+        backward=beside,
+        several_rows=row.several,
+        logits=_logits(recipe, config, row, device, autocast),
+    )
+
+
+def _parts(recipe: Recipe, config: Any) -> dict[str, int]:
+    """Parameters, and bytes of what stays from round to round."""
+    with torch.device("meta"):
+        plain = new_shapes(config)
+        parameters = _numbers(plain)
+        accompanied = [part for part in (*recipe.rewards, recipe.advantage) if part.companion]
+        companions = sum(4 * FLOAT * _numbers(part.accompany(plain).model) for part in accompanied)
+        kept = recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None)
+        scored = any(reward.needs_reward_model for reward in recipe.rewards)
+        head = 0 if config.get_text_config().tie_word_embeddings else _numbers(plain.get_output_embeddings())
+        policy = _adapted(plain, recipe)
+    trained = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
+    return {
+        "parameters": parameters,
+        "trained": trained,
+        "weights": FLOAT * _numbers(policy),
+        "gradients": FLOAT * trained,
+        "optimiser": 2 * FLOAT * trained,
+        "reference": FLOAT * parameters if kept else 0,
+        "companions": companions,
+        "reward_model": FLOAT * (parameters - head) if scored else 0,
+    }
+
+
+def _adapted(policy: PreTrainedModel, recipe: Recipe) -> PreTrainedModel:
+    return policy if recipe.policy.lora is None else with_adapter(policy, recipe.policy.lora, recipe.seed)
+
+
+def _numbers(module: nn.Module) -> int:
+    return sum(weight.numel() for weight in module.parameters())
+
+
+def _activations(recipe: Recipe, config: Any, layers: int, row: Row, autocast: torch.dtype | None) -> tuple[int, int]:
+    """Bytes that a model of so many layers keeps of `row`, and the most that its backward pass makes beside them."""
+    smaller = copy.deepcopy(config)
+    text = smaller.get_text_config()
+    text.num_hidden_layers = layers
+    if getattr(text, "layer_types", None):
+        text.layer_types = text.layer_types[:layers]
+    register_packed_attention()
+    with torch.device("meta"):
+        policy = _adapted(new_shapes(smaller), recipe).eval()
+    plain_inner(policy).set_attn_implementation(NAME)
+    with FakeTensorMode():
+        standing = _as_fakes(policy)
+        ids = torch.empty(row.tokens, dtype=torch.long)
+        with Alive((*standing, ids)) as alive:
+            states = row_states(policy, ids, ids, _Attention(), autocast)
+            kept = alive.now
+            chosen = states[: row.completion_tokens]
+            chosen.backward(torch.empty_like(chosen))  # type: ignore[no-untyped-call]
+        return kept, alive.most - kept
+
+
+def _as_fakes(model: nn.Module) -> list[Tensor]:
+    """Give a model of shapes parameters, gradients and buffers that are taken for a CPU's. Returns them."""
+    made: dict[int, Tensor] = {}
+    for module in model.modules():
+        for name, weight in module._parameters.items():
+            if weight is not None:
+                if id(weight) not in made:
+                    fake = nn.Parameter(torch.empty(weight.shape, dtype=weight.dtype), weight.requires_grad)
+                    fake.grad = torch.empty_like(fake) if weight.requires_grad else None
+                    made[id(weight)] = fake
+                module._parameters[name] = made[id(weight)]  # type: ignore[assignment]
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = made.setdefault(id(buffer), torch.empty(buffer.shape, dtype=buffer.dtype))
+    return [*made.values(), *(value.grad for value in made.values() if value.grad is not None)]
+
+
+class _Attention:
+    """Attention as the packed routes keep it: queries, keys, values, what comes out, a sum a query; no scores."""
+
+    def attend(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        softcap: float | None,
+    ) -> Tensor:
+        """[1, heads, tokens, size] -> [1, tokens, heads, size]."""
+        groups = query.shape[1] // key.shape[1]
+        if groups > 1:
+            key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+        return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).contiguous()
+
+
+def _logits(recipe: Recipe, config: Any, row: Row, device: Device, autocast: torch.dtype | None) -> int:
+    """Blocks of logits and of what is made of them, and the projection's weights and gradient while they are used."""
+    text = config.get_text_config()
+    matrix = int(text.vocab_size * text.hidden_size)
+    sampling = recipe.rollouts.sampling
+    cut = sampling.top_p < 1.0 or sampling.top_k > 0 or recipe.rollouts.mask_top_p < 1.0
+    rows, columns = block_shape(row.completion_tokens, text.vocab_size, device.kind, cut=cut)
+    blocks = BLOCKS * FLOAT * rows * columns
+    cast = autocast.itemsize * matrix if autocast is not None else 0
+    learns = recipe.policy.lora is None
+    return blocks + cast + (FLOAT * matrix if learns else 0) + 2 * FLOAT * row.completion_tokens * int(text.hidden_size)
+
+
+BLOCKS = 3
+"""Blocks of logits that are alive together in the backward pass: logits, their gradient, and that in the products'
+precision or on its way to the projection."""
+
+
+def _teachers(recipe: Recipe, autocast: torch.dtype | None, parameters: int) -> int:
+    teacher = recipe.teacher
+    if teacher is None:
+        return 0
+    total = 0
+    for frozen in filter(None, (teacher, teacher.contrast)):
+        if frozen.path is not None:
+            with torch.device("meta"):
+                total += _numbers(new_shapes(read_config(Path(frozen.path))))
+        elif frozen.recipe is not None:
+            total += parameters
+    return total * (autocast or torch.float32).itemsize
+
+
+def _engine(recipe: Recipe, config: Any, device: Device, autocast: torch.dtype | None, parameters: int) -> int:
+    """What the engine takes beside the learner: its share of a GPU, or its copy of the weights and its cache."""
+    if not recipe.rollouts.draws:
+        return 0
+    vllm = recipe.engine.name == "vllm" or (recipe.engine.name == "auto" and (has_vllm() or device.kind == "cuda"))
+    if device.kind == "cuda" and vllm:
+        return int(recipe.engine.memory_share * device.memory)
+    dtype = engine_dtype(recipe.engine, autocast or torch.float32)
+    longest = recipe.rollouts.max_tokens
+    blocks = recipe.engine.max_sequences * (longest // CACHE_BLOCK + 1)
+    return parameters * dtype.itemsize + cache_bytes(config.get_text_config(), blocks, dtype)

@@ -1,0 +1,157 @@
+"""What a recipe will need, as a page: parameters, tokens a round, memory by part, and whether it fits the device."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from models.errors import UserError
+from models.learner.packing import Sequences, cut_into_rows
+from models.plan.footprint import Device, Footprint, Row, footprint
+from models.policy.build import config_of
+from models.policy.folder import given_folder
+from models.recipe.schema import Recipe
+
+GIB = 2**30
+
+
+def planned(recipe: Recipe, prompt: int, memory: float | None) -> tuple[str, bool]:
+    """The page, and whether the device is large enough.
+
+    Args:
+        recipe: nothing of it is loaded.
+        prompt: tokens of a prompt; the data are not read.
+        memory: of the GPU that is planned for, GiB; None: this machine's device.
+
+    Raises:
+        UserError: the recipe has no schedule, or what the policy is cannot be found out.
+    """
+    if recipe.schedule is None:
+        raise UserError(f"{recipe.name}: schedule is null, there is no loop to plan")
+    config, whence = policy_config(recipe)
+    device = this_device() if memory is None else Device("cuda", int(memory * GIB))
+    autocast = {"float32": None, "bfloat16": torch.bfloat16}.get(
+        recipe.policy.precision, torch.bfloat16 if device.kind == "cuda" else None
+    )
+    row = largest_row(recipe, config, prompt)
+    found = footprint(recipe, config, row, device, autocast)
+    return _page(recipe, found, row, device, autocast, prompt, whence), found.total <= device.memory
+
+
+def policy_config(recipe: Recipe) -> tuple[Any, str]:
+    """Config of the policy, and where it comes from: config.json of its base, else the size that the recipe gives.
+
+    Raises:
+        UserError: the base is not here and the recipe gives no size for it.
+    """
+    from transformers import AutoConfig
+
+    base, size = recipe.policy.base, recipe.policy.size
+    if base is not None:
+        try:
+            trusted = recipe.policy.trust_remote_code
+            config: Any = AutoConfig.from_pretrained(str(given_folder(base) or base), trust_remote_code=trusted)
+            return config.get_text_config(), base
+        except (UserError, OSError, ValueError, KeyError):
+            if size == type(size)():
+                raise UserError(
+                    f"policy.base: the config.json of {base} is not here; name a folder, or give policy.size and "
+                    "policy.tokenizer.vocabulary as the base has them"
+                ) from None
+    return config_of(size, recipe.policy.tokenizer.vocabulary), "policy.size of the recipe"
+
+
+def this_device() -> Device:
+    """The GPU of this machine, where there is one, else its memory."""
+    if torch.cuda.is_available():
+        return Device("cuda", int(torch.cuda.get_device_properties(0).total_memory))
+    return Device("cpu", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def largest_row(recipe: Recipe, config: Any, prompt: int) -> Row:
+    """The largest packed row of an update whose completions are all as long as they may be."""
+    schedule, rollouts = recipe.schedule, recipe.rollouts
+    assert schedule is not None
+    group = rollouts.largest_group()
+    prompts = [(number, *range(prompt - 1)) for number in range(max(1, rollouts.prompts // schedule.minibatches))]
+    completion = range(rollouts.max_tokens)
+    every = Sequences([ids for ids in prompts for _ in range(group)], [completion] * (group * len(prompts)))
+    whole = recipe.objective.level in ("pair", "group")
+    rows = [
+        part
+        for _, part in cut_into_rows(
+            every,
+            schedule.token_budget,
+            width=config.get_text_config().hidden_size,
+            together=[number for number in range(len(prompts)) for _ in range(group)] if whole else None,
+            setting="schedule.token_budget",
+        )
+    ]
+    sizes = [
+        (prompt * len(set(part.prompts)) + len(part) * rollouts.max_tokens, len(part) * rollouts.max_tokens)
+        for part in rows
+    ]
+    return Row(*max(sizes), len(rows) > 1)
+
+
+def _page(
+    recipe: Recipe,
+    found: Footprint,
+    row: Row,
+    device: Device,
+    autocast: torch.dtype | None,
+    prompt: int,
+    whence: str,
+) -> str:
+    rollouts, schedule = recipe.rollouts, recipe.schedule
+    assert schedule is not None
+    completions = rollouts.prompts * rollouts.largest_group()
+    learned = rollouts.prompts * (prompt + rollouts.largest_group() * rollouts.max_tokens)
+    head = {
+        "policy": f"{found.parameters:,} parameters ({whence}), {found.trained:,} of them trained",
+        "precision": "float32" if autocast is None else "products in bfloat16, weights and optimiser in float32",
+        "a round": f"{rollouts.prompts:,} prompts, {completions:,} completions of {rollouts.max_tokens:,} tokens at "
+        f"most: {completions * rollouts.max_tokens:,} tokens generated, {learned:,} learned from",
+        "a row": f"{row.tokens:,} tokens (schedule.token_budget {schedule.token_budget:,})",
+        "a prompt": f"{prompt:,} tokens, as given by --prompt: the data are not read",
+    }
+    parts = {
+        "weights": found.weights,
+        "gradients": found.gradients,
+        "optimiser": found.optimiser,
+        "reference": found.reference,
+        "companions": found.companions,
+        "reward model": found.reward_model,
+        "teachers": found.teachers,
+        "engine": found.engine,
+        "activations": found.activations,
+        "backward": found.backward,
+        "logits": found.logits,
+    }
+    lines = [f"{key:<13} {value}" for key, value in head.items()]
+    lines += ["", f"{'part':<13} {'GiB':>8}"]
+    lines += [f"{key:<13} {value / GIB:>8.2f}" for key, value in parts.items() if value]
+    share = found.total / device.memory
+    verdict = "fits" if share <= MOST else "does not fit" if share > 1 else "hardly fits: allocators keep a tenth"
+    lines += [f"{'together':<13} {found.total / GIB:>8.2f}", ""]
+    lines.append(f"{verdict}: {share:.0%} of {device.memory / GIB:.1f} GiB ({device.kind})")
+    if share > MOST:
+        lines.append(_advice(recipe, found))
+    return "\n".join(lines)
+
+
+MOST = 0.9
+"""Share of a device's memory that a plan may take: the rest is for allocators, kernels and the CUDA context."""
+
+
+def _advice(recipe: Recipe, found: Footprint) -> str:
+    """What to lower, by what is largest."""
+    options = {
+        "schedule.token_budget (and with it the longest row)": found.activations,
+        "engine.memory_share": found.engine,
+    }
+    if recipe.policy.lora is None:
+        options["what learns: policy.lora={rank: 16}"] = found.gradients + found.optimiser + found.reference
+    return f"lower {max(options, key=lambda key: options[key])}"
