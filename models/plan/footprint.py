@@ -113,12 +113,12 @@ def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: t
     """
     whole = _parts(recipe, config)
     layers = config.get_text_config().num_hidden_layers
-    (one, beside), (two, _) = (_activations(recipe, config, count, row, autocast) for count in (1, 2))
+    (least, beside), (more, _) = (_activations(recipe, config, count, row, autocast) for count in (1, 2))
     return Footprint(
         **whole,
         teachers=_teachers(recipe, autocast, whole["parameters"]),
         engine=_engine(recipe, config, device, autocast, whole["parameters"]),
-        activations=one + (layers - 1) * (two - one),
+        activations=least + (layers - 1) * (more - least),
         backward=beside,
         several_rows=row.several,
         logits=_logits(recipe, config, row, device, autocast),

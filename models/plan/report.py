@@ -36,8 +36,8 @@ def planned(recipe: Recipe, prompt: int, memory: float | None) -> tuple[str, boo
         recipe.policy.precision, torch.bfloat16 if device.kind == "cuda" else None
     )
     row = largest_row(recipe, config, prompt)
-    found = footprint(recipe, config, row, device, autocast)
-    return _page(recipe, found, row, device, autocast, prompt, whence), found.total <= device.memory
+    needs = footprint(recipe, config, row, device, autocast)
+    return _page(recipe, needs, row, device, autocast, prompt, whence), needs.total <= device.memory
 
 
 def policy_config(recipe: Recipe) -> tuple[Any, str]:
@@ -98,7 +98,7 @@ def largest_row(recipe: Recipe, config: Any, prompt: int) -> Row:
 
 def _page(
     recipe: Recipe,
-    found: Footprint,
+    needs: Footprint,
     row: Row,
     device: Device,
     autocast: torch.dtype | None,
@@ -110,7 +110,7 @@ def _page(
     completions = rollouts.prompts * rollouts.largest_group()
     learned = rollouts.prompts * (prompt + rollouts.largest_group() * rollouts.max_tokens)
     head = {
-        "policy": f"{found.parameters:,} parameters ({whence}), {found.trained:,} of them trained",
+        "policy": f"{needs.parameters:,} parameters ({whence}), {needs.trained:,} of them trained",
         "precision": "float32" if autocast is None else "products in bfloat16, weights and optimiser in float32",
         "a round": f"{rollouts.prompts:,} prompts, {completions:,} completions of {rollouts.max_tokens:,} tokens at "
         f"most: {completions * rollouts.max_tokens:,} tokens generated, {learned:,} learned from",
@@ -118,27 +118,27 @@ def _page(
         "a prompt": f"{prompt:,} tokens, as given by --prompt: the data are not read",
     }
     parts = {
-        "weights": found.weights,
-        "gradients": found.gradients,
-        "optimiser": found.optimiser,
-        "reference": found.reference,
-        "companions": found.companions,
-        "reward model": found.reward_model,
-        "teachers": found.teachers,
-        "engine": found.engine,
-        "activations": found.activations,
-        "backward": found.backward,
-        "logits": found.logits,
+        "weights": needs.weights,
+        "gradients": needs.gradients,
+        "optimiser": needs.optimiser,
+        "reference": needs.reference,
+        "companions": needs.companions,
+        "reward model": needs.reward_model,
+        "teachers": needs.teachers,
+        "engine": needs.engine,
+        "activations": needs.activations,
+        "backward": needs.backward,
+        "logits": needs.logits,
     }
     lines = [f"{key:<13} {value}" for key, value in head.items()]
     lines += ["", f"{'part':<13} {'GiB':>8}"]
     lines += [f"{key:<13} {value / GIB:>8.2f}" for key, value in parts.items() if value]
-    share = found.total / device.memory
+    share = needs.total / device.memory
     verdict = "fits" if share <= MOST else "does not fit" if share > 1 else "hardly fits: allocators keep a tenth"
-    lines += [f"{'together':<13} {found.total / GIB:>8.2f}", ""]
+    lines += [f"{'together':<13} {needs.total / GIB:>8.2f}", ""]
     lines.append(f"{verdict}: {share:.0%} of {device.memory / GIB:.1f} GiB ({device.kind})")
     if share > MOST:
-        lines.append(_advice(recipe, found))
+        lines.append(_advice(recipe, needs))
     return "\n".join(lines)
 
 
@@ -146,12 +146,12 @@ MOST = 0.9
 """Share of a device's memory that a plan may take: the rest is for allocators, kernels and the CUDA context."""
 
 
-def _advice(recipe: Recipe, found: Footprint) -> str:
+def _advice(recipe: Recipe, needs: Footprint) -> str:
     """What to lower, by what is largest."""
     options = {
-        "schedule.token_budget (and with it the longest row)": found.activations,
-        "engine.memory_share": found.engine,
+        "schedule.token_budget (and with it the longest row)": needs.activations,
+        "engine.memory_share": needs.engine,
     }
     if recipe.policy.lora is None:
-        options["what learns: policy.lora={rank: 16}"] = found.gradients + found.optimiser + found.reference
+        options["what learns: policy.lora={rank: 16}"] = needs.gradients + needs.optimiser + needs.reference
     return f"lower {max(options, key=lambda key: options[key])}"
