@@ -49,7 +49,7 @@ from models.recipe.schema import Recipe
 from models.text.encoding import Codec
 from models.text.tokenizer import train_tokenizer
 from tasks.open_learner import build_learner
-from tasks.prompts import read_problems, read_prompts, with_reference
+from tasks.prompts import PromptSections, read_problems, read_prompts, with_reference
 from tasks.steps.validate_data import training_texts
 from tasks.steps.warm_start import demonstrations
 
@@ -155,10 +155,11 @@ def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], N
     start = work.start(recipe)
     codec = Codec(load_tokenizer(start))
     policy = load_causal_model(start, torch.float32)
-    held_out = read_problems(work.data, codec, "validation", recipe, PROBLEMS)
-    problems = read_prompts(work.data, codec, recipe)
+    asked = PromptSections(recipe)
+    held_out = read_problems(work.data, codec, "validation", asked, PROBLEMS)
+    problems = read_prompts(work.data, codec, asked)
     learner = build_learner(policy, recipe, recipe.schedule, work.folder, None)
-    problems = with_reference(problems, learner, recipe, work.folder)
+    problems = with_reference(problems, learner, asked, work.folder)
     engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None
     judge = TransformersEngine(start, EngineSettings(), end=codec.end)  # takes the weights of one point after the other
     slots = replace(recipe.slots, rewards=rewards_of(recipe))

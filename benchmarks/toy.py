@@ -39,7 +39,7 @@ from models.recipe.schema import Recipe
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from tasks.open_learner import build_learner
-from tasks.prompts import read_problems, read_prompts, with_reference
+from tasks.prompts import PromptSections, read_problems, read_prompts, with_reference
 from tasks.steps.validate_data import training_texts
 from tasks.steps.warm_start import demonstrations
 
@@ -126,9 +126,10 @@ def train(toy: Toy, arm: Arm, seed: int, rounds: int) -> Trained:
     start = toy.start(seed)
     codec = Codec(load_tokenizer(start))
     policy = load_causal_model(start, torch.float32)
-    problems = read_prompts(toy.data, codec, recipe)
+    asked = PromptSections(recipe)
+    problems = read_prompts(toy.data, codec, asked)
     learner = build_learner(policy, recipe, recipe.schedule, toy.folder, None)
-    problems = with_reference(problems, learner, recipe, toy.folder)
+    problems = with_reference(problems, learner, asked, toy.folder)
     engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None
     rewards = arm.rewards or tuple(one for one in recipe.rewards if not one.needs_reward_model)
     chosen = replace(recipe.slots, rewards=rewards)
@@ -145,7 +146,7 @@ def train(toy: Toy, arm: Arm, seed: int, rounds: int) -> Trained:
 
 def held_out(toy: Toy, trained: Trained, names: Sequence[str], samples: int = 16) -> Mapping[str, float]:
     """Means of held-out metrics, such as sampled_accuracy or pass_at_8, by name; the same draws for every arm."""
-    problems = read_problems(toy.data, trained.codec, "validation", trained.recipe)
+    problems = read_problems(toy.data, trained.codec, "validation", PromptSections(trained.recipe))
     engine = TransformersEngine(toy.start(trained.recipe.seed), EngineSettings(), end=trained.codec.end)
     engine.load(merged_weights(trained.learner.policy))
     sampling = Sampling(max_tokens=24, samples=samples)

@@ -9,11 +9,10 @@ prepare_environment(make=True)
 from prefect import flow  # noqa: E402
 
 from flows.opening import notice_champion, open_flow  # noqa: E402
-from flows.steps import call_cached, call_validation  # noqa: E402
+from flows.steps import call_preparation, call_step, call_validation  # noqa: E402
 from models.errors import UserError  # noqa: E402
-from tasks.step import content_key  # noqa: E402
-from tasks.steps.evaluate import evaluate_policy  # noqa: E402
-from tasks.steps.prepare_data import prepare_data  # noqa: E402
+from tasks.registered_policy import registered_policy  # noqa: E402
+from tasks.steps.evaluate import ShownSections, evaluate_policy  # noqa: E402
 from tasks.steps.promote import policy_name  # noqa: E402
 from tasks.tracking import by_hand, records, registry, runs, tags  # noqa: E402
 
@@ -35,14 +34,11 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None) -> dict[s
         champion = registry.champion(name)
         if champion is None:
             raise UserError(f"{name} has no champion yet; `rewardflow run {recipe}` trains one")
-        home, run = opened.home, opened.run_id
-        _, version, _ = prepare_data(opened.recipe, opened.root, home, run)
-        validated = call_validation(opened, version).result
-        measured = call_cached(
-            evaluate_policy, content_key("evaluate", run), home, run, True,
-            recipe=opened.recipe, role="champion", folder_of_policy=registry.fetch(champion.uri),
-            model_id=champion.model_id, validated=validated, rewarded=None,
-        ).result  # fmt: skip
+        run = opened.run_id
+        _, version = call_preparation(opened)
+        inputs = (registered_policy(champion), call_validation(opened, version), None)
+        sections = ShownSections(opened.recipe)
+        measured = call_step(opened, evaluate_policy, sections, *inputs, refresh=True, name="evaluate champion")
         if by_hand.waiting(name) is not None:
             noticed += "\n\nIt was set by hand; the next training puts it through the gate."
         before = champion.tags.get(tags.HELDOUT_ACCURACY, "unknown")

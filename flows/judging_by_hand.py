@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from flows.steps import context_of
 from flows.training import Training
 from models.errors import UserError
-from tasks.registered_policy import RegisteredPolicy, registered_policy
-from tasks.step import StepResult, content_key
+from tasks.judgement import JudgementSections
+from tasks.registered_policy import PolicyFiles, registered_policy
+from tasks.step import StepResult
 from tasks.steps.judge_champion import Measured, OnChampion, judge_champion
 from tasks.tracking import by_hand, registry, tags
 from tasks.tracking.by_hand import Waiting
@@ -24,9 +26,10 @@ def judge_by_hand(training: Training, gate: Mapping[str, StepResult], model: str
     if waiting is None:
         return None
     opened = training.opened
-    key = content_key("judge_champion", opened.run_id)
     measured = measure(training, waiting, gate, model)
-    return judge_champion(key, opened.recipe, waiting, measured, opened.home, opened.run_id)
+    recipe = JudgementSections(opened.recipe)
+    context = context_of(opened, "judge_champion", recipe, opened.run_id, name="judge champion")
+    return judge_champion(context, waiting, measured)
 
 
 def measure(training: Training, waiting: Waiting, gate: Mapping[str, StepResult], model: str) -> Measured | str:
@@ -53,8 +56,8 @@ def measure(training: Training, waiting: Waiting, gate: Mapping[str, StepResult]
     there = {"champion": champion, "anchor": anchor}
     evaluated = {one.version: gate[role] for role, one in there.items() if one is not None and role in gate}
 
-    def on_gate(role: str, version: int, policy: RegisteredPolicy) -> StepResult:
-        return evaluated.get(version) or training.evaluated(role, *policy, "gate")
+    def on_gate(role: str, version: int, policy: PolicyFiles) -> StepResult:
+        return evaluated.get(version) or training.evaluated(role, policy, "gate")
 
     measured = on_gate("champion", champion.version, new), on_gate("previous", before.version, old)
     fixed: StepResult | str

@@ -26,7 +26,7 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
     lines = [f"not pinned: {outcome.unpinned}", ""] if outcome.unpinned else []
     lines += [f"{'step':<20} {'seconds':>8}  {'':<7} key number"]
     lines += [
-        f"{step.name:<20} {step.seconds:>8.1f}  {'reused' if step.reused else 'run':<7} {step.key_number}"
+        f"{step.name:<20} {step.seconds:>8.1f}  {'reused' if step.reused else 'run':<7} {step.headline}"
         for step in outcome.steps
     ]
     lines.append("")

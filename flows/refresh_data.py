@@ -9,9 +9,8 @@ prepare_environment(make=True)
 from prefect import flow  # noqa: E402
 
 from flows.opening import open_flow  # noqa: E402
-from flows.steps import call_validation  # noqa: E402
+from flows.steps import call_preparation, call_validation  # noqa: E402
 from tasks import versions  # noqa: E402
-from tasks.steps.prepare_data import prepare_data  # noqa: E402
 from tasks.tracking import records, runs  # noqa: E402
 
 
@@ -24,10 +23,10 @@ def refresh_data(recipe: str, overrides: list[str] | None = None) -> str:
         overrides: `key.path=value` each.
     """
     with open_flow("refresh data", recipe, overrides or []) as opened:
-        prepared, version, unchanged = prepare_data(opened.recipe, opened.root, opened.home, opened.run_id)
-        validated = call_validation(opened, version).result
+        prepared, version = call_preparation(opened)
+        validated = call_validation(opened, version)
         versions.push(opened.root, version.name)
-        state = "unchanged" if unchanged else "made anew"
+        state = "unchanged" if prepared.reused else "made anew"
         runs.rename(opened.run_id, f"data {state}: {version.digest[:8]}")
         records.describe(
             opened.run_id, f"## Data {state}\n\n{prepared.headline}; {validated.headline}; pushed to the DVC remote.\n"

@@ -3,49 +3,63 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from flows import console
 from flows.opening import Opened
-from models.recipe.load import plain
 from tasks import interrupt
+from tasks.answers import DataSections
 from tasks.caching import reuse
-from tasks.contents import policy_inputs
-from tasks.step import StepResult, content_key, earlier_result
-from tasks.steps.evaluate import name_of
-from tasks.steps.validate_data import validate_data
+from tasks.sections import Sections
+from tasks.step import StepContext, StepResult, content_key, earlier_result
+from tasks.steps.prepare_data import prepare_data
+from tasks.steps.validate_data import ValidationSections, validate_data
 from tasks.versions import DataVersion
 
-
-class Called(NamedTuple):
-    """A step that is done."""
-
-    result: StepResult
-    reused: bool
-    """An earlier result was taken."""
-    seconds: float
+Read = TypeVar("Read", bound=Sections)
 
 
-def call_cached(task: Any, key: str, home: Path, parent_run: str, refresh: bool, **arguments: Any) -> Called:
-    """Call a task, or take its earlier result where there is one whose outputs are still what it says."""
+def context_of(opened: Opened, step: str, recipe: Read, *inputs: Any, name: str = "") -> StepContext[Read]:
+    """What a step is handed: sections of the recipe, and a key of them and of all else that it is given.
+
+    Args:
+        inputs: results of other steps, and plain data; the run's id for a step that is never taken from another run.
+        name: what the step's run is called.
+    """
+    return StepContext(step, content_key(step, recipe, *inputs), recipe, opened.home, opened.run_id, name)
+
+
+def call_step(
+    opened: Opened, task: Any, recipe: Sections, *inputs: Any, refresh: bool = False, name: str = ""
+) -> StepResult:
+    """Call a task with its sections and inputs, or take its earlier result where there is one whose outputs are still
+    what it says. What it is called with is what its key holds, and nothing else."""
+    return call_cached(task, context_of(opened, task.name, recipe, *inputs, name=name), *inputs, refresh=refresh)
+
+
+def call_cached(task: Any, context: StepContext[Any], *inputs: Any, refresh: bool = False) -> StepResult:
+    """As `call_step`, under the key of `context`."""
     interrupt.raise_again()
     started = time.perf_counter()
-    result: StepResult | None = None if refresh else earlier_result(home, task.name, key)
+    result = None if refresh else earlier_result(context)
     reused = result is not None
     if result is None:
         console.quiet_transformers()  # only a step that runs needs it: importing it takes a second
-        state = task(key=key, home=home, parent_run=parent_run, return_state=True, **arguments)
+        state = task(context, *inputs, return_state=True)
         interrupt.raise_again()
         result = state.result()
     else:
-        shown = name_of(arguments["role"], arguments.get("split", "")) if "role" in arguments else task.name
-        reuse(result, parent_run, shown)
-    return Called(result, reused, time.perf_counter() - started)
+        reuse(context, result)
+    return result.model_copy(update={"reused": reused, "seconds": time.perf_counter() - started})
 
 
-def call_validation(opened: Opened, version: DataVersion, refresh: bool = False) -> Called:
+def call_preparation(opened: Opened) -> tuple[StepResult, DataVersion]:
+    """Bring the data up to date with DVC, which knows by itself what has changed."""
+    recipe = opened.recipe
+    key = content_key("data", recipe.data.model_dump(mode="json"))
+    return prepare_data(StepContext("data", key, DataSections(recipe), opened.home, opened.run_id), opened.root)
+
+
+def call_validation(opened: Opened, version: DataVersion, refresh: bool = False) -> StepResult:
     """Validate a version of the data: one key in every flow, so that a validation is done once for all of them."""
-    sections = plain(opened.recipe)
-    key = content_key("validate", version.digest, sections["validation"], policy_inputs(sections["policy"]))
-    return call_cached(validate_data, key, opened.home, opened.run_id, refresh, recipe=opened.recipe, version=version)
+    return call_step(opened, validate_data, ValidationSections(opened.recipe), version, refresh=refresh)

@@ -9,23 +9,22 @@ from flows.environment import prepare_environment
 
 prepare_environment(make=True)  # Prefect, MLflow and vLLM read their settings when they are imported
 
-import time  # noqa: E402
 from dataclasses import dataclass, field  # noqa: E402
-from pathlib import Path  # noqa: E402
 
 from prefect import flow  # noqa: E402
 
 from flows.judging_by_hand import judge_by_hand  # noqa: E402
 from flows.opening import Opened, notice_champion, open_flow  # noqa: E402
+from flows.steps import context_of  # noqa: E402
 from flows.training import Training, train_policy  # noqa: E402
-from tasks.description import UNPINNED, Step  # noqa: E402
-from tasks.registered_policy import registered_policy  # noqa: E402
+from tasks.description import UNPINNED  # noqa: E402
+from tasks.registered_policy import made_policy, registered_policy  # noqa: E402
 from tasks.review import write_review, write_short_review  # noqa: E402
 from tasks.shared_engine import shared_engine  # noqa: E402
-from tasks.step import StepResult, content_key  # noqa: E402
+from tasks.step import StepResult  # noqa: E402
 from tasks.steps.fine_tune import why_not_learned  # noqa: E402
 from tasks.steps.judge_champion import OnChampion  # noqa: E402
-from tasks.steps.promote import Promotion, policy_name, promote  # noqa: E402
+from tasks.steps.promote import Candidate, Promotion, PromotionSections, policy_name, promote  # noqa: E402
 from tasks.steps.upload_reports import upload_reports  # noqa: E402
 from tasks.tracking import aliases, registry, tags  # noqa: E402
 
@@ -35,7 +34,7 @@ class Outcome:
     """What a run of the flow leaves for whoever started it."""
 
     run_id: str
-    steps: list[Step] = field(default_factory=list)
+    steps: list[StepResult] = field(default_factory=list)
     promotion: Promotion | None = None
     """None where the recipe ends before reinforcement learning."""
     model: str = ""
@@ -66,7 +65,7 @@ def train(recipe: str, overrides: list[str] | None = None, refresh: bool = False
 
 def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
     """The steps, one after the other. Returns the outcome and the result of the validation."""
-    recipe, home, run = opened.recipe, opened.home, opened.run_id
+    recipe, run = opened.recipe, opened.run_id
     noticed = notice_champion(run, policy_name(recipe))
     with shared_engine():
         training = train_policy(opened, refresh)
@@ -85,13 +84,14 @@ def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
         # Before the candidate's look: one that was cut off goes on only as long as no other was taken.
         outcome.by_hand = judge_by_hand(training, evaluations["gate"], outcome.model)
     shown = evaluations["validation"]
-    started = time.perf_counter()
-    outcome.promotion = promote(
-        content_key("promote", run), recipe, tuned, rewarded, evaluations["gate"], shown["candidate"],
-        champion, why_no_anchor(champion, outcome.model), outcome.unpinned, home, run,
-    )  # fmt: skip
-    promotion = outcome.promotion
-    outcome.steps.append(Step("promote", time.perf_counter() - started, promotion.reused, promotion.result.headline))
+    no_anchor = why_no_anchor(champion, outcome.model)
+    promotion = outcome.promotion = promote(
+        context_of(opened, "promote", PromotionSections(recipe), run),
+        Candidate(
+            tuned, rewarded, evaluations["gate"], shown["candidate"], champion, no_anchor, unpinned=outcome.unpinned
+        ),
+    )
+    outcome.steps.append(promotion.result)
     judged = outcome.by_hand.page if outcome.by_hand else ""
     write_review(run, recipe, promotion, tuned, shown, validated, outcome.steps, facts, judged)
     return outcome, validated
@@ -116,8 +116,8 @@ def evaluate_splits(
     """
     warmed, tuned = training.warmed, training.tuned
     assert tuned is not None, "the recipe has a schedule"
-    base = (Path(warmed.folder) / "policy", warmed.digest, warmed.links["model_id"])
-    shown = {"base": training.evaluated("base", *base), "candidate": training.evaluated_candidate()}
+    base = made_policy(warmed)
+    shown = {"base": training.evaluated("base", base), "candidate": training.evaluated_candidate()}
     gate = {"candidate": training.evaluated_candidate("gate")}
     # Its champion may have been killed between the alias and the verdict: then it is judged as the first time.
     unjudged = champion is not None and tags.VERDICT not in champion.tags
@@ -125,12 +125,12 @@ def evaluate_splits(
     if same and not unjudged:
         return {"validation": shown, "gate": gate}
     if champion is None or same:
-        gate["base"] = training.evaluated("base", *base, "gate")
+        gate["base"] = training.evaluated("base", base, "gate")
     else:
         known = registered_policy(champion)
-        shown["champion"] = training.evaluated("champion", *known)
-        gate["champion"] = training.evaluated("champion", *known, "gate")
+        shown["champion"] = training.evaluated("champion", known)
+        gate["champion"] = training.evaluated("champion", known, "gate")
     anchor = registry.by_alias(model, registry.ANCHOR)
     if anchor is not None and (champion is None or anchor.version != champion.version):
-        gate["anchor"] = training.evaluated("anchor", *registered_policy(anchor), "gate")
+        gate["anchor"] = training.evaluated("anchor", registered_policy(anchor), "gate")
     return {"validation": shown, "gate": gate}

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger
 
 from flows.opening import Opened
-from flows.steps import Called, call_cached, call_validation
-from models.parts import SLOTS
-from models.recipe.load import plain
-from tasks.contents import policy_inputs
-from tasks.description import UNPINNED, Step
-from tasks.step import StepResult, content_key
-from tasks.steps.evaluate import evaluate_policy, name_of
-from tasks.steps.fine_tune import fine_tune
-from tasks.steps.fit_reward_model import reward_model
-from tasks.steps.prepare_data import log_data, prepare_data
-from tasks.steps.warm_start import warm_start
+from flows.steps import call_preparation, call_step, call_validation
+from tasks.description import UNPINNED
+from tasks.registered_policy import PolicyFiles, made_policy
+from tasks.sections import Sections
+from tasks.step import StepResult
+from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
+from tasks.steps.fine_tune import FineTuneSections, fine_tune
+from tasks.steps.fit_reward_model import RewardModelSections, reward_model
+from tasks.steps.prepare_data import log_data
+from tasks.steps.warm_start import WarmStartSections, warm_start
 from tasks.tracking import runs, tags
 from tasks.versions import DataVersion
 
@@ -37,68 +34,39 @@ class Training:
     rewarded: StepResult | None
     tuned: StepResult | None = None
     """None where the recipe ends before reinforcement learning."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[StepResult] = field(default_factory=list)
     scores: dict[str, float] = field(default_factory=dict)
     """Metrics of the trained policy's evaluation, once it was measured."""
 
-    def evaluated(self, role: str, folder: Path, digest: str, model_id: str, split: str = "validation") -> StepResult:
-        """Measure the policy in `folder`.
+    def evaluated(self, role: str, policy: PolicyFiles, split: str = "validation") -> StepResult:
+        """Measure a policy.
 
         Args:
-            role: base, candidate or champion.
-            folder: a model folder.
-            digest: hash of its weights.
-            model_id: its LoggedModel.
+            role: base, candidate, champion, ...: what the evaluation is called by.
+            policy: what is measured.
             split: "validation", or "gate" for the verdict alone.
         """
-        recipe = self.opened.recipe
-        sections: dict[str, Any] = plain(recipe)
-        drawn = {"split": split, **sections["evaluation"]}
-        if split == "gate":  # how many of what is shown is no matter of the gate's
-            drawn |= {"problems": recipe.gate.problems, "samples": recipe.gate.samples, "ks": ()}
-        inputs = (
-            self.validated.digest,
-            digest,
-            self.rewarded.digest if self.rewarded else None,
-            drawn,
-            sections["engine"],
-            policy_inputs(sections["policy"]),
-            sections["rollouts"],
-            sections["gate"]["safety_patterns"],
-        )
-        called = call_cached(
-            evaluate_policy, content_key("evaluate", *inputs), self.opened.home, self.opened.run_id, self.refresh,
-            recipe=recipe, role=role, folder_of_policy=folder, model_id=model_id,
-            validated=self.validated, warmed=self.warmed, rewarded=self.rewarded, split=split,
-        )  # fmt: skip
-        return noted(self.steps, name_of(role, split), called)
+        on_gate = split == "gate"
+        sections = (GateSections if on_gate else ShownSections)(self.opened.recipe)
+        name = f"{'gate' if on_gate else 'evaluate'} {role}"
+        inputs = (policy, self.validated, self.rewarded, self.warmed)
+        result = call_step(self.opened, evaluate_policy, sections, *inputs, refresh=self.refresh, name=name)
+        self.steps.append(result)
+        return result
 
     def evaluated_candidate(self, split: str = "validation") -> StepResult:
         """Measure the policy that was trained."""
-        tuned = self.tuned
-        assert tuned is not None, "the recipe has a schedule"
-        policy = Path(tuned.folder) / "policy"
-        measured = self.evaluated("candidate", policy, tuned.digest, tuned.links["model_id"], split)
+        assert self.tuned is not None, "the recipe has a schedule"
+        measured = self.evaluated("candidate", made_policy(self.tuned), split)
         if split == "validation":
             self.scores = measured.metrics
         return measured
 
 
-def noted(steps: list[Step], show: str, called: Called) -> StepResult:
-    """Write down how a step went."""
-    steps.append(Step(show, called.seconds, called.reused, called.result.headline))
-    return called.result
-
-
 def train_policy(opened: Opened, refresh: bool = False) -> Training:
     """Data, validation, warm start, reward model and, where the recipe has a schedule, reinforcement learning."""
-    recipe, home, run = opened.recipe, opened.home, opened.run_id
-    sections: dict[str, Any] = plain(recipe)
-    steps: list[Step] = []
-
-    started = time.perf_counter()
-    prepared, version, unchanged = prepare_data(recipe, opened.root, home, run)
-    steps.append(Step("data", time.perf_counter() - started, unchanged, prepared.headline))
+    recipe, run = opened.recipe, opened.run_id
+    prepared, version = call_preparation(opened)
     runs.set_tags(run, {tags.DATA_REVISION: version.revision})
     log_data(run, version)
     unpinned = "; ".join(filter(None, (opened.code.unpinned, version.unpinned)))
@@ -107,32 +75,17 @@ def train_policy(opened: Opened, refresh: bool = False) -> Training:
         runs.set_tags(run, {tags.UNPINNED: unpinned})
         opened.facts[UNPINNED] = unpinned
 
-    def step(name: str, task: Any, *inputs: Any, **arguments: Any) -> StepResult:
-        return noted(steps, name, call_cached(task, content_key(name, *inputs), home, run, refresh, **arguments))
+    def step(task: Any, sections: Sections, *inputs: StepResult | None) -> StepResult:
+        steps.append(call_step(opened, task, sections, *inputs, refresh=refresh))
+        return steps[-1]
 
-    policy, engine, seed = policy_inputs(sections["policy"]), sections["engine"], recipe.seed
-    validated = noted(steps, "validate", call_validation(opened, version, refresh))
-    warmed = step(
-        "warm_start",
-        warm_start,
-        validated.digest,
-        policy,
-        sections["warm_start"],
-        seed,
-        recipe=recipe,
-        validated=validated,
-    )
+    validated = call_validation(opened, version, refresh)
+    steps = [prepared, validated]
+    warmed = step(warm_start, WarmStartSections(recipe), validated)
     rewarded = None
     if recipe.reward_model is not None:
-        rewarded = step(
-            "reward_model", reward_model, validated.digest, warmed.digest, sections["reward_model"], policy["chat"],
-            policy["precision"], seed, recipe.name, recipe=recipe, validated=validated, warmed=warmed,
-        )  # fmt: skip
+        rewarded = step(reward_model, RewardModelSections(recipe), validated, warmed)
     training = Training(opened, refresh, version, validated, warmed, rewarded, steps=steps)
     if recipe.schedule is not None:
-        loop = [sections[name] for name in (*SLOTS, "truncated", "schedule", "alarm")]
-        training.tuned = step(
-            "fine_tune", fine_tune, validated.digest, warmed.digest, rewarded.digest if rewarded else None, policy,
-            engine, loop, seed, recipe=recipe, validated=validated, warmed=warmed, rewarded=rewarded,
-        )  # fmt: skip
+        training.tuned = step(fine_tune, FineTuneSections(recipe), validated, warmed, rewarded)
     return training

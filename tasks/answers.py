@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from models.datasets.schema import Kind, available, read_table
+from models.datasets.settings import DataSettings
 from models.errors import UserError
-from models.recipe.schema import Recipe
+from models.loop.fit import ScheduleSettings
+from models.loop.slots import Reward
+from tasks.sections import Sections
 
 KINDS_WITH_ANSWERS: tuple[Kind, ...] = ("problems", "demonstrations")
 
@@ -15,7 +18,15 @@ def _any_text(data: Path, kind: Kind) -> bool:
     return any(str(answer).strip() for answer in read_table(data, kind, "train").column("answer").to_pylist())
 
 
-def require_answers(data: Path, recipe: Recipe) -> None:
+class DataSections(Sections):
+    """Which data are asked for, and what for."""
+
+    data: DataSettings
+    rewards: list[Reward]
+    schedule: ScheduleSettings | None
+
+
+def require_answers(data: Path, recipe: DataSections) -> None:
     """Make sure that a reward which holds completions against answers has one to hold them against.
 
     Args:

@@ -13,14 +13,14 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from tasks.step import StepResult, record_reuse
+from tasks.step import StepContext, StepResult, record_reuse
 
-cached_by_key: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
-"""Options of a task whose result `tasks.step.earlier_result` finds by its `key` argument."""
+cached_by_key: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False, "task_run_name": "{context.name}"}
+"""Options of a task whose result `tasks.step.earlier_result` finds by the key of its `context`."""
 
 
-@task(name="reuse", task_run_name="{shown}: reused", **cached_by_key)
-def reuse(result: StepResult, parent_run: str, shown: str) -> State[None]:
+@task(name="reuse", **cached_by_key | {"task_run_name": "{context.name}: reused"})
+def reuse(context: StepContext[Any], result: StepResult) -> State[None]:
     """Stand in Prefect, and in MLflow, for a step whose earlier result is taken."""
-    record_reuse(parent_run, result, shown)
+    record_reuse(context, result)
     return Completed(name="Cached", message=f"Its outputs are what MLflow run {result.run_id} made: {result.headline}")

@@ -1,40 +1,69 @@
-"""What a recipe names on this machine, by its content: files and folders change under the same path."""
+"""What a key holds of a step's inputs: settings as plain data, what was made and what lies on the disk by its hash."""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
+
+from pydantic import BaseModel
 
 from models.errors import UserError
+from models.policy.build import PolicySettings
 from models.policy.folder import given_folder, hash_folder
+from models.policy.update_sparsity import SubnetworkSettings
+from tasks.sections import Sections
 
 SETTLED = 2_000_000_000
 """Age from which the time of a file's last change can be trusted to tell changes apart, ns."""
 
 
-def policy_inputs(policy: Mapping[str, Any]) -> dict[str, Any]:
-    """The section `policy` of a recipe as a key needs it: for a file or folder that it names, the hash of the content.
+@runtime_checkable
+class HasDigest(Protocol):
+    """Something that was made and is known by the hash of its content."""
 
-    A base that is no local folder is a hub id and stays as it is.
+    @property
+    def digest(self) -> str: ...
+
+
+def content_of(value: Any) -> Any:
+    """`value` as a key holds it: plain data, equal where a step would make the same of it.
 
     Raises:
         UserError: the masks of a subnetwork are not there.
+        TypeError: nothing says what its content is. A path is none: files and folders change under the same one.
     """
-    inputs = dict(policy)
-    folder = given_folder(policy["base"]) if policy["base"] is not None else None
-    if folder is not None:
-        inputs["base"] = _content(folder)
-    masks = (policy["subnetwork"] or {}).get("masks")
-    if masks is not None:
-        file = Path(masks)
-        if not file.is_file():
-            raise UserError(f"policy.subnetwork.masks: {masks}: no such file")
-        inputs["subnetwork"] = {**policy["subnetwork"], "masks": _content(file)}
-    return inputs
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, HasDigest):
+        return value.digest
+    if isinstance(value, Mapping):
+        return {str(key): content_of(entry) for key, entry in value.items()}
+    if isinstance(value, Sequence):
+        return [content_of(entry) for entry in value]
+    if isinstance(value, Sections):
+        return content_of(vars(value))
+    if isinstance(value, BaseModel):
+        return content_of(dict(value))
+    if is_dataclass(value):
+        return {item.name: content_of(getattr(value, item.name)) for item in fields(value)} | _named_files(value)
+    raise TypeError(f"a step's key cannot hold {value!r}: nothing says what its content is")
+
+
+def _named_files(settings: Any) -> dict[str, str]:
+    """Setting -> hash of the file or folder that it names on this machine; a base that is none is a hub id."""
+    if isinstance(settings, PolicySettings) and settings.base is not None:
+        folder = given_folder(settings.base)
+        return {"base": _content(folder)} if folder is not None else {}
+    if isinstance(settings, SubnetworkSettings) and settings.masks is not None:
+        if not Path(settings.masks).is_file():
+            raise UserError(f"policy.subnetwork.masks: {settings.masks}: no such file")
+        return {"masks": _content(Path(settings.masks))}
+    return {}
 
 
 def _content(place: Path) -> str:

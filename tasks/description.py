@@ -11,9 +11,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tasks.timing import TimeLine, remark
+
+if TYPE_CHECKING:
+    from tasks.step import StepResult
 
 Decision = Literal["promoted", "kept", "refused", "waiting", "trained", "unchanged"]
 
@@ -66,17 +69,6 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Step:
-    """A row of the table of steps."""
-
-    name: str
-    seconds: float
-    reused: bool
-    key_number: str = ""
-    """The number that says how the step went, e.g. "pair accuracy 0.91"."""
-
-
-@dataclass(frozen=True)
 class Review:
     """All that the description of a flow run says."""
 
@@ -102,7 +94,7 @@ class Review:
     """Model -> metric -> value."""
     worst: Sequence[Sample] = ()
     """Three are shown."""
-    steps: Sequence[Step] = ()
+    steps: Sequence[StepResult] = ()
     time: Sequence[TimeLine] = ()
     """Where the time of the fine-tuning went."""
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -180,10 +172,10 @@ def model_table(models: Mapping[str, Mapping[str, float | IntervalLike]]) -> str
     return table(("metric", *(cell(name) for name in models)), rows)
 
 
-def step_table(steps: Sequence[Step]) -> str:
+def step_table(steps: Sequence[StepResult]) -> str:
     """One row a step and the sum below."""
     rows = [
-        (cell(step.name), f"{step.seconds:.1f}", "reused" if step.reused else "run", cell(step.key_number))
+        (cell(step.name), f"{step.seconds:.1f}", "reused" if step.reused else "run", cell(step.headline))
         for step in steps
     ]
     if rows:

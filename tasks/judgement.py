@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from models.evaluation.gate import Verdict, judge
+from models.evaluation.gate import GateSettings, Verdict, judge
 from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
-from models.recipe.schema import Recipe
+from models.recipe.schema import RewardModelSection
 from tasks import run_names
 from tasks.description import Decision
+from tasks.sections import Sections
 from tasks.step import StepResult
 from tasks.tracking.looks import take_look
 
@@ -21,8 +22,22 @@ NOT_PINNED = "not pinned, so nobody could reproduce it"
 """How the reason of a refusal begins that nothing else speaks for."""
 
 
+class JudgementSections(Sections):
+    """What a verdict depends on, beside the evaluations."""
+
+    name: str
+    gate: GateSettings
+    reward_model: RewardModelSection | None
+    promote_unpinned: bool
+
+
 def judged(
-    name: str, recipe: Recipe, candidate: StepResult, baseline: StepResult, anchor: StepResult | str, weights: str
+    name: str,
+    recipe: JudgementSections,
+    candidate: StepResult,
+    baseline: StepResult,
+    anchor: StepResult | str,
+    weights: str,
 ) -> Verdict:
     """Spend a look at the gate's problems on two evaluations of them.
 

@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from models.engine.engine import Engine
+from models.engine.engine import Engine, EngineSettings
 from models.learner.fused_log_probs import Distribution
 from models.learner.optimiser import build_optimiser
 from models.learner.packing import Sequences
 from models.loop.fit import ScheduleSettings
 from models.loop.learner import Companion, Learner
 from models.loop.rollout import Problem
-from models.policy.build import on_device, with_adapter
+from models.loop.slots import Advantage, Reference, Reward, Rollouts
+from models.policy.build import PolicySettings, on_device, with_adapter
 from models.policy.update_sparsity import learn_only, masks_of
-from models.recipe.schema import Recipe
 from models.reward_model.model import load_reward_model
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
 from tasks.precision import learner_autocast
-from tasks.prompts import longest_in_training
+from tasks.prompts import PromptSections, longest_in_training
+from tasks.sections import Sections, of
 from tasks.shared_engine import lent_engine
 from tasks.step import StepResult
 
@@ -33,8 +34,32 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+class LearnerSections(Sections):
+    """What a learner is built from, beside the policy's weights."""
+
+    seed: int
+    policy: PolicySettings
+    rollouts: Rollouts
+    rewards: list[Reward]
+    advantage: Advantage
+    reference: Reference
+
+
+class EngineSections(PromptSections):
+    """What the engine of a training is opened with."""
+
+    engine: EngineSettings
+
+
+class ScorerSections(Sections):
+    """How the reward model reads."""
+
+    policy: PolicySettings
+    score_budget: int | None = of("reward_model.fit.token_budget")
+
+
 def build_learner(
-    policy: PreTrainedModel, recipe: Recipe, settings: ScheduleSettings, home: Path, run_id: str | None
+    policy: PreTrainedModel, recipe: LearnerSections, settings: ScheduleSettings, home: Path, run_id: str | None
 ) -> Learner:
     """The policy with its optimiser, and the reference and the companions that the recipe asks for."""
     reference: PreTrainedModel | None = None
@@ -51,7 +76,7 @@ def build_learner(
         adapter_off = policy.disable_adapter
     if recipe.policy.subnetwork is not None:
         learn_only(policy, masks_of(policy, recipe.policy.subnetwork))
-    autocast = learner_autocast(recipe.policy, policy, home, run_id)
+    autocast = learner_autocast(recipe.policy.precision, policy, home, run_id)
     drawn = recipe.rollouts.sampling
     distribution = Distribution(temperature=drawn.temperature or 1.0, top_p=drawn.top_p, top_k=drawn.top_k)
     return Learner(
@@ -67,7 +92,7 @@ def build_learner(
 
 
 def engine_for(
-    folder: Path, recipe: Recipe, codec: Codec, autocast: torch.dtype | None, problems: Sequence[Problem]
+    folder: Path, recipe: EngineSections, codec: Codec, autocast: torch.dtype | None, problems: Sequence[Problem]
 ) -> AbstractContextManager[Engine]:
     """The recipe's engine on the weights of `folder`, in the learner's precision unless the recipe names another.
 
@@ -80,27 +105,26 @@ def engine_for(
         recipe.engine,
         longest=longest_in_training(problems, codec, recipe),
         end=codec.ends,
-        seed=recipe.seed,
         dtype=autocast or torch.float32,
         trust_remote_code=recipe.policy.trust_remote_code,
     )
 
 
-def reward_scorer(rewarded: StepResult | None, recipe: Recipe, home: Path, codec: Codec) -> Any:
+def reward_scorer(rewarded: StepResult | None, recipe: ScorerSections, home: Path, codec: Codec) -> Any:
     """A function that scores whole sequences with the run's reward model; None where there is none.
 
     Whichever end token a completion has, the score is read at the one that the reward model was fitted with.
     """
     if rewarded is None:
         return None
-    section = recipe.reward_model
-    assert section is not None, "a reward model was fitted"
+    budget = recipe.score_budget
+    assert budget is not None, "a reward model was fitted"
     trusted = recipe.policy.trust_remote_code
     model = on_device(load_reward_model(Path(rewarded.folder) / "reward_model", trust_remote_code=trusted))
-    autocast = learner_autocast(recipe.policy, model, home, None)
+    autocast = learner_autocast(recipe.policy.precision, model, home, None)
 
     def score(sequences: Sequences) -> Tensor:
         alike = Sequences(sequences.prompts, codec.ended_alike(sequences.completions))
-        return score_all(model, alike, token_budget=section.fit.token_budget, autocast=autocast)
+        return score_all(model, alike, token_budget=budget, autocast=autocast)
 
     return score

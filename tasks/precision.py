@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import nn
 
 from models.learner.precision import autocast_of, fastest_precision
-from models.policy.build import PolicySettings
 from tasks.tracking import runs, tags
 
+Precision = Literal["auto", "float32", "bfloat16"]
 
-def learner_autocast(settings: PolicySettings, model: nn.Module, home: Path, run_id: str | None) -> torch.dtype | None:
+
+def learner_autocast(chosen: Precision, model: nn.Module, home: Path, run_id: str | None) -> torch.dtype | None:
     """The autocast dtype that `policy.precision` means for `model` here, None for plain float32.
 
     Args:
+        chosen: float32, bfloat16 or auto.
         home: the state folder, which keeps what was measured: the same model gets the same answer.
         run_id: the run that is told; None where the choice was recorded before.
     """
-    chosen = settings.precision
     if chosen == "auto":
         chosen = fastest_precision(model, home / "store" / "precision")
     if run_id is not None:

@@ -11,10 +11,13 @@ from models.datasets.schema import Kind, available, read_rows
 from models.errors import UserError
 from models.learner.packing import Sequences
 from models.learner.reference_cache import cached_reference_log_probs
+from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
 from models.loop.rollout import Known, Origin, Problem
-from models.recipe.schema import Recipe
+from models.loop.slots import Reference, Rollouts
+from models.policy.build import PolicySettings
 from models.text.encoding import Codec
+from tasks.sections import Sections, of
 from tasks.step import reference_folder
 
 ANSWERS: dict[str, dict[str, Origin]] = {
@@ -24,7 +27,25 @@ ANSWERS: dict[str, dict[str, Origin]] = {
 """Columns of a kind that hold answers, and what such an answer is to the loop."""
 
 
-def read_prompts(data: Path, codec: Codec, recipe: Recipe) -> list[Problem]:
+class LengthSections(Sections):
+    """How long prompts and completions may be."""
+
+    data_name: str = of("data.name")
+    policy: PolicySettings
+    longest_prompt: int = of("validation.max_tokens")
+    longest_drawn: int = of("rollouts.max_tokens")
+    longest_measured: int | None = of("evaluation.max_tokens")
+
+
+class PromptSections(LengthSections):
+    """What prompts the loop reads, and what it knows of them before it begins."""
+
+    rollouts: Rollouts
+    reference: Reference
+    schedule: ScheduleSettings | None
+
+
+def read_prompts(data: Path, codec: Codec, recipe: PromptSections) -> list[Problem]:
     """The training prompts that the recipe's source reads.
 
     Demonstrations of one prompt stand together; every preference is a prompt of its own.
@@ -36,7 +57,7 @@ def read_prompts(data: Path, codec: Codec, recipe: Recipe) -> list[Problem]:
     if kind == "problems":
         return with_room(read_problems(data, codec, "train", recipe), codec, recipe)
     if "train" not in available(data).get(kind, ()):
-        raise UserError(f"the data set {recipe.data.name} has no training {kind}, which rollouts reads")
+        raise UserError(f"the data set {recipe.data_name} has no training {kind}, which rollouts reads")
     answers = ANSWERS[kind]
     rows = read_rows(data, kind, "train")
     prompts = codec.prompts([str(row["prompt"]) for row in rows])
@@ -62,13 +83,13 @@ def read_prompts(data: Path, codec: Codec, recipe: Recipe) -> list[Problem]:
         found[key] = Problem(key, str(row["prompt"]), answer, int(row["level"]), tuple(ids), known)
     if not found:
         raise UserError(
-            f"no training row of {recipe.data.name}'s {kind} has an answer within rollouts.max_tokens ({most}) and a "
+            f"no training row of {recipe.data_name}'s {kind} has an answer within rollouts.max_tokens ({most}) and a "
             "prompt that leaves room for it"
         )
     return with_room(list(found.values()), codec, recipe)
 
 
-def with_room(problems: Sequence[Problem], codec: Codec, recipe: Recipe) -> list[Problem]:
+def with_room(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> list[Problem]:
     """Those of `problems` for which the policy has room with all that the recipe's source adds to them.
 
     Raises:
@@ -86,7 +107,7 @@ def with_room(problems: Sequence[Problem], codec: Codec, recipe: Recipe) -> list
     return kept
 
 
-def longest_in_training(problems: Sequence[Problem], codec: Codec, recipe: Recipe) -> int:
+def longest_in_training(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> int:
     """Tokens of the longest sequence that the recipe's source draws, longer prompts of its own included."""
     if recipe.policy.base is None:
         return longest_sequence(recipe)
@@ -105,7 +126,7 @@ def _flaw(origin: Origin, flaw: str) -> str:
     return "" if origin == "chosen" or flaw == SOUND else flaw
 
 
-def with_reference(problems: Sequence[Problem], learner: Learner, recipe: Recipe, home: Path) -> list[Problem]:
+def with_reference(problems: Sequence[Problem], learner: Learner, recipe: PromptSections, home: Path) -> list[Problem]:
     """`problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they were
     computed before; unchanged where the recipe has no such reference or draws its completions."""
     if recipe.rollouts.draws or recipe.reference.moves or not recipe.reference.kept:
@@ -132,7 +153,9 @@ def with_reference(problems: Sequence[Problem], learner: Learner, recipe: Recipe
     ]
 
 
-def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: int | None = None) -> list[Problem]:
+def read_problems(
+    data: Path, codec: Codec, split: str, recipe: LengthSections, limit: int | None = None
+) -> list[Problem]:
     """Encoded problems of a split that leave room for a completion; `limit` takes them evenly spaced.
 
     Which are trained on depends on the rollouts alone; those of the other splits also leave room for the evaluation's
@@ -142,10 +165,10 @@ def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: i
         UserError: the split has no problems, or none that fits the policy.
     """
     if split not in available(data).get("problems", ()):
-        raise UserError(f"the data set {recipe.data.name} has no {split} problems to answer")
+        raise UserError(f"the data set {recipe.data_name} has no {split} problems to answer")
     rows = read_rows(data, "problems", split)  # type: ignore[arg-type]
     encoded = codec.prompts([row["prompt"] for row in rows])
-    completion = recipe.rollouts.max_tokens if split == "train" else longest_completion(recipe)
+    completion = recipe.longest_drawn if split == "train" else longest_completion(recipe)
     room = longest_sequence(recipe, completion) - completion
     problems = [
         Problem(str(row["id"]), str(row["prompt"]), str(row["answer"]), int(row["level"]), tuple(ids))
@@ -153,18 +176,18 @@ def read_problems(data: Path, codec: Codec, split: str, recipe: Recipe, limit: i
         if 0 < len(ids) <= room
     ]
     if not problems:
-        raise UserError(f"no {split} prompt of {recipe.data.name} leaves room for {completion} tokens of completion")
+        raise UserError(f"no {split} prompt of {recipe.data_name} leaves room for {completion} tokens of completion")
     if limit is None or limit >= len(problems):
         return problems
     return [problems[index * len(problems) // limit] for index in range(limit)]
 
 
-def longest_completion(recipe: Recipe) -> int:
+def longest_completion(recipe: LengthSections) -> int:
     """Tokens that a completion may have, in rollouts or evaluations."""
-    return max(recipe.rollouts.max_tokens, recipe.evaluation.max_tokens or 0)
+    return max(recipe.longest_drawn, recipe.longest_measured or 0)
 
 
-def longest_sequence(recipe: Recipe, completion: int | None = None) -> int:
+def longest_sequence(recipe: LengthSections, completion: int | None = None) -> int:
     """Tokens of the longest prompt and completion together.
 
     Args:
@@ -173,4 +196,4 @@ def longest_sequence(recipe: Recipe, completion: int | None = None) -> int:
     """
     if recipe.policy.base is None:
         return recipe.policy.size.positions
-    return recipe.validation.max_tokens + (longest_completion(recipe) if completion is None else completion)
+    return recipe.longest_prompt + (longest_completion(recipe) if completion is None else completion)

@@ -16,7 +16,7 @@ from models.evaluation.table import read_records
 from models.recipe.schema import Recipe
 from tasks import plots, run_names
 from tasks.curves import first_curves
-from tasks.description import Review, Sample, Step, describe_run
+from tasks.description import Review, Sample, describe_run
 from tasks.side_by_side import side_by_side
 from tasks.step import StepResult
 from tasks.steps.promote import Promotion, policy_name
@@ -48,7 +48,7 @@ def write_review(
     trained: StepResult,
     evaluations: Mapping[str, StepResult],
     validated: StepResult,
-    steps: Sequence[Step],
+    steps: Sequence[StepResult],
     facts: Mapping[str, str],
     champion_by_hand: str = "",
 ) -> None:
@@ -130,7 +130,7 @@ def _judged_before(promotion: Promotion) -> str:
 
 
 def write_short_review(
-    parent_run: str, steps: Sequence[Step], facts: Mapping[str, str], results: Sequence[StepResult | None]
+    parent_run: str, steps: Sequence[StepResult], facts: Mapping[str, str], results: Sequence[StepResult | None]
 ) -> None:
     """The description of a flow that ends before reinforcement learning, and its steps' numbers on its own run."""
     for result in results:

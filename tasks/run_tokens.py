@@ -18,10 +18,9 @@ from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
 from models.loop.rollout import Problem
 from models.policy.folder import load_tokenizer
-from models.recipe.schema import Recipe
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
-from tasks.prompts import read_problems
+from tasks.prompts import LengthSections, read_problems
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class RunTokens:
     run: Codec
 
     @classmethod
-    def read(cls, policy: Path, run: Path | None, recipe: Recipe) -> RunTokens:
+    def read(cls, policy: Path, run: Path | None, recipe: LengthSections) -> RunTokens:
         """Those of two model folders; `run` None: the policy's own is the run's."""
 
         def codec(folder: Path) -> Codec:
@@ -50,7 +49,7 @@ class RunTokens:
         ends = (self.own.end, self.own.ends) == (self.run.end, self.run.ends)
         return ends and bool(self.own.tokenizer.get_vocab() == self.run.tokenizer.get_vocab())
 
-    def problems(self, data: Path, split: str, recipe: Recipe, limit: int | None) -> list[Problem]:
+    def problems(self, data: Path, split: str, recipe: LengthSections, limit: int | None) -> list[Problem]:
         """Problems that fit by the run's tokens, with prompts in the policy's own; see `read_problems`."""
         chosen = read_problems(data, self.run, split, recipe, limit)
         if self.alike:

@@ -79,18 +79,17 @@ def lent_engine(
     *,
     longest: int,
     end: Ends,
-    seed: int,
     dtype: torch.dtype | None = None,
     trust_remote_code: bool = False,
 ) -> Iterator[Engine]:
-    """An engine on the weights of `folder`; arguments and errors are those of `open_engine`.
+    """An engine on the weights of `folder`; arguments and errors are those of `open_engine`, which has a seed beside.
 
     The shared one is given where it was opened with equal arguments on a model of the same configuration. It says
     the same as a new one, to the last bit, whatever it generated before. Where fine-tuning and evaluation ask for
     different precisions, or for policies of other configurations, each has its own, one after the other.
     """
     shared = _shared or _Shared()
-    key = _key(folder, settings, longest, end, seed, engine_dtype(settings, dtype))
+    key = _key(folder, settings, longest, end, engine_dtype(settings, dtype))
     try:
         if shared.engine is not None and shared.key == key:
             # float32 holds every dtype of a checkpoint; the engine rounds as it does when it reads the files itself.
@@ -103,7 +102,7 @@ def lent_engine(
                 settings,
                 longest=longest,
                 end=end,
-                seed=seed,
+                seed=0,  # it draws from the seed of each call alone
                 dtype=dtype,
                 trust_remote_code=trust_remote_code,
             )
@@ -116,10 +115,10 @@ def lent_engine(
         shared.close_engine()
 
 
-def _key(folder: Path, settings: EngineSettings, longest: int, end: Ends, seed: int, dtype: torch.dtype) -> str:
+def _key(folder: Path, settings: EngineSettings, longest: int, end: Ends, dtype: torch.dtype) -> str:
     """All that an engine reads when it starts, but the weights."""
     read = [(folder / name) for name in ("config.json", "generation_config.json")]
     texts = [file.read_text() if file.is_file() else None for file in read]
     # what a policy is used with is read when the engine starts, too
     beside = [hash_folder(folder / name) for name in (GATE, MASK) if (folder / name).is_dir()]
-    return json.dumps([texts, repr(settings), longest, all_of(end), seed, str(dtype), repr(read_use(folder)), beside])
+    return json.dumps([texts, repr(settings), longest, all_of(end), str(dtype), repr(read_use(folder)), beside])

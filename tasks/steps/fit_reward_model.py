@@ -12,7 +12,7 @@ from models.datasets.schema import available, read_rows
 from models.errors import UserError
 from models.policy.build import on_device
 from models.policy.folder import load_tokenizer, save_model_folder
-from models.recipe.schema import Recipe, RewardModelSection
+from models.recipe.schema import RewardModelSection
 from models.reward_model.calibration import PairReport, pair_report
 from models.reward_model.fit import Pair, fit_reward_model, score_pairs
 from models.reward_model.model import reward_model_from_policy
@@ -22,9 +22,10 @@ from models.text.token_cache import CachedCodec
 from tasks import plots
 from tasks.caching import cached_by_key
 from tasks.inputs import Used, log_rows
-from tasks.precision import learner_autocast
+from tasks.precision import Precision, learner_autocast
 from tasks.progress import progress
-from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
+from tasks.sections import Sections, of
+from tasks.step import Made, StepContext, StepResult, gpu_slot, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, summaries, tags
 from tasks.tracking.metrics import MetricLog
@@ -34,24 +35,35 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-@task(name="reward_model", task_run_name="reward model {recipe.name}", **cached_by_key)
-def reward_model(
-    key: str, recipe: Recipe, validated: StepResult, warmed: StepResult, home: Path, parent_run: str
-) -> StepResult:
+class RewardModelSections(Sections):
+    """What the reward model depends on, beside the rows and the policy that it begins as."""
+
+    name: str
+    data_name: str = of("data.name")
+    seed: int
+    reward_model: RewardModelSection | None
+    chat: bool = of("policy.chat")
+    precision: Precision = of("policy.precision")
+    trust_remote_code: bool = of("policy.trust_remote_code")
+
+
+@task(name="reward_model", **cached_by_key)
+def reward_model(context: StepContext[RewardModelSections], validated: StepResult, warmed: StepResult) -> StepResult:
     """Fit, judge on held-out pairs, register. The model lies in `reward_model/` of the step's folder.
 
     Raises:
         UserError: its held-out accuracy is below the recipe's `reward_model.least_accuracy`.
     """
+    recipe, home = context.recipe, context.home
     section = recipe.reward_model
     assert section is not None
 
     def work(folder: Path, run_id: str) -> Made:
         data, start = clean_folder(validated), Path(warmed.folder) / "policy"
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
-        trusted = recipe.policy.trust_remote_code
+        trusted = recipe.trust_remote_code
         tokenizer = load_tokenizer(start, trust_remote_code=trusted)
-        codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_folder(start), folder=token_folder(home))
+        codec = CachedCodec(tokenizer, recipe.chat, ends_of_folder(start), folder=token_folder(home))
         model = reward_model_from_policy(start, seed=recipe.seed, trust_remote_code=trusted)
         model.config.pad_token_id = codec.pad
         on_device(model)
@@ -65,7 +77,7 @@ def reward_model(
             run_id, folder / "reward_model", "reward-model", "text-classification", example=example
         )
         accuracy = f"{report.accuracy.estimate:.3f} [{report.accuracy.low:.3f}, {report.accuracy.high:.3f}]"
-        version = _register(recipe, model_id, digest, accuracy, parent_run)
+        version = _register(recipe, model_id, digest, accuracy, context.run)
         get_run_logger().info(f"reward model: held-out pair accuracy {accuracy}, ECE {report.calibration_error:.3f}")
         if report.accuracy.estimate < section.least_accuracy:
             raise UserError(
@@ -76,7 +88,7 @@ def reward_model(
         return Made(digest, f"pair accuracy {accuracy}", metrics, {"model_id": model_id, "version": version}, measured)
 
     with gpu_slot():
-        return run_step(home, "reward_model", key, parent_run, work)
+        return run_step(context, work)
 
 
 def read_pairs(data: Path, codec: Codec, split: str, longest: int) -> tuple[list[Pair], list[str]]:
@@ -103,7 +115,7 @@ def _fit_and_judge(
     model: PreTrainedModel,
     data: Path,
     codec: Codec,
-    recipe: Recipe,
+    recipe: RewardModelSections,
     section: RewardModelSection,
     log: MetricLog,
     home: Path,
@@ -114,12 +126,12 @@ def _fit_and_judge(
     held_out, flaws = read_pairs(data, codec, "validation", longest)
     if not pairs or not held_out:
         raise UserError(
-            f"reward_model: the data set {recipe.data.name} has {len(pairs)} train and {len(held_out)} "
+            f"reward_model: the data set {recipe.data_name} has {len(pairs)} train and {len(held_out)} "
             f"validation pairs that fit {longest} tokens; set reward_model: null to do without one"
         )
-    log_rows(run_id, recipe.data.name, "preferences", "train", map(astuple, pairs), data)
-    judged_on = log_rows(run_id, recipe.data.name, "preferences", "validation", map(astuple, held_out), data)
-    autocast = learner_autocast(recipe.policy, model, home, run_id)
+    log_rows(run_id, recipe.data_name, "preferences", "train", map(astuple, pairs), data)
+    judged_on = log_rows(run_id, recipe.data_name, "preferences", "validation", map(astuple, held_out), data)
+    autocast = learner_autocast(recipe.precision, model, home, run_id)
     total = section.fit.updates(len(pairs))
     with progress("reward model", total, ("loss", "accuracy")) as advance:
 
@@ -132,7 +144,7 @@ def _fit_and_judge(
     return pair_report((chosen - rejected).tolist(), flaws if any(flaws) else ()), judged_on
 
 
-def _register(recipe: Recipe, model_id: str, digest: str, accuracy: str, parent_run: str) -> str:
+def _register(recipe: RewardModelSections, model_id: str, digest: str, accuracy: str, parent_run: str) -> str:
     """Register the reward model; equal weights are registered once. Returns NAME/VERSION."""
     name = f"{recipe.name}-reward-model"
     known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, digest)
@@ -146,7 +158,7 @@ def _register(recipe: Recipe, model_id: str, digest: str, accuracy: str, parent_
     }
     described = (
         f"**Held-out pair accuracy {accuracy}**\n\n"
-        f"Fitted in [this flow's run]({summaries.page_of_run(parent_run)}) on the preferences of `{recipe.data.name}`."
+        f"Fitted in [this flow's run]({summaries.page_of_run(parent_run)}) on the preferences of `{recipe.data_name}`."
     )
     version = registry.register(name, model_id, version_tags, described)
     registry.describe_model(name, reward_model_page(recipe.name))

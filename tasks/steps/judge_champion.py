@@ -10,10 +10,9 @@ from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
 from models.evaluation.gate import Check
-from models.recipe.schema import Recipe
 from tasks.description import Decision, cell, gate_table
-from tasks.judgement import decide, judged, numbers
-from tasks.step import Made, StepResult, run_step
+from tasks.judgement import JudgementSections, decide, judged, numbers
+from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.promote import policy_name
 from tasks.tracking import aliases, by_hand, registry, runs, tags
 from tasks.tracking.by_hand import Waiting
@@ -59,16 +58,15 @@ class OnChampion:
         return "\n\n".join(filter(None, [cell(self.said), *map(cell, self.notes), gate_table(self.checks)]))
 
 
-@task(name="judge_champion", task_run_name="judge champion", cache_policy=NO_CACHE, **tried_again)
-def judge_champion(
-    key: str, recipe: Recipe, waiting: Waiting, measured: Measured | str, home: Path, parent_run: str
-) -> OnChampion:
+@task(name="judge_champion", task_run_name="{context.name}", cache_policy=NO_CACHE, **tried_again)
+def judge_champion(context: StepContext[JudgementSections], waiting: Waiting, measured: Measured | str) -> OnChampion:
     """Hold a champion that was set by hand against the one before, as if it were a candidate. No alias is touched.
 
     Args:
         waiting: which version, and the champion before.
         measured: the evaluations, or why there are none, in one sentence.
     """
+    recipe, parent_run = context.recipe, context.run
     name = policy_name(recipe)
     if isinstance(measured, str):
         return _record(name, waiting, OnChampion(f"version {waiting.version}: {measured}"), {}, parent_run)
@@ -88,7 +86,7 @@ def judge_champion(
         headline = f"{decision}, had it been a candidate: version {waiting.version}"
         return Made(measured.champion.digest, headline, numbers(verdict), {"version": f"{name}/{waiting.version}"})
 
-    run_step(home, "judge_champion", key, parent_run, work, "judge champion")
+    run_step(context, work)
     return told
 
 

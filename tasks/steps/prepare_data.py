@@ -9,11 +9,10 @@ from pathlib import Path
 from prefect import get_run_logger, task
 
 from models.datasets.schema import read_manifest
-from models.recipe.schema import Recipe
 from tasks import versions
-from tasks.answers import require_answers
+from tasks.answers import DataSections, require_answers
 from tasks.inputs import ROLE
-from tasks.step import Made, StepResult, content_key, run_step
+from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.tracking import records, runs, tags
 from tasks.unexpected import tried_again
 
@@ -22,14 +21,13 @@ _LOG = logging.getLogger("rewardflow.data")
 
 @task(
     name="data",
-    task_run_name="data {recipe.data.name}",
+    task_run_name="data {context.recipe.data.name}",
     persist_result=False,
     **tried_again,
 )
-def prepare_data(
-    recipe: Recipe, root: Path, home: Path, parent_run: str
-) -> tuple[StepResult, versions.DataVersion, bool]:
-    """Run the data stages. Returns the result, the version, and whether DVC found everything up to date."""
+def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepResult, versions.DataVersion]:
+    """Run the data stages of the repository `root`. The result counts as reused where DVC found all up to date."""
+    recipe = context.recipe
     log = get_run_logger()
     lines: list[str] = []
 
@@ -42,7 +40,7 @@ def prepare_data(
     def work(folder: Path, run_id: str) -> Made:
         version = versions.prepare(recipe.data, root, say)
         require_answers(version.folder, recipe)
-        push_data(version, root, home)
+        push_data(version, root, context.home)
         found.append(version)
         rows = log_data(run_id, version, "preparation")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
@@ -50,9 +48,9 @@ def prepare_data(
             version.digest, f"{sum(rows.values()):,} rows, version {version.digest[:8]}", {"rows": sum(rows.values())}
         )
 
-    result = run_step(home, "data", content_key("data", recipe.data.model_dump(mode="json")), parent_run, work)
+    result = run_step(context, work)
     ran = any(line.startswith("Running stage") for line in lines)
-    return result, found[0], not ran
+    return result.model_copy(update={"reused": not ran}), found[0]
 
 
 def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:

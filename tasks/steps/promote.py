@@ -13,8 +13,8 @@ from prefect.cache_policies import NO_CACHE
 from models.evaluation.gate import Verdict
 from models.recipe.schema import Recipe
 from tasks.description import Decision, cell
-from tasks.judgement import decide, difference, interval, judged, lifted, numbers
-from tasks.step import Made, StepResult, run_step
+from tasks.judgement import JudgementSections, decide, difference, interval, judged, lifted, numbers
+from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.fine_tune import why_not_learned
 from tasks.tracking import aliases, registry, runs, summaries, tags
 from tasks.unexpected import tried_again
@@ -32,40 +32,51 @@ class Promotion:
     compared_with: str
     verdict: Verdict | None
     """None where the version was judged in an earlier run."""
-    reused: bool
     is_champion: bool
     """Whether the version is the champion now."""
+
+    @property
+    def reused(self) -> bool:
+        """Whether the weights were judged in an earlier run."""
+        return self.result.reused
+
+
+class PromotionSections(JudgementSections):
+    """What a promotion depends on, beside the evaluations."""
+
+    approval: bool
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is held against the champion, and all that is known of it."""
+
+    trained: StepResult
+    rewarded: StepResult | None
+    gate: Mapping[str, StepResult]
+    """Role -> evaluation on the gate's problems: candidate, champion or, for the first version, base, and anchor where
+    there is another one."""
+    shown: StepResult
+    """Evaluation of the trained policy on the validation split, which the version's page names."""
+    judged_against: registry.VersionInfo | None
+    """The champion in the registry, None for the first version ever."""
+    no_anchor: str
+    """Why there is no other anchor, where there is none."""
+    unpinned: str = ""
+    """Why no commit holds code and data of this run, "" where one does."""
 
 
 @task(
     name="promote",
-    task_run_name="promote {recipe.name}",
+    task_run_name="promote {context.recipe.name}",
     cache_policy=NO_CACHE,
     **tried_again,
 )
-def promote(
-    key: str,
-    recipe: Recipe,
-    trained: StepResult,
-    rewarded: StepResult | None,
-    gate: Mapping[str, StepResult],
-    shown: StepResult,
-    judged_against: registry.VersionInfo | None,
-    no_anchor: str,
-    unpinned: str,
-    home: Path,
-    parent_run: str,
-) -> Promotion:
-    """Register `trained` as candidate and, where the gate holds, as champion.
-
-    Args:
-        gate: role -> evaluation on the gate's problems: candidate, champion or, for the first version, base, and
-            anchor where there is another one.
-        shown: evaluation of the trained policy on the validation split, which the version's page names.
-        judged_against: the champion in the registry, None for the first version ever.
-        unpinned: why no commit holds code and data of this run, "" where one does.
-        no_anchor: why there is no other anchor, where there is none.
-    """
+def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Promotion:
+    """Register the trained policy as candidate and, where the gate holds, as champion."""
+    recipe, parent_run = context.recipe, context.run
+    trained, rewarded, gate, shown = candidate.trained, candidate.rewarded, candidate.gate, candidate.shown
+    judged_against, unpinned = candidate.judged_against, candidate.unpinned
     name = policy_name(recipe)
     known = _registered(name, trained.digest, judged_against)
     if known is not None and not unpinned and registry.facts_of(known).get(tags.UNPINNED):
@@ -74,13 +85,13 @@ def promote(
         registry.annotate(name, known.version, origin | {tags.UNPINNED: ""})
     held_back = "" if recipe.promote_unpinned else unpinned
     if known is not None and _verdict_stands(known, judged_against, recipe.approval, held_back):
-        return _judged_before(name, known, home, key, parent_run)
+        return _judged_before(context, name, known)
     baseline, compared_with = (
         (gate["base"], "the base model")
         if judged_against is None or "champion" not in gate
         else (gate["champion"], f"champion, version {judged_against.version}")
     )
-    anchor = gate.get("anchor", no_anchor)
+    anchor = gate.get("anchor", candidate.no_anchor)
     verdict = judged(name, recipe, gate["candidate"], baseline, anchor, trained.digest)
     decision, reason = decide(verdict, recipe.approval, compared_with, why_not_learned(trained), held_back)
     versions: list[int] = []
@@ -112,13 +123,11 @@ def promote(
         headline = f"{decision}, version {version}"
         return Made(trained.digest, headline, numbers(verdict), {"version": f"{name}/{version}"})
 
-    result = run_step(home, "promote", key, parent_run, work)
-    return Promotion(
-        result, versions[0], decision, reason, compared_with, verdict, reused=False, is_champion=decision == "promoted"
-    )
+    result = run_step(context, work)
+    return Promotion(result, versions[0], decision, reason, compared_with, verdict, decision == "promoted")
 
 
-def policy_name(recipe: Recipe) -> str:
+def policy_name(recipe: Recipe | JudgementSections) -> str:
     """Registered name of the recipe's policies."""
     return f"{recipe.name}-policy"
 
@@ -141,7 +150,7 @@ def _verdict_stands(
     return not lifted(known.tags[tags.VERDICT], approval, unpinned)
 
 
-def _judged_before(name: str, known: registry.VersionInfo, home: Path, key: str, parent_run: str) -> Promotion:
+def _judged_before(context: StepContext[PromotionSections], name: str, known: registry.VersionInfo) -> Promotion:
     """These weights were judged in an earlier run; a later rollback or promotion by hand is not undone."""
     decision, _, reason = known.tags[tags.VERDICT].partition(": ")
     is_champion = registry.CHAMPION in known.aliases
@@ -156,10 +165,10 @@ def _judged_before(name: str, known: registry.VersionInfo, home: Path, key: str,
             {"version": f"{name}/{known.version}"},
         )
 
-    result = run_step(home, "promote", key, parent_run, work)
+    result = run_step(context, work).model_copy(update={"reused": True})
     compared_with = registry.facts_of(known).get(tags.COMPARED_WITH, "")
     before = cast(Decision, decision)
-    return Promotion(result, known.version, before, reason, compared_with, None, reused=True, is_champion=is_champion)
+    return Promotion(result, known.version, before, reason, compared_with, None, is_champion)
 
 
 def _origin(trained: StepResult, rewarded: StepResult | None, shown: StepResult, parent_run: str) -> dict[str, str]:
@@ -174,7 +183,7 @@ def _origin(trained: StepResult, rewarded: StepResult | None, shown: StepResult,
 
 
 def _page(
-    recipe: Recipe,
+    recipe: PromotionSections,
     decision: Decision,
     reason: str,
     compared_with: str,

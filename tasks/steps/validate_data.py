@@ -8,26 +8,36 @@ from pathlib import Path
 from prefect import task
 
 from models.datasets.schema import Kind, available, read_rows, read_table
+from models.datasets.validation import ValidationSettings
 from models.policy.build import PolicySettings
 from models.policy.folder import hash_folder
-from models.recipe.schema import Recipe
 from models.text.answers import extract_answer
 from models.text.tokenizer import count_tokens, train_tokenizer
 from tasks import expectations
 from tasks.caching import cached_by_key
-from tasks.step import Made, StepResult, run_step
+from tasks.sections import Sections
+from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import records, runs, tags
 from tasks.versions import DataVersion
 
 
-@task(name="validate", task_run_name="validate {version.name}", **cached_by_key)
-def validate_data(key: str, recipe: Recipe, version: DataVersion, home: Path, parent_run: str) -> StepResult:
+class ValidationSections(Sections):
+    """What decides which rows pass: the expectations, and in whose tokens their lengths are counted."""
+
+    validation: ValidationSettings
+    policy: PolicySettings
+
+
+@task(name="validate", **cached_by_key)
+def validate_data(context: StepContext[ValidationSections], version: DataVersion) -> StepResult:
     """Validate every file of the prepared data. The clean rows lie in `clean/` of the step's folder.
 
     Raises:
         UserError: more rows fail than the recipe lets pass; names file, column, count and three row ids.
     """
+
+    recipe = context.recipe
 
     def work(folder: Path, run_id: str) -> Made:
         log_data(run_id, version, "checked")
@@ -51,7 +61,7 @@ def validate_data(key: str, recipe: Recipe, version: DataVersion, home: Path, pa
         headline = f"{report.quarantined} of {report.rows:,} rows set aside, {report.expectations} expectations"
         return Made(hash_folder(folder / "clean"), headline, metrics)
 
-    return run_step(home, "validate", key, parent_run, work)
+    return run_step(context, work)
 
 
 def token_counter(folder: Path, policy: PolicySettings) -> Callable[[Sequence[str]], list[int]]:

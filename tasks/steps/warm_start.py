@@ -14,7 +14,6 @@ from models.learner.supervised import SupervisedSettings, fit_supervised, negati
 from models.policy.build import PolicySettings, new_policy, open_policy, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import plain_model
-from models.recipe.schema import Recipe
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_model, name_ends
 from models.text.token_cache import CachedCodec
@@ -23,7 +22,8 @@ from tasks.caching import cached_by_key
 from tasks.inputs import log_rows
 from tasks.precision import learner_autocast
 from tasks.progress import progress
-from tasks.step import Made, StepResult, gpu_slot, run_step, token_folder
+from tasks.sections import Sections, of
+from tasks.step import Made, StepContext, StepResult, gpu_slot, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of, training_texts
 from tasks.tracking import registry
 from tasks.tracking.metrics import MetricLog
@@ -32,9 +32,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-@task(name="warm_start", task_run_name="warm start {recipe.name}", **cached_by_key)
-def warm_start(key: str, recipe: Recipe, validated: StepResult, home: Path, parent_run: str) -> StepResult:
+class WarmStartSections(Sections):
+    """What the start depends on, beside the rows."""
+
+    data_name: str = of("data.name")
+    seed: int
+    policy: PolicySettings
+    warm_start: SupervisedSettings | None
+
+
+@task(name="warm_start", **cached_by_key)
+def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -> StepResult:
     """Build or open the policy and fine-tune it on the clean demonstrations; it lies in `policy/` of the folder."""
+    recipe, home = context.recipe, context.home
 
     def work(folder: Path, run_id: str) -> Made:
         data = clean_folder(validated)
@@ -57,7 +67,7 @@ def warm_start(key: str, recipe: Recipe, validated: StepResult, home: Path, pare
         return Made(digest, headline, metrics, {"model_id": model_id})
 
     with gpu_slot():
-        return run_step(home, "warm_start", key, parent_run, work)
+        return run_step(context, work)
 
 
 def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -88,7 +98,7 @@ def _fine_tune(
     model: PreTrainedModel,
     codec: Codec,
     data: Path,
-    recipe: Recipe,
+    recipe: WarmStartSections,
     settings: SupervisedSettings,
     log: MetricLog,
     home: Path,
@@ -97,14 +107,14 @@ def _fine_tune(
     longest = int(model.config.max_position_embeddings)
     train = demonstrations(data, codec, "train", longest)
     if not len(train):
-        raise UserError(f"warm_start: the data set {recipe.data.name} has no demonstrations that fit {longest} tokens")
+        raise UserError(f"warm_start: the data set {recipe.data_name} has no demonstrations that fit {longest} tokens")
     held_out = demonstrations(data, codec, "validation", longest)
     used: tuple[tuple[Split, Sequences], ...] = (("train", train), ("validation", held_out))
     for split, sequences in used:
         if len(sequences):
             rows = zip(sequences.prompts, sequences.completions, strict=True)
-            log_rows(run_id, recipe.data.name, "demonstrations", split, rows, data)
-    autocast = learner_autocast(recipe.policy, model, home, run_id)
+            log_rows(run_id, recipe.data_name, "demonstrations", split, rows, data)
+    autocast = learner_autocast(recipe.policy.precision, model, home, run_id)
     with progress("warm start", settings.steps, ("loss",)) as advance:
 
         def report(step: int, metrics: dict[str, float]) -> None:

@@ -28,11 +28,11 @@ def small() -> None:
     from flows.opening import closed_with, own_folder
     from flows.steps import call_cached
     from tasks.caching import cached_by_key
-    from tasks.step import Made, StepResult, gpu_slot, run_step
+    from tasks.step import Made, StepContext, StepResult, gpu_slot, run_step
     from tasks.tracking import runs
 
     @task(name="loop", **cached_by_key)
-    def loop(key: str, home: Path, parent_run: str) -> StepResult:
+    def loop(context: StepContext[None]) -> StepResult:
         def work(folder: Path, run_id: str) -> Made:
             assert gc.isenabled(), "what lasts collects garbage"
             try:
@@ -43,14 +43,14 @@ def small() -> None:
             return Made("digest", "headline")
 
         with gpu_slot():
-            return run_step(home, "loop", key, parent_run, work)
+            return run_step(context, work)
 
     @flow(name="small")
     def body() -> Any:
         with own_folder("small") as home:
             run_id = runs.open_flow_run("small", "small")
             with closed_with(run_id):
-                call_cached(loop, "a key", home, run_id, False)
+                call_cached(loop, StepContext("loop", "a key", None, home, run_id))
         at("end of the body")
         return run_id
 

@@ -13,7 +13,7 @@ from models.policy.folder import save_model_folder
 from tasks.shared_engine import engine_place, lent_engine, shared_engine
 
 ENGINE = EngineSettings(name="transformers")
-LIMITS = {"longest": 64, "end": 1, "seed": 0}
+LIMITS = {"longest": 64, "end": 1}
 
 
 @pytest.fixture

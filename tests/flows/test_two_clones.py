@@ -17,21 +17,21 @@ prepare_environment(make=True)
 from prefect import flow, task
 from flows.steps import call_cached
 from tasks.caching import cached_by_key
-from tasks.step import Made, StepResult, run_step
+from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.tracking import runs, store
 
 @task(name="one", **cached_by_key)
-def one(key: str, home: Path, parent_run: str) -> StepResult:
+def one(context: StepContext[None]) -> StepResult:
     def work(folder: Path, run_id: str) -> Made:
-        (folder / "output").write_text(str(home))
+        (folder / "output").write_text(str(context.home))
         return Made("digest", "went well")
-    return run_step(home, "one", key, parent_run, work)
+    return run_step(context, work)
 
 @flow
 def clone(home: Path) -> tuple[str, bool, str]:
     store.configure(home)
-    called = call_cached(one, "k" * 64, home, runs.open_flow_run("clones", "a flow"), False)
-    return called.result.folder, called.reused, called.result.run_id
+    called = call_cached(one, StepContext("one", "k" * 64, None, home, runs.open_flow_run("clones", "a flow")))
+    return called.folder, called.reused, called.run_id
 
 print(json.dumps([clone(Path(home)) for home in sys.argv[1:]]))
 """

@@ -1,14 +1,19 @@
-"""What the steps after the warm start are called with, in a folder of a test: problems, a tiny policy, a flow's run."""
+"""A step's context, and what the steps after the warm start are given: problems, a tiny policy, a flow's run."""
 
 from tiny_loops import PROBLEMS, save_start
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
-from tasks.step import StepResult
+from tasks.step import StepContext, StepResult
 from tasks.tracking import registry, runs, store
 
 
+def context(home, step, key, run="", recipe=None):
+    """What a step is handed."""
+    return StepContext(step, key, recipe, home, run)
+
+
 def warm_started(folder):
-    """Arguments of `fine_tune` but its key and recipe; the tracking store is `folder`/home's from here on."""
+    """State folder and run of `fine_tune`, and the results that it is given; the tracking store is that folder's."""
     store.configure(folder / "home")
     parent = runs.open_flow_run("tiny", "a flow")
     clean = folder / "validate" / "clean"
@@ -23,7 +28,7 @@ def warm_started(folder):
     links = {"model_id": registry.log_model(parent, start, "warm-start", "text-generation")}
     made = {"key": "k", "digest": "d", "headline": "", "metrics": {}, "run_id": parent, "seconds": 0.0}
     return {
-        "rewarded": None, "home": folder / "home", "parent_run": parent,
+        "home": folder / "home", "run": parent, "rewarded": None,
         "validated": StepResult(step="validate", folder=str(clean.parent), **made),
         "warmed": StepResult(step="warm_start", folder=str(folder / "warm_start"), links=links, **made),
     }  # fmt: skip

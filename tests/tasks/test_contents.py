@@ -1,21 +1,22 @@
-"""What must be true of how files that a recipe names enter a step's key, each test named as the theorem it checks."""
+"""What must be true of how inputs and files that a recipe names enter a step's key, each test a theorem by its name."""
+
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from models.errors import UserError
-from models.recipe.load import load_recipe, plain, require_files
-from tasks.contents import policy_inputs
+from models.policy.build import PolicySettings
+from models.policy.update_sparsity import SubnetworkSettings
+from models.recipe.load import load_recipe, require_files
+from tasks.contents import content_of
 from tasks.step import content_key
 
 
-def policy(**changed):
-    return {"base": None, "subnetwork": None, "chat": False} | changed
-
-
 def key(**changed):
-    return content_key("fine_tune", policy_inputs(policy(**changed)))
+    return content_key("fine_tune", PolicySettings(**changed))
 
 
 @pytest.fixture
@@ -39,19 +40,13 @@ def test_other_masks_under_the_same_path_have_another_key(tmp_path):
     keys = set()
     for masks in (torch.zeros(3), torch.ones(3)):
         save_file({"weight": masks.bool()}, file)
-        keys.add(key(subnetwork={"masks": str(file), "share": 1.0, "seed": 0}))
+        keys.add(key(subnetwork=SubnetworkSettings(masks=str(file))))
     assert len(keys) == 2
 
 
 def test_a_hub_name_and_all_other_settings_stay_as_they_are():
-    section = policy(base="Qwen/Qwen3-0.6B", subnetwork={"masks": None, "share": 0.5, "seed": 0})
-    assert policy_inputs(section) == section and policy_inputs(policy()) == policy()
-
-
-def test_the_section_of_a_recipe_is_left_as_it_was(base):
-    section = policy(base=str(base))
-    policy_inputs(section)
-    assert section == policy(base=str(base))
+    section = PolicySettings(base="Qwen/Qwen3-0.6B", subnetwork=SubnetworkSettings(share=0.5))
+    assert content_of(section) == asdict(section) and content_of(PolicySettings()) == asdict(PolicySettings())
 
 
 def test_masks_that_are_not_there_are_refused_before_anything_starts(tmp_path, monkeypatch):
@@ -60,6 +55,15 @@ def test_masks_that_are_not_there_are_refused_before_anything_starts(tmp_path, m
     recipe = load_recipe("mine.yaml")
     with pytest.raises(UserError, match=r"^policy\.subnetwork\.masks: gone\.safetensors: no such file$"):
         require_files(recipe)
+    with pytest.raises(UserError, match=r"^policy\.subnetwork\.masks: gone\.safetensors: no such file$"):
+        content_of(recipe.policy)
     save_file({"weight": torch.ones(3).bool()}, tmp_path / "gone.safetensors")
     require_files(recipe)
-    assert policy_inputs(plain(recipe)["policy"])["subnetwork"]["masks"].startswith("sha256:")
+    assert content_of(recipe.policy)["subnetwork"]["masks"].startswith("sha256:")
+
+
+@pytest.mark.parametrize("value", [Path("rows.jsonl"), {"of": [Path("rows.jsonl")]}, print, object()])
+def test_what_nothing_says_the_content_of_can_be_in_no_key(value):
+    """A file changes under the same path: its key would take the result of another one."""
+    with pytest.raises(TypeError, match="nothing says what its content is"):
+        content_key("a step", value)

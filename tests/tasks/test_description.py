@@ -7,8 +7,15 @@ from rich.markdown import Markdown
 
 from models.evaluation.bootstrap import Interval
 from tasks import description
-from tasks.description import Review, Sample, Step, describe_run
+from tasks.description import Review, Sample, describe_run
+from tasks.step import StepResult
 from tasks.tracking.tags import GateTag
+
+
+def step(name, seconds, reused, headline=""):
+    """A row of the table of steps."""
+    facts = {"step": name, "key": "k", "digest": "d", "metrics": {}, "run_id": "", "folder": ""}
+    return StepResult(name=name, seconds=seconds, reused=reused, headline=headline, **facts)
 
 
 def review(**changes: object) -> Review:
@@ -25,7 +32,7 @@ def review(**changes: object) -> Review:
         ],
         "models": {"base": {"accuracy": 0.3}, "candidate": {"accuracy": Interval(0.31, 0.28, 0.34), "pass@16": 0.8}},
         "worst": [Sample(f"prompt {number}", f"completion {number}", "8", -number) for number in range(5)],
-        "steps": [Step("data", 2.0, True), Step("rl", 40.5, False, "accuracy 0.31")],
+        "steps": [step("data", 2.0, True), step("rl", 40.5, False, "accuracy 0.31")],
         "facts": {"git commit": "6d57ac2"},
     }
     return Review(**{**plain, **changes})  # type: ignore[arg-type]

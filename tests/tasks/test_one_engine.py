@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_steps import warm_started
+from small_steps import context, warm_started
 from tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
 from models.engine import open_engine as engines
@@ -14,6 +14,7 @@ from models.engine.engine import Engine, EngineSettings, Sampling
 from models.policy.folder import save_model_folder
 from models.recipe.load import load_recipe
 from tasks import shared_engine
+from tasks.registered_policy import made_policy
 from tasks.step import StepResult
 from tasks.steps import evaluate, fine_tune
 
@@ -28,7 +29,7 @@ schedule: {rounds: 3, checkpoint_every: 1, samples_every: 3, optimiser: {learnin
 evaluation: {problems: 4, samples: 3, ks: [1]}
 gate: {problems: 4, samples: 3}
 """
-LIMITS = {"longest": 64, "end": 1, "seed": 0}
+LIMITS = {"longest": 64, "end": 1}
 
 
 @pytest.fixture
@@ -58,18 +59,17 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def tuned(steps: dict, key: str, overrides: tuple[str, ...] = ()) -> StepResult:
-    recipe = load_recipe("tiny.yaml", list(overrides))
-    return fine_tune.fine_tune.fn(key=key * 64, recipe=recipe, **steps)
+    sections = fine_tune.FineTuneSections(load_recipe("tiny.yaml", list(overrides)))
+    handed = context(steps["home"], "fine_tune", key * 64, steps["run"], sections)
+    return fine_tune.fine_tune.fn(handed, steps["validated"], steps["warmed"], steps["rewarded"])
 
 
 def measured(steps: dict, result: StepResult, key: str, split: str = "validation") -> str:
     """Digest of an evaluation's records."""
-    known = {name: steps[name] for name in ("validated", "rewarded", "home", "parent_run")}
-    policy = Path(result.folder) / "policy"
-    return evaluate.evaluate_policy.fn(
-        key=key * 64, recipe=load_recipe("tiny.yaml"), role="candidate", folder_of_policy=policy,
-        model_id=result.links["model_id"], split=split, **known,
-    ).digest  # fmt: skip
+    sections = evaluate.GateSections if split == "gate" else evaluate.ShownSections
+    handed = context(steps["home"], "evaluate", key * 64, steps["run"], sections(load_recipe("tiny.yaml")))
+    policy = made_policy(result)
+    return evaluate.evaluate_policy.fn(handed, policy, steps["validated"], steps["rewarded"]).digest
 
 
 def test_fine_tuning_and_every_evaluation_share_one_engine_and_make_what_engines_of_their_own_make(steps, opened):
@@ -151,7 +151,7 @@ def test_after_rounds_of_learning_the_engine_says_what_a_new_one_says_to_the_las
             assert lent is learning or torch.cuda.is_available()
             said = [lent.generate(PROMPTS, sampling, 5) for sampling in asked]
             scored = lent.score(PROMPTS, [[5, 1]] * len(PROMPTS))
-    fresh = engines.open_engine(tmp_path / "candidate", settings, **LIMITS)
+    fresh = engines.open_engine(tmp_path / "candidate", settings, seed=0, **LIMITS)
     try:
         assert contents(said) == contents([fresh.generate(PROMPTS, sampling, 5) for sampling in asked])
         assert scored == fresh.score(PROMPTS, [[5, 1]] * len(PROMPTS))

@@ -16,7 +16,7 @@ from models.loop.learner import Learner
 from models.policy.build import LoraSettings, with_adapter
 from models.recipe.load import load_recipe
 from models.text.encoding import Codec
-from tasks.prompts import longest_in_training, read_problems, read_prompts, with_reference
+from tasks.prompts import PromptSections, longest_in_training, read_problems, read_prompts, with_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 CODEC = Codec(word_tokenizer())
@@ -46,7 +46,8 @@ def data(tmp_path):
 
 
 def recipe(*overrides):
-    return load_recipe(ROOT / "recipes" / "dpo.yaml", ["rollouts.max_tokens=8", "policy.size.positions=64", *overrides])
+    given = ["rollouts.max_tokens=8", "policy.size.positions=64", *overrides]
+    return PromptSections(load_recipe(ROOT / "recipes" / "dpo.yaml", given))
 
 
 def test_demonstrations_of_one_prompt_are_one_problem_with_its_true_answer_and_sound_ones_have_no_flaw(data):
@@ -164,6 +165,6 @@ def test_the_evaluations_longest_completion_changes_no_training_prompt(data):
 
 
 def problems_of(*overrides):
-    return load_recipe(
-        ROOT / "recipes" / "grpo.yaml", ["rollouts.max_tokens=8", "policy.size.positions=64", *overrides]
+    return PromptSections(
+        load_recipe(ROOT / "recipes" / "grpo.yaml", ["rollouts.max_tokens=8", "policy.size.positions=64", *overrides])
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from small_steps import context
 
 from flows.commands.storage import prune_lines
 from tasks import prune
@@ -55,12 +56,12 @@ def factory(tmp_path: Path, new_store: Callable[[Path], Path]) -> Factory:
 
         return made
 
-    warmed = run_step(tmp_path, "warm_start", "w" * 64, flow["first"], work("warm"))
+    warmed = run_step(context(tmp_path, "warm_start", "w" * 64, flow["first"]), work("warm"))
     tuned = {}
     for name in ("first", "second", "third", "loose"):
         if name != "first":
-            record_reuse(flow[name], warmed)
-        tuned[name] = run_step(tmp_path, "fine_tune", KEY[name], flow[name], work(name))
+            record_reuse(context(tmp_path, warmed.step, warmed.key, flow[name]), warmed)
+        tuned[name] = run_step(context(tmp_path, "fine_tune", KEY[name], flow[name]), work(name))
     for name in ("first", "second", "third"):
         registry.register("tiny-policy", models[name], {tags.RUN: flow[name]})
     for number, alias in (("1", "champion"), ("2", "champion")):
@@ -85,8 +86,8 @@ def test_only_what_no_version_needs_goes_and_the_rest_can_still_be_taken(factory
     said = collect(factory.home)
     assert [name for name in KEY if factory.stays(name)] == ["first", "second", "third"]
     for name in ("first", "second", "third"):
-        assert earlier_result(factory.home, "fine_tune", KEY[name]) == factory.tuned[name]
-    assert earlier_result(factory.home, "warm_start", "w" * 64) == factory.warmed
+        assert earlier_result(context(factory.home, "fine_tune", KEY[name])) == factory.tuned[name]
+    assert earlier_result(context(factory.home, "warm_start", "w" * 64)) == factory.warmed
     assert f"store/fine_tune/{'e' * 24}: nothing needs it" in said and "goes" in said
     assert registry.missing(factory.tuned["loose"].run_id, {"model_id": factory.models["loose"]})
     assert store.client().get_run(factory.tuned["loose"].run_id).data.metrics["seconds"] > 0  # runs stay
@@ -98,7 +99,7 @@ def test_what_a_champion_came_from_stays_whatever_is_asked(factory: Factory) -> 
     grow_old(factory.home)
     said = collect(factory.home, refused=True)
     assert [name for name in KEY if factory.stays(name)] == ["first", "second"]
-    assert earlier_result(factory.home, "warm_start", "w" * 64) == factory.warmed
+    assert earlier_result(context(factory.home, "warm_start", "w" * 64)) == factory.warmed
     assert "tiny-policy version 2 (champion)" in said and "tiny-policy version 1, which was champion" in said
     assert "only tiny-policy version 3 needs it" in said
     for name in ("first", "second", "third", "warm"):  # weights of versions stay in the registry, the warm start's too
@@ -112,13 +113,13 @@ def make_again(factory: Factory, name: str) -> StepResult:
         (folder / "policy").write_text(name * 1000)
         return Made("digest", name)
 
-    return run_step(factory.home, "fine_tune", KEY[name], runs.open_flow_run("tiny", "again"), work)
+    return run_step(context(factory.home, "fine_tune", KEY[name], runs.open_flow_run("tiny", "again")), work)
 
 
 def test_what_a_champion_came_from_stays_however_often_it_was_made_again(factory: Factory) -> None:
     for name in ("first", "second", "second", "loose"):
         again = make_again(factory, name)
-        assert earlier_result(factory.home, "fine_tune", KEY[name]) == again, "the newest result is the one to take"
+        assert earlier_result(context(factory.home, "fine_tune", KEY[name])) == again  # the newest
     grow_old(factory.home)
     said = collect(factory.home, refused=True)
     assert [name for name in KEY if factory.stays(name)] == ["first", "second"]
@@ -130,7 +131,7 @@ def test_a_champions_outputs_stay_while_they_are_made_again_and_that_is_stopped(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_step(factory.home, "fine_tune", KEY["second"], runs.open_flow_run("tiny", "stopped"), stopped)
+        run_step(context(factory.home, "fine_tune", KEY["second"], runs.open_flow_run("tiny", "stopped")), stopped)
     make_again(factory, "second")
     grow_old(factory.home)
     collect(factory.home, refused=True)
@@ -153,7 +154,8 @@ def test_old_downloads_and_log_probs_of_references_go_and_those_used_lately_stay
 
 def test_what_was_made_or_used_lately_stays(factory: Factory) -> None:
     grow_old(factory.home)
-    record_reuse(runs.open_flow_run("tiny", "again"), factory.tuned["loose"])
+    again = context(factory.home, "fine_tune", KEY["loose"], runs.open_flow_run("tiny", "again"))
+    record_reuse(again, factory.tuned["loose"])
     collect(factory.home, keep_days=1)
     assert factory.stays("loose")
     collect(factory.home, keep_days=0)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_steps import context
 
 from tasks import prune
 from tasks.step import Made, run_step
@@ -25,7 +26,7 @@ def logged(home: Path) -> str:
         (folder / "policy").write_text("policy")
         return Made("digest", "done")
 
-    run_step(home, "fine_tune", "a" * 64, runs.open_flow_run("e", "n"), work)
+    run_step(context(home, "fine_tune", "a" * 64, runs.open_flow_run("e", "n")), work)
     shutil.rmtree(home / "store")  # so that the folder itself needs it no more
     return made["id"]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_steps import context
 
 from tasks.results import NotAsMade, clear_result, read_result, write_result
 from tasks.step import Made, StepResult, earlier_result, run_step, step_folder
@@ -121,7 +122,7 @@ def make(home: Path, parent: str, links: dict[str, str] | None = None) -> StepRe
         (folder / "output").write_text("made")
         return Made("digest", "went well", {}, links or {})
 
-    return run_step(home, "one", "k" * 64, parent, work)
+    return run_step(context(home, "one", "k" * 64, parent), work)
 
 
 def test_a_tampered_output_is_rebuilt_and_the_reason_told(
@@ -131,17 +132,17 @@ def test_a_tampered_output_is_rebuilt_and_the_reason_told(
     first = make(tmp_path, parent)
     output.write_text("fake")
     with caplog.at_level(logging.WARNING, logger="rewardflow.steps"):
-        assert earlier_result(tmp_path, "one", "k" * 64) is None
+        assert earlier_result(context(tmp_path, "one", "k" * 64)) is None
     assert "one runs again, its earlier result is not taken: output has other content" in caplog.text
     again = make(tmp_path, parent)
     assert output.read_text() == "made" and again.run_id != first.run_id
-    assert earlier_result(tmp_path, "one", "k" * 64) == again
+    assert earlier_result(context(tmp_path, "one", "k" * 64)) == again
 
 
 def test_a_result_copied_to_another_key_is_not_taken(tmp_path: Path, parent: str) -> None:
     make(tmp_path, parent)
     shutil.copytree(step_folder(tmp_path, "one", "k" * 64), step_folder(tmp_path, "one", "l" * 64))
-    assert earlier_result(tmp_path, "one", "l" * 64) is None
+    assert earlier_result(context(tmp_path, "one", "l" * 64)) is None
 
 
 def test_a_result_whose_run_or_model_the_store_in_use_does_not_know_is_not_taken(
@@ -152,9 +153,9 @@ def test_a_result_whose_run_or_model_the_store_in_use_does_not_know_is_not_taken
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/other/mlflow.db")
     store.configure(tmp_path)
     elsewhere = runs.open_flow_run("results", "a flow")
-    assert earlier_result(tmp_path, "one", "k" * 64) is None
+    assert earlier_result(context(tmp_path, "one", "k" * 64)) is None
     for links in ({"model_id": "m-gone"}, {"version": "tiny-reward-model/3"}):
         assert registry.missing(elsewhere, links)
         make(tmp_path, elsewhere, links)
-        assert earlier_result(tmp_path, "one", "k" * 64) is None
-    assert make(tmp_path, elsewhere) == earlier_result(tmp_path, "one", "k" * 64) != first
+        assert earlier_result(context(tmp_path, "one", "k" * 64)) is None
+    assert make(tmp_path, elsewhere) == earlier_result(context(tmp_path, "one", "k" * 64)) != first

@@ -31,7 +31,7 @@ def named(home: Path, monkeypatch: pytest.MonkeyPatch, **changes: object) -> tup
     store.configure(home)
     plain = {
         "result": RESULT, "version": 7, "decision": "promoted", "reason": "better", "compared_with": "champion",
-        "verdict": SimpleNamespace(difference=Interval(0.039, 0.036, 0.042)), "reused": False, "is_champion": True,
+        "verdict": SimpleNamespace(difference=Interval(0.039, 0.036, 0.042)), "is_champion": True,
     }  # fmt: skip
     run = runs.open_flow_run("e", "train arithmetic")
     name_run(run, load_recipe("arithmetic", []), Promotion(**{**plain, **changes}), {"data": "abc"}, RECORDS)  # type: ignore[arg-type]
@@ -50,6 +50,6 @@ def test_a_promotion_is_in_the_runs_name_and_in_the_columns_of_the_shared_view(
 
 
 def test_a_run_that_met_known_weights_again_says_nothing_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, shown = named(home, monkeypatch, reused=True, verdict=None)
+    name, shown = named(home, monkeypatch, result=RESULT.model_copy(update={"reused": True}), verdict=None)
     assert name == "nothing changed: v7, the champion"
     assert shown[tags.RUN_VERDICT] == "nothing changed" and tags.RUN_DIFFERENCE not in shown

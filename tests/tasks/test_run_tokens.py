@@ -13,12 +13,14 @@ from models.learner.packing import Sequences
 from models.policy.folder import save_model_folder
 from models.recipe.load import load_recipe
 from models.text.encoding import Codec
-from tasks.prompts import read_problems
+from tasks.prompts import LengthSections, read_problems
 from tasks.run_tokens import RunTokens
 
-RECIPE = load_recipe(
-    Path(__file__).resolve().parents[2] / "recipes" / "arithmetic.yaml",
-    ["rollouts.max_tokens=8", "policy.size.positions=16"],
+RECIPE = LengthSections(
+    load_recipe(
+        Path(__file__).resolve().parents[2] / "recipes" / "arithmetic.yaml",
+        ["rollouts.max_tokens=8", "policy.size.positions=16"],
+    )
 )
 PROMPTS = ["1 + 2 =", "16 + 5 =", "3 =", "7 + 7 + 7 + 7 + 7 + 7 ="]
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from small_steps import context
 
 from models.errors import UserError
 from tasks import step
@@ -76,16 +77,16 @@ def test_changed_source_changes_the_key_and_nothing_else_of_the_checkout_does(tm
 
 
 def test_a_step_is_complete_when_its_result_lies_beside_its_outputs(home: Path, parent: str) -> None:
-    assert earlier_result(home, "one", "k" * 64) is None
+    assert earlier_result(context(home, "one", "k" * 64)) is None
 
     def work(folder: Path, run_id: str) -> Made:
         (folder / "output").write_text("made")
-        assert earlier_result(home, "one", "k" * 64) is None
+        assert earlier_result(context(home, "one", "k" * 64)) is None
         return Made("digest", "went well", {"accuracy": 0.5}, {"report": "r"})
 
-    result = run_step(home, "one", "k" * 64, parent, work)
-    assert earlier_result(home, "one", "k" * 64) == result
-    assert earlier_result(home, "one", "l" * 64) is None
+    result = run_step(context(home, "one", "k" * 64, parent), work)
+    assert earlier_result(context(home, "one", "k" * 64)) == result
+    assert earlier_result(context(home, "one", "l" * 64)) is None
     folder = step_folder(home, "one", "k" * 64)
     assert sorted(file.name for file in folder.iterdir()) == ["output", "result.json"]
     assert children(parent) == [("one", "FINISHED")]
@@ -93,9 +94,9 @@ def test_a_step_is_complete_when_its_result_lies_beside_its_outputs(home: Path, 
 
 
 def test_a_reused_step_shows_the_numbers_of_the_run_that_it_comes_from(home: Path, parent: str) -> None:
-    result = run_step(home, "four", "k", parent, lambda folder, run: Made("d", "h", {"eval/accuracy": 0.25}))
+    result = run_step(context(home, "four", "k", parent), lambda folder, run: Made("d", "h", {"eval/accuracy": 0.25}))
     later = runs.open_flow_run("steps", "a later flow")
-    record_reuse(later, result)
+    record_reuse(context(home, result.step, result.key, later), result)
     assert children(later) == [("four", "FINISHED")]
     (child,) = store.client().search_runs(
         [store.client().get_run(later).info.experiment_id], f"tags.`{runs.PARENT_TAG}` = '{later}'"
@@ -118,17 +119,18 @@ def test_a_step_that_fails_closes_its_run_and_leaves_no_result_but_its_checkpoin
         raise error
 
     with pytest.raises(type(error)):
-        run_step(home, "two", key, parent, work)
+        run_step(context(home, "two", key, parent), work)
     assert children(parent) == [("two", status)]
-    assert not earlier_result(home, "two", key)
+    assert not earlier_result(context(home, "two", key))
     assert [entry.name for entry in step_folder(home, "two", key).iterdir()] == ["checkpoints"]
 
 
 def test_a_result_that_cannot_be_recorded_is_no_result(home: Path, parent: str) -> None:
     """More metrics than a run may have: the step's outputs are there, but it does not count as done."""
     with pytest.raises(UserError, match="at most"):
-        run_step(home, "three", "k", parent, lambda folder, run: Made("d", "h", {f"m{i}": 0.0 for i in range(99)}))
-    assert not earlier_result(home, "three", "k")
+        many = {f"m{number}": 0.0 for number in range(99)}
+        run_step(context(home, "three", "k", parent), lambda folder, run: Made("d", "h", many))
+    assert not earlier_result(context(home, "three", "k"))
     assert children(parent) == [("three", "FAILED")]
 
 

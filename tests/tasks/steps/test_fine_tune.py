@@ -4,11 +4,11 @@ import logging
 from contextlib import nullcontext
 
 import pytest
-from small_steps import warm_started
+from small_steps import context, warm_started
 
 from models.recipe.load import load_recipe
 from tasks import shared_engine
-from tasks.step import earlier_result, step_folder
+from tasks.step import earlier_result
 from tasks.steps import fine_tune as step
 
 RECIPE = """
@@ -30,32 +30,38 @@ def inputs(tmp_path, monkeypatch, new_store):
     # a task outside a flow: Prefect gives it neither a logger nor the place on the GPU
     monkeypatch.setattr(step, "get_run_logger", lambda: logging.getLogger("fine_tune"))
     monkeypatch.setattr(shared_engine, "gpu_slot", nullcontext)
-    return {"key": "k" * 64, "recipe": load_recipe("tiny.yaml")} | warm_started(tmp_path)
+    return warm_started(tmp_path)
+
+
+def handed(inputs, *overrides):
+    """The step's arguments."""
+    sections = step.FineTuneSections(load_recipe("tiny.yaml", list(overrides)))
+    given = context(inputs["home"], "fine_tune", "k" * 64, inputs["run"], sections)
+    return given, inputs["validated"], inputs["warmed"], inputs["rewarded"]
 
 
 def test_a_training_stopped_before_its_result_is_written_keeps_its_checkpoints_and_goes_on(inputs, monkeypatch, caplog):
     def stopped(*arguments):
         raise KeyboardInterrupt
 
-    folder = step_folder(inputs["home"], "fine_tune", inputs["key"])
+    given, *_ = handed(inputs)
     with monkeypatch.context() as patch:
         patch.setattr(step, "changed_share_of_files", stopped)
         with pytest.raises(KeyboardInterrupt):
-            step.fine_tune.fn(**inputs)
-    assert not earlier_result(inputs["home"], "fine_tune", inputs["key"])
-    assert sorted(entry.name for entry in (folder / "checkpoints").iterdir())[-1] == "round_000002"
+            step.fine_tune.fn(*handed(inputs))
+    assert not earlier_result(given)
+    assert sorted(entry.name for entry in (given.folder / "checkpoints").iterdir())[-1] == "round_000002"
 
     with caplog.at_level(logging.INFO, logger="fine_tune"):
-        result = step.fine_tune.fn(**inputs)
+        result = step.fine_tune.fn(*handed(inputs))
     assert "going on from the checkpoint after round 2" in caplog.text
-    assert earlier_result(inputs["home"], "fine_tune", inputs["key"]) and not (folder / "checkpoints").exists()
+    assert earlier_result(given) and not (given.folder / "checkpoints").exists()
     assert result.digest and "in 3 rounds" in result.headline
 
 
 def test_a_run_whose_rounds_change_no_weight_says_so_and_why(inputs, caplog):
-    recipe = load_recipe("tiny.yaml", ["schedule.optimiser.learning_rate=0.0"])
     with caplog.at_level(logging.WARNING, logger="fine_tune"):
-        result = step.fine_tune.fn(**inputs | {"recipe": recipe})
+        result = step.fine_tune.fn(*handed(inputs, "schedule.optimiser.learning_rate=0.0"))
     why = step.why_not_learned(result)
     assert why.startswith("no round changed the weights: of 3 rounds, ") and "the learning rate was 0 in 3" in why
     assert why in result.headline and why in caplog.text
@@ -63,8 +69,8 @@ def test_a_run_whose_rounds_change_no_weight_says_so_and_why(inputs, caplog):
 
 
 def test_a_run_that_changes_weights_says_nothing(inputs):
-    recipe = load_recipe("tiny.yaml", ["objective.entropy_bonus=0.1"])  # which has a gradient whatever the rewards
-    result = step.fine_tune.fn(**inputs | {"recipe": recipe})
+    # which has a gradient whatever the rewards
+    result = step.fine_tune.fn(*handed(inputs, "objective.entropy_bonus=0.1"))
     assert step.why_not_learned(result) == "" and result.metrics["update/changed_share"] > 0
 
 
@@ -80,8 +86,8 @@ def reward(completions):
 
 def test_what_a_reward_gave_no_value_for_stands_in_the_result_of_the_step(inputs, tmp_path):
     (tmp_path / "flaky.py").write_text(FLAKY)
-    recipe = load_recipe("tiny.yaml", ["rewards={name: python, path: flaky.py, label: judge, limits: {retries: 0}}"])
-    recipe.rewards[0].try_out()
-    result = step.fine_tune.fn(**inputs | {"recipe": recipe})
+    given = handed(inputs, "rewards={name: python, path: flaky.py, label: judge, limits: {retries: 0}}")
+    given[0].recipe.rewards[0].try_out()
+    result = step.fine_tune.fn(*given)
     assert "; judge gave no value for 6 completions" in result.headline
     assert result.metrics["rewards/judge/all_failures"] == 6.0

@@ -14,8 +14,8 @@ from models.recipe.load import load_recipe
 from models.reward_model.model import reward_model_from_policy
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
-from tasks.open_learner import reward_scorer
-from tasks.prompts import read_problems, read_prompts
+from tasks.open_learner import ScorerSections, reward_scorer
+from tasks.prompts import PromptSections, read_problems, read_prompts
 from tasks.step import StepResult
 from tasks.steps.fit_reward_model import read_pairs
 from tasks.steps.warm_start import demonstrations
@@ -50,7 +50,8 @@ def test_every_step_reads_a_prompt_as_it_is_served(chat, data):
         else tokenizer(PROMPT)["input_ids"]
     )
     assert served.count(tokenizer.bos_token_id) == 1 and served[0] == tokenizer.bos_token_id
-    recipe = load_recipe(ROOT / "recipes" / "dpo.yaml", ["rollouts.max_tokens=8", "policy.size.positions=64"])
+    given = ["rollouts.max_tokens=8", "policy.size.positions=64"]
+    recipe = PromptSections(load_recipe(ROOT / "recipes" / "dpo.yaml", given))
     (shown,) = demonstrations(data, codec, "train", 64).prompts
     ((pair,), _) = read_pairs(data, codec, "train", 64)
     (learned,), (held_out,) = read_prompts(data, codec, recipe), read_problems(data, codec, "validation", recipe)
@@ -64,7 +65,7 @@ def test_a_score_does_not_depend_on_which_end_a_completion_has(tmp_path):
     rewarded = StepResult(
         step="reward_model", key="", folder=str(tmp_path), digest="", headline="", metrics={}, run_id="", seconds=0.0
     )
-    recipe = load_recipe(ROOT / "recipes" / "arithmetic.yaml", ["policy.precision=float32"])
+    recipe = ScorerSections(load_recipe(ROOT / "recipes" / "arithmetic.yaml", ["policy.precision=float32"]))
     scores = reward_scorer(rewarded, recipe, tmp_path, Codec(llama_like(), also_end=(7,)))
     asked = Sequences([(3, 4), (3, 4), (3, 4)], [(5, 1), (5, 7), (5, 6)])
     ended, otherwise, cut = scores(asked).tolist()

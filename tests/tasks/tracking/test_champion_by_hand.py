@@ -12,6 +12,9 @@ from test_registered_by_hand import scaled
 from flows.judging_by_hand import judge_by_hand, measure
 from models.policy.folder import hash_folder
 from tasks.description import Review, describe_run
+from tasks.judgement import JudgementSections
+from tasks.registered_policy import PolicyFiles
+from tasks.step import StepContext
 from tasks.steps.judge_champion import Measured, OnChampion, judge_champion
 from tasks.tracking import aliases, by_hand, registry, runs, store, tags
 from tasks.tracking.by_hand import Waiting
@@ -47,7 +50,8 @@ def judged(run: str, home: Path, tmp_path: Path, new: int, old: int, weights: st
         weights,
     )
     with disable_run_logger():
-        return judge_champion.fn("k", RECIPE, waiting, measured, home, run)
+        handed = StepContext("judge_champion", "k", JudgementSections(RECIPE), home, run)
+        return judge_champion.fn(handed, waiting, measured)
 
 
 class Training(SimpleNamespace):
@@ -56,10 +60,10 @@ class Training(SimpleNamespace):
     def __init__(self, run: str, home: Path) -> None:
         super().__init__(opened=SimpleNamespace(recipe=RECIPE, home=home, run_id=run), asked=[])
 
-    def evaluated(self, role: str, folder: Path, digest: str, model_id: str, split: str) -> Any:
-        assert split == "gate" and digest == hash_folder(folder)
+    def evaluated(self, role: str, policy: PolicyFiles, split: str) -> Any:
+        assert split == "gate" and policy.digest == hash_folder(policy.folder)
         self.asked.append(role)
-        return step(folder.parent, "r", "evaluate", digest, gate_split="aaaa")
+        return step(policy.folder.parent, "r", "evaluate", policy.digest, gate_split="aaaa")
 
 
 def why(run: str, home: Path) -> str:

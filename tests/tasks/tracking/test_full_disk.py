@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_steps import context
 from tiny_models import SEQUENCES, tiny_policy
 
 from flows.command_line import ending
@@ -149,14 +150,15 @@ def test_a_result_that_has_no_room_is_one_line_and_no_result(
         fill(small_disk)
         return Made("digest", "headline")
 
-    refused_at_once(lambda: run_step(small_disk, "a", "key", parent, work), folder)
+    refused_at_once(lambda: run_step(context(small_disk, "a", "key", parent), work), folder)
     assert list(folder.iterdir()) == []
 
     def writing(folder: Path, run_id: str) -> Made:
         (folder / "output").write_text(LONG)
         return Made("digest", "headline")
 
-    refused_at_once(lambda: run_step(small_disk, "b", "key", parent, writing), step_folder(small_disk, "b", "key"))
+    other = context(small_disk, "b", "key", parent)
+    refused_at_once(lambda: run_step(other, writing), other.folder)
     assert {run.info.status for run in store.client().search_runs(["1", "2"]) if run.info.run_id != parent} == {
         "FAILED"
     }

@@ -9,8 +9,8 @@ from prefect.logging import disable_run_logger
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.table import write_records
 from models.recipe.load import load_recipe
-from tasks.step import StepResult
-from tasks.steps.promote import Promotion, promote
+from tasks.step import StepContext, StepResult
+from tasks.steps.promote import Candidate, Promotion, PromotionSections, promote
 from tasks.tracking import registry, runs, store, tags
 
 RECIPE = load_recipe(
@@ -68,9 +68,8 @@ def night(home: Path, policy_folder: Path, tmp_path: Path):
         trained = step(tmp_path, run, "fine_tune", weights, model_id=model_id)
         shown = step(tmp_path, run, "shown", weights)
         with disable_run_logger():
-            return promote.fn(
-                weights, RECIPE, trained, None, gate, shown, champion, "champion and anchor in one", "", home, run
-            )
+            given = Candidate(trained, None, gate, shown, champion, "champion and anchor in one")
+            return promote.fn(StepContext("promote", weights, PromotionSections(RECIPE), home, run), given)
 
     return judged
 

@@ -10,8 +10,9 @@ from test_gate_promotion import NAME, RECIPE, answers, looks, step
 
 from flows.train import evaluate_splits, why_no_anchor
 from tasks.judgement import NOT_PINNED
-from tasks.step import StepResult
-from tasks.steps.promote import Promotion, promote
+from tasks.registered_policy import PolicyFiles
+from tasks.step import StepContext, StepResult
+from tasks.steps.promote import Candidate, Promotion, PromotionSections, promote
 from tasks.tracking import aliases, registry, runs, tags
 
 WHY = "commit 6d57ac2f does not hold the data"
@@ -24,8 +25,8 @@ class Training(SimpleNamespace):
         base = step(folder, run, "warm_start", "warm", model_id="m-1")
         super().__init__(warmed=base, tuned=tuned, folder=folder, run=run, right=right, before=before)
 
-    def evaluated(self, role: str, folder: Path, digest: str, model_id: str, split: str = "validation") -> Any:
-        return step(self.folder, self.run, role, digest, answers(self.before), gate_split="aaaa")
+    def evaluated(self, role: str, policy: PolicyFiles, split: str = "validation") -> Any:
+        return step(self.folder, self.run, role, policy.digest, answers(self.before), gate_split="aaaa")
 
     def evaluated_candidate(self, split: str = "validation") -> Any:
         return step(self.folder, self.run, "candidate", self.tuned.digest, answers(self.right), gate_split="aaaa")
@@ -43,9 +44,8 @@ def night(home: Path, policy_folder: Path, tmp_path: Path):
         gate = evaluate_splits(Training(tmp_path, run, tuned, right, before), champion, NAME)["gate"]  # type: ignore[arg-type]
         recipe, shown = RECIPE.model_copy(update=changes), step(tmp_path, run, "shown", weights)
         with disable_run_logger():
-            return promote.fn(
-                run, recipe, tuned, None, gate, shown, champion, why_no_anchor(champion, NAME), unpinned, home, run
-            )
+            against = Candidate(tuned, None, gate, shown, champion, why_no_anchor(champion, NAME), unpinned)
+            return promote.fn(StepContext("promote", run, PromotionSections(recipe), home, run), against)
 
     return trained
 

@@ -1,0 +1,160 @@
+"""A step is handed only what its key holds, and its key changes with each setting of that and with no other."""
+
+import copy
+import typing
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect import Task
+from pydantic import BaseModel
+
+from models.recipe.load import load_recipe
+from models.recipe.schema import Recipe
+from tasks.sections import Sections, of
+from tasks.step import StepContext, content_key
+from tasks.steps import evaluate, fine_tune, fit_reward_model, judge_champion, prepare_data, promote, upload_reports
+from tasks.steps import validate_data as validation
+from tasks.steps import warm_start as start
+
+SLOTS = ("rollouts", "rewards", "select", "advantage", "objective", "reference")
+LENGTHS = ("data.name", "validation.max_tokens", "rollouts.max_tokens", "evaluation.max_tokens")
+SCORES = ("reward_model.fit.token_budget",)
+DRAWN = (*LENGTHS, *SCORES, "policy", "engine", "evaluation.temperature", "evaluation.top_p", "evaluation.seed")
+
+READ: dict[type[Sections], tuple[str, ...]] = {
+    validation.ValidationSections: ("validation", "policy"),
+    start.WarmStartSections: ("data.name", "seed", "policy", "warm_start"),
+    fit_reward_model.RewardModelSections: (
+        "name", "data.name", "seed", "reward_model", "policy.chat", "policy.precision", "policy.trust_remote_code",
+    ),
+    fine_tune.FineTuneSections: (
+        *LENGTHS, *SCORES, *SLOTS, "seed", "policy", "engine", "truncated", "schedule", "alarm",
+    ),
+    evaluate.ShownSections: (
+        *DRAWN, "evaluation.problems", "evaluation.samples", "evaluation.ks", "gate.safety_patterns",
+    ),
+    evaluate.GateSections: (*DRAWN, "gate.problems", "gate.samples"),
+}  # fmt: skip
+"""What each step that may be taken from an earlier run depends on, written down beside what its file says."""
+
+TASKS = [
+    prepare_data.prepare_data, validation.validate_data, start.warm_start, fit_reward_model.reward_model,
+    fine_tune.fine_tune, evaluate.evaluate_policy, judge_champion.judge_champion, promote.promote,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    return load_recipe("arithmetic", ["policy.lora={rank: 2}"])
+
+
+def settings(section: Any) -> dict[Any, Any]:
+    """What a section is made of; nothing where it is a single setting."""
+    if isinstance(section, BaseModel):
+        return dict(section)
+    if is_dataclass(section):
+        return {item.name: getattr(section, item.name) for item in fields(section)}
+    return dict(enumerate(section)) if isinstance(section, list) else {}
+
+
+def leaves(section: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where in a recipe each single setting stands."""
+    inside = settings(section)
+    for name, value in inside.items():
+        yield from leaves(value, (*path, name))
+    if not inside:
+        yield path
+
+
+def changed(section: Any, path: tuple[Any, ...]) -> Any:
+    """The recipe with another value at `path`, whatever its checks would say of it."""
+    if not path:
+        match section:
+            case bool():
+                return not section
+            case int() | float():
+                return section + 1
+            case tuple() | list():
+                return (*section, 77)
+            case dict():
+                return {**section, "other": "name"}
+        return f"{section}-other"
+    inner = changed(settings(section)[path[0]], path[1:])
+    if isinstance(section, list):
+        return [inner if at == path[0] else value for at, value in enumerate(section)]
+    other = copy.copy(section)
+    vars(other)[path[0]] = inner
+    return other
+
+
+@pytest.mark.parametrize("sections", READ, ids=lambda sections: sections.__name__)
+def test_each_setting_that_a_step_reads_changes_its_key_and_no_other_does(sections: type[Sections], recipe: Recipe):
+    key = content_key("a step", sections(recipe))
+    assert key == content_key("a step", sections(load_recipe("arithmetic", ["policy.lora={rank: 2}"])))
+    paths = {".".join(map(str, path)): path for path in leaves(recipe)}
+    assert len(paths) > 100
+    felt = {name for name, path in paths.items() if content_key("a step", sections(changed(recipe, path))) != key}
+    declared = {name for name in paths if any(f"{name}.".startswith(f"{prefix}.") for prefix in READ[sections])}
+    assert felt == declared
+
+
+@pytest.mark.parametrize("sections", READ, ids=lambda sections: sections.__name__)
+def test_a_section_that_the_key_does_not_hold_is_not_there(sections: type[Sections], recipe: Recipe):
+    read = {path.split(".")[0] for path in READ[sections]}
+    handed = StepContext("a step", "key", sections(recipe), Path("home"), "run")
+    others = set(type(recipe).model_fields) - read
+    assert len(others) >= 5
+    for name in others:
+        with pytest.raises(AttributeError, match=name):
+            getattr(handed.recipe, name)
+
+
+def test_a_step_that_reads_what_it_has_not_declared_fails_at_once(recipe: Recipe):
+    class Declared(Sections):
+        seed: int
+        longest: int = of("validation.max_tokens")
+
+    def body(context: StepContext[Declared]) -> int:
+        return context.recipe.longest + context.recipe.gate.problems  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError, match="gate"):
+        body(StepContext("a step", "key", Declared(recipe), Path("home"), "run"))
+
+
+def test_a_setting_of_a_section_that_is_null_is_none(recipe: Recipe):
+    class Declared(Sections):
+        budget: int | None = of("reward_model.fit.token_budget")
+
+    assert recipe.reward_model is not None
+    assert Declared(recipe).budget == recipe.reward_model.fit.token_budget
+    assert Declared(load_recipe("arithmetic", ["reward_model=null", "rewards=exact_answer"])).budget is None
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_no_step_is_handed_a_recipe(task: Task[..., Any]):
+    hints = typing.get_type_hints(task.fn)
+    (sections,) = typing.get_args(hints.pop("context"))
+    assert all(issubclass(one, Sections) for one in typing.get_args(sections) or (sections,))
+    assert not any(isinstance(hint, type) and issubclass(hint, Recipe) for hint in hints.values())
+
+
+def test_every_step_is_looked_at():
+    there = {value.name for module in (
+        prepare_data, validation, start, fit_reward_model, fine_tune, evaluate, judge_champion, promote, upload_reports,
+    ) for value in vars(module).values() if isinstance(value, Task)}  # fmt: skip
+    assert there == {task.name for task in TASKS} | {"upload_reports"}  # which reads nothing of a recipe
+
+
+@pytest.mark.parametrize("task", [
+    validation.validate_data, start.warm_start, fit_reward_model.reward_model, fine_tune.fine_tune,
+    evaluate.evaluate_policy,
+], ids=lambda task: task.name)  # fmt: skip
+def test_what_a_step_is_given_beside_its_sections_is_known_by_the_hash_of_its_content(task: Task[..., Any]):
+    hints = typing.get_type_hints(task.fn)
+    given = [hint for name, hint in hints.items() if name not in ("context", "return")]
+    kinds = {kind for hint in given for kind in (typing.get_args(hint) or (hint,))} - {type(None)}
+    for kind in kinds:
+        assert "digest" in {**getattr(kind, "model_fields", {}), **typing.get_type_hints(kind)}
