@@ -43,6 +43,11 @@ class PairLoss(Objective):
     sft: Weight = 0.0
     """Weight of the mean negative log-prob of the better answer's tokens beside the loss of the pair."""
 
+    @property
+    def needs_reference(self) -> bool:
+        """Where its scores are log-ratios, as by default."""
+        return True
+
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss of each pair, [pairs], nats.
 

@@ -24,7 +24,6 @@ from models.parts import part
 class Apo(PairLoss):
     """One loss a pair, in [0, 2]; needs a reference."""
 
-    needs_reference = True
     anchor: Literal["zero", "down"] = "zero"
     """zero: the better answer is to become likelier; down: less likely, though not as much as the worse one."""
 

@@ -20,6 +20,7 @@ from models.parts import part
 class Cpo(PairLoss):
     """One loss a pair, without a reference."""
 
+    needs_reference = False
     sft: Weight = 1.0
     """Weight of the mean negative log-prob of the better answer's tokens beside the loss of the pair."""
 

@@ -29,7 +29,6 @@ STEEPEST = -60.0
 class DiscoPop(PairLoss):
     """One loss a pair; needs a reference."""
 
-    needs_reference = True
     beta: Beta = 0.05
     """How strongly the reference holds, as in DPO."""
     temperature: Annotated[float, Field(gt=0, le=1)] = 0.05

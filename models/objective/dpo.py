@@ -26,7 +26,6 @@ from models.parts import part
 class Dpo(PairLoss):
     """One loss a pair; needs a reference."""
 
-    needs_reference = True
     label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
     """Chance that the label of a pair is wrong (e); zero is DPO as it was published."""
 

@@ -26,7 +26,6 @@ from models.parts import part
 class Exo(PairLoss):
     """One loss a pair; needs a reference."""
 
-    needs_reference = True
     label_smoothing: Annotated[float, Field(gt=0, lt=0.5)] = 0.001
     """Chance that the label of a pair is wrong (e)."""
 

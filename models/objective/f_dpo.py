@@ -36,7 +36,6 @@ LARGEST_POWER = 30.0
 class FDpo(PairLoss):
     """One loss a pair; needs a reference."""
 
-    needs_reference = True
     to: Literal["reverse_kl", "forward_kl", "jensen_shannon", "alpha"] = "jensen_shannon"
     """Which divergence holds the policy to the reference."""
     alpha: Annotated[float, Field(gt=0, le=1)] = 0.5

@@ -22,8 +22,6 @@ from models.parts import part
 class Nca(PairLoss):
     """One loss a pair; needs a reference."""
 
-    needs_reference = True
-
     def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
         better, worse = scores.unbind(-1)
         return 1.5 * soft_loss(better, 2.0 / 3.0) - 0.5 * functional.logsigmoid(-worse)

@@ -23,6 +23,7 @@ from models.parts import part
 class Orpo(PairLoss):
     """One loss a pair, without a reference."""
 
+    needs_reference = False
     beta: Beta = 0.1
     """Weight of the odds ratio (lambda in the paper)."""
     sft: Weight = 1.0

@@ -27,7 +27,6 @@ from models.parts import part
 class RobustDpo(PairLoss):
     """One loss a pair, unbiased under flips, may be negative; needs a reference."""
 
-    needs_reference = True
     flip_rate: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
     """Share of pairs whose better answer is said to be the worse (e); zero is DPO."""
 

@@ -21,6 +21,7 @@ from models.parts import part
 class SimPo(PairLoss):
     """One loss a pair, without a reference."""
 
+    needs_reference = False
     beta: Beta = 2.0
     """What mean log-probs are multiplied by."""
     gamma: Weight = 1.0

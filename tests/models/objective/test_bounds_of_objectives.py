@@ -21,6 +21,13 @@ PAIRS = "rollouts: {group_size: 2}\nselect: {name: drop_flat}\nadvantage: {name:
             for key, value in (("clip_low", -0.1), ("clip_high", -0.1), ("kl", -0.01), ("importance_ceiling", 0))
         ),
         ("{name: p3o, importance_ceiling: 0}", "importance_ceiling"),
+        *(
+            (f"{{name: {name}, {key}: -0.1}}", key)
+            for name, key in (("simpo", "gamma"), ("orpo", "beta"), ("cpo", "sft"))
+        ),
+        ("{name: exo, label_smoothing: 0}", "label_smoothing"),
+        ("{name: ld_dpo, tail: -0.1}", "tail"),
+        ("{name: f_dpo, alpha: 0}", "alpha"),
     ],
 )
 def test_a_setting_out_of_its_bounds_is_one_line_that_names_its_key(tmp_path, objective, key):

@@ -26,7 +26,7 @@ DIVERGENCES = {
 def best_policy(to):
     """Log-probs of the policy that maximises E[r] - beta D_f(pi || ref), by ascent on its logits."""
     logits = REFERENCE.clone().requires_grad_()
-    for _ in range(4000):
+    for _ in range(2500):
         policy = logits.softmax(0)
         t = policy / REFERENCE.exp()
         value = policy @ REWARDS - BETA * (REFERENCE.exp() * DIVERGENCES[to](t)).sum()
