@@ -19,7 +19,7 @@ def random_round(rewards=None, seed=0):
     chance = torch.Generator().manual_seed(seed)
     rewards = torch.randn(len(LENGTHS), dtype=torch.float64, generator=chance) if rewards is None else rewards
     held = scored(rewards, SIZES)
-    rollouts = [replace(one, completion=(1,) * n) for one, n in zip(held.rollouts, LENGTHS, strict=True)]
+    rollouts = [replace(rollout, completion=(1,) * n) for rollout, n in zip(held.rollouts, LENGTHS, strict=True)]
     log_prob = -3 * torch.rand(sum(LENGTHS), dtype=torch.float64, generator=chance)
     old = log_prob + 0.4 * torch.randn(sum(LENGTHS), dtype=torch.float64, generator=chance)
     return replace(held, rollouts=rollouts), log_prob.requires_grad_(), old
@@ -55,14 +55,14 @@ def clipped_loss(advantage, log_prob, old, low=0.2, high=0.2):
         high: of the clip.
     """
     ratio = torch.exp(padded(log_prob) - padded(old))
-    one = -advantage * ratio
+    plain = -advantage * ratio
     other = -advantage * torch.clamp(ratio, 1 - low, 1 + high)
-    loss = (torch.maximum(one, other) * mask()).sum() / mask().sum()
+    loss = (torch.maximum(plain, other) * mask()).sum() / mask().sum()
     return loss, torch.autograd.grad(loss, log_prob)[0]
 
 
-def assert_same(found, wanted, gap=1e-12):
+def assert_same(actual, wanted, gap=1e-12):
     """Loss and gradient agree to `gap`, and neither is nothing."""
-    for one, other in zip(found, wanted, strict=True):
+    for first, other in zip(actual, wanted, strict=True):
         assert float(other.detach().abs().max()) > 1e-3
-        assert float((one - other).detach().abs().max()) <= gap
+        assert float((first - other).detach().abs().max()) <= gap

@@ -51,7 +51,7 @@ class Sevens(Reward):
 
     def __call__(self, world, rollouts):
         words = [rollout.text.split() for rollout in rollouts]
-        return torch.tensor([found.count("7") / max(1, len(found)) for found in words])
+        return torch.tensor([actual.count("7") / max(1, len(actual)) for actual in words])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +121,6 @@ def run(start, checkpoints, *, schedule=SCHEDULE, slots=SLOTS, lora=False, kille
     return learner, diary
 
 
-def same_weights(one, other):
-    left, right = one.policy.state_dict(), other.policy.state_dict()
+def same_weights(first, other):
+    left, right = first.policy.state_dict(), other.policy.state_dict()
     return all(torch.equal(left[name], right[name]) for name in left)

@@ -8,8 +8,8 @@ from pathlib import Path
 from running import ROOT
 
 NO_NOUNS = {"found", "one", "told"}
-HELD = ("models",)
-"""Folders whose names are plain."""
+HELD = ("models", "tests/models", "tests/recipes", ":(glob)tests/*.py")
+"""What is looked at, as git names paths."""
 
 
 def names_in(source: str) -> Iterator[tuple[int, str]]:
@@ -24,9 +24,9 @@ def names_in(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, other or name
 
 
-def files_of(folder: str) -> list[Path]:
-    """Python files below `folder` that are under version control, or could be."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", folder]
+def files_of(held: str) -> list[Path]:
+    """Python files of `held` that are under version control, or could be."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", held]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [Path(line) for line in listed.stdout.splitlines() if line.endswith(".py") and (ROOT / line).is_file()]
 
@@ -34,8 +34,8 @@ def files_of(folder: str) -> list[Path]:
 def test_nothing_is_named_by_a_word_that_says_nothing() -> None:
     named = [
         f"{file}:{line}: {name}"
-        for folder in HELD
-        for file in files_of(folder)
+        for held in HELD
+        for file in files_of(held)
         for line, name in names_in((ROOT / file).read_text())
         if name in NO_NOUNS
     ]

@@ -102,9 +102,9 @@ def says(policy, start, folder=None, beside=lambda into: None):
     engine = open_engine(used, EngineSettings(name="transformers"), longest=64, end=CODEC.end, seed=0)
     prompts = [(*p.tokens, *read_use(used).after_prompt) for p in PROBLEMS]
     drawn = engine.generate(prompts, Sampling(max_tokens=6, samples=64, log_probs=False), seed=1)
-    flat = [one for group in drawn for one in group]
-    texts = CODEC.text([one.tokens for one in flat])
-    right = [is_right(text, "7", finished=one.finished) for text, one in zip(texts, flat, strict=True)]
+    flat = [rollout for group in drawn for rollout in group]
+    texts = CODEC.text([completion.tokens for completion in flat])
+    right = [is_right(text, "7", finished=completion.finished) for text, completion in zip(texts, flat, strict=True)]
     return Says(*logs, sum(right) / len(right))
 
 
@@ -116,7 +116,7 @@ def trained(file, start, folder):
     settings = replace(
         recipe.schedule, rounds=ROUNDS, checkpoint_every=100, samples_every=100, token_budget=2048, optimiser=optimiser
     )
-    rewards = [one for one in recipe.rewards if not one.needs_reward_model]
+    rewards = [reward for reward in recipe.rewards if not reward.needs_reward_model]
     slots = replace(recipe.slots, rollouts=small(recipe.rollouts), rewards=rewards)
     policy = load_causal_model(start, torch.float32)
     before = says(policy, start)
@@ -124,7 +124,7 @@ def trained(file, start, folder):
     engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.rollouts.draws else None
     world = make_world(engine, None, recipe.seed, learner, settings.token_budget, recipe.truncated)
     sound = recipe.objective.level == "pair" and slots.rollouts.reads == "demonstrations"  # all of the data is better
-    answers = [one for one in known(slots.rollouts.reads) if not (sound and one.flaw)]
+    answers = [answer for answer in known(slots.rollouts.reads) if not (sound and answer.flaw)]
     problems = [replace(problem, known=tuple(answers)) for problem in PROBLEMS]
     run_loop(world, slots, settings, problems, folder / "checkpoints", Watchers())
     return (
@@ -142,7 +142,7 @@ OWN_RANKING = ("own_likelihood",)
 def test_what_the_recipe_claims_has_risen(file, start, tmp_path):
     recipe, before, after = trained(file, start, tmp_path)
     right, wrong = after.right - before.right, after.wrong - before.wrong
-    if any(one.name in OWN_RANKING for one in recipe.rewards):
+    if any(reward.name in OWN_RANKING for reward in recipe.rewards):
         assert wrong > right + 0.1  # the wrong answer is the one that it was shown twice
     elif recipe.rollouts.reads == "preferences" and not recipe.rollouts.draws:
         assert right > wrong + 0.1

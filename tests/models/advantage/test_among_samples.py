@@ -13,13 +13,13 @@ def beside(rewards, sizes, demonstrations):
     """Groups of which the completions at `demonstrations` are answers of the data."""
     whole = scored(torch.tensor(rewards, dtype=torch.float64), sizes)
     origins = ["demonstration" if place in demonstrations else "policy" for place in range(len(rewards))]
-    rollouts = [replace(one, origin=origin) for one, origin in zip(whole.rollouts, origins, strict=True)]
+    rollouts = [replace(rollout, origin=origin) for rollout, origin in zip(whole.rollouts, origins, strict=True)]
     return replace(whole, rollouts=rollouts)
 
 
 def test_an_answer_of_the_data_moves_no_baseline_and_has_no_advantage():
-    found = AmongSamples(scale="none").of_completions(None, beside([1.0, 0.0, 9.0, 5.0, 4.0, 0.0], [3, 3], {2, 5}))
-    assert found.tolist() == [0.5, -0.5, 0.0, 0.5, -0.5, 0.0]
+    advantages = AmongSamples(scale="none").of_completions(None, beside([1.0, 0.0, 9.0, 5.0, 4.0, 0.0], [3, 3], {2, 5}))
+    assert advantages.tolist() == [0.5, -0.5, 0.0, 0.5, -0.5, 0.0]
 
 
 def test_without_answers_of_the_data_it_is_group_relative():

@@ -24,7 +24,7 @@ LOGITS = torch.tensor([0.3, -0.2, 0.9, 0.0], dtype=torch.float64)
 
 def of_lengths(verdicts, sizes, lengths):
     held = scored(torch.tensor(verdicts, dtype=torch.float64), sizes)
-    rollouts = [replace(one, completion=(1,) * n) for one, n in zip(held.rollouts, lengths, strict=True)]
+    rollouts = [replace(rollout, completion=(1,) * n) for rollout, n in zip(held.rollouts, lengths, strict=True)]
     return replace(held, rollouts=rollouts)
 
 
@@ -33,9 +33,9 @@ def test_by_hand():
     held = of_lengths([1, 0, 0, 1], [2, 2], [3, 2, 6, 5])
     assert Balanced(negatives=1.0).of_completions(None, held).tolist() == [2.0, -2.0, -2.0, 2.0]
     held = of_lengths([1, 0, 0, 0, 1], [4, 1], [4, 1, 2, 5, 8])  # the last is alone, and counts as tokens
-    found = Balanced().of_completions(None, held)
+    advantages = Balanced().of_completions(None, held)
     wanted = [20 / 12, *[-0.5 * 20 / 8 / 3] * 3, 0.0]
-    assert found.tolist() == pytest.approx(wanted)
+    assert advantages.tolist() == pytest.approx(wanted)
 
 
 def test_the_reduced_loss_is_the_published_one():
@@ -47,7 +47,7 @@ def test_the_reduced_loss_is_the_published_one():
     rows = torch.repeat_interleave(torch.arange(8), torch.tensor(lengths))
     seen = make_batch(Balanced().of_completions(None, held)[rows], log_prob, log_prob, None, rows)
     loss, _ = WeightedLikelihood()(log_prob, seen)
-    found = (torch.cat(token_weights(lengths, "token", 8)) * loss).sum()
+    advantages = (torch.cat(token_weights(lengths, "token", 8)) * loss).sum()
     summed = torch.stack([row.sum() for row in log_prob.split(lengths)])
     wanted = 0.0
     for kind, factor in ((1, 1.0), (0, 0.5)):
@@ -56,7 +56,7 @@ def test_the_reduced_loss_is_the_published_one():
             if verdict == kind:
                 others = [v for j, v in enumerate(verdicts) if j // 4 == i // 4 and j != i]
                 wanted -= factor * (verdict - sum(others) / 3) * float(summed[i]) / tokens
-    assert float(found) == pytest.approx(wanted, rel=1e-12)
+    assert float(advantages) == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.parametrize("share", [1, 3, 7])
@@ -91,8 +91,8 @@ def expected_gradient(select):
         loss, _ = WeightedLikelihood()(log_prob[drawn[kept]], seen)
         weight = float(log_prob[drawn].detach().sum().exp())
         total, chance = total + weight * loss.sum(), chance + weight
-    (found,) = torch.autograd.grad(total / chance, logits)
-    return found
+    (gradient,) = torch.autograd.grad(total / chance, logits)
+    return gradient
 
 
 def exact_gradient(of_chance):
@@ -120,7 +120,7 @@ def through(recipe, texts, liked):
     chosen = score(here, slots.rewards, rollouts)
     for select in slots.select:
         chosen = chosen.take(select(chosen))
-    return [one.completion[0] for one in chosen.rollouts], slots.advantage.of_completions(here, chosen).tolist()
+    return [rollout.completion[0] for rollout in chosen.rollouts], slots.advantage.of_completions(here, chosen).tolist()
 
 
 TEXTS = ["#### 3", "#### 7", "#### 7", "#### 4", "#### 7", "#### 5", "#### 6", "#### 2"]
@@ -142,7 +142,7 @@ def test_beside_another_reward_the_verdict_alone_tells_right_from_wrong():
     verdict = torch.tensor([1.0, 1.0, 0.0, 0.0])
     liked = torch.tensor([0.0, 1.0, 1.0, 0.0])
     held = scored(verdict + 0.6 * liked, [4], {"exact_answer": verdict})
-    found = Balanced(by="exact_answer", negatives=1.0).of_completions(None, held)
-    torch.testing.assert_close(found, torch.tensor([4.0, 4.0, -4.0, -4.0]) / 3)
+    advantages = Balanced(by="exact_answer", negatives=1.0).of_completions(None, held)
+    torch.testing.assert_close(advantages, torch.tensor([4.0, 4.0, -4.0, -4.0]) / 3)
     with pytest.raises(UserError, match=r"advantage\.by: no reward is called judge; there are exact_answer"):
         Balanced(by="judge").of_completions(None, held)

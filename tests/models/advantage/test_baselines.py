@@ -25,8 +25,10 @@ SIZES = [4, 3]
 
 
 def test_leave_one_out_is_the_reward_less_the_mean_of_the_others():
-    found = LeaveOneOut().of_completions(None, scored(numbers(1, 0, 5, 7, 3, 8), [2, 3, 1]))
-    torch.testing.assert_close(found, numbers(1, -1, 0, 3, -3, 0))  # 5 - (7 + 3) / 2, ...; who is alone has no others
+    advantages = LeaveOneOut().of_completions(None, scored(numbers(1, 0, 5, 7, 3, 8), [2, 3, 1]))
+    torch.testing.assert_close(
+        advantages, numbers(1, -1, 0, 3, -3, 0)
+    )  # 5 - (7 + 3) / 2, ...; who is alone has no others
 
 
 def test_leave_one_out_agrees_with_leaving_each_one_out():
@@ -139,6 +141,6 @@ def test_completions_of_unequal_length_make_them_differ_by_the_length():
 
 def test_dr_grpo_weighs_every_token_of_every_completion_by_its_distance_from_the_mean_alone():
     held = scored(REWARDS, SIZES)
-    found = gradient(GroupRelative(scale="none").of_completions(None, held), UNEQUAL, "constant", Grpo(kl=0.0))
+    gradients = gradient(GroupRelative(scale="none").of_completions(None, held), UNEQUAL, "constant", Grpo(kl=0.0))
     centred = REWARDS - torch.cat([part.mean().expand(len(part)) for part in REWARDS.split(SIZES)])
-    torch.testing.assert_close(found, -centred.repeat_interleave(torch.tensor(UNEQUAL)) / (7 * 6))
+    torch.testing.assert_close(gradients, -centred.repeat_interleave(torch.tensor(UNEQUAL)) / (7 * 6))

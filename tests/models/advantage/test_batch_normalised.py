@@ -17,7 +17,8 @@ from models.objective.grpo import Grpo
 def of_lengths(rewards, sizes, lengths):
     held = scored(torch.tensor(rewards, dtype=torch.float64), sizes)
     return replace(
-        held, rollouts=[replace(one, completion=(1,) * n) for one, n in zip(held.rollouts, lengths, strict=True)]
+        held,
+        rollouts=[replace(rollout, completion=(1,) * n) for rollout, n in zip(held.rollouts, lengths, strict=True)],
     )
 
 
@@ -27,16 +28,16 @@ def rows(advantage, held, world=None):
 
 def test_by_hand():
     """Rewards 1, 0, 0 over 1, 2 and 1 tokens: mean 1/4 and deviation sqrt(3)/4 over the four tokens."""
-    found = rows(BatchNormalised(epsilon=0.0), of_lengths([1, 0, 0], [2, 1], [1, 2, 1]))
+    advantages = rows(BatchNormalised(epsilon=0.0), of_lengths([1, 0, 0], [2, 1], [1, 2, 1]))
     high, low = 3 / 3**0.5, -1 / 3**0.5
-    assert [value for row in found for value in row] == pytest.approx([high, low, low, low])
+    assert [value for row in advantages for value in row] == pytest.approx([high, low, low, low])
 
 
 def test_against_the_group_by_hand():
     """1, 0 | 3, 3 less their means: a half and its negative, nothing; over 1, 1 | 1, 1 tokens the deviation is that of
     1/2, -1/2, 0, 0."""
-    found = rows(BatchNormalised(baseline="group", epsilon=0.0), of_lengths([1, 0, 3, 3], [2, 2], [1, 1, 1, 1]))
-    assert [value for row in found for value in row] == pytest.approx([2**0.5, -(2**0.5), 0.0, 0.0])
+    advantages = rows(BatchNormalised(baseline="group", epsilon=0.0), of_lengths([1, 0, 3, 3], [2, 2], [1, 1, 1, 1]))
+    assert [value for row in advantages for value in row] == pytest.approx([2**0.5, -(2**0.5), 0.0, 0.0])
 
 
 def published(held, log_prob, old, baseline, penalties):
@@ -78,22 +79,22 @@ def test_loss_and_gradient_are_the_published_ones(baseline, kl, estimator):
     gaps = torch.randn(sum(LENGTHS), dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     paid = {"k1": gaps, "k2": gaps**2 / 2, "k3": (-gaps).exp() - 1 + gaps}[estimator]
     advantage = BatchNormalised(baseline=baseline, kl_in_reward=kl, kl_in_reward_estimator=estimator, epsilon=0.0)
-    found = loss_of_parts(advantage, Grpo(kl=0.0), held, log_prob, old, "token", make_world(readings=Said(gaps)))
-    assert_same(found, published(held, log_prob, old, baseline, kl * paid))
+    advantages = loss_of_parts(advantage, Grpo(kl=0.0), held, log_prob, old, "token", make_world(readings=Said(gaps)))
+    assert_same(advantages, published(held, log_prob, old, baseline, kl * paid))
 
 
 def test_the_scale_of_a_prompt_does_not_depend_on_its_own_deviation():
     """Two prompts whose rewards spread by 1 and by 0.1 keep that proportion, where the group's deviation levels it."""
     held = of_lengths([1.0, 0.0, 0.1, 0.0], [2, 2], [1, 1, 1, 1])
-    found = rows(BatchNormalised(baseline="group", epsilon=0.0), held)
-    assert found[0][0] / found[2][0] == pytest.approx(10.0)
+    advantages = rows(BatchNormalised(baseline="group", epsilon=0.0), held)
+    assert advantages[0][0] / advantages[2][0] == pytest.approx(10.0)
     levelled = GroupRelative(epsilon=0.0).of_completions(None, held)
     assert float(levelled[0] / levelled[2]) == pytest.approx(1.0)
 
 
 def test_without_a_baseline_a_prompt_that_is_always_solved_is_trained_on_and_flat_groups_must_stay():
-    found = rows(BatchNormalised(), of_lengths([1, 1, 0, 0], [2, 2], [1, 1, 1, 1]))
-    assert found[0][0] == pytest.approx(1.0, abs=1e-3) and found[2][0] == pytest.approx(-1.0, abs=1e-3)
+    advantages = rows(BatchNormalised(), of_lengths([1, 1, 0, 0], [2, 2], [1, 1, 1, 1]))
+    assert advantages[0][0] == pytest.approx(1.0, abs=1e-3) and advantages[2][0] == pytest.approx(-1.0, abs=1e-3)
     assert BatchNormalised().learns_from_flat_groups and not BatchNormalised(baseline="group").learns_from_flat_groups
 
 
@@ -104,8 +105,8 @@ def test_a_batch_that_does_not_spread_has_no_advantage_and_nothing_is_infinite()
 def test_tokens_that_are_not_trained_on_are_no_part_of_the_statistics():
     held = of_lengths([1.0, 0.0, 50.0], [2, 1], [1, 1, 2])
     beside = replace(held.rollouts[2], trained=(False, False), origin="greedy")
-    found = rows(BatchNormalised(epsilon=0.0), replace(held, rollouts=[*held.rollouts[:2], beside]))
-    assert [found[0][0], found[1][0]] == pytest.approx([1.0, -1.0])
+    advantages = rows(BatchNormalised(epsilon=0.0), replace(held, rollouts=[*held.rollouts[:2], beside]))
+    assert [advantages[0][0], advantages[1][0]] == pytest.approx([1.0, -1.0])
 
 
 def test_a_kl_without_a_reference_is_refused():

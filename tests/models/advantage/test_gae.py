@@ -34,8 +34,8 @@ def numbers(*values):
 def test_by_hand():
     # gamma 1/2, lambda 1/2. Surprises from the end: 4 - 2 = 2; 1 + 2 / 2 - 1 = 1; 0 + 1 / 2 - 3 = -2.5.
     # Advantages from the end: 2; 1 + 2 / 4 = 1.5; -2.5 + 1.5 / 4 = -2.125. The short one: 5 - 1 = 4.
-    found = generalised_advantages([numbers(0, 1, 4), numbers(5)], [numbers(3, 1, 2), numbers(1)], 0.5, 0.5)
-    torch.testing.assert_close(found, [numbers(-2.125, 1.5, 2), numbers(4)])
+    advantages = generalised_advantages([numbers(0, 1, 4), numbers(5)], [numbers(3, 1, 2), numbers(1)], 0.5, 0.5)
+    torch.testing.assert_close(advantages, [numbers(-2.125, 1.5, 2), numbers(4)])
 
 
 def random_rows(seed):
@@ -56,8 +56,8 @@ def test_lambda_one_gives_the_return_less_the_value(gamma):
 
 def test_lambda_zero_gives_the_error_of_one_step():
     rewards, values = random_rows(0), random_rows(1)
-    found = generalised_advantages(rewards, values, 0.9, 0.0)
-    for row, reward, value in zip(found, rewards, values, strict=True):
+    advantages = generalised_advantages(rewards, values, 0.9, 0.0)
+    for row, reward, value in zip(advantages, rewards, values, strict=True):
         for t in range(len(row)):
             following = float(value[t + 1]) if t + 1 < len(row) else 0.0
             assert float(row[t]) == pytest.approx(float(reward[t]) + 0.9 * following - float(value[t]))
@@ -73,18 +73,18 @@ def test_where_the_critic_is_right_there_is_no_advantage(gae_lambda):
 def test_whitened_advantages_have_mean_zero_and_deviation_one_over_what_counts():
     rows = random_rows(2)
     everywhere = [torch.ones(len(row), dtype=torch.bool) for row in rows]
-    found = torch.cat(whitened(rows, everywhere))
-    assert abs(float(found.mean())) < 1e-12 and float(found.std(unbiased=False)) == pytest.approx(1, abs=1e-3)
+    advantages = torch.cat(whitened(rows, everywhere))
+    assert abs(float(advantages.mean())) < 1e-12 and float(advantages.std(unbiased=False)) == pytest.approx(1, abs=1e-3)
     some = [torch.arange(len(row)) % 2 == 0 for row in rows]
     strange = [torch.where(mask, row, row + 1e6) for row, mask in zip(rows, some, strict=True)]
-    for one, other, mask in zip(whitened(rows, some), whitened(strange, some), some, strict=True):
-        torch.testing.assert_close(one[mask], other[mask])
+    for first, other, mask in zip(whitened(rows, some), whitened(strange, some), some, strict=True):
+        torch.testing.assert_close(first[mask], other[mask])
 
 
 def test_normalised_and_clipped_rewards_by_hand():
     worth = scored(numbers(0, 0, 0, 4), [4])  # mean 1, deviation sqrt(3)
-    found = stabilised(worth, "batch", 1.0).rewards
-    torch.testing.assert_close(found, numbers(-1 / 3**0.5, -1 / 3**0.5, -1 / 3**0.5, 1), rtol=1e-3, atol=0)
+    rewards = stabilised(worth, "batch", 1.0).rewards
+    torch.testing.assert_close(rewards, numbers(-1 / 3**0.5, -1 / 3**0.5, -1 / 3**0.5, 1), rtol=1e-3, atol=0)
     torch.testing.assert_close(stabilised(worth, "none", 3.0).rewards, numbers(0, 0, 0, 3))
 
 
@@ -95,8 +95,8 @@ def test_equal_rewards_are_normalised_to_nothing_even_where_their_mean_is_not_ex
 def test_rewards_of_tokens_are_scaled_with_those_of_completions():
     whole = scored(numbers(4, 0), [2], sequences=SEQUENCES.take([0, 4]))  # mean 2, deviation 2
     worth = replace(whole, token_rewards=[numbers(2, 0), numbers(0, 0, 1)])
-    found = stabilised(worth, "batch", None).rewards_by_token()
-    torch.testing.assert_close(found, [numbers(1, 0), numbers(0, 0, -1)], rtol=0, atol=1e-3)
+    rewards = stabilised(worth, "batch", None).rewards_by_token()
+    torch.testing.assert_close(rewards, [numbers(1, 0), numbers(0, 0, -1)], rtol=0, atol=1e-3)
 
 
 def learner_with(gae, reference=True):
@@ -165,9 +165,9 @@ def test_the_critic_comes_to_explain_the_rewards_and_advantages_shrink():
     world, sizes = world_of(learner), []
     for number in range(30):
         signal = gae(world, WORTH)
-        told = gae.learn(world, WORTH, signal, number)
+        metrics = gae.learn(world, WORTH, signal, number)
         sizes.append(float(torch.cat(list(signal.tokens)).abs().mean()))
-    assert sizes[-1] < 0.1 * sizes[0] and told["explained_variance"] > 0.95
+    assert sizes[-1] < 0.1 * sizes[0] and metrics["explained_variance"] > 0.95
 
 
 def test_it_is_an_advantage_with_a_companion():
@@ -189,10 +189,10 @@ PPO = replace(
 
 def run(start, checkpoints, *, lora=False, killed_in=None, slots=PPO, schedule=SCHEDULE):
     """One run of the loop with a critic; returns the learner and its metrics."""
-    told = {}
+    reported = {}
 
     def metrics(number, values):
-        told[number] = values
+        reported[number] = values
         if number == killed_in:
             raise KeyboardInterrupt
 
@@ -206,22 +206,22 @@ def run(start, checkpoints, *, lora=False, killed_in=None, slots=PPO, schedule=S
         run_loop(world, slots, schedule, PROBLEMS, checkpoints, Watchers(metrics=metrics))
     except KeyboardInterrupt:
         assert killed_in is not None
-    return learner, told
+    return learner, reported
 
 
 @pytest.mark.parametrize("lora", [False, True])
 def test_a_killed_run_goes_on_and_ends_bit_for_bit_with_the_policy_and_the_critic_of_a_whole_one(tmp_path, lora):
     start = save_start(tmp_path / "start")
-    whole, told = run(start, tmp_path / "whole", lora=lora)
+    whole, diary = run(start, tmp_path / "whole", lora=lora)
     run(start, tmp_path / "killed", lora=lora, killed_in=5)
     resumed, told_after = run(start, tmp_path / "killed", lora=lora)
     assert sorted(told_after) == [5, 6] and same_weights(whole, resumed)
-    ends = [one.companions["critic"] for one in (whole, resumed)]
+    ends = [learner.companions["critic"] for learner in (whole, resumed)]
     assert ends[0].updates == ends[1].updates == 6 * 4
     left, right = (end.model.state_dict() for end in ends)
     assert all(torch.equal(left[name], right[name]) for name in left)
     for name in ("critic/loss", "critic/explained_variance", "policy/loss"):
-        assert told[6][name] == told_after[6][name]
+        assert diary[6][name] == told_after[6][name]
     assert not same_weights(whole, new_learner(SCHEDULE, lora))
 
 
@@ -241,5 +241,5 @@ def test_what_is_rewarded_becomes_frequent(tmp_path, critic):
         advantage=Gae(kl_in_reward=0.01, critic=critic),
     )
     schedule = replace(SCHEDULE, rounds=10, optimiser=OptimiserSettings(learning_rate=3e-3, warmup_steps=1))
-    _, told = run(save_start(tmp_path / "start"), tmp_path / "checkpoints", slots=slots, schedule=schedule)
-    assert told[1]["reward/sevens"] < 0.3 and told[10]["reward/sevens"] > 0.8
+    _, diary = run(save_start(tmp_path / "start"), tmp_path / "checkpoints", slots=slots, schedule=schedule)
+    assert diary[1]["reward/sevens"] < 0.3 and diary[10]["reward/sevens"] > 0.8

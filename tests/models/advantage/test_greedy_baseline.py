@@ -29,8 +29,8 @@ def with_greedy(rewards, sizes, greedy):
     """Completions of which those at the places `greedy` are the greedy ones, not trained on."""
     held = scored(rewards, sizes)
     rollouts = [
-        replace(one, origin="greedy", trained=(False,)) if place in greedy else one
-        for place, one in enumerate(held.rollouts)
+        replace(rollout, origin="greedy", trained=(False,)) if place in greedy else rollout
+        for place, rollout in enumerate(held.rollouts)
     ]
     return replace(held, rollouts=rollouts)
 
@@ -63,7 +63,7 @@ def expected_gradients(rewards=REWARDS):
     log_prob = logits.log_softmax(0)
     (exact,) = torch.autograd.grad((log_prob.exp() * rewards).sum(), logits, retain_graph=True)
     likeliest = int(logits.argmax())
-    found = {}
+    advantages = {}
     for name, advantage in (("remax", GreedyBaseline()), ("reinforce", FixedBaseline(baseline=0.0))):
         rows = []
         for action in range(4):
@@ -75,24 +75,24 @@ def expected_gradients(rewards=REWARDS):
             )
             rows.append(-torch.autograd.grad(losses.sum(), logits, retain_graph=True)[0])
         chance = log_prob.exp().detach()[:, None]
-        found[name] = ((chance * torch.stack(rows)).sum(0), (chance * torch.stack(rows) ** 2).sum())
-    return exact, found
+        advantages[name] = ((chance * torch.stack(rows)).sum(0), (chance * torch.stack(rows) ** 2).sum())
+    return exact, advantages
 
 
 def test_the_expected_update_is_the_exact_policy_gradient_as_reinforces_is():
-    exact, found = expected_gradients()
-    torch.testing.assert_close(found["remax"][0], exact)
-    torch.testing.assert_close(found["reinforce"][0], exact)
+    exact, gradient = expected_gradients()
+    torch.testing.assert_close(gradient["remax"][0], exact)
+    torch.testing.assert_close(gradient["reinforce"][0], exact)
 
 
 def test_it_is_less_noisy_than_no_baseline_where_the_greedy_completion_is_worth_about_what_samples_are():
-    _, found = expected_gradients(numbers(2.0, 1.0, 1.5, 0.5))  # the likeliest is the third
-    assert found["remax"][1] < 0.2 * found["reinforce"][1]
+    _, gradient = expected_gradients(numbers(2.0, 1.0, 1.5, 0.5))  # the likeliest is the third
+    assert gradient["remax"][1] < 0.2 * gradient["reinforce"][1]
 
 
 def test_it_is_noisier_than_no_baseline_where_the_greedy_completion_is_far_from_what_samples_are_worth():
-    _, found = expected_gradients()  # the likeliest is worth -2 and the others 0 to 1
-    assert found["remax"][1] > found["reinforce"][1]
+    _, gradient = expected_gradients()  # the likeliest is worth -2 and the others 0 to 1
+    assert gradient["remax"][1] > gradient["reinforce"][1]
 
 
 class Scripted:
@@ -114,13 +114,13 @@ def test_the_source_lays_one_greedy_completion_after_the_samples_of_each_prompt_
     codec = SimpleNamespace(text=lambda rows: [str(row) for row in rows])
     problems = [Problem("a", "", tokens=(3,)), Problem("b", "", tokens=(4,))]
     made = SampleAndGreedy(prompts=2, group_size=3)(make_world(engine, codec=codec), problems, 0)
-    assert [one.completion for one in made] == [
+    assert [rollout.completion for rollout in made] == [
         (10, 0), (10, 1), (10, 2), (9, 1), (11, 0), (11, 1), (11, 2), (9, 1)
     ]  # fmt: skip
-    assert [one.group for one in made] == [0] * 4 + [1] * 4
-    assert [one.problem.id for one in made] == ["a"] * 4 + ["b"] * 4
-    assert [one.origin for one in made] == (["policy"] * 3 + ["greedy"]) * 2
-    assert [one.trained_tokens for one in made] == [2, 2, 2, 0] * 2
+    assert [rollout.group for rollout in made] == [0] * 4 + [1] * 4
+    assert [rollout.problem.id for rollout in made] == ["a"] * 4 + ["b"] * 4
+    assert [rollout.origin for rollout in made] == (["policy"] * 3 + ["greedy"]) * 2
+    assert [rollout.trained_tokens for rollout in made] == [2, 2, 2, 0] * 2
     assert engine.calls == [(1.0, 3), (0.0, 1)]
 
 
@@ -151,7 +151,7 @@ class OnlyGreedyIsWrong(Reward):
     name = "sampled"
 
     def __call__(self, world, rollouts):
-        return torch.tensor([float(one.origin != "greedy") for one in rollouts])
+        return torch.tensor([float(rollout.origin != "greedy") for rollout in rollouts])
 
 
 def test_in_the_loop_no_greedy_completion_reaches_the_objective_and_every_advantage_is_against_it(tmp_path):
@@ -165,6 +165,6 @@ def test_in_the_loop_no_greedy_completion_reaches_the_objective_and_every_advant
         objective=objective,
     )
     schedule = replace(SCHEDULE, rounds=1, epochs=1, minibatches=1)
-    _, told = run(save_start(tmp_path / "start"), tmp_path / "run", schedule=schedule, slots=slots)
+    _, diary = run(save_start(tmp_path / "start"), tmp_path / "run", schedule=schedule, slots=slots)
     assert objective.seen == ["policy"] * 6
-    assert told.metrics[1]["reward/total"] == 1.0  # the round's figures are of the samples
+    assert diary.metrics[1]["reward/total"] == 1.0  # the round's figures are of the samples

@@ -18,8 +18,8 @@ def numbers(*values):
 
 def test_by_hand():
     rewards = numbers(1, 0, 0, 1, 5, 3)  # deviations of the groups: 1/2 and 1
-    found = GroupRelative(epsilon=0.0).of_completions(None, scored(rewards, [4, 2]))
-    torch.testing.assert_close(found, numbers(1, -1, -1, 1, 1, -1))
+    advantages = GroupRelative(epsilon=0.0).of_completions(None, scored(rewards, [4, 2]))
+    torch.testing.assert_close(advantages, numbers(1, -1, -1, 1, 1, -1))
     torch.testing.assert_close(
         GroupRelative(scale="none").of_completions(None, scored(rewards, [4, 2])), numbers(0.5, -0.5, -0.5, 0.5, 1, -1)
     )
@@ -28,8 +28,10 @@ def test_by_hand():
 @pytest.mark.parametrize("scale", ["group", "none"])
 def test_the_mean_of_every_group_is_zero(scale):
     rewards = torch.randn(12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = scored(rewards, [3, 4, 5])
-    assert group_mean(GroupRelative(scale=scale).of_completions(None, found), found.groups).abs().max() < 1e-14
+    advantages = scored(rewards, [3, 4, 5])
+    assert (
+        group_mean(GroupRelative(scale=scale).of_completions(None, advantages), advantages.groups).abs().max() < 1e-14
+    )
 
 
 @pytest.mark.parametrize("scale", ["group", "none"])
@@ -67,15 +69,15 @@ def test_groups_do_not_see_each_other():
 def test_the_deviation_of_n_less_one_is_the_estimate_that_published_code_takes():
     rewards = numbers(1, 0, 0.5, 1, 5, 3)
     wanted = torch.cat([(part - part.mean()) / (part.std() + 1e-3) for part in rewards.split([4, 2])])
-    found = GroupRelative(deviation="n-1", epsilon=1e-3).of_completions(None, scored(rewards, [4, 2]))
-    torch.testing.assert_close(found, wanted)
+    advantages = GroupRelative(deviation="n-1", epsilon=1e-3).of_completions(None, scored(rewards, [4, 2]))
+    torch.testing.assert_close(advantages, wanted)
     assert GroupRelative(deviation="n-1").of_completions(None, scored(numbers(3.0), [1])).tolist() == [0.0]
 
 
 def test_divided_by_the_deviation_of_the_batch_prompts_keep_their_proportion():
     rewards = numbers(1, 0, 0.2, 0.0, 3, 3)
-    found = GroupRelative(scale="batch", epsilon=0.0).of_completions(None, scored(rewards, [2, 2, 2]))
-    torch.testing.assert_close(found, numbers(0.5, -0.5, 0.1, -0.1, 0, 0) / rewards.std(unbiased=False))
+    advantages = GroupRelative(scale="batch", epsilon=0.0).of_completions(None, scored(rewards, [2, 2, 2]))
+    torch.testing.assert_close(advantages, numbers(0.5, -0.5, 0.1, -0.1, 0, 0) / rewards.std(unbiased=False))
 
 
 def test_scaled_by_the_batch_loss_and_gradient_are_trls():
@@ -99,8 +101,10 @@ def test_of_one_group_the_batch_is_the_group():
 
 def test_divided_by_the_mean_a_prompt_weighs_by_how_rarely_it_is_solved():
     """One of four right: (1 - 1/4) / (1/4) = 3, and -1 for the wrong ones; always right: nothing."""
-    found = GroupRelative(scale="mean", epsilon=0.0).of_completions(None, scored(numbers(1, 0, 0, 0, 1, 1), [4, 2]))
-    torch.testing.assert_close(found, numbers(3, -1, -1, -1, 0, 0))
+    advantages = GroupRelative(scale="mean", epsilon=0.0).of_completions(
+        None, scored(numbers(1, 0, 0, 0, 1, 1), [4, 2])
+    )
+    torch.testing.assert_close(advantages, numbers(3, -1, -1, -1, 0, 0))
     never = GroupRelative(scale="mean").of_completions(None, scored(numbers(0, 0), [2]))
     assert never.tolist() == [0.0, 0.0]
 

@@ -25,9 +25,9 @@ def world_of(teachers, served=None):
 def test_it_is_the_log_prob_of_the_teacher_less_that_of_the_policy():
     """As TRL's SDPO has it in its sampled form, with the sign of an advantage."""
     teacher = tiny_policy(seed=1, spread=2.0, hidden=32)
-    found = JudgeLogRatio(weight=2.0)(world_of({"teacher": teacher}), CHOSEN).tokens
+    advantages = JudgeLogRatio(weight=2.0)(world_of({"teacher": teacher}), CHOSEN).tokens
     ours, theirs = (plain_log_probs(model, SEQUENCES) for model in (tiny_policy(spread=2.0), teacher))
-    for row, own, judged in zip(found, ours, theirs, strict=True):
+    for row, own, judged in zip(advantages, ours, theirs, strict=True):
         assert float((row - 2.0 * (judged - own).detach()).abs().max()) <= 1e-12
 
 
@@ -39,8 +39,8 @@ def test_with_a_discount_a_token_counts_what_follows_it():
 
 
 def test_a_policy_that_is_its_teacher_has_no_advantage():
-    found = JudgeLogRatio(discount=1.0)(world_of({"teacher": tiny_policy(spread=2.0)}), CHOSEN).tokens
-    assert max(float(row.abs().max()) for row in found) <= 1e-12
+    advantages = JudgeLogRatio(discount=1.0)(world_of({"teacher": tiny_policy(spread=2.0)}), CHOSEN).tokens
+    assert max(float(row.abs().max()) for row in advantages) <= 1e-12
 
 
 def test_a_served_teacher_is_asked_for_given_tokens_and_takes_the_place_of_a_model():
@@ -50,10 +50,10 @@ def test_a_served_teacher_is_asked_for_given_tokens_and_takes_the_place_of_a_mod
         asked.append(sequences)
         return [torch.full((len(ids),), -1.0, dtype=torch.float64) for ids in sequences.completions]
 
-    found = JudgeLogRatio()(world_of({}, served), CHOSEN).tokens
+    advantages = JudgeLogRatio()(world_of({}, served), CHOSEN).tokens
     assert [tuple(ids) for ids in asked[0].completions] == SEQUENCES.completions
     own = plain_log_probs(tiny_policy(spread=2.0), SEQUENCES)
-    torch.testing.assert_close(found[0], -1.0 - own[0].detach(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(advantages[0], -1.0 - own[0].detach(), rtol=0, atol=1e-12)
 
 
 def test_without_a_teacher_it_refuses():

@@ -36,10 +36,10 @@ class Said:
     references: dict | None
 
     def policy(self, rollouts):
-        return [self.policies[id(one)] for one in rollouts]
+        return [self.policies[id(rollout)] for rollout in rollouts]
 
     def reference(self, rollouts):
-        return None if self.references is None else [self.references[id(one)] for one in rollouts]
+        return None if self.references is None else [self.references[id(rollout)] for rollout in rollouts]
 
 
 def round_of(
@@ -47,12 +47,12 @@ def round_of(
 ):
     held = scored(rewards, sizes)
     rollouts = [
-        replace(one, completion=(1,) * len(row), origin=origin, trained=flags)
-        for one, row, origin, flags in zip(held.rollouts, policy, origins, trained, strict=True)
+        replace(rollout, completion=(1,) * len(row), origin=origin, trained=flags)
+        for rollout, row, origin, flags in zip(held.rollouts, policy, origins, trained, strict=True)
     ]
     said = Said(
-        {id(one): row for one, row in zip(rollouts, policy, strict=True)},
-        None if reference is None else {id(one): row for one, row in zip(rollouts, reference, strict=True)},
+        {id(rollout): row for rollout, row in zip(rollouts, policy, strict=True)},
+        None if reference is None else {id(rollout): row for rollout, row in zip(rollouts, reference, strict=True)},
     )
     return make_world(readings=said), replace(held, rollouts=rollouts)
 
@@ -72,18 +72,20 @@ def test_token_by_token_the_whole_penalty_is_part_of_the_outcome():
     held = replace(held, token_rewards=[0.1 * row for row in POLICY])
     process = torch.stack([0.1 * row.sum() for row in POLICY])
     held = replace(held, rewards=REWARDS + process)
-    found = ProcessLeaveOneOut(kl_in_reward=KL)(world, held).tokens
+    advantages = ProcessLeaveOneOut(kl_in_reward=KL)(world, held).tokens
     plain = ProcessLeaveOneOut()(None, replace(held, rewards=REWARDS - KL * RATIOS + process)).tokens
-    for one, other in zip(found, plain, strict=True):
-        torch.testing.assert_close(one, other)
+    for first, other in zip(advantages, plain, strict=True):
+        torch.testing.assert_close(first, other)
 
 
 def test_a_greedy_baseline_and_answers_of_the_data_are_not_penalised():
     origins = ("policy", "policy", "greedy", "policy", "greedy")
     world, held = round_of(origins)
     penalty = KL * RATIOS * torch.tensor([1, 1, 0, 1, 0])
-    found = GreedyBaseline(kl_in_reward=KL).of_completions(world, held)
-    torch.testing.assert_close(found, GreedyBaseline().of_completions(None, replace(held, rewards=REWARDS - penalty)))
+    advantages = GreedyBaseline(kl_in_reward=KL).of_completions(world, held)
+    torch.testing.assert_close(
+        advantages, GreedyBaseline().of_completions(None, replace(held, rewards=REWARDS - penalty))
+    )
     world, held = round_of(("policy", "policy", "demonstration", "policy", "rejected"))
     torch.testing.assert_close(
         GroupRelative(kl_in_reward=KL).of_completions(world, held),
@@ -96,8 +98,10 @@ def test_only_tokens_that_the_policy_wrote_are_penalised():
     world, held = round_of(trained=trained)
     ratios = RATIOS.clone()
     ratios[0], ratios[2] = float(POLICY[0][0] - REFERENCE[0][0]), 0.0
-    found = LeaveOneOut(kl_in_reward=KL).of_completions(world, held)
-    torch.testing.assert_close(found, LeaveOneOut().of_completions(None, replace(held, rewards=REWARDS - KL * ratios)))
+    advantages = LeaveOneOut(kl_in_reward=KL).of_completions(world, held)
+    torch.testing.assert_close(
+        advantages, LeaveOneOut().of_completions(None, replace(held, rewards=REWARDS - KL * ratios))
+    )
 
 
 def test_without_a_reference_it_is_refused_in_a_recipe_and_in_a_round(tmp_path):
@@ -129,7 +133,7 @@ def test_rloo_with_it_climbs_the_regularised_return_exactly_and_with_k3_in_the_l
     (exact,) = torch.autograd.grad(
         (log_prob.exp() * (worth - KL * (log_prob - prior))).sum(), logits, retain_graph=True
     )
-    found, by_k3 = torch.zeros(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    advantages, by_k3 = torch.zeros(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
     for actions in product(range(3), repeat=3):
         drawn = torch.tensor(actions)
         chance = log_prob[drawn].sum().exp().detach()
@@ -138,11 +142,11 @@ def test_rloo_with_it_climbs_the_regularised_return_exactly_and_with_k3_in_the_l
             ("policy",) * 3, (None,) * 3, rows, [row[None] for row in prior[drawn]], worth[drawn], [3]
         )
         climbed = (LeaveOneOut(kl_in_reward=KL).of_completions(world, held) * log_prob[drawn]).mean()
-        found += chance * torch.autograd.grad(climbed, logits, retain_graph=True)[0]
+        advantages += chance * torch.autograd.grad(climbed, logits, retain_graph=True)[0]
         apart = prior[drawn] - log_prob[drawn]
         k3 = (LeaveOneOut().of_completions(None, held) * log_prob[drawn] - KL * (apart.exp() - 1 - apart)).mean()
         by_k3 += chance * torch.autograd.grad(k3, logits, retain_graph=True)[0]
-    torch.testing.assert_close(found, exact)
+    torch.testing.assert_close(advantages, exact)
     assert (by_k3 - exact).norm() > 0.02 * exact.norm()
 
 
@@ -170,18 +174,18 @@ def climbed(estimator):
 
 def test_k1_in_the_reward_climbs_down_the_kl_and_k3_the_difference_of_both_directions():
     for estimator in ("k1", "k3"):
-        found, logits, log_prob = climbed(estimator)
+        gradient, logits, log_prob = climbed(estimator)
         kl = (log_prob.exp() * (log_prob - PRIOR)).sum()
         if estimator == "k3":
             kl = kl - (PRIOR.exp() * (PRIOR - log_prob)).sum()
-        torch.testing.assert_close(found, -KL * torch.autograd.grad(kl, logits)[0])
+        torch.testing.assert_close(gradient, -KL * torch.autograd.grad(kl, logits)[0])
 
 
 def test_k2_in_the_reward_is_half_the_squared_log_ratio_of_each_sample():
-    found, logits, log_prob = climbed("k2")
+    gradient, logits, log_prob = climbed("k2")
     half_square = 0.5 * (log_prob - PRIOR).detach() ** 2
     expected = torch.autograd.grad((log_prob.exp() * half_square).sum(), logits)[0]
-    torch.testing.assert_close(found, -KL * expected)
+    torch.testing.assert_close(gradient, -KL * expected)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from models.objective.grpo import Grpo
 def of_lengths(rewards, sizes, lengths):
     held = scored(torch.tensor(rewards, dtype=torch.float64), sizes)
     return replace(
-        held, rollouts=[replace(one, completion=(1,) * n) for one, n in zip(held.rollouts, lengths, strict=True)]
+        held,
+        rollouts=[replace(rollout, completion=(1,) * n) for rollout, n in zip(held.rollouts, lengths, strict=True)],
     )
 
 

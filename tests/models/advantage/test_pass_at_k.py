@@ -25,11 +25,11 @@ def numbers(*values):
 
 def test_by_hand():
     """Two of four right and k = 2: one pair of six holds no right one, so m = 1/6 and s = sqrt(5)/6."""
-    found = PassAtK(k=2, epsilon=0.0).of_completions(None, scored(numbers(1, 1, 0, 0), [4]))
+    advantages = PassAtK(k=2, epsilon=0.0).of_completions(None, scored(numbers(1, 1, 0, 0), [4]))
     right, wrong = 1 / 5**0.5, (1 / 6 - 1 / 3) * 6 / 5**0.5
-    assert found.tolist() == pytest.approx([right, right, wrong, wrong])
-    found = MaxAtK(k=2).of_completions(None, scored(numbers(3, 1, 0), [3]))
-    assert found.tolist() == pytest.approx([2 / 2 * (2 + 3), 2 / 2 * 1, 0.0])  # 3 beats 1 and 0, 1 beats 0
+    assert advantages.tolist() == pytest.approx([right, right, wrong, wrong])
+    advantages = MaxAtK(k=2).of_completions(None, scored(numbers(3, 1, 0), [3]))
+    assert advantages.tolist() == pytest.approx([2 / 2 * (2 + 3), 2 / 2 * 1, 0.0])  # 3 beats 1 and 0, 1 beats 0
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
@@ -43,11 +43,11 @@ def test_it_is_the_mean_advantage_of_the_subsets_that_hold_a_completion(k):
         float(torch.stack([a for subset, a in zip(subsets, better, strict=True) if i in subset]).mean())
         for i in range(4)
     ]
-    found = PassAtK(k=k, epsilon=0.0).of_completions(None, scored(VERDICTS[4:8], [4]))
+    advantages = PassAtK(k=k, epsilon=0.0).of_completions(None, scored(VERDICTS[4:8], [4]))
     if k < 3:  # of three one is right for certain: two are wrong
-        assert found.tolist() == pytest.approx(wanted, abs=1e-12)
+        assert advantages.tolist() == pytest.approx(wanted, abs=1e-12)
     else:
-        assert found.tolist() == [0.0] * 4
+        assert advantages.tolist() == [0.0] * 4
 
 
 def test_of_one_try_it_is_the_group_relative_advantage_of_the_verdict():
@@ -84,8 +84,8 @@ def test_what_is_added_to_the_best_is_the_mean_over_all_subsets(k):
         for i in subset:
             others = [float(rewards[j]) for j in subset if j != i]
             wanted[i] += float(rewards[subset,].max()) - (max(others) if others else 0.0)
-    found = MaxAtK(k=k).of_completions(None, scored(rewards, [7]))
-    torch.testing.assert_close(found, 7 * wanted / math.comb(7, k), rtol=0, atol=1e-12)
+    advantages = MaxAtK(k=k).of_completions(None, scored(rewards, [7]))
+    torch.testing.assert_close(advantages, 7 * wanted / math.comb(7, k), rtol=0, atol=1e-12)
 
 
 LOGITS = numbers(0.3, -0.2, 0.9)
@@ -113,7 +113,7 @@ def exact_gradient(of_chances):
 def test_pkpo_is_the_exact_gradient_of_the_best_of_k(k):
     def best(chances):
         tries = product(range(3), repeat=k)
-        return sum(chances[list(one)].prod() * WORTH[list(one)].max() for one in tries)
+        return sum(chances[list(entry)].prod() * WORTH[list(entry)].max() for entry in tries)
 
     torch.testing.assert_close(expected_gradient(MaxAtK(k=k), WORTH), exact_gradient(best))
     passed = exact_gradient(lambda chances: 1 - (1 - chances[0]) ** k)
@@ -142,8 +142,8 @@ def test_a_prompt_that_k_tries_solve_for_certain_weighs_nothing():
 
 def test_the_verdict_alone_tells_right_from_wrong():
     held = scored(numbers(0.2, 1.1, 0.0, 0.3), [4], {"exact_answer": numbers(0, 1, 0, 0)})
-    found = PassAtK(k=2, by="exact_answer").of_completions(None, held)
-    assert found[1] > 0 > found[0] and found[0] == found[2] == found[3]
+    advantages = PassAtK(k=2, by="exact_answer").of_completions(None, held)
+    assert advantages[1] > 0 > advantages[0] and advantages[0] == advantages[2] == advantages[3]
     with pytest.raises(UserError, match=r"advantage\.by: no reward is called judge"):
         MaxAtK(by="judge").of_completions(None, held)
 

@@ -52,9 +52,9 @@ def test_the_two_ways_to_sum_up_agree():
 def test_without_process_rewards_it_is_leave_one_out_at_every_token():
     chosen = round_of([1.0, 0.0, 0.5, 2.0, 1.0], [[0.0] * n for n in (2, 3, 1, 4, 2)], [3, 2])
     plain = LeaveOneOut().of_completions(None, chosen).tolist()
-    found = advantages(chosen)
-    assert [len(row) for row in found] == [2, 3, 1, 4, 2]
-    assert all(row == pytest.approx([value] * len(row)) for row, value in zip(found, plain, strict=True))
+    actual = advantages(chosen)
+    assert [len(row) for row in actual] == [2, 3, 1, 4, 2]
+    assert all(row == pytest.approx([value] * len(row)) for row, value in zip(actual, plain, strict=True))
 
 
 def test_a_process_reward_that_is_the_same_at_every_token_gives_no_signal_whatever_the_lengths():
@@ -77,12 +77,12 @@ def test_of_answers_of_one_token_the_expected_update_is_the_exact_gradient_of_bo
     (exact,) = torch.autograd.grad((logits.softmax(0) * worth).sum(), logits)
     log_prob, total = logits.log_softmax(0), torch.zeros((), dtype=torch.float64)
     for drawn in product(range(3), repeat=2):
-        chosen = round_of([outcome[one] for one in drawn], [[process[one]] for one in drawn], [2])
+        chosen = round_of([outcome[rollout] for rollout in drawn], [[process[rollout]] for rollout in drawn], [2])
         advantage = torch.cat(list(ProcessLeaveOneOut()(None, chosen).tokens))
         chance = log_prob[list(drawn)].detach().sum().exp()
         total = total + chance * (advantage * log_prob[list(drawn)]).mean()
-    (found,) = torch.autograd.grad(total, logits)
-    torch.testing.assert_close(found, exact)
+    (gradient,) = torch.autograd.grad(total, logits)
+    torch.testing.assert_close(gradient, exact)
 
 
 def test_a_recipe_without_token_rewards_is_told_what_is_missing():

@@ -28,9 +28,10 @@ REWARDS = [1.0, 0.0, 0.5, 0.25, 0.75]
 
 
 def chosen(choices=CHOICES, rewards=REWARDS):
-    found = scored(rewards, [3, 2], sequences=GROUPED)
+    advantages = scored(rewards, [3, 2], sequences=GROUPED)
     return replace(
-        found, rollouts=[replace(one, trained=flags) for one, flags in zip(found.rollouts, choices, strict=True)]
+        advantages,
+        rollouts=[replace(rollout, trained=flags) for rollout, flags in zip(advantages.rollouts, choices, strict=True)],
     )
 
 
@@ -99,16 +100,16 @@ def test_the_gradient_of_one_token_is_the_advantage_times_what_the_gate_lacked_t
         world = world_with(part)
         head = by_plain_steps(world)
         before = copy.deepcopy(head).requires_grad_(False)
-        one = scored([1.0], [1], sequences=Sequences([PROMPTS[0]], [[5]]))
-        one = replace(one, rollouts=[replace(one.rollouts[0], trained=(flag,))])
-        told = part.learn(world, one, Signal([torch.tensor([0.02])]), 0)
+        alone = scored([1.0], [1], sequences=Sequences([PROMPTS[0]], [[5]]))
+        alone = replace(alone, rollouts=[replace(alone.rollouts[0], trained=(flag,))])
+        metrics = part.learn(world, alone, Signal([torch.tensor([0.02])]), 0)
         state = plain_states(PROMPTS[0], [5])[0]
         gate = 1 / (1 + math.exp(-float(before.weight[0] @ state + before.bias[0])))
         gradient = 0.02 * (gate - 1 if flag else gate)  # of -A log p(z) by the log-odds
         torch.testing.assert_close((head.bias - before.bias).detach(), torch.tensor([-0.5 * gradient]).double())
         torch.testing.assert_close((head.weight - before.weight).detach()[0], -0.5 * gradient * state)
-        assert told["chance"] == pytest.approx(gate, rel=1e-9)
-        assert told["loss"] == pytest.approx(-0.02 * math.log(gate if flag else 1 - gate), rel=1e-6)
+        assert metrics["chance"] == pytest.approx(gate, rel=1e-9)
+        assert metrics["loss"] == pytest.approx(-0.02 * math.log(gate if flag else 1 - gate), rel=1e-6)
 
 
 @pytest.mark.parametrize("budget", [13, 16384])
@@ -124,8 +125,8 @@ def test_the_loss_is_the_mean_over_the_rounds_tokens_however_they_are_packed(bud
         terms += [-a * (g if z else 1 - g).log() for a, g, z in zip(row.double(), gate, flags, strict=True)]
     loss = sum(terms) / len(terms)
     loss.backward()
-    told = part.learn(world, chosen(), signal, 0)
-    assert told["loss"] == pytest.approx(float(loss.detach()), rel=1e-9)
+    metrics = part.learn(world, chosen(), signal, 0)
+    assert metrics["loss"] == pytest.approx(float(loss.detach()), rel=1e-9)
     torch.testing.assert_close(head.weight.detach(), (weight - 0.5 * weight.grad).detach(), rtol=0, atol=1e-10)
     torch.testing.assert_close(head.bias.detach(), (bias - 0.5 * bias.grad).detach(), rtol=0, atol=1e-10)
 
@@ -160,11 +161,15 @@ def test_without_an_advantage_nothing_moves_and_with_one_only_the_gate():
     part = Selective(passes=3)
     world = world_with(part)
     before = copy.deepcopy((world.learner.policy.state_dict(), world.learner.reference.state_dict()))
-    told = part.learn(world, chosen(), constant(0.0), 0)
-    assert told == {"chance": pytest.approx(0.9), "loss": 0.0} and mean_chance(world) == pytest.approx(0.9, abs=1e-12)
+    metrics = part.learn(world, chosen(), constant(0.0), 0)
+    assert metrics == {"chance": pytest.approx(0.9), "loss": 0.0} and mean_chance(world) == pytest.approx(
+        0.9, abs=1e-12
+    )
     part.learn(world, chosen(), rewarded({True: -1.0, False: 1.0}), 0)
     after = (world.learner.policy.state_dict(), world.learner.reference.state_dict())
-    assert all(torch.equal(one[name], other[name]) for one, other in zip(before, after, strict=True) for name in one)
+    assert all(
+        torch.equal(first[name], other[name]) for first, other in zip(before, after, strict=True) for name in first
+    )
     assert all(parameter.grad is None for parameter in world.learner.policy.parameters())
     assert world.learner.companions["gate"].updates == 6 and mean_chance(world) < 0.9
 
@@ -217,9 +222,9 @@ SMALL = {"prompts": 4, "group_size": 4, "max_tokens": 5}
 def test_a_run_with_the_gate_at_1_ends_as_group_relative_on_the_policys_own_completions(tmp_path, lora):
     gated, _ = looped(tmp_path / "gated", Gated(**SMALL), Selective(share=1.0), lora)
     plain, _ = looped(tmp_path / "plain", Mixture(**SMALL, reference_share=0.0), GroupRelative(), lora)
-    half, told = looped(tmp_path / "half", Gated(**SMALL), Selective(share=0.5), lora)
+    half, diary = looped(tmp_path / "half", Gated(**SMALL), Selective(share=0.5), lora)
     assert same_weights(gated, plain) and not same_weights(gated, half)
-    assert all(0.0 < values["gate/chance"] < 1.0 for values in told.metrics.values() if "gate/chance" in values)
+    assert all(0.0 < values["gate/chance"] < 1.0 for values in diary.metrics.values() if "gate/chance" in values)
     assert half.companions["gate"].updates > 0
 
 
@@ -227,8 +232,8 @@ def test_a_killed_run_goes_on_with_the_gate_that_it_had_and_ends_the_same(tmp_pa
     part, source = Selective(share=0.6, learning_rate=0.02), Gated(**SMALL)
     whole, _ = looped(tmp_path / "whole", source, part)
     looped(tmp_path / "killed", source, part, killed_in=5)
-    resumed, told = looped(tmp_path / "killed", source, part)
-    assert sorted(told.metrics) == [5, 6] and same_weights(whole, resumed)
-    gates = [one.companions["gate"].model.state_dict() for one in (whole, resumed)]
+    resumed, diary = looped(tmp_path / "killed", source, part)
+    assert sorted(diary.metrics) == [5, 6] and same_weights(whole, resumed)
+    gates = [alone.companions["gate"].model.state_dict() for alone in (whole, resumed)]
     assert all(torch.equal(gates[0][name], gates[1][name]) for name in gates[0])
     assert gates[0]["weight"].abs().max() > 0

@@ -38,8 +38,8 @@ def world_with(advantage):
 def test_by_hand():
     # Steps of 2, 1 and 2 tokens, begun at values 0.5, 0.25, 0.75; the completion earns 1.
     starts = torch.tensor([True, False, True, True, False])
-    found = step_advantages(numbers(1).squeeze(), numbers(0.5, 9, 0.25, 0.75, 9), starts)
-    torch.testing.assert_close(found, numbers(-0.25, -0.25, 0.5, 0.25, 0.25))
+    advantages = step_advantages(numbers(1).squeeze(), numbers(0.5, 9, 0.25, 0.75, 9), starts)
+    torch.testing.assert_close(advantages, numbers(-0.25, -0.25, 0.5, 0.25, 0.25))
 
 
 def test_the_advantages_of_a_completions_steps_add_up_to_the_reward_less_the_value_of_the_prompt():
@@ -67,11 +67,11 @@ def test_the_critic_finds_the_step_that_decided():
     advantage = StepDifference(critic=CriticSettings(optimiser=RISING))
     world, _ = world_with(advantage)
     for number in range(150):
-        told = advantage.learn(world, WORTH, advantage(world, WORTH), number)
+        metrics = advantage.learn(world, WORTH, advantage(world, WORTH), number)
     good, bad, alone = advantage(world, WORTH).tokens
     torch.testing.assert_close(good, numbers(0.5, 0.5, 0, 0, 0), rtol=0, atol=0.05)
     torch.testing.assert_close(bad, numbers(-0.5, -0.5, 0, 0), rtol=0, atol=0.05)
-    assert alone.abs().max() < 0.05 and told["steps"] == 5 / 3
+    assert alone.abs().max() < 0.05 and metrics["steps"] == 5 / 3
 
 
 def test_the_policy_waits_until_the_critic_has_taken_its_first_steps():

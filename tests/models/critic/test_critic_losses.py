@@ -23,8 +23,8 @@ def test_the_squared_error_by_hand():
 def test_the_clipped_loss_by_hand():
     # Old value 0, clip 0.2. Towards the target by 0.5: the held value 0.2 is further off and counts, 0.8^2 / 2.
     # Away from it by 0.5: the value itself is further off, 1.5^2 / 2. Within the clip: the plain error, 0.9^2 / 2.
-    found = squared_error(numbers(0.5, -0.5, 0.1), numbers(1, 1, 1), numbers(0, 0, 0), 0.2)
-    torch.testing.assert_close(found, numbers(0.32, 1.125, 0.405))
+    actual = squared_error(numbers(0.5, -0.5, 0.1), numbers(1, 1, 1), numbers(0, 0, 0), 0.2)
+    torch.testing.assert_close(actual, numbers(0.32, 1.125, 0.405))
 
 
 def test_a_value_that_went_further_than_the_clip_towards_its_target_is_pushed_no_more():
@@ -36,19 +36,19 @@ def test_a_value_that_went_further_than_the_clip_towards_its_target_is_pushed_no
 def test_the_mass_of_each_bin_is_that_of_a_normal_distribution_cut_off_at_the_range():
     target = NormalDist(0.33, SIGMA)
     mass = [target.cdf(-0.9 + WIDTH * i) - target.cdf(-1.0 + WIDTH * i) for i in range(20)]
-    found = smoothed_target(numbers(0.33), EDGES, SIGMA)[0]
-    torch.testing.assert_close(found, numbers(*mass) / sum(mass), rtol=1e-9, atol=1e-12)
+    actual = smoothed_target(numbers(0.33), EDGES, SIGMA)[0]
+    torch.testing.assert_close(actual, numbers(*mass) / sum(mass), rtol=1e-9, atol=1e-12)
 
 
 def test_the_mean_of_the_smoothed_bins_is_the_target_as_far_as_five_sigmas_inside_the_range():
     targets = torch.linspace(-1 + 5 * SIGMA, 1 - 5 * SIGMA, 201, dtype=torch.float64)
-    found = expectation(smoothed_target(targets, EDGES, SIGMA), EDGES)
-    assert (found - targets).abs().max() < 1e-4 * WIDTH
+    values = expectation(smoothed_target(targets, EDGES, SIGMA), EDGES)
+    assert (values - targets).abs().max() < 1e-4 * WIDTH
 
 
 def test_at_the_ends_of_the_range_the_mean_is_off_by_less_than_a_bin_and_a_fifth():
-    found = expectation(smoothed_target(numbers(-1, 1), EDGES, SIGMA), EDGES)
-    assert -1 < found[0] < -1 + 0.8 * SIGMA + WIDTH / 2 and 1 - 0.8 * SIGMA - WIDTH / 2 < found[1] < 1
+    values = expectation(smoothed_target(numbers(-1, 1), EDGES, SIGMA), EDGES)
+    assert -1 < values[0] < -1 + 0.8 * SIGMA + WIDTH / 2 and 1 - 0.8 * SIGMA - WIDTH / 2 < values[1] < 1
 
 
 def test_targets_outside_the_range_count_as_its_ends():
@@ -78,10 +78,10 @@ def test_loss_and_gradient_are_finite_for_any_return_and_any_logits(dtype):
 
 
 def test_the_settings_choose_the_loss_and_what_outputs_mean():
-    one = CriticSettings(loss="mse", clip=0.2)
+    settings = CriticSettings(loss="mse", clip=0.2)
     outputs = numbers(0.5).unsqueeze(-1)
-    torch.testing.assert_close(values_of(outputs, one), numbers(0.5))
-    torch.testing.assert_close(loss_of(outputs, numbers(1), numbers(0), one), numbers(0.32))
+    torch.testing.assert_close(values_of(outputs, settings), numbers(0.5))
+    torch.testing.assert_close(loss_of(outputs, numbers(1), numbers(0), settings), numbers(0.32))
     bins = CriticSettings(loss="hl_gauss", bins=20, low=-1.0, high=1.0)
     logits = torch.randn(3, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     returns = numbers(-0.5, 0, 0.7)

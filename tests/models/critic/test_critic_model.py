@@ -46,10 +46,10 @@ def test_a_value_is_the_head_at_the_token_that_predicts(settings):
     model = critic(settings).model.eval()
     with torch.no_grad():
         expected = plain_values(model, SHARED)
-    found = read_values(model, SHARED)
-    assert [len(row) for row in found] == [len(ids) for ids in SHARED.completions]
-    torch.testing.assert_close(torch.cat(found), torch.cat(expected), rtol=0, atol=1e-9)
-    assert torch.cat(found).std() > 0.1
+    values = read_values(model, SHARED)
+    assert [len(row) for row in values] == [len(ids) for ids in SHARED.completions]
+    torch.testing.assert_close(torch.cat(values), torch.cat(expected), rtol=0, atol=1e-9)
+    assert torch.cat(values).std() > 0.1
 
 
 def test_values_do_not_depend_on_the_budget_or_on_other_completions():
@@ -64,9 +64,9 @@ def test_values_do_not_depend_on_the_budget_or_on_other_completions():
 
 def test_a_value_does_not_see_the_token_that_it_comes_before():
     model = critic().model
-    one, other = read_values(model, Sequences([[3, 4], [3, 4]], [[5, 6, 7], [5, 9, 8]]))
-    torch.testing.assert_close(one[:2], other[:2], rtol=0, atol=1e-9)
-    assert (one[2] - other[2]).abs() > 1e-3
+    first, other = read_values(model, Sequences([[3, 4], [3, 4]], [[5, 6, 7], [5, 9, 8]]))
+    torch.testing.assert_close(first[:2], other[:2], rtol=0, atol=1e-9)
+    assert (first[2] - other[2]).abs() > 1e-3
 
 
 def test_a_budget_smaller_than_a_row_is_refused():
@@ -77,13 +77,13 @@ def test_a_budget_smaller_than_a_row_is_refused():
 def test_a_fit_does_not_depend_on_the_budget():
     worth = scored(torch.zeros(7, dtype=torch.float64), [1] * 7, sequences=SHARED)
     returns = [torch.linspace(-1, 1, len(ids), dtype=torch.float64) for ids in SHARED.completions]
-    ends, told = [], []
+    ends, metrics = [], []
     for budget in (13, 512):
         made = critic()
-        told.append(fit_critic(made, worth, returns, read_values(made.model, SHARED), token_budget=budget))
+        metrics.append(fit_critic(made, worth, returns, read_values(made.model, SHARED), token_budget=budget))
         ends.append(torch.cat(read_values(made.model, SHARED)))
     torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=1e-6)
-    assert told[0] == pytest.approx(told[1], rel=1e-6)
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-6)
 
 
 def test_the_first_step_of_the_fit_follows_the_mean_over_tokens_of_half_the_squared_error():
@@ -92,9 +92,9 @@ def test_the_first_step_of_the_fit_follows_the_mean_over_tokens_of_half_the_squa
     other = copy.deepcopy(made.model).eval()
     loss = ((torch.cat(plain_values(other, SHARED)) - 0.5) ** 2).mean() / 2
     norm = torch.nn.utils.get_total_norm(torch.autograd.grad(loss, list(other.parameters())))
-    told = fit_critic(made, worth, returns, read_values(made.model, SHARED))
-    assert told["loss"] == pytest.approx(float(loss.detach()), rel=1e-9)
-    assert told["gradient_norm"] == pytest.approx(float(norm), rel=1e-6)
+    metrics = fit_critic(made, worth, returns, read_values(made.model, SHARED))
+    assert metrics["loss"] == pytest.approx(float(loss.detach()), rel=1e-9)
+    assert metrics["gradient_norm"] == pytest.approx(float(norm), rel=1e-6)
     assert made.updates == 1
 
 
@@ -112,11 +112,11 @@ def test_a_critic_fitted_to_fixed_returns_comes_to_say_them(settings):
     ]
     before = torch.cat(read_values(made.model, known)) - torch.cat(returns)
     for _ in range(50):
-        told = fit_critic(made, worth, returns, read_values(made.model, known))
+        metrics = fit_critic(made, worth, returns, read_values(made.model, known))
     after = torch.cat(read_values(made.model, known)) - torch.cat(returns)
     assert before.abs().mean() > 0.1
     assert after.abs().max() < 0.03
-    assert told["explained_variance"] > 0.99
+    assert metrics["explained_variance"] > 0.99
 
 
 def test_tokens_that_do_not_count_give_the_critic_no_signal():

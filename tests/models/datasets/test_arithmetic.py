@@ -115,8 +115,8 @@ def test_each_flaw_breaks_just_the_lines_that_its_name_says():
 
 def test_no_flawed_working_occurs_twice_or_belongs_to_two_kinds():
     for problem in drawn():
-        found = [working.text for flaw in FLAWS for working in flawed(problem, flaw, -20, 60)]
-        assert len(found) == len(set(found))
+        actual = [working.text for flaw in FLAWS for working in flawed(problem, flaw, -20, 60)]
+        assert len(actual) == len(set(actual))
 
 
 def test_flawed_workings_outside_of_the_range_are_left_out():

@@ -288,8 +288,8 @@ def test_whatever_json_holds_is_rows_or_one_line(tmp_path: Path, format: str) ->
     for number in range(150):
         rows = [{random.choice(COLUMNS): nasty(random) for _ in range(6)} for _ in range(random.randrange(1, 3))]
         if number % 3 == 0:
-            rows = [{"prompt": "x", "completion": "y", "chosen": "b", "rejected": "c", **one} for one in rows]
-        text = "\n".join(json.dumps(one) for one in rows)
+            rows = [{"prompt": "x", "completion": "y", "chosen": "b", "rejected": "c", **row} for row in rows]
+        text = "\n".join(json.dumps(row) for row in rows)
         if number % 2:
             spoilt = list(text)
             spoilt[random.randrange(len(spoilt))] = random.choice('{}[]",:\\\n0\u2028')

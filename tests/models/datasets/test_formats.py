@@ -16,8 +16,8 @@ def written(path, rows):
 
 
 def records(tmp_path, name, rows, columns=None):
-    found, _ = read_records(name, [written(tmp_path / "rows.jsonl", rows)], columns or {})
-    return found
+    records, _ = read_records(name, [written(tmp_path / "rows.jsonl", rows)], columns or {})
+    return records
 
 
 def refused(tmp_path, name, rows, columns=None):
@@ -68,8 +68,8 @@ def test_of_equal_or_contained_dialogues_nothing_is_lost():
 
 
 def test_hh_gives_a_problem_without_answer_a_demonstration_of_the_chosen_and_the_pair(tmp_path):
-    found = records(tmp_path, "hh", [{"chosen": START + " Good", "rejected": START + " Bad"}])
-    assert {record.kind: record.row for record in found} == {
+    rows_read = records(tmp_path, "hh", [{"chosen": START + " Good", "rejected": START + " Bad"}])
+    assert {record.kind: record.row for record in rows_read} == {
         "problems": {"prompt": START},
         "demonstrations": {"prompt": START, "completion": "Good"},
         "preferences": {"prompt": START, "chosen": "Good", "rejected": "Bad"},
@@ -77,8 +77,8 @@ def test_hh_gives_a_problem_without_answer_a_demonstration_of_the_chosen_and_the
 
 
 def test_a_row_without_a_value_stays_for_the_validation_to_find(tmp_path):
-    found = records(tmp_path, "demonstrations", [{"prompt": "a", "completion": "b"}, {"prompt": None}])
-    rows = [record.row for record in found if record.kind == "demonstrations"]
+    rows_read = records(tmp_path, "demonstrations", [{"prompt": "a", "completion": "b"}, {"prompt": None}])
+    rows = [record.row for record in rows_read if record.kind == "demonstrations"]
     assert rows[1] == {"prompt": "", "completion": ""}
 
 
@@ -131,8 +131,8 @@ def test_an_unknown_split_names_its_line(tmp_path):
 def test_a_folder_of_kinds_gives_each_file_its_kind(tmp_path):
     written(tmp_path / "problems.jsonl", [{"prompt": "a", "answer": "1", "split": "train"}])
     written(tmp_path / "preferences_part2.jsonl", [{"prompt": "a", "chosen": "b", "rejected": "c"}])
-    found, files = read_records("kinds", [tmp_path], {})
-    assert [(record.kind, record.split) for record in found] == [("problems", "train"), ("preferences", None)]
+    records, files = read_records("kinds", [tmp_path], {})
+    assert [(record.kind, record.split) for record in records] == [("problems", "train"), ("preferences", None)]
     assert len(files) == 2
 
 

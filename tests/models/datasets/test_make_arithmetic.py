@@ -60,9 +60,9 @@ def test_another_gate_seed_makes_the_gate_anew_from_what_no_other_split_may_use(
     other = make(settings.model_copy(update={"gate_seed": settings.gate_seed + 1}))
     for kind in made:
         assert all(other[kind][split] == made[kind][split] for split in ("train", "validation"))
-    one, two = ({row["prompt"] for row in rows["problems"]["gate"]} for rows in (made, other))
+    first, two = ({row["prompt"] for row in rows["problems"]["gate"]} for rows in (made, other))
     used = {row["prompt"] for kind in made for split in ("train", "validation") for row in made[kind][split]}
-    assert len(one & two) < 150 and not two & used  # of the first level there are few: most of those come again
+    assert len(first & two) < 150 and not two & used  # of the first level there are few: most of those come again
 
 
 def test_the_gate_is_made_like_the_validation_split(made):

@@ -31,16 +31,16 @@ def all_rows(folder, kind):
 
 
 def prepared_prompts(folder):
-    found = {split: set() for split in SPLITS}
+    actual = {split: set() for split in SPLITS}
     for kind, splits in available(folder).items():
         for split in splits:
-            found[split] |= {normalise(row["prompt"]) for row in read_rows(folder, kind, split)}
-    return found
+            actual[split] |= {normalise(row["prompt"]) for row in read_rows(folder, kind, split)}
+    return actual
 
 
 def assert_disjoint(folder):
-    for one, other in combinations(prepared_prompts(folder).values(), 2):
-        assert not one & other
+    for first, other in combinations(prepared_prompts(folder).values(), 2):
+        assert not first & other
 
 
 def digests(folder):
@@ -83,8 +83,8 @@ def test_more_rows_move_no_prompt_to_another_split(user, tmp_path):
     prepare(user, tmp_path / "one")
     grown = written(tmp_path / "raw/grown.jsonl", problems(100, start=400) + problems(400))
     prepare(user.model_copy(update={"path": (grown,)}), tmp_path / "two")
-    one, two = prepared_prompts(tmp_path / "one"), prepared_prompts(tmp_path / "two")
-    assert all(one[split] <= two[split] for split in SPLITS)
+    first, two = prepared_prompts(tmp_path / "one"), prepared_prompts(tmp_path / "two")
+    assert all(first[split] <= two[split] for split in SPLITS)
 
 
 def test_another_seed_splits_otherwise(user):
@@ -113,9 +113,9 @@ def test_rows_of_a_test_file_are_divided_between_validation_and_gate_and_their_p
 def test_a_rotation_gives_the_gate_prompts_that_it_had_not_and_takes_none_from_train(user, tmp_path):
     prepare(user, tmp_path / "one")
     prepare(user.model_copy(update={"gate_rotation": 1}), tmp_path / "two")
-    one, two = prepared_prompts(tmp_path / "one"), prepared_prompts(tmp_path / "two")
-    assert one["train"] == two["train"]
-    assert one["validation"] < two["gate"] and two["validation"] < one["gate"]
+    first, two = prepared_prompts(tmp_path / "one"), prepared_prompts(tmp_path / "two")
+    assert first["train"] == two["train"]
+    assert first["validation"] < two["gate"] and two["validation"] < first["gate"]
 
 
 def test_demonstrations_and_preferences_of_the_gates_prompts_are_left_out_and_counted(shared_data, tmp_path):
@@ -132,9 +132,9 @@ def test_rows_that_the_data_call_test_are_held_out_and_divided(tmp_path):
     path = written(tmp_path / "rows.jsonl", rows)
     settings = DataSettings(name="mine", path=path, format="problems", columns={"split": "split"})
     prepare(settings, tmp_path / "out")
-    found = {split: {row["prompt"] for row in of} for split, of in all_rows(tmp_path / "out", "problems").items()}
-    assert found["train"] == {f"p {n}" for n in range(0, 200, 2)}
-    assert found["validation"] and found["gate"] and len(found["validation"] | found["gate"]) == 100
+    part = {split: {row["prompt"] for row in of} for split, of in all_rows(tmp_path / "out", "problems").items()}
+    assert part["train"] == {f"p {n}" for n in range(0, 200, 2)}
+    assert part["validation"] and part["gate"] and len(part["validation"] | part["gate"]) == 100
 
 
 def test_kinds_that_share_a_prompt_share_its_split_and_refer_to_its_problem(tmp_path):
@@ -179,7 +179,7 @@ def test_a_csv_with_columns_of_its_own_names(tmp_path):
     columns = {"prompt": "q", "answer": "solution"}
     settings = DataSettings(name="mine", path=tmp_path / "mine.csv", format="problems", columns=columns)
     prepare(settings, tmp_path / "out")
-    rows = [row for found in all_rows(tmp_path / "out", "problems").values() for row in found]
+    rows = [row for rows in all_rows(tmp_path / "out", "problems").values() for row in rows]
     assert {row["prompt"]: row["answer"] for row in rows} == {f"What is {n}?": str(n) for n in range(60)}
 
 
@@ -200,16 +200,16 @@ def test_hh_is_whole_and_its_pairs_share_a_prompt(shared_data, tmp_path):
     raw = [json.loads(line) for line in (shared_data / "hh_harmless_pairs.jsonl").open()]
     settings = DataSettings(name="hh", path=shared_data / "hh_harmless_pairs.jsonl", format="hh", gate_share=0)
     prepare(settings, tmp_path / "out")
-    pairs = [row for found in all_rows(tmp_path / "out", "preferences").values() for row in found]
+    pairs = [row for rows in all_rows(tmp_path / "out", "preferences").values() for row in rows]
     assert len(pairs) == 1500
     dialogues = {(row["chosen"].strip(), row["rejected"].strip()) for row in raw}
     for row in pairs:
         assert row["prompt"].endswith("\n\nAssistant:")
         whole = tuple(f"{row['prompt']} {row[side]}".strip() for side in ("chosen", "rejected"))
         assert whole in dialogues or "" in (row["chosen"], row["rejected"]) or "\n\n" in row["chosen"] + row["rejected"]
-    found = [row for rows in all_rows(tmp_path / "out", "problems").values() for row in rows]
-    assert len(found) == len({normalise(row["prompt"]) for row in pairs}) == 1498
-    assert {row["answer"] for row in found} == {""}
+    rows = [row for rows in all_rows(tmp_path / "out", "problems").values() for row in rows]
+    assert len(rows) == len({normalise(row["prompt"]) for row in pairs}) == 1498
+    assert {row["answer"] for row in rows} == {""}
     assert_disjoint(tmp_path / "out")
 
 

@@ -27,15 +27,19 @@ def test_the_decoding_loop_stops_at_any_of_the_ends_and_nowhere_else(tmp_path):
     ends = (1, second_end(engine, PROMPTS))
     drawn = Sampling(max_tokens=8, samples=8)  # no more: from then on rows move up, and meet other numbers
     engine.end = ends
-    made = [one for row in engine.generate(PROMPTS, drawn, 0) for one in row]
-    for one in made:
-        assert not set(one.tokens[:-1]) & set(ends)
-        assert one.finished == (one.tokens[-1] in ends) and (one.finished or len(one.tokens) == 8)
-        assert len(one.log_probs) == len(one.tokens)
-    assert {one.tokens[-1] for one in made if one.finished} == set(ends)
+    made = [completion for row in engine.generate(PROMPTS, drawn, 0) for completion in row]
+    for completion in made:
+        assert not set(completion.tokens[:-1]) & set(ends)
+        assert completion.finished == (completion.tokens[-1] in ends) and (
+            completion.finished or len(completion.tokens) == 8
+        )
+        assert len(completion.log_probs) == len(completion.tokens)
+    assert {completion.tokens[-1] for completion in made if completion.finished} == set(ends)
     engine.end = 1  # up to the first end nothing changes: the same random numbers draw the same tokens
-    for one, longer in zip(made, (one for row in engine.generate(PROMPTS, drawn, 0) for one in row), strict=True):
-        assert longer.tokens[: len(one.tokens)] == one.tokens
+    for completion, longer in zip(
+        made, (completion for row in engine.generate(PROMPTS, drawn, 0) for completion in row), strict=True
+    ):
+        assert longer.tokens[: len(completion.tokens)] == completion.tokens
 
 
 @pytest.mark.slow

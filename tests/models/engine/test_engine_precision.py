@@ -25,8 +25,8 @@ def start(request, tmp_path):
         return opened[-1]
 
     yield engine
-    for one in opened:
-        one.close()
+    for item in opened:
+        item.close()
 
 
 def test_an_engine_in_bfloat16_that_took_float32_weights_scores_as_one_that_began_with_them(start):

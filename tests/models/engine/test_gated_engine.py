@@ -55,28 +55,28 @@ def test_where_the_gate_is_certain_the_completions_are_those_of_the_one_that_wri
     folder = exported(tmp_path, odds)
     sampling = Sampling(max_tokens=8, samples=4 if temperature else 1, temperature=temperature)
     engine, alone = opened(folder), TransformersEngine(tmp_path / writer, SETTINGS, end=1, dtype=torch.float32)
-    found, wanted = engine.generate(PROMPTS, sampling, 3), alone.generate(PROMPTS, sampling, 3)
-    assert [[one.tokens for one in group] for group in found] == [[one.tokens for one in group] for group in wanted]
+    completions, wanted = engine.generate(PROMPTS, sampling, 3), alone.generate(PROMPTS, sampling, 3)
+    assert [[completion.tokens for completion in group] for group in completions] == [
+        [completion.tokens for completion in group] for group in wanted
+    ]
 
 
 def test_in_between_every_token_comes_from_the_one_whom_the_gate_chose_and_both_have_their_turns(tmp_path):
     folder = exported(tmp_path, 0.0, weights=0.2)
     engine = GatedEngine(folder, SETTINGS, end=1, dtype=torch.float32)
     made = [
-        (prompt, one)
+        (prompt, completion)
         for prompt, group in zip(PROMPTS, engine.generate(PROMPTS, SAMPLING, 3), strict=True)
-        for one in group
+        for completion in group
     ]
-    sequences = Sequences([prompt for prompt, _ in made], [one.tokens for _, one in made])
+    sequences = Sequences([prompt for prompt, _ in made], [completion.tokens for _, completion in made])
     with torch.no_grad():
         said = [plain_log_probs(tiny_policy(torch.float32, seed=seed, spread=3.0), sequences) for seed in (0, 1)]
     turns = set()
-    for (_, one), policy, reference in zip(made, *said, strict=True):
-        by_first = torch.tensor(one.by_first)
-        turns.update(one.by_first)
-        torch.testing.assert_close(
-            one.log_probs, torch.where(by_first, policy, reference), rtol=1e-3, atol=1e-3
-        )
+    for (_, completion), policy, reference in zip(made, *said, strict=True):
+        by_first = torch.tensor(completion.by_first)
+        turns.update(completion.by_first)
+        torch.testing.assert_close(completion.log_probs, torch.where(by_first, policy, reference), rtol=1e-3, atol=1e-3)
     assert turns == {True, False}
     first, again = (contents(engine.generate(PROMPTS, SAMPLING, 3)) for _ in range(2))
     assert first == again
@@ -87,8 +87,8 @@ def test_at_temperature_zero_the_likelier_writer_writes(tmp_path):
     for odds, writer in ((0.3, "policy"), (-0.3, "start")):
         folder = exported(tmp_path / writer, odds)
         alone = TransformersEngine(tmp_path / writer / writer, SETTINGS, end=1, dtype=torch.float32)
-        found, wanted = opened(folder).generate(PROMPTS, greedy, 0), alone.generate(PROMPTS, greedy, 0)
-        assert [group[0].tokens for group in found] == [group[0].tokens for group in wanted]
+        completions, wanted = opened(folder).generate(PROMPTS, greedy, 0), alone.generate(PROMPTS, greedy, 0)
+        assert [group[0].tokens for group in completions] == [group[0].tokens for group in wanted]
 
 
 def test_with_an_adapter_the_reference_is_the_model_that_the_run_began_with(tmp_path):

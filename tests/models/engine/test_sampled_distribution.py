@@ -50,9 +50,9 @@ def by_definition(logits, sampling):
         if held < sampling.top_p:
             kept.append(token)
         held += share
-    found = torch.full_like(logits, -torch.inf)
-    found[kept] = logits[kept].log_softmax(0)
-    return found
+    actual = torch.full_like(logits, -torch.inf)
+    actual[kept] = logits[kept].log_softmax(0)
+    return actual
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

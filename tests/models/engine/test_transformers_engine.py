@@ -36,14 +36,14 @@ def greedy_by_hand(model, prompt, limit):
 
 def test_greedy_is_the_argmax_in_a_batch_of_prompts_of_different_lengths(engine):
     model = tiny_policy(torch.float32)
-    found = engine.generate(PROMPTS, GREEDY, seed=0)
-    assert [row[0].tokens for row in found] == [greedy_by_hand(model, prompt, 12) for prompt in PROMPTS]
+    completions = engine.generate(PROMPTS, GREEDY, seed=0)
+    assert [row[0].tokens for row in completions] == [greedy_by_hand(model, prompt, 12) for prompt in PROMPTS]
 
 
 def test_scores_are_the_log_probs_by_definition(engine):
-    found = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
+    scores = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
     expected = plain_log_probs(tiny_policy(), SEQUENCES)
-    for row, exact in zip(found, expected, strict=True):
+    for row, exact in zip(scores, expected, strict=True):
         torch.testing.assert_close(torch.tensor(row), exact.float(), rtol=0, atol=1e-5)
 
 
@@ -117,8 +117,8 @@ def test_a_completion_ends_at_its_first_end_token_or_at_the_limit(engine):
 
 def test_how_many_run_at_once_changes_nothing_of_the_greedy_answers(folder, engine):
     narrow = TransformersEngine(folder, EngineSettings(max_sequences=2), end=END)
-    found, expected = narrow.generate(PROMPTS, GREEDY, 0), engine.generate(PROMPTS, GREEDY, 0)
-    assert [row[0].tokens for row in found] == [row[0].tokens for row in expected]
+    completions, expected = narrow.generate(PROMPTS, GREEDY, 0), engine.generate(PROMPTS, GREEDY, 0)
+    assert [row[0].tokens for row in completions] == [row[0].tokens for row in expected]
     assert [len(group) for group in narrow.generate(PROMPTS, Sampling(max_tokens=2, samples=3), 0)] == [3] * 5
 
 
@@ -160,4 +160,4 @@ def test_prompts_of_growing_length_do_not_disturb_each_other(engine):
     prompts = [[3 + at % 9 for at in range(length)] for length in (1, 2, 5, 17, 40)]
     together = [row[0].tokens for row in engine.generate(prompts, GREEDY, 0)]
     assert together == [engine.generate([prompt], GREEDY, 0)[0][0].tokens for prompt in prompts]
-    assert all(len(one) < len(other) for one, other in pairwise(prompts))
+    assert all(len(first) < len(other) for first, other in pairwise(prompts))

@@ -47,16 +47,16 @@ def test_greedy_completions_are_those_of_transformers(engine, folder):
     other = TransformersEngine(folder, EngineSettings(), end=END)
     ours, theirs = engine.generate(PROMPTS, GREEDY, 0), other.generate(PROMPTS, GREEDY, 0)
     assert [row[0].tokens for row in ours] == [row[0].tokens for row in theirs]
-    for one, two in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one[0].log_probs, two[0].log_probs, rtol=0, atol=1e-5)
+    for first, two in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(first[0].log_probs, two[0].log_probs, rtol=0, atol=1e-5)
 
 
 def test_scores_agree_with_transformers_to_1e_5(engine, folder):
     other = TransformersEngine(folder, EngineSettings(), end=END)
     ours = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
     theirs = other.score(SEQUENCES.prompts, SEQUENCES.completions)
-    for one, two in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(torch.tensor(one), torch.tensor(two), rtol=0, atol=1e-5)
+    for first, two in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(torch.tensor(first), torch.tensor(two), rtol=0, atol=1e-5)
 
 
 def test_both_engines_stop_at_the_same_ends_whatever_the_folder_names(engine, folder, monkeypatch):
@@ -67,8 +67,8 @@ def test_both_engines_stop_at_the_same_ends_whatever_the_folder_names(engine, fo
         monkeypatch.setattr(engine, "ends", ends)
         ours = [row[0] for row in engine.generate(PROMPTS, GREEDY, 0)]
         theirs = [row[0] for row in TransformersEngine(folder, EngineSettings(), end=ends).generate(PROMPTS, GREEDY, 0)]
-        assert [(one.tokens, one.finished) for one in ours] == [(one.tokens, one.finished) for one in theirs]
-        assert any(one.tokens[-1] == other_end and one.finished for one in ours)
+        assert [(our.tokens, our.finished) for our in ours] == [(their.tokens, their.finished) for their in theirs]
+        assert any(our.tokens[-1] == other_end and our.finished for our in ours)
 
 
 def test_greedy_is_the_learners_argmax(engine):

@@ -34,41 +34,43 @@ def test_tasks_are_pooled_before_the_ends_are_cut():
 
 
 def test_the_probability_of_improvement_counts_every_pair_of_runs_and_halves_ties():
-    one, other = [1.0, 2.0, 3.0], [2.0, 0.0]
-    pairs = [1.0 if a > b else 0.5 if a == b else 0.0 for a, b in itertools.product(one, other)]
-    assert probability_of_improvement(one, other) == pytest.approx(sum(pairs) / 6)
+    first, other = [1.0, 2.0, 3.0], [2.0, 0.0]
+    pairs = [1.0 if a > b else 0.5 if a == b else 0.0 for a, b in itertools.product(first, other)]
+    assert probability_of_improvement(first, other) == pytest.approx(sum(pairs) / 6)
 
 
 def test_both_ways_the_probabilities_of_improvement_add_up_to_one():
     chance = np.random.default_rng(0)
-    one, other = chance.normal(size=(6, 3)), chance.normal(size=(4, 3))
-    both = probability_of_improvement(one, other) + probability_of_improvement(other, one)
+    first, other = chance.normal(size=(6, 3)), chance.normal(size=(4, 3))
+    both = probability_of_improvement(first, other) + probability_of_improvement(other, first)
     assert both == pytest.approx(1.0)
 
 
 def test_the_mean_over_tasks_is_taken_after_each_task_was_compared_with_itself():
-    one, other = np.array([[1.0, 0.0]]), np.array([[0.0, 100.0]])
-    assert probability_of_improvement(one, other) == pytest.approx(0.5)
+    first, other = np.array([[1.0, 0.0]]), np.array([[0.0, 100.0]])
+    assert probability_of_improvement(first, other) == pytest.approx(0.5)
 
 
 def test_an_interval_draws_each_task_from_its_own_runs():
     scores = np.array([[0.0, 100.0]] * 5)  # no run varies: neither may the statistic
-    found = stratified_interval(lambda array: float(array.mean()), scores, resamples=50)
-    assert (found.low, found.estimate, found.high) == (50.0, 50.0, 50.0)
+    interval = stratified_interval(lambda array: float(array.mean()), scores, resamples=50)
+    assert (interval.low, interval.estimate, interval.high) == (50.0, 50.0, 50.0)
 
 
 def test_the_interval_of_a_mean_has_the_width_of_its_standard_error():
     scores = np.random.default_rng(1).normal(size=400)
-    found = stratified_interval(lambda array: float(array.mean()), scores, resamples=2000)
+    interval = stratified_interval(lambda array: float(array.mean()), scores, resamples=2000)
     error = scores.std() / 20
-    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.08)
+    assert interval.high - interval.low == pytest.approx(2 * 1.96 * error, rel=0.08)
 
 
 def test_a_method_is_compared_with_the_first_and_the_first_with_none():
-    found = standings({"base": [0.1, 0.2, 0.3], "better": [0.7, 0.8, 0.9]}, resamples=100)
-    assert [one.method for one in found] == ["base", "better"] and found[0].improvement is None
-    assert found[1].improvement is not None and found[1].improvement.low == found[1].improvement.estimate == 1.0
-    assert found[1].middle.estimate == pytest.approx(0.8)
+    standing = standings({"base": [0.1, 0.2, 0.3], "better": [0.7, 0.8, 0.9]}, resamples=100)
+    assert [rollout.method for rollout in standing] == ["base", "better"] and standing[0].improvement is None
+    assert (
+        standing[1].improvement is not None and standing[1].improvement.low == standing[1].improvement.estimate == 1.0
+    )
+    assert standing[1].middle.estimate == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(("scores", "said"), [([], "no scores"), ([1.0, float("nan")], "not finite")])

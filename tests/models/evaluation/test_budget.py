@@ -8,18 +8,18 @@ from models.evaluation.budget import next_look
 
 
 def looks(number, budget=0.05, of=365):
-    found, looked, spent = [], 0, 0.0
+    measured, looked, spent = [], 0, 0.0
     for _ in range(number):
-        found.append(next_look(looked, spent, budget=budget, looks=of))
-        looked, spent = found[-1].number, found[-1].spent
-    return found
+        measured.append(next_look(looked, spent, budget=budget, looks=of))
+        looked, spent = measured[-1].number, measured[-1].spent
+    return measured
 
 
 def test_all_looks_together_spend_the_budget_and_no_more():
     year = looks(365)
     assert sum(look.alpha for look in year) == pytest.approx(0.05)
     assert year[-1].left == pytest.approx(0.0, abs=1e-12)
-    assert all(one.alpha > two.alpha > 0 for one, two in itertools.pairwise(year))
+    assert all(first.alpha > two.alpha > 0 for first, two in itertools.pairwise(year))
 
 
 def test_after_a_quarter_of_the_looks_half_of_the_budget_is_spent():

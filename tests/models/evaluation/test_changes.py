@@ -27,9 +27,9 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_error_is_the_deviation_of_the_estimate_over_many_draws(name):
     chance = np.random.default_rng(5)
-    found = [CASES[name](drawn(chance, lift=0.3, gain=1.5), drawn(chance)) for _ in range(400)]
-    spread = np.std([change.estimate for change in found])
-    assert np.mean([change.error for change in found]) == pytest.approx(spread, rel=0.12)
+    measured = [CASES[name](drawn(chance, lift=0.3, gain=1.5), drawn(chance)) for _ in range(400)]
+    spread = np.std([change.estimate for change in measured])
+    assert np.mean([change.error for change in measured]) == pytest.approx(spread, rel=0.12)
 
 
 def test_the_divergence_is_the_difference_of_two_areas():

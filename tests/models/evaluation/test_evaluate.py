@@ -33,9 +33,9 @@ def problems():
 
 
 def test_each_stage_is_told_once_as_it_begins(engine, problems):
-    told = []
-    evaluate(engine, Codec(word_tokenizer()), problems, Sampling(max_tokens=6, samples=2), 0, None, told.append)
-    assert tuple(told) == STAGES
+    metrics = []
+    evaluate(engine, Codec(word_tokenizer()), problems, Sampling(max_tokens=6, samples=2), 0, None, metrics.append)
+    assert tuple(metrics) == STAGES
 
 
 def test_every_problem_has_its_greedy_and_its_samples_and_the_scores_of_its_own_sequences(engine, problems):
@@ -47,16 +47,16 @@ def test_every_problem_has_its_greedy_and_its_samples_and_the_scores_of_its_own_
         seen.extend(rows)
         return torch.tensor([float(sum(ids)) for ids in rows])
 
-    found = evaluate(engine, codec, problems, sampling, 5, score)
+    measured = evaluate(engine, codec, problems, sampling, 5, score)
     prompts = [problem.tokens for problem in problems]
     sampled = engine.generate(prompts, sampling, 5)
     greedy = engine.generate(prompts, Sampling(max_tokens=6, temperature=0.0), 5)
-    assert [record.id for record in found] == ["p0", "p1", "p2"]
-    for record, problem, first, rest in zip(found, problems, greedy, sampled, strict=True):
+    assert [record.id for record in measured] == ["p0", "p1", "p2"]
+    for record, problem, first, rest in zip(measured, problems, greedy, sampled, strict=True):
         for completion, made in zip([record.greedy, *record.samples], [*first, *rest], strict=True):
             assert completion.tokens == len(made.tokens)
             assert completion.reward_score == sum(problem.tokens) + sum(made.tokens)
     assert len(seen) == 3 * 4
     plain = evaluate(engine, codec, problems, sampling, 5, None)
     assert all(math.isnan(record.greedy.reward_score) for record in plain)
-    assert [record.greedy.text for record in plain] == [record.greedy.text for record in found]
+    assert [record.greedy.text for record in plain] == [record.greedy.text for record in measured]

@@ -28,8 +28,8 @@ def test_at_a_mean_of_zero_the_expected_stake_is_exactly_one(up):
     rise, fall = (1 - up), -up
     total = 0.0
     for ups in itertools.product((True, False), repeat=8):
-        chance = math.prod(up if one else 1 - up for one in ups)
-        total += chance * math.exp(log_e_value(np.array([rise if one else fall for one in ups])))
+        chance = math.prod(up if entry else 1 - up for entry in ups)
+        total += chance * math.exp(log_e_value(np.array([rise if up else fall for up in ups])))
     assert total == pytest.approx(1.0)
 
 
@@ -38,7 +38,7 @@ def test_levels_whose_means_differ_but_add_up_to_zero_gain_nothing():
     total = 0.0
     for ups in itertools.product((True, False), repeat=8):
         chances = [0.65 if number < 4 else 0.35 for number in range(8)]
-        chance = math.prod(p if one else 1 - p for p, one in zip(chances, ups, strict=True))
+        chance = math.prod(p if up else 1 - p for p, up in zip(chances, ups, strict=True))
         total += chance * math.exp(log_e_value(np.where(ups, 1.0, -1.0)))
     assert total <= 1.0
 
@@ -64,8 +64,8 @@ def test_the_detectable_difference_is_found_in_about_80_of_100():
 
     stated = float(np.mean([detectable_difference(differences(0.0), alpha) for _ in range(20)]))
     assert 0.02 < stated < 0.06
-    found = np.mean([log_e_value(differences(stated)) >= -math.log(alpha) for _ in range(400)])
-    assert 0.72 < found < 0.88
+    measured = np.mean([log_e_value(differences(stated)) >= -math.log(alpha) for _ in range(400)])
+    assert 0.72 < measured < 0.88
 
 
 def test_without_a_budget_or_with_too_few_problems_nothing_is_detectable():
@@ -76,10 +76,10 @@ def test_without_a_budget_or_with_too_few_problems_nothing_is_detectable():
 def test_the_problems_needed_find_the_difference_in_about_80_of_100():
     chance = np.random.default_rng(2)
     needed = problems_needed(0.16, 0.03, 1e-3)
-    found = np.mean(
+    measured = np.mean(
         [log_e_value(np.clip(chance.normal(0.03, 0.16, size=needed), -1, 1)) >= -math.log(1e-3) for _ in range(300)]
     )
-    assert 0.7 < found < 0.9
+    assert 0.7 < measured < 0.9
     assert problems_needed(0.16, 0.015, 1e-3) == pytest.approx(4 * needed, rel=0.15)
 
 
@@ -87,5 +87,5 @@ def test_the_spread_is_that_of_paired_draws_of_the_same_chances():
     chance = np.random.default_rng(3)
     right = chance.beta(1, 1, 20_000)
     correct = (chance.random((20_000, 8)) < right[:, None]).astype(float)
-    one, two = (chance.binomial(16, right) / 16 for _ in range(2))
-    assert spread_of_differences(correct, 16, own=0.0) == pytest.approx((one - two).std(), rel=0.02)
+    first, two = (chance.binomial(16, right) / 16 for _ in range(2))
+    assert spread_of_differences(correct, 16, own=0.0) == pytest.approx((first - two).std(), rel=0.02)

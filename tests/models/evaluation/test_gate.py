@@ -55,9 +55,9 @@ def failed(candidate, baseline=BASE, settings=SETTINGS, **more):
 
 def with_score(records, value, prompt=17, sample=2):
     """One of the reward scores replaced."""
-    one = records[prompt]
-    samples = [replace(s, reward_score=value) if i == sample else s for i, s in enumerate(one.samples)]
-    return [*records[:prompt], replace(one, samples=tuple(samples)), *records[prompt + 1 :]]
+    record = records[prompt]
+    samples = [replace(s, reward_score=value) if i == sample else s for i, s in enumerate(record.samples)]
+    return [*records[:prompt], replace(record, samples=tuple(samples)), *records[prompt + 1 :]]
 
 
 GUARDS = [
@@ -176,17 +176,17 @@ def test_a_reward_model_that_says_one_thing_of_everything_refuses():
 
 def test_without_a_reward_model_in_the_recipe_its_guards_are_not_applicable_and_say_so():
     silent = [policy(right, score=lambda index, correct: math.nan) for right in (3, 1)]
-    found = {check.name: check for check in judge(*silent, SETTINGS, reward_model=False).checks}
+    checks = {check.name: check for check in judge(*silent, SETTINGS, reward_model=False).checks}
     assert judge(*silent, SETTINGS, reward_model=False).promoted
     for guard in ("divergence", "reward_gap"):
-        assert found[guard].state == "not_applicable" and found[guard].detail == "the recipe fits no reward model"
+        assert checks[guard].state == "not_applicable" and checks[guard].detail == "the recipe fits no reward model"
     assert failed(*silent) == ["divergence", "reward_gap"]  # where the recipe fits one, scores are missing
 
 
 def test_nothing_wrong_left_to_compare_with_is_not_applicable():
-    found = {check.name: check for check in judge(policy(4), BASE, SETTINGS).checks}
-    assert found["divergence"].state == "not_applicable"
-    assert found["divergence"].detail == "0 of 90 prompts have a wrong sample, too few to compare right with wrong"
+    checks = {check.name: check for check in judge(policy(4), BASE, SETTINGS).checks}
+    assert checks["divergence"].state == "not_applicable"
+    assert checks["divergence"].detail == "0 of 90 prompts have a wrong sample, too few to compare right with wrong"
     assert judge(policy(4), BASE, SETTINGS).promoted
 
 

@@ -35,8 +35,8 @@ def test_what_was_written_is_read_again_in_the_same_order(tmp_path):
 def test_scores_that_are_not_there_stay_absent(tmp_path):
     bare = [replace(RECORDS[2], greedy=Completion("only greedy", 2, False, True))]
     write_records(bare, tmp_path / "records.parquet")
-    (found,) = read_records(tmp_path / "records.parquet")
-    assert math.isnan(found.greedy.reward_score) and replace(found.greedy, reward_score=0.0) == RECORDS[2].greedy
+    (records,) = read_records(tmp_path / "records.parquet")
+    assert math.isnan(records.greedy.reward_score) and replace(records.greedy, reward_score=0.0) == RECORDS[2].greedy
 
 
 def test_no_records_are_a_table_of_no_rows(tmp_path):

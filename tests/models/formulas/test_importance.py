@@ -68,11 +68,11 @@ def test_where_engine_and_learner_agree_nothing_is_corrected(level, rule):
 def test_every_policy_gradient_is_corrected_by_the_same_weight(kind, level):
     """Its gradient, of the first step, is the weight times the advantage times that of the log-prob."""
     settings = {"importance_level": level, "importance_rule": "masked", "importance_ceiling": 2.5}
-    found = gradient_of(kind(kl=0.0, **settings), OLD, SEEN)
+    gradient = gradient_of(kind(kl=0.0, **settings), OLD, SEEN)
     expected = -weights(**settings) * SEEN.advantage
     if kind is Gmpo:  # one loss for all tokens of a completion, at each of them
         expected = SEEN.mean_by_completion(expected)[SEEN.completion]
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradient, expected)
 
 
 def test_an_objective_of_completions_takes_the_mean_of_its_tokens_weights():
@@ -94,18 +94,18 @@ def expected_gradient(level):
     by, then = (0.3 * STARTS).log_softmax(0), (-0.5 * NEXT).log_softmax(-1)
     objective = Reinforce(importance_level=level, importance_ceiling=None)
     total = torch.zeros((), dtype=torch.float64)
-    for one, two in product(range(3), range(2)):
-        log_prob = torch.stack([first[one], second[one, two]])
-        behaviour = torch.stack([by[one], then[one, two]])
-        worth = torch.full((2,), float(WORTH[one, two]), dtype=torch.float64)
+    for left, two in product(range(3), range(2)):
+        log_prob = torch.stack([first[left], second[left, two]])
+        behaviour = torch.stack([by[left], then[left, two]])
+        worth = torch.full((2,), float(WORTH[left, two]), dtype=torch.float64)
         seen = make_batch(worth, behaviour, log_prob.detach(), completion=torch.tensor([0, 0]))
         total = total - behaviour.sum().exp() * objective(log_prob, seen)[0].sum()
     return torch.autograd.grad(total, logits), exact
 
 
 def test_only_the_completions_own_weight_makes_the_expected_gradient_exact():
-    found, exact = expected_gradient("completion")
-    torch.testing.assert_close(found, exact)
+    gradient, exact = expected_gradient("completion")
+    torch.testing.assert_close(gradient, exact)
     for level in ("token", "geometric"):
         biased, exact = expected_gradient(level)
         assert (biased[1] - exact[1]).norm() > 0.02 * exact[1].norm()

@@ -31,19 +31,19 @@ def expected(estimator):
 
 
 def test_the_gradient_of_k2_is_that_of_the_kl_of_the_policy_to_the_reference():
-    found, to_reference, from_reference = expected(k2)
-    torch.testing.assert_close(found, to_reference)
+    actual, to_reference, from_reference = expected(k2)
+    torch.testing.assert_close(actual, to_reference)
     assert (to_reference - from_reference).norm() > 0.05 * to_reference.norm()
 
 
 def test_the_gradient_of_k3_is_that_of_the_kl_the_other_way_round():
-    found, _, from_reference = expected(k3)
-    torch.testing.assert_close(found, from_reference)
+    actual, _, from_reference = expected(k3)
+    torch.testing.assert_close(actual, from_reference)
 
 
 def test_k1_as_a_loss_has_no_gradient_in_expectation():
-    found, _, _ = expected(lambda log_prob, reference: log_prob - reference)
-    assert found.abs().max() < 1e-15
+    actual, _, _ = expected(lambda log_prob, reference: log_prob - reference)
+    assert actual.abs().max() < 1e-15
 
 
 def test_k2_by_hand():
@@ -56,9 +56,9 @@ def test_every_objective_with_a_kl_takes_either_estimator(kind, estimator, slope
     old = numbers(-1.0, -1.0)
     reference = numbers(-3.0, -0.5)
     seen = make_batch(numbers(0.0, 0.0), None, old, reference)
-    found = gradient_of(kind(kl=0.5, kl_estimator=estimator), old, seen)
+    gradient = gradient_of(kind(kl=0.5, kl_estimator=estimator), old, seen)
     second = slope[1] if slope[1] is not None else 1 - 2.718281828459045**0.5
-    torch.testing.assert_close(found, 0.5 * numbers(slope[0], second))
+    torch.testing.assert_close(gradient, 0.5 * numbers(slope[0], second))
     _, watch = kind(kl=0.5, kl_estimator=estimator)(old, seen)
     torch.testing.assert_close(watch["kl"], {"k2": k2, "k3": k3}[estimator](old, reference))
 

@@ -58,10 +58,10 @@ def loss_and_gradients(model, values):
     return loss.detach(), gradients(model)
 
 
-def largest_gap(found, expected):
+def largest_gap(actual, expected):
     """Largest difference of any gradient, relative to the largest entry of the same gradient."""
     return max(
-        float((found[name] - expected[name]).abs().max() / expected[name].abs().max().clamp(min=1e-12))
+        float((actual[name] - expected[name]).abs().max() / expected[name].abs().max().clamp(min=1e-12))
         for name in expected
     )
 
@@ -70,10 +70,10 @@ def largest_gap(found, expected):
 def test_shared_and_packed_equals_plain_in_float64(name):
     model = built(name, torch.float64)
     expected, its_gradients = loss_and_gradients(model, plain(model, SHARED, 0.7))
-    found, own = loss_and_gradients(
+    gradients, own = loss_and_gradients(
         model, completion_log_probs(model, SHARED, distribution=Distribution(temperature=0.7))
     )
-    torch.testing.assert_close(found, expected, rtol=1e-4 if name in ROUGH else 1e-10, atol=1e-12)
+    torch.testing.assert_close(gradients, expected, rtol=1e-4 if name in ROUGH else 1e-10, atol=1e-12)
     # transformers rounds norms to float32 in most models, and with them their gradients
     assert largest_gap(own, its_gradients) < (1e-3 if name in ROUGH else 1e-5)
 
@@ -82,8 +82,8 @@ def test_shared_and_packed_equals_plain_in_float64(name):
 def test_shared_and_packed_equals_plain_in_float32(name):
     model = built(name, torch.float32)
     expected, its_gradients = loss_and_gradients(model, plain(model, SHARED, 1.0))
-    found, own = loss_and_gradients(model, completion_log_probs(model, SHARED))
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    gradients, own = loss_and_gradients(model, completion_log_probs(model, SHARED))
+    torch.testing.assert_close(gradients, expected, rtol=1e-5, atol=1e-6)
     assert largest_gap(own, its_gradients) < (1e-4 if name in ROUGH else 1e-5)
 
 
@@ -106,8 +106,8 @@ def test_with_adapters_shared_and_packed_equals_plain(name):
             nn.init.normal_(parameter, std=0.1)
     model = model.double()
     expected, its_gradients = loss_and_gradients(model, plain(model, SHARED, 1.0))
-    found, own = loss_and_gradients(model, completion_log_probs(model, SHARED))
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    gradients, own = loss_and_gradients(model, completion_log_probs(model, SHARED))
+    torch.testing.assert_close(gradients, expected, rtol=1e-10, atol=1e-12)
     assert own.keys() == its_gradients.keys() and all("lora_" in key for key in own)
     assert largest_gap(own, its_gradients) < 1e-5
 
@@ -119,8 +119,8 @@ def test_adapters_on_the_output_projection_take_part():
             nn.init.normal_(parameter, std=0.1)
     model = model.double()
     expected, its_gradients = loss_and_gradients(model, plain(model, SHARED, 1.0))
-    found, own = loss_and_gradients(model, completion_log_probs(model, SHARED))
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    gradients, own = loss_and_gradients(model, completion_log_probs(model, SHARED))
+    torch.testing.assert_close(gradients, expected, rtol=1e-10, atol=1e-12)
     assert own.keys() == its_gradients.keys() and largest_gap(own, its_gradients) < 1e-8
 
 

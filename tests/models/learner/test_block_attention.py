@@ -33,11 +33,11 @@ def test_blocks_equal_the_softmax_written_out(elements, causal, monkeypatch):
     with torch.no_grad():
         out, lse = attend(query, key, value, 0.3, causal=causal)
         delta = (grad * out).sum(-1)
-        found = attend_backward(grad, query, key, value, delta, lse, 0.3, causal=causal)
+        gradients = attend_backward(grad, query, key, value, delta, lse, 0.3, causal=causal)
     torch.testing.assert_close(out, expected, **EXACT)
     torch.testing.assert_close(lse, torch.logsumexp(scores, -1), **EXACT)
-    for one, tensor in zip(found, (query, key, value), strict=True):
-        torch.testing.assert_close(one, tensor.grad, **EXACT)
+    for rollout, tensor in zip(gradients, (query, key, value), strict=True):
+        torch.testing.assert_close(rollout, tensor.grad, **EXACT)
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -61,6 +61,6 @@ def test_two_parts_equal_attention_under_the_layout_written_out(groups, seed):
         scores = scores.masked_fill(~allowed(row.layout, torch.device("cpu"), None), float("-inf"))
         return (torch.softmax(scores, -1) @ value.repeat_interleave(groups, 1)).transpose(1, 2)
 
-    found = run(lambda query, key, value: two_part_attention(query, key, value, row.layout, 0.25))
-    for one, other in zip(found, run(written_out), strict=True):
-        torch.testing.assert_close(one, other, **EXACT)
+    actual = run(lambda query, key, value: two_part_attention(query, key, value, row.layout, 0.25))
+    for first, other in zip(actual, run(written_out), strict=True):
+        torch.testing.assert_close(first, other, **EXACT)

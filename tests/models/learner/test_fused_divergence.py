@@ -36,7 +36,7 @@ def logits(hidden, weight, bias, softcap):
 
 
 def largest_gap(ones, others):
-    return max(float((one - other).abs().max()) for one, other in zip(ones, others, strict=True))
+    return max(float((first - other).abs().max()) for first, other in zip(ones, others, strict=True))
 
 
 @pytest.mark.parametrize("beta", BETAS)
@@ -117,10 +117,10 @@ def test_rows_that_only_one_projection_has_count_for_neither():
 
 
 def test_a_sum_of_logits_with_a_weight_for_each_token_is_their_normalised_product():
-    states, one, other = numbers(4, 5), numbers(9, 5, seed=1), numbers(9, 5, seed=2)
+    states, first, other = numbers(4, 5), numbers(9, 5, seed=1), numbers(9, 5, seed=2)
     weight = torch.tensor([0.0, 0.5, 1.0, 3.0], dtype=torch.float64)
-    target = Logits([(states, Head(one), 1.0 + weight), (states, Head(other), -weight)])
-    p, q = torch.softmax(states @ one.T, -1), torch.softmax(states @ other.T, -1)
+    target = Logits([(states, Head(first), 1.0 + weight), (states, Head(other), -weight)])
+    p, q = torch.softmax(states @ first.T, -1), torch.softmax(states @ other.T, -1)
     product = p ** (1 + weight[:, None]) / q ** weight[:, None]
     wanted = torch.log(product / product.sum(-1, keepdim=True))
     torch.testing.assert_close(target.log_probs(slice(0, 4), 9), wanted, rtol=0, atol=1e-11)
@@ -128,5 +128,5 @@ def test_a_sum_of_logits_with_a_weight_for_each_token_is_their_normalised_produc
 
 def test_the_absolute_gap_of_opposites_is_two_and_of_equals_none():
     sure = torch.tensor([[50.0, 0.0, 0.0], [0.0, 50.0, 0.0]], dtype=torch.float64)
-    one, other = Logits([(sure, ONE, 1.0)]), Logits([(sure[[0, 0]], ONE, 1.0)])
-    torch.testing.assert_close(absolute_gap(one, other, 2, CPU), torch.tensor([0.0, 2.0], dtype=torch.float64))
+    first, other = Logits([(sure, ONE, 1.0)]), Logits([(sure[[0, 0]], ONE, 1.0)])
+    torch.testing.assert_close(absolute_gap(first, other, 2, CPU), torch.tensor([0.0, 2.0], dtype=torch.float64))

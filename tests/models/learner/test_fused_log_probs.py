@@ -59,8 +59,8 @@ def test_values_and_gradients_equal_the_full_log_softmax(elements, softcap, with
         bias = numbers(700, seed=2).requires_grad_() if with_bias else None
         log_prob, entropy = function(hidden, weight, bias)
         (log_prob * numbers(17, seed=4) + entropy * numbers(17, seed=5)).sum().backward()
-        found = [log_prob, entropy, hidden.grad, weight.grad]
-        return [*found, bias.grad] if bias is not None else found
+        actual = [log_prob, entropy, hidden.grad, weight.grad]
+        return [*actual, bias.grad] if bias is not None else actual
 
     targets = torch.randint(0, 700, (17,), generator=torch.Generator().manual_seed(3))
     blocked = run(
@@ -69,8 +69,8 @@ def test_values_and_gradients_equal_the_full_log_softmax(elements, softcap, with
         )
     )
     full = run(lambda hidden, weight, bias: by_definition(hidden, weight, bias, targets, softcap, distribution))
-    for one, other in zip(blocked, full, strict=True):
-        torch.testing.assert_close(one, other, **EXACT)
+    for first, other in zip(blocked, full, strict=True):
+        torch.testing.assert_close(first, other, **EXACT)
 
 
 def test_the_gradient_agrees_with_finite_differences():
@@ -99,8 +99,8 @@ def test_half_the_temperature_squares_the_odds():
 def test_the_gradient_at_the_logits_is_one_hot_minus_probability():
     states = torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64).log().requires_grad_()
     log_prob, _ = fused_log_probs(states, ONE, torch.tensor([1]))
-    (found,) = torch.autograd.grad(log_prob.sum(), states)
-    torch.testing.assert_close(found, torch.tensor([[-0.5, 0.75, -0.25]], dtype=torch.float64))
+    (gradient,) = torch.autograd.grad(log_prob.sum(), states)
+    torch.testing.assert_close(gradient, torch.tensor([[-0.5, 0.75, -0.25]], dtype=torch.float64))
 
 
 def test_of_a_half_and_two_unequal_rest_the_nucleus_of_a_half_is_the_first_alone():
@@ -139,6 +139,6 @@ def test_half_precision_products_are_summed_in_float32():
     hidden, weight = numbers(64, 32).float(), numbers(512, 32, seed=1).float()
     targets = torch.arange(64)
     exact, _ = fused_log_probs(hidden.double(), Head(weight.double()), targets)
-    found, _ = fused_log_probs(hidden, Head(weight), targets, compute=torch.bfloat16)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), exact, rtol=0.0, atol=0.25)  # logits near 16 round to 1/16
+    log_probs, _ = fused_log_probs(hidden, Head(weight), targets, compute=torch.bfloat16)
+    assert log_probs.dtype == torch.float32
+    torch.testing.assert_close(log_probs.double(), exact, rtol=0.0, atol=0.25)  # logits near 16 round to 1/16

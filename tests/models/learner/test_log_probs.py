@@ -14,8 +14,8 @@ EXACT = {"rtol": 1e-10, "atol": 1e-10}
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 2.5])
 def test_they_equal_a_plain_full_log_softmax(temperature):
     model = tiny_policy()
-    found, _ = completion_log_probs(model, SEQUENCES, distribution=Distribution(temperature=temperature))
-    torch.testing.assert_close(found, torch.cat(plain_log_probs(model, SEQUENCES, temperature)), **EXACT)
+    log_probs, _ = completion_log_probs(model, SEQUENCES, distribution=Distribution(temperature=temperature))
+    torch.testing.assert_close(log_probs, torch.cat(plain_log_probs(model, SEQUENCES, temperature)), **EXACT)
 
 
 def test_the_rest_of_the_row_does_not_matter():
@@ -36,10 +36,10 @@ def test_what_follows_a_token_does_not_change_its_log_prob():
 
 
 def test_half_precision_products_still_give_float32_log_probs():
-    found, _ = completion_log_probs(tiny_policy(torch.float32), SEQUENCES, autocast=torch.bfloat16)
+    log_probs, _ = completion_log_probs(tiny_policy(torch.float32), SEQUENCES, autocast=torch.bfloat16)
     exact = torch.cat(plain_log_probs(tiny_policy(), SEQUENCES)).float()
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, exact, rtol=0.0, atol=0.5)
+    assert log_probs.dtype == torch.float32
+    torch.testing.assert_close(log_probs, exact, rtol=0.0, atol=0.5)
 
 
 def test_a_completion_without_a_prompt_is_refused():

@@ -11,8 +11,8 @@ from models.learner.reduce import token_weights
     [("token", 1 / 4, 1 / 4), ("completion", 1 / 2, 1 / 6), ("constant", 1 / 8, 1 / 8)],
 )
 def test_weights_of_completions_of_one_and_three_tokens_by_hand(normalisation, first, second):
-    one, three = token_weights([1, 3], normalisation, longest=4)
-    torch.testing.assert_close(one, torch.tensor([first], dtype=torch.float64))
+    single, three = token_weights([1, 3], normalisation, longest=4)
+    torch.testing.assert_close(single, torch.tensor([first], dtype=torch.float64))
     torch.testing.assert_close(three, torch.tensor([second] * 3, dtype=torch.float64))
 
 

@@ -14,12 +14,12 @@ from models.learner.reference_cache import cached_reference_log_probs, tokens_ha
 def test_they_are_those_of_the_reference_and_read_back_bit_for_bit(tmp_path):
     model = tiny_policy()
     first = cached_reference_log_probs(tmp_path, model, SEQUENCES, token_budget=14)
-    for found, expected in zip(first, plain_log_probs(model, SEQUENCES), strict=True):
-        torch.testing.assert_close(found, expected.detach(), rtol=1e-10, atol=1e-10)
+    for log_probs, expected in zip(first, plain_log_probs(model, SEQUENCES), strict=True):
+        torch.testing.assert_close(log_probs, expected.detach(), rtol=1e-10, atol=1e-10)
     (file,) = tmp_path.iterdir()
     written = file.stat().st_mtime_ns
     again = cached_reference_log_probs(tmp_path, tiny_policy(), SEQUENCES)
-    assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+    assert all(torch.equal(first, other) for first, other in zip(first, again, strict=True))
     assert file.stat().st_mtime_ns == written  # nothing was computed
 
 
@@ -44,7 +44,7 @@ def test_a_broken_file_is_made_again_with_a_warning(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "rewardflow.learner"):
         again = cached_reference_log_probs(tmp_path, model, SEQUENCES)
     assert "is broken" in caplog.text
-    assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+    assert all(torch.equal(first, other) for first, other in zip(first, again, strict=True))
 
 
 @pytest.mark.parametrize("training", [True, False])

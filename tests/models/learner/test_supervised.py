@@ -61,7 +61,7 @@ def test_the_held_out_loss_is_the_training_loss_of_the_same_rows():
 @pytest.mark.parametrize(("rows", "batch"), [(7, 3), (6, 6), (10, 4)])
 def test_every_row_comes_once_an_epoch(rows, batch):
     epochs = 6
-    seen = [row for found in islice(shuffled_batches(rows, batch, seed=3), epochs * rows // batch) for row in found]
+    seen = [row for actual in islice(shuffled_batches(rows, batch, seed=3), epochs * rows // batch) for row in actual]
     orders = [seen[epoch * rows : (epoch + 1) * rows] for epoch in range(epochs)]
     assert all(sorted(order) == list(range(rows)) for order in orders)
     assert len({tuple(order) for order in orders}) > 1  # another order each epoch

@@ -23,7 +23,7 @@ from models.select.everything import Everything
 SETTINGS = AlarmSettings(patience=3, opening=2)
 
 
-def told(reward=0.5, cut=0.0, entropy=0.3, spread=0.4):
+def metrics_of(reward=0.5, cut=0.0, entropy=0.3, spread=0.4):
     return {
         "reward/total": reward, "reward/spread": spread, "rollouts/cut_share": cut, "policy/entropy": entropy,
     }  # fmt: skip
@@ -31,21 +31,21 @@ def told(reward=0.5, cut=0.0, entropy=0.3, spread=0.4):
 
 def after(rounds, settings=SETTINGS):
     history = History()
-    for one in rounds:
-        history = history.after(one, settings)
+    for entry in rounds:
+        history = history.after(entry, settings)
     return history
 
 
-START = [told(0.4), told(0.6)]  # a mean of 0.5, a spread of 0.4: the alarm's line is 0.5 - 0.25 * 0.4 = 0.4
+START = [metrics_of(0.4), metrics_of(0.6)]  # a mean of 0.5, a spread of 0.4: the alarm's line is 0.5 - 0.25 * 0.4 = 0.4
 
 
 @pytest.mark.parametrize(
     ("last", "sign"),
     [
-        ([told(0.39)] * 3, "reward/total 0.39 where it began at 0.5"),
-        ([told(cut=0.6)] * 3, "60% of the completions cut at their limit where it began at 0%"),
-        ([told(entropy=1.6)] * 3, "entropy 1.6 nats a token where it began at 0.3"),
-        ([told(0.5, entropy=0.0005)] * 3, "entropy 0.0005 nats a token and a reward no higher than at the start"),
+        ([metrics_of(0.39)] * 3, "reward/total 0.39 where it began at 0.5"),
+        ([metrics_of(cut=0.6)] * 3, "60% of the completions cut at their limit where it began at 0%"),
+        ([metrics_of(entropy=1.6)] * 3, "entropy 1.6 nats a token where it began at 0.3"),
+        ([metrics_of(0.5, entropy=0.0005)] * 3, "entropy 0.0005 nats a token and a reward no higher than at the start"),
     ],
 )
 def test_each_sign_of_a_collapse_is_seen_after_the_patience(last, sign):
@@ -56,11 +56,11 @@ def test_each_sign_of_a_collapse_is_seen_after_the_patience(last, sign):
 @pytest.mark.parametrize(
     "last",
     [
-        [told(0.41)] * 5,  # not far enough below
-        [told(0.3), told(0.3), told(0.5), told(0.3), told(0.3)],  # one round between
-        [told(cut=0.4)] * 5,
-        [told(entropy=1.4)] * 5,  # below five times its start
-        [told(0.9, entropy=0.0)] * 5,  # certain, and right
+        [metrics_of(0.41)] * 5,  # not far enough below
+        [metrics_of(0.3), metrics_of(0.3), metrics_of(0.5), metrics_of(0.3), metrics_of(0.3)],  # one round between
+        [metrics_of(cut=0.4)] * 5,
+        [metrics_of(entropy=1.4)] * 5,  # below five times its start
+        [metrics_of(0.9, entropy=0.0)] * 5,  # certain, and right
         [{}] * 5,  # nothing told
     ],
 )
@@ -69,7 +69,7 @@ def test_a_policy_that_stands_raises_no_alarm(last):
 
 
 def test_a_run_that_begins_cut_or_in_disorder_is_not_blamed_for_it():
-    assert after([told(cut=0.9, entropy=3.0)] * 10).collapse is None
+    assert after([metrics_of(cut=0.9, entropy=3.0)] * 10).collapse is None
 
 
 def test_the_line_lies_below_what_chance_does_to_a_small_round():
@@ -77,29 +77,32 @@ def test_the_line_lies_below_what_chance_does_to_a_small_round():
     generator = torch.Generator().manual_seed(0)
     right = torch.bernoulli(torch.full((300, 30, 64), 0.18), generator=generator).mean(-1)
     stopped = sum(
-        after([told(one, spread=0.38) for one in run], AlarmSettings()).collapse is not None for run in right.tolist()
+        after([metrics_of(reward, spread=0.38) for reward in run], AlarmSettings()).collapse is not None
+        for run in right.tolist()
     )
     assert stopped <= 3
 
 
 def test_the_best_policy_is_the_one_with_the_best_last_rounds():
-    rounds = [told(0.5)] * 2 + [told(0.6)] * 3
+    rounds = [metrics_of(0.5)] * 2 + [metrics_of(0.6)] * 3
     history = after(rounds)
-    assert history.improved(SETTINGS) and not after([told(0.5)] * 5).improved(SETTINGS)
+    assert history.improved(SETTINGS) and not after([metrics_of(0.5)] * 5).improved(SETTINGS)
     kept = history.keeping(SETTINGS)
     assert (kept.best_round, kept.best) == (5, pytest.approx(0.6))
-    assert not kept.after(told(0.6), SETTINGS).improved(SETTINGS) and kept.after(told(0.9), SETTINGS).improved(SETTINGS)
+    assert not kept.after(metrics_of(0.6), SETTINGS).improved(SETTINGS) and kept.after(
+        metrics_of(0.9), SETTINGS
+    ).improved(SETTINGS)
 
 
 def test_what_the_alarm_remembers_comes_back_to_the_last_bit():
-    history = after([told(1 / 3), told(math.pi), *[told(0.0)] * 4]).keeping(SETTINGS)
+    history = after([metrics_of(1 / 3), metrics_of(math.pi), *[metrics_of(0.0)] * 4]).keeping(SETTINGS)
     assert history.collapse is not None and read(written(history)) == history
     assert read(b"{}") == History()  # a checkpoint of a run without an alarm
 
 
 def test_another_reward_than_the_total_can_be_watched():
     settings = replace(SETTINGS, by="right")
-    rounds = [{**told(9.0), "reward/right": value} for value in (0.5, 0.5, 0.1, 0.1, 0.1)]
+    rounds = [{**metrics_of(9.0), "reward/right": value} for value in (0.5, 0.5, 0.1, 0.1, 0.1)]
     assert after(rounds, settings).collapse.signs == ("reward/right 0.1 where it began at 0.5",)
 
 

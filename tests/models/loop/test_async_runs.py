@@ -62,10 +62,10 @@ class Observed(TransformersEngine):
 
 
 def test_every_round_is_one_step_stale_but_the_first_and_those_after_checkpoints(start, tmp_path):
-    _, told = run(start, tmp_path, schedule=AHEAD)
-    assert [values["rollouts/staleness"] for values in told.metrics.values()] == [0, 1, 0, 1, 0, 1]
-    _, told = run(start, tmp_path / "none", schedule=replace(AHEAD, checkpoint_every=100))
-    assert [values["rollouts/staleness"] for values in told.metrics.values()] == [0, 1, 1, 1, 1, 1]
+    _, diary = run(start, tmp_path, schedule=AHEAD)
+    assert [values["rollouts/staleness"] for values in diary.metrics.values()] == [0, 1, 0, 1, 0, 1]
+    _, diary = run(start, tmp_path / "none", schedule=replace(AHEAD, checkpoint_every=100))
+    assert [values["rollouts/staleness"] for values in diary.metrics.values()] == [0, 1, 1, 1, 1, 1]
 
 
 def test_the_engine_holds_the_weights_of_the_round_before_all_the_while_that_it_generates(start, tmp_path):
@@ -76,36 +76,36 @@ def test_the_engine_holds_the_weights_of_the_round_before_all_the_while_that_it_
 
 
 def test_without_staleness_every_round_is_sampled_from_the_weights_that_it_fits(start, tmp_path):
-    _, told = run(start, tmp_path, engine=Observed)
+    _, diary = run(start, tmp_path, engine=Observed)
     assert Observed.before == Observed.after == Observed.loaded[:6] and len(set(Observed.loaded)) == 7
-    assert all("rollouts/staleness" not in values for values in told.metrics.values())
+    assert all("rollouts/staleness" not in values for values in diary.metrics.values())
 
 
 @pytest.mark.parametrize("lora", [False, True])
 def test_a_killed_run_that_generates_ahead_ends_with_the_weights_of_one_never_interrupted(start, tmp_path, lora):
-    whole, told = run(start, tmp_path / "whole", schedule=AHEAD, lora=lora)
+    whole, diary = run(start, tmp_path / "whole", schedule=AHEAD, lora=lora)
     run(start, tmp_path / "killed", schedule=AHEAD, lora=lora, killed_in=5)
     resumed, told_after = run(start, tmp_path / "killed", schedule=AHEAD, lora=lora)
     assert told_after.resumed == [4] and same_weights(whole, resumed)
-    assert without_times(told_after.metrics) == {n: without_times(told.metrics)[n] for n in (5, 6)}
+    assert without_times(told_after.metrics) == {n: without_times(diary.metrics)[n] for n in (5, 6)}
     assert not same_weights(whole, run(start, tmp_path / "in step", lora=lora)[0])
 
 
 def test_at_learning_rate_zero_staleness_changes_nothing(start, tmp_path):
-    in_step, told = run(start, tmp_path / "a", schedule=replace(SCHEDULE, optimiser=STILL))
+    in_step, diary = run(start, tmp_path / "a", schedule=replace(SCHEDULE, optimiser=STILL))
     ahead, told_ahead = run(start, tmp_path / "b", schedule=replace(AHEAD, optimiser=STILL))
     assert same_weights(in_step, ahead)
     shown = without_times(told_ahead.metrics)
     assert [values.pop("rollouts/staleness") for values in shown.values()] == [0, 1, 0, 1, 0, 1]
-    assert shown == without_times(told.metrics)
+    assert shown == without_times(diary.metrics)
 
 
 def test_what_is_stale_is_weighed_by_how_much_likelier_it_has_become(start, tmp_path):
     eager = OptimiserSettings(learning_rate=1e-2, warmup_steps=1)
     schedule = replace(AHEAD, epochs=1, minibatches=1, checkpoint_every=3, optimiser=eager)
-    _, told = run(start, tmp_path, schedule=schedule)
-    gaps = {values["rollouts/staleness"]: [] for values in told.metrics.values()}
-    for values in told.metrics.values():
+    _, diary = run(start, tmp_path, schedule=schedule)
+    gaps = {values["rollouts/staleness"]: [] for values in diary.metrics.values()}
+    for values in diary.metrics.values():
         gaps[values["rollouts/staleness"]].append(values["policy/engine_gap"])
         if not values["rollouts/staleness"]:
             assert values["policy/importance_weight"] == pytest.approx(1.0, abs=1e-4)
@@ -113,14 +113,14 @@ def test_what_is_stale_is_weighed_by_how_much_likelier_it_has_become(start, tmp_
 
 
 def test_generation_hides_behind_learning_and_the_stretches_still_make_the_round(start, tmp_path):
-    _, told = run(start, tmp_path, schedule=replace(AHEAD, checkpoint_every=100))
-    for number, values in told.metrics.items():
+    _, diary = run(start, tmp_path, schedule=replace(AHEAD, checkpoint_every=100))
+    for number, values in diary.metrics.items():
         stretches = sum(
             value for key, value in values.items() if key.startswith("seconds/") and key[8:] not in ("round", "hidden")
         )
         assert values["seconds/round"] == pytest.approx(stretches - values.get("seconds/hidden", 0.0), abs=5e-3)
         assert ("seconds/hidden" in values) == (number < 6)
-    assert "speed/generate" not in told.metrics[6]  # all that it learned from was made in the round before
+    assert "speed/generate" not in diary.metrics[6]  # all that it learned from was made in the round before
 
 
 def test_leaving_waits_for_what_is_being_generated():
@@ -201,8 +201,8 @@ def test_vllm_too_generates_ahead_and_a_killed_run_ends_the_same(start, tmp_path
     def engine(folder, settings, *, end):
         return one_engine
 
-    whole, told = run(start, tmp_path / "whole", schedule=AHEAD, engine=engine)
-    assert [values["rollouts/staleness"] for values in told.metrics.values()] == [0, 1, 0, 1, 0, 1]
+    whole, diary = run(start, tmp_path / "whole", schedule=AHEAD, engine=engine)
+    assert [values["rollouts/staleness"] for values in diary.metrics.values()] == [0, 1, 0, 1, 0, 1]
     run(start, tmp_path / "killed", schedule=AHEAD, engine=engine, killed_in=5)
     resumed, told_after = run(start, tmp_path / "killed", schedule=AHEAD, engine=engine)
     one_engine.close()

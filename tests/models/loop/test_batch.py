@@ -17,7 +17,7 @@ def row_of(indices, trained=None, progress=0.25):
     """A row of some completions of a round, each token's log-prob its own."""
     chosen = scored(ADVANTAGE, [2, 3], {"style": 2 * ADVANTAGE}, SEQUENCES)
     if trained is not None:
-        chosen = replace(chosen, rollouts=[replace(one, trained=trained(one)) for one in chosen.rollouts])
+        chosen = replace(chosen, rollouts=[replace(rollout, trained=trained(rollout)) for rollout in chosen.rollouts])
     count = sum(len(COMPLETIONS[index]) for index in indices)
     log_prob = -torch.arange(1.0, count + 1, dtype=torch.float64)
     return token_batch(chosen, indices, each_token(ADVANTAGE, chosen), Said(log_prob, -log_prob), None, None, progress)
@@ -44,7 +44,7 @@ def test_a_row_knows_worth_group_and_origin_of_its_completions_in_its_own_order(
 
 
 def test_tokens_that_are_not_trained_on_leave_every_list_of_tokens_alike():
-    log_prob, batch = row_of([1, 3], trained=lambda one: (False,) + (True,) * (len(one.completion) - 1))
+    log_prob, batch = row_of([1, 3], trained=lambda rollout: (False,) + (True,) * (len(rollout.completion) - 1))
     kept = [-2.0, -3.0, -4.0, -6.0, -7.0, -8.0, -9.0, -10.0]
     assert log_prob.tolist() == batch.old.tolist() == kept
     assert batch.entropy.tolist() == [-value for value in kept]

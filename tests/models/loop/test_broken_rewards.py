@@ -87,10 +87,10 @@ def test_a_broken_reward_is_asked_again_and_then_has_the_defined_value_and_is_co
     broken: Answer, values: list[float], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     reward = made(broken)
-    found = score(make_world(), [reward], ROLLOUTS)
+    scored = score(make_world(), [reward], ROLLOUTS)
     assert reward.calls == [0, 1]
-    assert found.components["judge"].tolist() == found.rewards.tolist() == values
-    assert found.watched == {"rewards/judge/failures": values.count(-1.0)}
+    assert scored.components["judge"].tolist() == scored.rewards.tolist() == values
+    assert scored.watched == {"rewards/judge/failures": values.count(-1.0)}
     missing = values.count(-1.0)
     assert f"reward judge: {missing} of 4 completions count -1 in place of a value ({reason})" in caplog.text
 
@@ -98,14 +98,14 @@ def test_a_broken_reward_is_asked_again_and_then_has_the_defined_value_and_is_co
 def test_a_failure_that_passes_leaves_nothing_but_time(caplog: pytest.LogCaptureFixture) -> None:
     for broken in (hangs, throws, one_nan, too_few, text):
         reward = made(broken, good)
-        found = score(make_world(), [reward], ROLLOUTS)
-        assert tuple(found.rewards.tolist()) == GOOD and found.watched == {} and reward.calls == [0, 1]
+        scored = score(make_world(), [reward], ROLLOUTS)
+        assert tuple(scored.rewards.tolist()) == GOOD and scored.watched == {} and reward.calls == [0, 1]
     assert not caplog.records
 
 
 def test_the_values_of_the_best_call_are_taken() -> None:
-    found = score(make_world(), [made(infinite, one_nan, throws, retries=2)], ROLLOUTS)
-    assert found.rewards.tolist() == [1.0, 2.0, -1.0, 4.0]
+    scored = score(make_world(), [made(infinite, one_nan, throws, retries=2)], ROLLOUTS)
+    assert scored.rewards.tolist() == [1.0, 2.0, -1.0, 4.0]
 
 
 def test_a_second_call_draws_the_random_numbers_that_the_first_would_have() -> None:
@@ -178,17 +178,17 @@ def test_a_broken_reward_by_token_has_the_defined_value_at_the_last_token(
 ) -> None:
     reward = Counting(limits=Limits(value=-2.0))
     object.__setattr__(reward, "broken", broken)
-    found = score(make_world(), [reward], LONG)
-    assert found.token_rewards is not None and found.token_rewards[1].tolist() == [0.0, 0.0, -2.0]
-    assert found.rewards.tolist() == ([-2.0] * 4 if broken == "short" else [6.0, -2.0, 6.0, 6.0])
-    assert found.watched == {"rewards/counting/failures": failures}
+    scored = score(make_world(), [reward], LONG)
+    assert scored.token_rewards is not None and scored.token_rewards[1].tolist() == [0.0, 0.0, -2.0]
+    assert scored.rewards.tolist() == ([-2.0] * 4 if broken == "short" else [6.0, -2.0, 6.0, 6.0])
+    assert scored.watched == {"rewards/counting/failures": failures}
     if broken == "short":
         assert "did not give one value for each token of each completion" in caplog.text
 
 
 def test_a_runs_failures_are_added_up_by_reward() -> None:
-    told = [{"rewards/a b/failures": 3.0, "reward/total": 1.0}, {}, {"rewards/a b/failures": 1.0}]
-    assert failures_of(told) == {"a b": 4}
+    metrics = [{"rewards/a b/failures": 3.0, "reward/total": 1.0}, {}, {"rewards/a b/failures": 1.0}]
+    assert failures_of(metrics) == {"a b": 4}
 
 
 @pytest.fixture(scope="module")
@@ -208,9 +208,9 @@ def test_a_run_whose_reward_breaks_for_a_round_goes_on_and_one_that_is_killed_in
         script[2] = throws
         return replace(SLOTS, rewards=[*SLOTS.rewards, made(*script[first_round:], retries=0)])
 
-    whole, told = run(start, tmp_path / "whole", slots=slots(0))
-    assert told.metrics[3]["rewards/judge/failures"] == 16 and "rewards/judge/failures" not in told.metrics[4]
+    whole, diary = run(start, tmp_path / "whole", slots=slots(0))
+    assert diary.metrics[3]["rewards/judge/failures"] == 16 and "rewards/judge/failures" not in diary.metrics[4]
     run(start, tmp_path / "killed", slots=slots(0), killed_in=3)
     resumed, told_after = run(start, tmp_path / "killed", slots=slots(2))
     assert told_after.resumed == [2] and same_weights(whole, resumed)
-    assert sorted(told.metrics) == list(range(1, SCHEDULE.rounds + 1))
+    assert sorted(diary.metrics) == list(range(1, SCHEDULE.rounds + 1))

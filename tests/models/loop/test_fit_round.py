@@ -83,7 +83,7 @@ def test_the_entropy_bonus_is_a_mean_over_tokens_however_the_loss_is_averaged(no
 
 @pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
 def test_the_gradient_is_that_of_the_formula_computed_without_any_packing(normalisation):
-    found, metrics = step(normalisation=normalisation)
+    gradients, metrics = step(normalisation=normalisation)
     plain, chosen = tiny_policy(), round_of()
     old = [row.detach() for row in plain_log_probs(plain, SEQUENCES)]
     reference = plain_log_probs(tiny_policy(seed=1, spread=2.0), SEQUENCES)
@@ -99,7 +99,7 @@ def test_the_gradient_is_that_of_the_formula_computed_without_any_packing(normal
     loss.backward()
     assert metrics["loss"] == pytest.approx(float(loss.detach()), abs=1e-7)
     for name, parameter in plain.named_parameters():
-        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
@@ -116,7 +116,7 @@ def test_loss_and_gradient_do_not_depend_on_the_token_budget(normalisation, budg
 def test_prompts_that_are_shared_change_neither_loss_nor_gradient(normalisation, budget):
     groups = Sequences([PROMPTS[0]] * 3 + [PROMPTS[2]] * 2, COMPLETIONS)
     chosen = round_of(groups, [3, 2])
-    found, metrics = step(chosen, normalisation=normalisation, token_budget=budget)
+    gradients, metrics = step(chosen, normalisation=normalisation, token_budget=budget)
     plain = tiny_policy()
     old = [row.detach() for row in plain_log_probs(plain, groups)]
     reference = plain_log_probs(tiny_policy(seed=1, spread=2.0), groups)
@@ -130,7 +130,7 @@ def test_prompts_that_are_shared_change_neither_loss_nor_gradient(normalisation,
     loss.backward()
     assert metrics["loss"] == pytest.approx(float(loss.detach()), abs=1e-7)
     for name, parameter in plain.named_parameters():
-        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-6, atol=1e-7)
 
 
 def test_in_float32_the_token_budget_shows_only_as_rounding():
@@ -220,12 +220,12 @@ class Whole(Objective):
 
 @pytest.mark.parametrize("budget", [8, 10**6])
 def test_a_loss_of_whole_completions_weighs_each_by_the_weights_of_its_tokens(budget):
-    found, metrics = step(objective=Whole(), normalisation="completion", token_budget=budget)
+    gradients, metrics = step(objective=Whole(), normalisation="completion", token_budget=budget)
     plain = tiny_policy()
     loss = -sum(row.sum() for row in plain_log_probs(plain, SEQUENCES)) / 5
     loss.backward()
     assert metrics["loss"] == pytest.approx(float(loss.detach()), abs=1e-10)
-    torch.testing.assert_close(found, {name: value.grad for name, value in plain.named_parameters()})
+    torch.testing.assert_close(gradients, {name: value.grad for name, value in plain.named_parameters()})
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 9])
@@ -288,13 +288,13 @@ PAIRS = Sequences([PROMPTS[0]] * 2 + [PROMPTS[2]] * 2, COMPLETIONS[:4])
 @pytest.mark.parametrize("budget", [14, 10**6])
 def test_a_loss_of_pairs_is_the_mean_over_pairs_of_better_against_worse(budget):
     chosen = replace(round_of(PAIRS, [2, 2]), rewards=torch.tensor([0.0, 1.0, 3.0, 2.0]))
-    found, metrics = step(chosen, ADVANTAGE[:4], objective=Margin(), token_budget=budget)
+    gradients, metrics = step(chosen, ADVANTAGE[:4], objective=Margin(), token_budget=budget)
     plain = tiny_policy()
     rows = [row.sum() for row in plain_log_probs(plain, PAIRS)]
     loss = -((rows[1] - rows[0]) + (rows[2] - rows[3])) / 2
     loss.backward()
     assert metrics["loss"] == pytest.approx(float(loss.detach()), abs=1e-10)
-    torch.testing.assert_close(found, {name: value.grad for name, value in plain.named_parameters()})
+    torch.testing.assert_close(gradients, {name: value.grad for name, value in plain.named_parameters()})
 
 
 @pytest.mark.parametrize(("sizes", "rewards"), [([2, 2], [1.0, 1.0, 2.0, 3.0]), ([3, 1], [1.0, 2.0, 3.0, 4.0])])
@@ -339,9 +339,7 @@ def test_the_old_log_probs_are_those_of_the_whole_policy_though_its_adapter_lear
 def test_reference_log_probs_that_rollouts_carry_are_used_as_they_are():
     seen, learner = Seen(), learner_of()
     learner.reference = None
-    carried = [
-        replace(r, reference_log_probs=-0.5 - torch.arange(len(r.completion))) for r in round_of().rollouts
-    ]
+    carried = [replace(r, reference_log_probs=-0.5 - torch.arange(len(r.completion))) for r in round_of().rollouts]
     fit_round(learner, seen, replace(round_of(), rollouts=carried), TOKENS, ScheduleSettings(optimiser=STEP), LONGEST)
     ((_, batch),) = seen.batches
     assert sorted(batch.reference.tolist()) == sorted(v for r in carried for v in r.reference_log_probs.tolist())

@@ -26,15 +26,15 @@ def test_a_gradient_of_exactly_zero_is_no_learning_though_weight_decay_moved_the
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("metrics", "why"),
     [
         (LEARNED | {"policy/learning_rate": 0.0}, "the learning rate was 0 in 1 of them"),
         (LEARNED, "gradients of 1 of them were too small to change a stored weight"),
         ({}, "no completion was left to learn from in 1 of them"),
     ],
 )
-def test_weights_that_are_what_they_were_are_no_learning(told, why):
-    said = nothing_learned([told], 0.0)
+def test_weights_that_are_what_they_were_are_no_learning(metrics, why):
+    said = nothing_learned([metrics], 0.0)
     assert said.startswith("no round changed the weights: of 1 rounds, ") and why in said
 
 

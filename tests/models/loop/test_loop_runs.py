@@ -44,13 +44,13 @@ STEADY = ("reward/total", "policy/loss", "policy/gradient_norm", "policy/kl", "r
 
 @pytest.mark.parametrize("lora", [False, True])
 def test_a_killed_run_goes_on_and_ends_with_the_weights_of_one_that_was_never_interrupted(start, tmp_path, lora):
-    whole, told = run(start, tmp_path / "whole", lora=lora)
+    whole, diary = run(start, tmp_path / "whole", lora=lora)
     run(start, tmp_path / "killed", lora=lora, killed_in=5)
     resumed, told_after = run(start, tmp_path / "killed", lora=lora)
-    assert told.resumed == [0] and told_after.resumed == [4] and sorted(told_after.metrics) == [5, 6]
+    assert diary.resumed == [0] and told_after.resumed == [4] and sorted(told_after.metrics) == [5, 6]
     assert same_weights(whole, resumed) and whole.updates == resumed.updates
     for number in (5, 6):
-        assert {key: told.metrics[number].get(key) for key in STEADY} == {
+        assert {key: diary.metrics[number].get(key) for key in STEADY} == {
             key: told_after.metrics[number].get(key) for key in STEADY
         }
     assert not same_weights(whole, new_learner(SCHEDULE, lora))
@@ -59,8 +59,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_weights_of_one_that_was_never_in
 def test_a_run_killed_before_its_first_checkpoint_begins_again_and_ends_the_same(start, tmp_path):
     whole, _ = run(start, tmp_path / "whole", schedule=replace(SCHEDULE, rounds=3))
     run(start, tmp_path / "killed", schedule=replace(SCHEDULE, rounds=3), killed_in=1)
-    again, told = run(start, tmp_path / "killed", schedule=replace(SCHEDULE, rounds=3))
-    assert told.resumed == [0] and same_weights(whole, again)
+    again, diary = run(start, tmp_path / "killed", schedule=replace(SCHEDULE, rounds=3))
+    assert diary.resumed == [0] and same_weights(whole, again)
 
 
 @pytest.mark.parametrize("damage", ["truncated tensors", "truncated state", "missing tensors", "empty state"])
@@ -76,14 +76,14 @@ def test_a_broken_checkpoint_is_passed_over_with_a_warning_and_the_run_ends_the_
     else:
         state.write_text(state.read_text()[:20] if damage == "truncated state" else "[]")
     with pytest.warns(UserWarning, match=r"round_000004: .* is (broken|missing); going back to the checkpoint before"):
-        resumed, told = run(start, tmp_path / "killed")
-    assert told.resumed == [2] and same_weights(whole, resumed)
+        resumed, diary = run(start, tmp_path / "killed")
+    assert diary.resumed == [2] and same_weights(whole, resumed)
 
 
 def test_the_seed_decides_the_run(start, tmp_path):
-    one, _ = run(start, tmp_path / "a", schedule=replace(SCHEDULE, rounds=2))
+    learner, _ = run(start, tmp_path / "a", schedule=replace(SCHEDULE, rounds=2))
     two, _ = run(start, tmp_path / "b", schedule=replace(SCHEDULE, rounds=2))
-    assert same_weights(one, two)
+    assert same_weights(learner, two)
 
 
 class Deaf(TransformersEngine):
@@ -102,8 +102,8 @@ def test_an_engine_in_bfloat16_beside_a_learner_in_float32_is_judged_by_the_coar
     def rounding(folder, settings, *, end):
         return TransformersEngine(folder, replace(settings, precision="bfloat16"), end=end)
 
-    _, told = run(start, tmp_path, schedule=replace(SCHEDULE, rounds=2), engine=rounding)
-    assert 2e-3 < max(values["engine/canary_gap"] for values in told.metrics.values()) < 0.35
+    _, diary = run(start, tmp_path, schedule=replace(SCHEDULE, rounds=2), engine=rounding)
+    assert 2e-3 < max(values["engine/canary_gap"] for values in diary.metrics.values()) < 0.35
     with pytest.raises(UserError, match=r"tolerance 0\.0\)"):  # zero is a tolerance too, not the lack of one
         run(start, tmp_path / "strict", schedule=replace(SCHEDULE, canary_tolerance=0.0), engine=rounding)
 
@@ -138,8 +138,8 @@ def test_what_is_rewarded_becomes_frequent(start, tmp_path):
         SCHEDULE, rounds=25, epochs=1, minibatches=1, optimiser=OptimiserSettings(learning_rate=5e-3, warmup_steps=1)
     )
     slots = replace(SLOTS, rollouts=Sample(prompts=6, group_size=8, max_tokens=5), rewards=[Sevens()])
-    _, told = run(start, tmp_path, schedule=schedule, slots=slots)
-    first, last = told.metrics[1]["reward/sevens"], told.metrics[25]["reward/sevens"]
+    _, diary = run(start, tmp_path, schedule=schedule, slots=slots)
+    first, last = diary.metrics[1]["reward/sevens"], diary.metrics[25]["reward/sevens"]
     assert first < 0.3 and last > 0.8
 
 
@@ -150,32 +150,32 @@ def test_the_frozen_reference_never_moves(start, tmp_path):
 
 
 def test_no_component_of_the_reward_gets_lost(start, tmp_path):
-    _, told = run(start, tmp_path)
-    for values in told.metrics.values():
+    _, diary = run(start, tmp_path)
+    for values in diary.metrics.values():
         assert values["reward/total"] == pytest.approx(values["reward/sevens"] + 0.1 * values["reward/brief"], abs=1e-6)
-    assert sorted(told.samples) == [1, 3, 6]
-    for row in told.samples[3]:
+    assert sorted(diary.samples) == [1, 3, 6]
+    for row in diary.samples[3]:
         assert row["reward"] == pytest.approx(row["sevens"] + 0.1 * row["brief"], abs=2e-4)
         assert row["prompt"] in TEXTS and row["tokens"] <= 5 and row["expected"] == "7"
 
 
 def test_every_round_tells_of_itself_once_and_in_order(start, tmp_path):
-    _, told = run(start, tmp_path)
-    assert list(told.metrics) == [1, 2, 3, 4, 5, 6] and told.resumed == [0]
-    assert all(values["engine/canary_gap"] < 1e-4 for values in told.metrics.values())
-    assert len({key for values in told.metrics.values() for key in values}) <= 60
+    _, diary = run(start, tmp_path)
+    assert list(diary.metrics) == [1, 2, 3, 4, 5, 6] and diary.resumed == [0]
+    assert all(values["engine/canary_gap"] < 1e-4 for values in diary.metrics.values())
+    assert len({key for values in diary.metrics.values() for key in values}) <= 60
 
 
 def test_rounds_without_signal_leave_the_weights_alone_and_go_on(start, tmp_path):
     flat = replace(SLOTS, rewards=[Brief(weight=0.0)])
-    learner, told = run(start, tmp_path, slots=flat)
+    learner, diary = run(start, tmp_path, slots=flat)
     assert same_weights(learner, new_learner(SCHEDULE)) and learner.updates == 0
-    assert [values["rollouts/trained_share"] for values in told.metrics.values()] == [0.0] * 6
+    assert [values["rollouts/trained_share"] for values in diary.metrics.values()] == [0.0] * 6
 
 
 def test_only_the_newest_two_checkpoints_stay_and_none_half_written(start, tmp_path):
     run(start, tmp_path, schedule=replace(SCHEDULE, checkpoint_every=1))
-    assert sorted(found.name for found in tmp_path.iterdir()) == ["round_000004", "round_000005"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["round_000004", "round_000005"]
 
 
 def test_what_a_killed_writer_left_is_not_taken_for_a_checkpoint(start, tmp_path):
@@ -184,14 +184,14 @@ def test_what_a_killed_writer_left_is_not_taken_for_a_checkpoint(start, tmp_path
     half = tmp_path / "killed" / ".round_000004.4194305.part"
     shutil.copytree(tmp_path / "killed" / "round_000002", half)
     (half / "state.json").unlink()
-    resumed, told = run(start, tmp_path / "killed")
-    assert told.resumed == [2] and same_weights(whole, resumed)
+    resumed, diary = run(start, tmp_path / "killed")
+    assert diary.resumed == [2] and same_weights(whole, resumed)
     assert not half.exists()
 
 
 def test_the_learning_rate_that_is_told_is_the_one_that_was_used(start, tmp_path):
-    learner, told = run(start, tmp_path)
-    assert told.metrics[6]["policy/learning_rate"] == pytest.approx(learner.optimiser.param_groups[0]["lr"])
+    learner, diary = run(start, tmp_path)
+    assert diary.metrics[6]["policy/learning_rate"] == pytest.approx(learner.optimiser.param_groups[0]["lr"])
 
 
 @pytest.mark.parametrize("count", [1, 4, 6, 7, 20])

@@ -24,7 +24,7 @@ def test_what_is_written_and_read_again_is_the_same_to_the_last_bit(dtype):
     memory = [[first, second], [], [second, third]]
     again = read(written(memory), PROBLEMS)
     assert contents(again) == contents(memory)
-    assert all(one.problem is two.problem for one, two in zip(again[0], memory[0], strict=True))
+    assert all(first.problem is two.problem for first, two in zip(again[0], memory[0], strict=True))
     assert read(written([]), PROBLEMS) == []
 
 
@@ -41,7 +41,11 @@ class AgainAndAgain(Sample):
     def __call__(self, world, problems, round_number):
         fresh = super().__call__(world, problems, round_number)
         memory = world.learner.memory
-        old = [replace(one, group=one.group + 100 * age) for age, rollouts in enumerate(memory, 1) for one in rollouts]
+        old = [
+            replace(rollout, group=rollout.group + 100 * age)
+            for age, rollouts in enumerate(memory, 1)
+            for rollout in rollouts
+        ]
         memory.append(fresh)
         del memory[:-2]
         return fresh + old

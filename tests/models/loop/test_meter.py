@@ -31,11 +31,11 @@ def test_every_second_of_a_round_belongs_to_one_stretch(moved):
     for seconds, stage in enumerate(STAGES, start=1):
         moved(seconds)
         clock.lap(stage)
-    told = clock.end_round({"generate": 10, "learn": 60, "round": 42}, flops=6e9, peak=4e9)
-    assert [told[f"seconds/{stage}"] for stage in STAGES] == [1, 2, 3, 4, 5, 6] and told["seconds/round"] == 21
-    assert (told["speed/generate"], told["speed/learn"], told["speed/round"]) == (10, 20, 2)
-    assert told["speed/learn_gflops"] == 2 and told["speed/peak_share"] == 0.5
-    assert "speed/score" not in told and "seconds/hidden" not in told
+    metrics = clock.end_round({"generate": 10, "learn": 60, "round": 42}, flops=6e9, peak=4e9)
+    assert [metrics[f"seconds/{stage}"] for stage in STAGES] == [1, 2, 3, 4, 5, 6] and metrics["seconds/round"] == 21
+    assert (metrics["speed/generate"], metrics["speed/learn"], metrics["speed/round"]) == (10, 20, 2)
+    assert metrics["speed/learn_gflops"] == 2 and metrics["speed/peak_share"] == 0.5
+    assert "speed/score" not in metrics and "seconds/hidden" not in metrics
 
 
 def test_the_telling_of_a_round_counts_in_the_next_one(moved):
@@ -45,8 +45,8 @@ def test_the_telling_of_a_round_counts_in_the_next_one(moved):
     clock.lap("log")
     moved(3)
     clock.lap("generate")
-    told = clock.end_round({}, 0, 1)
-    assert (told["seconds/log"], told["seconds/generate"], told["seconds/round"]) == (2, 3, 5)
+    metrics = clock.end_round({}, 0, 1)
+    assert (metrics["seconds/log"], metrics["seconds/generate"], metrics["seconds/round"]) == (2, 3, 5)
 
 
 def test_generation_behind_the_learner_counts_whole_and_what_cost_no_time_is_taken_off(moved):
@@ -55,16 +55,16 @@ def test_generation_behind_the_learner_counts_whole_and_what_cost_no_time_is_tak
     clock.lap("learn")
     moved(2)
     clock.waited(7)
-    told = clock.end_round({"generate": 14}, 0, 1)
-    assert (told["seconds/generate"], told["seconds/hidden"], told["seconds/round"]) == (7, 5, 12)
-    assert told["speed/generate"] == 2
+    metrics = clock.end_round({"generate": 14}, 0, 1)
+    assert (metrics["seconds/generate"], metrics["seconds/hidden"], metrics["seconds/round"]) == (7, 5, 12)
+    assert metrics["speed/generate"] == 2
 
 
 def test_a_round_that_trained_on_nothing_claims_no_speed_of_learning():
     meter = Meter(new_learner(SCHEDULE), SCHEDULE)
     whole = scored([0.0] * 5, [1] * 5, sequences=SEQUENCES)
-    told = meter.end_round(whole, whole.take(torch.tensor([], dtype=torch.long)))
-    assert "speed/learn" not in told and "speed/peak_share" not in told and told["speed/round"] > 0
+    metrics = meter.end_round(whole, whole.take(torch.tensor([], dtype=torch.long)))
+    assert "speed/learn" not in metrics and "speed/peak_share" not in metrics and metrics["speed/round"] > 0
 
 
 def test_the_forward_passes_of_reference_and_old_policy_are_part_of_a_rounds_work():
@@ -78,13 +78,13 @@ def test_the_forward_passes_of_reference_and_old_policy_are_part_of_a_rounds_wor
 
 
 def test_every_round_of_a_run_says_where_its_time_went(tmp_path):
-    _, told = run(save_start(tmp_path / "policy"), tmp_path / "checkpoints")
-    for values in told.metrics.values():
+    _, diary = run(save_start(tmp_path / "policy"), tmp_path / "checkpoints")
+    for values in diary.metrics.values():
         stretches = sum(values[f"seconds/{stage}"] for stage in STAGES)
         assert values["seconds/round"] == pytest.approx(stretches, abs=5e-3)
         assert {f"speed/{name}" for name in ("generate", "score", "learn", "hand_over", "log", "round")} <= set(values)
         assert values["speed/learn_gflops"] > 0 and values["memory/peak_gib"] > 0.1
-    assert all((told.metrics[n]["seconds/checkpoint"] > 1e-4) == (n in (2, 4)) for n in told.metrics)
+    assert all((diary.metrics[n]["seconds/checkpoint"] > 1e-4) == (n in (2, 4)) for n in diary.metrics)
 
 
 def test_the_peak_is_measured_once_and_leaves_the_generator_alone():

@@ -13,9 +13,10 @@ ROUNDS = 400
 def test_no_epochs_order_is_drawn_by_the_seed_of_a_rounds_sampling():
     for seed in range(4):
         sampling = [round_seed(seed, number) for number in range(ROUNDS)]
-        drawn = {made for one in sampling for made in (one, for_choices(one), for_second_draw(one), 2 * one)}
+        drawn = {made for seed in sampling for made in (seed, for_choices(seed), for_second_draw(seed), 2 * seed)}
         orders = {
-            tuple(torch.randperm(50, generator=torch.Generator().manual_seed(one)).tolist()) for one in sorted(drawn)
+            tuple(torch.randperm(50, generator=torch.Generator().manual_seed(rollout)).tolist())
+            for rollout in sorted(drawn)
         }
         for epoch in range(20):
             assert _order(50, seed, epoch) not in orders
@@ -24,5 +25,5 @@ def test_no_epochs_order_is_drawn_by_the_seed_of_a_rounds_sampling():
 
 def test_purposes_seeds_and_numbers_have_seeds_apart_that_a_generator_sees_whole():
     made = [seed_of(seed, name, number) for seed in range(5) for name in ("order", "batches") for number in range(20)]
-    assert len(set(made)) == len(made) and all(0 <= one < 2**32 for one in made)
+    assert len(set(made)) == len(made) and all(0 <= rollout < 2**32 for rollout in made)
     assert seed_of(1, "order", 12) != seed_of(11, "order", 2)

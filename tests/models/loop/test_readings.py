@@ -46,7 +46,7 @@ def test_each_completion_is_read_once_whoever_asks_and_in_whatever_order():
 def test_what_is_read_are_the_log_probs_of_policy_and_reference():
     learner = learner_of()
     readings = Readings(learner, 100)
-    sequences = Sequences([PROMPT] * 3, [one.completion for one in ROLLOUTS])
+    sequences = Sequences([PROMPT] * 3, [rollout.completion for rollout in ROLLOUTS])
     for rows, model in ((readings.policy(ROLLOUTS), learner.policy), (readings.reference(ROLLOUTS), learner.reference)):
         for row, expected in zip(rows, plain_log_probs(model, sequences), strict=True):
             torch.testing.assert_close(row, expected.detach(), rtol=1e-10, atol=1e-10)
@@ -54,7 +54,7 @@ def test_what_is_read_are_the_log_probs_of_policy_and_reference():
 
 def test_a_completion_with_the_same_tokens_is_another_completion():
     readings = Counting(learner_of())
-    same = [Rollout(one.problem, 1, one.completion, None, "", True) for one in ROLLOUTS]
+    same = [Rollout(rollout.problem, 1, rollout.completion, None, "", True) for rollout in ROLLOUTS]
     readings.reference(ROLLOUTS)
     readings.reference(same)
     assert readings.read == 6

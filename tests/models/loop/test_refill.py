@@ -49,7 +49,9 @@ class Spreads(Reward):
     ids: tuple = ()
 
     def __call__(self, world, rollouts):
-        return torch.tensor([float(one.problem.id in self.ids and one.completion[0] == 6) for one in rollouts])
+        return torch.tensor(
+            [float(rollout.problem.id in self.ids and rollout.completion[0] == 6) for rollout in rollouts]
+        )
 
 
 ASKED: list = []
@@ -78,38 +80,38 @@ def gathered(spreading, refills, prompts=3, number=0):
 
 
 def test_without_refills_what_is_missing_stays_missing():
-    found, meter = gathered(("p1", "p4", "p5"), refills=0)
-    assert found.draws == 0 and len(ASKED) == 1 and meter.made == 0
-    assert {one.problem.id for one in found.chosen.rollouts} == {"p1"} and len(found.scored.rollouts) == 6
+    actual, meter = gathered(("p1", "p4", "p5"), refills=0)
+    assert actual.draws == 0 and len(ASKED) == 1 and meter.made == 0
+    assert {rollout.problem.id for rollout in actual.chosen.rollouts} == {"p1"} and len(actual.scored.rollouts) == 6
 
 
 def test_as_many_prompts_as_are_missing_are_drawn_until_the_round_is_full():
-    found, meter = gathered(("p1", "p4", "p5"), refills=9)
-    assert {one.problem.id for one in found.chosen.rollouts} == {"p1", "p4", "p5"}
+    actual, meter = gathered(("p1", "p4", "p5"), refills=9)
+    assert {rollout.problem.id for rollout in actual.chosen.rollouts} == {"p1", "p4", "p5"}
     asked = [ids for ids, _ in ASKED]
     assert len(asked[1]) == 2 and all(len(ids) <= 2 for ids in asked[1:])  # two of three were missing
     everything = [name for ids in asked for name in ids]
     assert len(set(everything)) == len(everything)  # no prompt twice in a round
-    assert len(found.scored.rollouts) == 2 * len(everything) and meter.made == 2 * len(everything) - 6
-    assert found.draws == len(ASKED) - 1 == len({seed for _, seed in ASKED}) - 1  # every draw has a seed of its own
+    assert len(actual.scored.rollouts) == 2 * len(everything) and meter.made == 2 * len(everything) - 6
+    assert actual.draws == len(ASKED) - 1 == len({seed for _, seed in ASKED}) - 1  # every draw has a seed of its own
 
 
 def test_completions_of_one_prompt_stay_one_group_and_those_of_two_draws_are_two():
-    found, _ = gathered(("p0", "p1", "p4", "p5"), refills=9)
+    actual, _ = gathered(("p0", "p1", "p4", "p5"), refills=9)
     names = {}
-    for one in found.scored.rollouts:
-        names.setdefault(one.group, set()).add(one.problem.id)
+    for rollout in actual.scored.rollouts:
+        names.setdefault(rollout.group, set()).add(rollout.problem.id)
     assert all(len(ids) == 1 for ids in names.values())
-    assert len(names) == len({one.problem.id for one in found.scored.rollouts})
-    assert found.chosen.groups.bincount().tolist() == [2] * 3
+    assert len(names) == len({rollout.problem.id for rollout in actual.scored.rollouts})
+    assert actual.chosen.groups.bincount().tolist() == [2] * 3
 
 
 def test_the_limit_ends_it_and_so_does_the_end_of_the_data():
-    found, _ = gathered((), refills=1)
-    assert found.draws == 1 and len(found.chosen.rollouts) == 0 and len(found.scored.rollouts) == 12
-    found, _ = gathered(("p3",), refills=1000)  # six problems in all
-    assert {one.problem.id for one in found.scored.rollouts} == {problem.id for problem in PROBLEMS}
-    assert {one.problem.id for one in found.chosen.rollouts} == {"p3"} and found.draws <= 3
+    actual, _ = gathered((), refills=1)
+    assert actual.draws == 1 and len(actual.chosen.rollouts) == 0 and len(actual.scored.rollouts) == 12
+    actual, _ = gathered(("p3",), refills=1000)  # six problems in all
+    assert {rollout.problem.id for rollout in actual.scored.rollouts} == {problem.id for problem in PROBLEMS}
+    assert {rollout.problem.id for rollout in actual.chosen.rollouts} == {"p3"} and actual.draws <= 3
 
 
 def test_the_same_round_draws_the_same_further_prompts_and_another_round_others():
@@ -126,13 +128,13 @@ REFILLED = replace(SLOTS, select=[DropFlat(tolerance=0.09, refills=3)])
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_a_killed_run_goes_on_and_ends_with_the_weights_of_one_that_was_never_interrupted(start, tmp_path, staleness):
     schedule = replace(SCHEDULE, staleness=staleness)
-    whole, told = run(start, tmp_path / "whole", schedule=schedule, slots=REFILLED)
+    whole, diary = run(start, tmp_path / "whole", schedule=schedule, slots=REFILLED)
     run(start, tmp_path / "killed", schedule=schedule, slots=REFILLED, killed_in=5)
     resumed, after = run(start, tmp_path / "killed", schedule=schedule, slots=REFILLED)
     assert after.resumed == [4] and same_weights(whole, resumed)
-    assert sum(values["rollouts/draws"] for values in told.metrics.values()) > 0  # it did refill
+    assert sum(values["rollouts/draws"] for values in diary.metrics.values()) > 0  # it did refill
     assert whole.tally == resumed.tally
-    drawn = [values["rollouts/completions"] for values in told.metrics.values()]
+    drawn = [values["rollouts/completions"] for values in diary.metrics.values()]
     assert whole.tally.completions == sum(drawn) > 6 * 16 and set(drawn) != {16}
     plain, _ = run(
         start, tmp_path / "plain", schedule=schedule, slots=replace(SLOTS, select=[DropFlat(tolerance=0.09)])
@@ -142,8 +144,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_weights_of_one_that_was_never_in
 
 def test_a_budget_of_completions_ends_the_run_with_the_round_that_reaches_it_resumed_or_not(start, tmp_path):
     schedule = replace(SCHEDULE, rounds=50, completions=4 * 16 + 1)
-    whole, told = run(start, tmp_path / "whole", schedule=schedule)
-    assert sorted(told.metrics) == [1, 2, 3, 4, 5] and whole.tally.completions == 80
+    whole, diary = run(start, tmp_path / "whole", schedule=schedule)
+    assert sorted(diary.metrics) == [1, 2, 3, 4, 5] and whole.tally.completions == 80
     run(start, tmp_path / "killed", schedule=schedule, killed_in=3)
     resumed, after = run(start, tmp_path / "killed", schedule=schedule)
     assert sorted(after.metrics) == [3, 4, 5] and same_weights(whole, resumed)
@@ -163,9 +165,11 @@ def test_refills_beside_parts_that_cannot_draw_again_are_refused():
 
 
 def test_a_comparison_counts_every_draw_against_the_budget():
-    one, other = contenders(["grpo", "dapo"], [], 2, "sampled_accuracy", budget=5120)
+    first, other = contenders(["grpo", "dapo"], [], 2, "sampled_accuracy", budget=5120)
     assert other.recipe.refilled and other.recipe.schedule.completions == 5120
-    assert not one.recipe.refilled and one.recipe.schedule.completions is None and one.rounds == other.rounds == 10
+    assert (
+        not first.recipe.refilled and first.recipe.schedule.completions is None and first.rounds == other.rounds == 10
+    )
 
 
 class Away(Reward):
@@ -182,5 +186,5 @@ def test_a_reward_that_is_away_makes_every_prompt_flat_and_no_further_ones_are_d
     source, meter = Scripted(prompts=3), Quiet()
     slots = replace(SLOTS, rollouts=source, rewards=[Away()], select=[DropFlat(refills=9)])
     world = make_world(seed=3)
-    found = gather(world, slots, Scoring(slots.rewards), PROBLEMS, source(world, PROBLEMS[:3], 0), 0, meter)
-    assert found.draws == 0 and len(ASKED) == 1 and found.scored.watched == {"rewards/away/failures": 6.0}
+    gathered = gather(world, slots, Scoring(slots.rewards), PROBLEMS, source(world, PROBLEMS[:3], 0), 0, meter)
+    assert gathered.draws == 0 and len(ASKED) == 1 and gathered.scored.watched == {"rewards/away/failures": 6.0}

@@ -14,21 +14,21 @@ def round_of(*origins, untrained=()):
     plain = scored([float(i) for i in range(len(origins))], [len(origins)])
     plain = replace(plain, components={"verdict": 10 * plain.rewards})
     rollouts = [
-        replace(one, origin=origin, trained=(False,) if index in untrained else None)
-        for index, (one, origin) in enumerate(zip(plain.rollouts, origins, strict=True))
+        replace(rollout, origin=origin, trained=(False,) if index in untrained else None)
+        for index, (rollout, origin) in enumerate(zip(plain.rollouts, origins, strict=True))
     ]
     return replace(plain, rollouts=rollouts)
 
 
 def test_baselines_opponents_and_answers_of_the_data_are_not_told_of_as_the_policys():
     everything = round_of("policy", "guide", "greedy", "reference", "explained", "demonstration")
-    told = rollout_metrics(everything, everything)
-    assert (told["reward/total"], told["reward/spread"], told["reward/verdict"]) == (0.5, 0.5, 5.0)
+    metrics = rollout_metrics(everything, everything)
+    assert (metrics["reward/total"], metrics["reward/spread"], metrics["reward/verdict"]) == (0.5, 0.5, 5.0)
 
 
 def test_where_the_policy_wrote_nothing_the_data_are_told_of():
-    told = rollout_metrics(*[round_of("chosen", "rejected", "rejected")] * 2)
-    assert told["reward/total"] == 1.0 and told["rollouts/cut_share"] == 0.0
+    metrics = rollout_metrics(*[round_of("chosen", "rejected", "rejected")] * 2)
+    assert metrics["reward/total"] == 1.0 and metrics["rollouts/cut_share"] == 0.0
 
 
 @pytest.mark.parametrize(("kept", "share"), [([0, 1, 2, 3], 1.0), ([0, 2], 0.5), ([1, 3], 0.5), ([3], 0.0)])

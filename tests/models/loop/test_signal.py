@@ -30,8 +30,8 @@ def test_an_advantage_of_completions_gives_a_signal_as_every_other_does():
 
 
 def test_every_advantage_says_that_it_gives_a_signal_and_nothing_else():
-    told = {name: part.__call__.__annotations__["return"] for name, part in parts("advantage").items()}
-    assert set(told.values()) == {"Signal", "ValuedSignal"}, told
+    metrics = {name: part.__call__.__annotations__["return"] for name, part in parts("advantage").items()}
+    assert set(metrics.values()) == {"Signal", "ValuedSignal"}, metrics
     assert Advantage.__call__.__annotations__["return"] == "Signal"
 
 
@@ -41,7 +41,7 @@ class Counting(TokenReward):
     name = "counting"
 
     def tokens(self, world, rollouts):
-        return [torch.arange(1.0, len(one.completion) + 1) for one in rollouts]
+        return [torch.arange(1.0, len(rollout.completion) + 1) for rollout in rollouts]
 
 
 def test_a_reward_by_token_is_worth_the_sum_of_its_tokens():

@@ -30,8 +30,8 @@ def start(tmp_path_factory):
     ids=["token", "completion", "geometric", "dppo"],
 )
 def test_only_what_is_stale_is_masked(start, tmp_path, objective, watched):
-    _, told = run(start, tmp_path, schedule=AHEAD, slots=replace(SLOTS, objective=objective))
+    _, diary = run(start, tmp_path, schedule=AHEAD, slots=replace(SLOTS, objective=objective))
     shares = {0: [], 1: []}
-    for values in told.metrics.values():
+    for values in diary.metrics.values():
         shares[values["rollouts/staleness"]].append(values[f"policy/{watched}"])
     assert max(shares[0]) == 0.0 and min(shares[1]) > 0.1

@@ -44,7 +44,7 @@ def test_a_budget_that_the_longest_row_does_not_fit_names_its_setting_and_what_i
         (BesideReference(group_size=8, references=2, max_tokens=12), Tpo(), 10),
         (BesideData(group_size=8, known=2, max_tokens=12), Tpo(), 10),
     ],
-    ids=lambda one: getattr(one, "name", one),
+    ids=lambda value: getattr(value, "name", value),
 )
 def test_all_completions_that_are_compared_must_fit(source, objective, together):
     require_room([LONG], source, objective, CODEC, 30 + 12 * together)
@@ -72,14 +72,14 @@ ASKED = replace(PROBLEMS[0], answer="12", known=(CHOSEN, REJECTED))  # 1 + 2 =
         (Explained(max_tokens=6, hint="{prompt} #### {answer} ; ;"), 4),
         (Conditioned(max_tokens=6, reads="preferences", flawed_prompt="; ; {prompt}"), 2),
     ],
-    ids=lambda one: getattr(one, "name", one),
+    ids=lambda value: getattr(value, "name", value),
 )
 def test_what_a_source_adds_to_a_row_must_fit_too_and_is_named(source, extra):
     assert source.extra_tokens(CODEC, [ASKED]) == [extra]
     needed = len(ASKED.tokens) + source.max_tokens + extra
     require_room([ASKED], source, Grpo(), CODEC, needed)
-    told = f"rollouts {source.name} adds {extra}" if extra else "rollouts.max_tokens is 6; make"
-    with pytest.raises(UserError, match=f"{told}.* at least {needed}"):
+    metrics = f"rollouts {source.name} adds {extra}" if extra else "rollouts.max_tokens is 6; make"
+    with pytest.raises(UserError, match=f"{metrics}.* at least {needed}"):
         require_room([ASKED], source, Grpo(), CODEC, needed - 1)
 
 

@@ -51,8 +51,8 @@ class Cutting:
 
     def generate(self, prompts, sampling, seed):
         tokens = tuple(TOKENIZER.convert_tokens_to_ids(["####", "4"]))
-        one = Generated(tokens, None, finished=sampling.temperature == 0.0)
-        return [[one] * sampling.samples for _ in prompts]
+        completion = Generated(tokens, None, finished=sampling.temperature == 0.0)
+        return [[completion] * sampling.samples for _ in prompts]
 
 
 def test_evaluation_counts_a_cut_answer_as_wrong_and_without_a_vote():
@@ -68,7 +68,7 @@ def test_a_learned_reward_finds_a_cut_completion_no_better_than_the_worst():
     here = make_world(scorer=lambda sequences: scores)
     rollouts = [answering("", finished) for finished in (False, True, True, False)]
     assert LearnedReward(squash="none")(here, rollouts).tolist() == [-2.0, -2.0, 1.0, -2.0]
-    ended = [replace(one, finished=True) for one in rollouts]
+    ended = [replace(rollout, finished=True) for rollout in rollouts]
     assert LearnedReward(squash="none")(here, ended).tolist() == scores.tolist()
 
 
@@ -97,7 +97,7 @@ def test_the_published_cache_is_a_fifth_of_the_limit():
     """16,384 tokens are free, 4,096 cost."""
     free, half = scored([1.0, 1.0], [2]), [16384, 16384 + 2048]
     free = replace(
-        free, rollouts=[replace(one, completion=(5,) * n) for one, n in zip(free.rollouts, half, strict=True)]
+        free, rollouts=[replace(rollout, completion=(5,) * n) for rollout, n in zip(free.rollouts, half, strict=True)]
     )
     seen = TruncationSettings(rule="soft_penalty", weight=0.5).penalised(free, 20480)
     assert seen.rewards.tolist() == [1.0, 0.75] and seen.components["overlong"].tolist() == [0.0, -0.5]
@@ -132,7 +132,7 @@ def test_a_masked_completion_leaves_the_loss_and_stays_in_its_groups_mean():
     """Rewards 1, 0, 0 of which the last is cut: advantages 2/3 and -1/3 of the two others, not 1/2 and -1/2."""
     sequences = SEQUENCES.take([0, 1, 3])
     chosen = scored([1.0, 0.0, 0.0], [3], sequences=sequences)
-    unheard = [replace(one, behaviour_log_probs=None) for one in chosen.rollouts]
+    unheard = [replace(rollout, behaviour_log_probs=None) for rollout in chosen.rollouts]
     chosen = replace(chosen, rollouts=[*unheard[:2], replace(unheard[2], finished=False)])
     held, by_hand = gradient(chosen, MASKED), by_definition(sequences, [2 / 3, -1 / 3])
     wrong = gradient(chosen, TruncationSettings())
@@ -155,9 +155,9 @@ def by_definition(sequences, advantages):
 
 def test_the_share_of_cut_completions_is_told_and_masked_ones_do_not_count_as_learning():
     chosen = scored([1.0, 0.0, 0.0, 0.0], [4])
-    chosen = replace(chosen, rollouts=[replace(one, finished=i > 0) for i, one in enumerate(chosen.rollouts)])
-    told = rollout_metrics(chosen, chosen)
-    assert told["rollouts/cut_share"] == 0.25 and told["rollouts/trained_share"] == 1.0
+    chosen = replace(chosen, rollouts=[replace(rollout, finished=i > 0) for i, rollout in enumerate(chosen.rollouts)])
+    metrics = rollout_metrics(chosen, chosen)
+    assert metrics["rollouts/cut_share"] == 0.25 and metrics["rollouts/trained_share"] == 1.0
     assert rollout_metrics(chosen, chosen, MASKED)["rollouts/trained_share"] == 0.75
 
 

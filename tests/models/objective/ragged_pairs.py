@@ -70,4 +70,4 @@ def as_published(formula, pairs):
 def gap(objective, formula, pairs):
     """Largest difference between an objective and a formula, of loss or gradient."""
     mine, published = as_it_is(objective, pairs), as_published(formula, pairs)
-    return max(float((one - other).detach().abs().max()) for one, other in zip(mine, published, strict=True))
+    return max(float((first - other).detach().abs().max()) for first, other in zip(mine, published, strict=True))

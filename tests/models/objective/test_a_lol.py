@@ -40,14 +40,14 @@ def test_where_the_policy_is_its_reference_it_is_likelihood_weighted_by_advantag
 
 def test_without_importance_weights_the_reference_does_not_matter():
     log_prob, plain = numbers(-2.0, -3.0), ALol(importance="none")
-    found = gradient_of(plain, log_prob, batch_of((1.0, 2.0), (-9.0, -0.5)))
-    torch.testing.assert_close(found, numbers(-1.0, -2.0))
+    gradient = gradient_of(plain, log_prob, batch_of((1.0, 2.0), (-9.0, -0.5)))
+    torch.testing.assert_close(gradient, numbers(-1.0, -2.0))
 
 
 def test_a_clipped_answer_is_still_trained_on():
     far = numbers(-1.0)
-    found = gradient_of(ALol(clip_high=0.9), far, batch_of((1.0,), (-1.0 - math.log(50),)))
-    torch.testing.assert_close(found, numbers(-1.9))
+    gradient = gradient_of(ALol(clip_high=0.9), far, batch_of((1.0,), (-1.0 - math.log(50),)))
+    torch.testing.assert_close(gradient, numbers(-1.9))
 
 
 def test_the_expected_update_over_the_references_answers_is_the_exact_policy_gradient():
@@ -57,8 +57,8 @@ def test_the_expected_update_over_the_references_answers_is_the_exact_policy_gra
     (exact,) = torch.autograd.grad((logits.softmax(0) * rewards).sum(), logits)
     batch = batch_of(rewards.tolist(), reference.log().tolist())
     losses, _ = ALol(clip_low=1.0, clip_high=100.0)(logits.log_softmax(0), batch)
-    (found,) = torch.autograd.grad((reference * losses).sum(), logits)
-    torch.testing.assert_close(-found, exact)
+    (gradient,) = torch.autograd.grad((reference * losses).sum(), logits)
+    torch.testing.assert_close(-gradient, exact)
 
 
 def test_far_from_the_reference_loss_gradient_and_all_that_is_watched_are_finite():

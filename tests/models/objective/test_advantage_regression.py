@@ -15,14 +15,14 @@ def test_by_hand():
     # Step two: log-ratio -2, so -1 - 2 = -3, loss 4.5. Another completion with the same advantage: 1 - 2 = -1, 0.5.
     log_prob = numbers(-1, -1, -4, -1)
     reference = numbers(-2, -4, -2, -3)
-    found, watch = AdvantageRegression(beta=0.5)(log_prob, batch(numbers(1, 1, 2, 2), reference, [0, 0, 0, 1]))
-    torch.testing.assert_close(found, numbers(0.25, 0.25, 4.5, 0.5))
+    actual, watch = AdvantageRegression(beta=0.5)(log_prob, batch(numbers(1, 1, 2, 2), reference, [0, 0, 0, 1]))
+    torch.testing.assert_close(actual, numbers(0.25, 0.25, 4.5, 0.5))
     torch.testing.assert_close(watch["step_error"], numbers(1, 1, 3, 1))
 
 
 def test_a_step_is_a_stretch_of_one_advantage_in_one_completion():
-    found = stretches(numbers(1, 1, 2, 2, 1, 1, 1), torch.tensor([0, 0, 0, 0, 0, 1, 1]))
-    assert found.tolist() == [0, 0, 1, 1, 2, 3, 3]
+    actual = stretches(numbers(1, 1, 2, 2, 1, 1, 1), torch.tensor([0, 0, 0, 0, 0, 1, 1]))
+    assert actual.tolist() == [0, 0, 1, 1, 2, 3, 3]
 
 
 def test_where_the_policy_is_its_reference_the_gradient_is_beta_times_that_of_the_policy_gradient():

@@ -32,8 +32,8 @@ def gradient_of(objective, seen):
 
 
 def test_with_mu_zero_it_is_the_clipped_policy_gradient_on_the_samples_and_nothing_else():
-    found = gradient_of(Chord(start=0.0, end=0.0, kl=0.2), batch())
-    torch.testing.assert_close(found, torch.where(SAMPLED, gradient_of(Grpo(kl=0.2), batch()), 0.0))
+    gradient = gradient_of(Chord(start=0.0, end=0.0, kl=0.2), batch())
+    torch.testing.assert_close(gradient, torch.where(SAMPLED, gradient_of(Grpo(kl=0.2), batch()), 0.0))
 
 
 def test_with_mu_one_it_is_supervised_fine_tuning_on_the_demonstrations_and_nothing_else():
@@ -42,9 +42,9 @@ def test_with_mu_one_it_is_supervised_fine_tuning_on_the_demonstrations_and_noth
 
 
 def test_phi_weighs_a_token_by_the_variance_of_the_policy_there():
-    found = gradient_of(Chord(start=1.0, end=1.0, demonstration_weight=4.0), batch())
+    gradient = gradient_of(Chord(start=1.0, end=1.0, demonstration_weight=4.0), batch())
     chance = LOG_PROB.exp()
-    torch.testing.assert_close(found, torch.where(SAMPLED, 0.0, -4.0 * chance * (1 - chance)))
+    torch.testing.assert_close(gradient, torch.where(SAMPLED, 0.0, -4.0 * chance * (1 - chance)))
 
 
 @pytest.mark.parametrize(

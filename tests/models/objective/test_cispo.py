@@ -44,19 +44,19 @@ def test_a_token_that_the_surrogate_would_drop_keeps_its_gradient_under_a_bounde
 
 def test_without_bounds_its_gradient_is_that_of_the_ratio_times_the_advantage():
     log_prob, seen = random_round(3, move=1.5)
-    found = gradient_of(Cispo(clip_high=None), log_prob, seen)
-    torch.testing.assert_close(found, gradient_of(Grpo(kl=0.0, clip_low=None, clip_high=None), log_prob, seen))
+    gradient = gradient_of(Cispo(clip_high=None), log_prob, seen)
+    torch.testing.assert_close(gradient, gradient_of(Grpo(kl=0.0, clip_low=None, clip_high=None), log_prob, seen))
 
 
 def test_with_no_room_at_all_it_is_reinforce():
     log_prob, seen = random_round(4)
     seen = replace(seen, behaviour=seen.old)
-    found = gradient_of(Cispo(clip_low=0.0, clip_high=0.0), log_prob, seen)
-    torch.testing.assert_close(found, gradient_of(Reinforce(), log_prob, seen))
+    gradient = gradient_of(Cispo(clip_low=0.0, clip_high=0.0), log_prob, seen)
+    torch.testing.assert_close(gradient, gradient_of(Reinforce(), log_prob, seen))
 
 
 def test_no_gradient_flows_through_the_weight():
     log_prob, seen = random_round(5)
-    found = gradient_of(Cispo(clip_high=None, importance_ceiling=None), log_prob, seen)
+    gradient = gradient_of(Cispo(clip_high=None, importance_ceiling=None), log_prob, seen)
     weight = torch.exp(log_prob - seen.behaviour)  # both corrections together are pi / mu
-    torch.testing.assert_close(found, -weight * seen.advantage, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gradient, -weight * seen.advantage, rtol=1e-12, atol=1e-12)

@@ -56,8 +56,8 @@ def test_for_a_preference_it_is_ipos_loss_times_a_quarter_of_beta(beta):
     better, worse = (log_prob - reference).unbind()
     ipo = (better - worse - 1 / (2 * beta)) ** 2
     (expected,) = torch.autograd.grad(ipo, log_prob)
-    found = gradient_of(Copg(beta=beta), log_prob.detach(), batch(numbers(0.25, -0.25), reference))
-    torch.testing.assert_close(found, beta / 4 * expected)
+    gradient = gradient_of(Copg(beta=beta), log_prob.detach(), batch(numbers(0.25, -0.25), reference))
+    torch.testing.assert_close(gradient, beta / 4 * expected)
 
 
 WORTH, REFERENCE, BETA = numbers(1.0, 0.0, -2.0), numbers(0.2, 0.3, 0.5).log(), 0.4

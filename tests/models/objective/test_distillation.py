@@ -66,19 +66,19 @@ def read(learner, asked, rollouts=CHOSEN.rollouts):
 def plain_divergence(learner, judge, beta, prompts, temperature=1.0):
     """By the definition, one sequence at a time, [tokens]."""
     parts = []
-    for one, prompt in zip(CHOSEN.rollouts, prompts, strict=True):
-        log_p = next_log_probs(learner.policy, one.problem.tokens, one.completion, temperature)
-        parts.append(jsd(log_p, next_log_probs(judge, prompt, one.completion, temperature).detach(), beta))
+    for rollout, prompt in zip(CHOSEN.rollouts, prompts, strict=True):
+        log_p = next_log_probs(learner.policy, rollout.problem.tokens, rollout.completion, temperature)
+        parts.append(jsd(log_p, next_log_probs(judge, prompt, rollout.completion, temperature).detach(), beta))
     return torch.cat(parts)
 
 
-def gap(policy, one, other):
+def gap(policy, first, other):
     """Largest difference of two values by token and of their gradients, under the same outer gradient."""
-    outer = torch.randn(len(one), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    outer = torch.randn(len(first), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     weights = list(policy.parameters())
-    left, right = (torch.autograd.grad((values * outer).sum(), weights) for values in (one, other))
+    left, right = (torch.autograd.grad((values * outer).sum(), weights) for values in (first, other))
     gaps = [(a - b).abs().max() for a, b in zip(left, right, strict=True)]
-    return float((one - other).detach().abs().max()), float(torch.stack(gaps).max())
+    return float((first - other).detach().abs().max()), float(torch.stack(gaps).max())
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
@@ -86,9 +86,9 @@ def gap(policy, one, other):
 def test_packed_with_shared_prompts_it_is_the_published_formula_sequence_by_sequence(beta, temperature):
     teacher = tiny_policy(seed=1, spread=2.0, hidden=32)  # of another size
     learner = learner_of({"teacher": teacher}, distribution=Distribution(temperature=temperature))
-    found = read(learner, Divergence(beta=beta)).divergence
-    prompts = [one.problem.tokens for one in CHOSEN.rollouts]
-    value, gradient = gap(learner.policy, found, plain_divergence(learner, teacher, beta, prompts, temperature))
+    divergence = read(learner, Divergence(beta=beta)).divergence
+    prompts = [rollout.problem.tokens for rollout in CHOSEN.rollouts]
+    value, gradient = gap(learner.policy, divergence, plain_divergence(learner, teacher, beta, prompts, temperature))
     assert value <= GAP and gradient <= GAP
 
 
@@ -96,11 +96,11 @@ def test_packed_with_shared_prompts_it_is_the_published_formula_sequence_by_sequ
 def test_a_judge_that_is_told_more_reads_its_own_prompt_and_the_policy_the_plain_one(judge):
     reference = tiny_policy(seed=2, spread=2.0)
     learner = learner_of({}, reference=reference)
-    told = [*TOLD, TOLD[1]]
-    rollouts = [replace(one, privileged=ids) for one, ids in zip(CHOSEN.rollouts, told, strict=True)]
-    found = read(learner, Divergence(beta=1.0, judge=judge), rollouts).divergence
+    metrics = [*TOLD, TOLD[1]]
+    rollouts = [replace(rollout, privileged=ids) for rollout, ids in zip(CHOSEN.rollouts, metrics, strict=True)]
+    divergence = read(learner, Divergence(beta=1.0, judge=judge), rollouts).divergence
     model = reference if judge == "reference" else learner.policy
-    value, gradient = gap(learner.policy, found, plain_divergence(learner, model, 1.0, told))
+    value, gradient = gap(learner.policy, divergence, plain_divergence(learner, model, 1.0, metrics))
     assert value <= GAP and gradient <= GAP
 
 
@@ -111,17 +111,18 @@ def test_align_distil_is_the_loss_of_the_authors_code():
     said = read(learner, objective.divergence)
     batch = make_batch(said.entropy, None, said.entropy)
     batch = replace(batch, divergence=said.divergence, contrast_gap=said.contrast_gap)
-    found, watch = objective(said.log_prob, batch)
+    actual, watch = objective(said.log_prob, batch)
     plain = []
-    for one in CHOSEN.rollouts:
+    for rollout in CHOSEN.rollouts:
         student, dpo, reverse = (
-            next_log_probs(model, one.problem.tokens, one.completion) for model in (learner.policy, teacher, contrast)
+            next_log_probs(model, rollout.problem.tokens, rollout.completion)
+            for model in (learner.policy, teacher, contrast)
         )
         dpo, reverse = dpo.detach(), reverse.detach()
         alpha = (dpo.exp() - reverse.exp()).abs().sum(-1) * 1.5 + 1e-3
         final = torch.log_softmax(alpha[:, None] * (dpo - reverse) + dpo, -1)
         plain.append((student.exp() * (student - final)).sum(-1) * 0.1 / alpha)
-    value, gradient = gap(learner.policy, found, torch.cat(plain))
+    value, gradient = gap(learner.policy, actual, torch.cat(plain))
     assert value <= GAP and gradient <= GAP
     assert float(watch["extrapolation"].min()) >= 1e-3
 
@@ -148,25 +149,25 @@ def test_the_fit_takes_the_mean_over_trained_tokens_however_rows_are_cut(budget)
     held = (True,) * 3 + (False,) * 3
     rollouts = [*CHOSEN.rollouts[:3], replace(CHOSEN.rollouts[3], trained=held), *CHOSEN.rollouts[4:]]
     learner = learner_of({"teacher": teacher})
-    flat = [torch.zeros(len(one.completion)) for one in rollouts]
+    flat = [torch.zeros(len(rollout.completion)) for rollout in rollouts]
     settings = ScheduleSettings(rounds=1, token_budget=budget)
-    told = fit_round(learner, Distillation(beta=1.0), replace(CHOSEN, rollouts=rollouts), flat, settings, 6)
+    metrics = fit_round(learner, Distillation(beta=1.0), replace(CHOSEN, rollouts=rollouts), flat, settings, 6)
     untouched = learner_of({"teacher": teacher})
-    prompts = [one.problem.tokens for one in rollouts]
+    prompts = [rollout.problem.tokens for rollout in rollouts]
     values = plain_divergence(untouched, teacher, 1.0, prompts).detach()
-    kept = torch.tensor([flag for one in rollouts for flag in one.trained or (True,) * len(one.completion)])
-    assert told["loss"] == pytest.approx(float(values[kept].mean()), abs=GAP)
-    assert told["divergence"] == pytest.approx(float(values[kept].mean()), abs=GAP)
+    kept = torch.tensor([flag for rollout in rollouts for flag in rollout.trained or (True,) * len(rollout.completion)])
+    assert metrics["loss"] == pytest.approx(float(values[kept].mean()), abs=GAP)
+    assert metrics["divergence"] == pytest.approx(float(values[kept].mean()), abs=GAP)
 
 
 def test_steps_of_distillation_make_the_policy_its_teacher():
     teacher = tiny_policy(seed=1, spread=2.0)
     learner = learner_of({"teacher": teacher})
     learner.optimiser = torch.optim.Adam(learner.policy.parameters(), lr=0.003)
-    flat = [torch.zeros(len(one.completion)) for one in CHOSEN.rollouts]
+    flat = [torch.zeros(len(rollout.completion)) for rollout in CHOSEN.rollouts]
     settings = ScheduleSettings(rounds=40, optimiser=OptimiserSettings(learning_rate=0.003, warmup_steps=0))
-    told = [fit_round(learner, Distillation(beta=0.5), CHOSEN, flat, settings, 6)["divergence"] for _ in range(40)]
-    assert told[-1] < 0.2 * told[0]
+    metrics = [fit_round(learner, Distillation(beta=0.5), CHOSEN, flat, settings, 6)["divergence"] for _ in range(40)]
+    assert metrics[-1] < 0.2 * metrics[0]
 
 
 def test_a_judge_that_is_not_there_is_refused_in_one_line():

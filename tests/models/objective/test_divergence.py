@@ -59,8 +59,8 @@ def stratified(logits, kind):
 def test_the_gradient_is_that_of_the_textbook_divergence_but_for_the_share_of_ones_own_baseline(kind):
     logits = LOGITS.clone().requires_grad_()
     (wanted,) = torch.autograd.grad(exact(logits.softmax(0), kind), logits)
-    (found,) = torch.autograd.grad(stratified(logits, kind)[0].sum(), logits)
-    torch.testing.assert_close(found, wanted * 4 / 3)
+    (gradient,) = torch.autograd.grad(stratified(logits, kind)[0].sum(), logits)
+    torch.testing.assert_close(gradient, wanted * 4 / 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,8 +73,8 @@ def test_the_watched_divergence_and_normaliser_are_the_true_ones_where_all_is_en
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_slope_is_the_derivative_of_f(kind):
     ratio = torch.tensor([0.1, 0.7, 1.4, 9.0], dtype=torch.float64, requires_grad=True)
-    one = torch.ones_like(ratio)
-    share = share_of_divergence(ratio.log(), one, 1.0 / ratio, kind)
+    ones = torch.ones_like(ratio)
+    share = share_of_divergence(ratio.log(), ones, 1.0 / ratio, kind)
     (derivative,) = torch.autograd.grad((ratio * share).sum(), ratio)
     fixed = ratio.detach()
     torch.testing.assert_close(slope(fixed.log(), torch.ones_like(fixed), 1.0 / fixed, kind), derivative)
@@ -92,8 +92,8 @@ def test_reverse_kl_has_in_expectation_over_groups_exactly_the_gradient_of_kl_re
         drawn = torch.tensor(actions)
         loss, _ = DivergenceToPosterior(beta=BETA)(log_prob[drawn], group_of(drawn, log_prob.detach()))
         total = total + log_prob[drawn].detach().sum().exp() * loss.sum()
-    (found,) = torch.autograd.grad(total, logits)
-    torch.testing.assert_close(found, -wanted / BETA)
+    (gradient,) = torch.autograd.grad(total, logits)
+    torch.testing.assert_close(gradient, -wanted / BETA)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -102,18 +102,18 @@ def test_at_the_target_no_group_whatever_pushes_the_policy(kind):
         drawn = torch.tensor(actions)
         log_prob = TARGET.log()[drawn].requires_grad_()
         loss, _ = DivergenceToPosterior(to=kind, beta=BETA)(log_prob, group_of(drawn, TARGET.log()))
-        (found,) = torch.autograd.grad(loss.sum(), log_prob)
-        torch.testing.assert_close(found, torch.zeros(3, dtype=torch.float64))
+        (gradient,) = torch.autograd.grad(loss.sum(), log_prob)
+        torch.testing.assert_close(gradient, torch.zeros(3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(("kind", "tolerance"), [(kind, 0.01 if kind == "total_variation" else 1e-5) for kind in KINDS])
 def test_descent_reaches_the_target(kind, tolerance):
     logits = torch.zeros(4, dtype=torch.float64, requires_grad=True)
     for step in range(600):
-        (found,) = torch.autograd.grad(stratified(logits, kind)[0].sum(), logits)
+        (gradient,) = torch.autograd.grad(stratified(logits, kind)[0].sum(), logits)
         # total variation has a corner at the target: only a shrinking step settles there
         rate = 1.0 / (1.0 + 0.1 * step) if kind == "total_variation" else 1.0
-        logits = (logits - rate * found).detach().requires_grad_()
+        logits = (logits - rate * gradient).detach().requires_grad_()
     torch.testing.assert_close(logits.softmax(0), TARGET, atol=tolerance, rtol=0.0)
 
 
@@ -122,9 +122,9 @@ def test_no_completion_weighs_more_than_one_in_forward_kl_however_much_the_polic
     behaviour = torch.tensor([-14.0, -0.1, -2.0, -3.0], dtype=torch.float64)
     log_prob = behaviour.clone().requires_grad_()
     objective = DivergenceToPosterior(to="forward_kl", beta=BETA)
-    (found,) = torch.autograd.grad(objective(log_prob, group_of(EACH_ONCE, behaviour))[0].sum(), log_prob)
+    (gradient,) = torch.autograd.grad(objective(log_prob, group_of(EACH_ONCE, behaviour))[0].sum(), log_prob)
     wanted = torch.tensor([-1.0, 1 / 3, 1 / 3, 1 / 3], dtype=torch.float64)
-    torch.testing.assert_close(found, wanted, atol=1e-3, rtol=0.0)
+    torch.testing.assert_close(gradient, wanted, atol=1e-3, rtol=0.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -147,8 +147,8 @@ def test_a_hundred_nats_and_more_from_the_sampler_all_is_finite(kind, dtype, mov
     seen = replace(seen, reference=behaviour + 1.0, reward=seen.reward.to(dtype), advantage=seen.advantage.to(dtype))
     log_prob = (behaviour + torch.tensor(moved, dtype=dtype)).requires_grad_()
     loss, watch = DivergenceToPosterior(to=kind, beta=BETA)(log_prob, seen)
-    (found,) = torch.autograd.grad(loss.sum(), log_prob)
-    assert loss.isfinite().all() and found.isfinite().all()
+    (gradient,) = torch.autograd.grad(loss.sum(), log_prob)
+    assert loss.isfinite().all() and gradient.isfinite().all()
     assert all(value.isfinite().all() for value in watch.values())
 
 
@@ -157,8 +157,8 @@ def test_at_the_target_nothing_is_pushed_though_somebody_else_sampled_and_weight
     drawn, behaviour = torch.tensor([0, 1, 1, 3]), torch.tensor([-0.1, -5.0, -4.0, -9.0], dtype=torch.float64)
     log_prob = TARGET.log()[drawn].requires_grad_()
     loss, _ = DivergenceToPosterior(to=kind, beta=BETA)(log_prob, group_of(drawn, behaviour))
-    (found,) = torch.autograd.grad(loss.sum(), log_prob)
-    torch.testing.assert_close(found, torch.zeros(4, dtype=torch.float64))
+    (gradient,) = torch.autograd.grad(loss.sum(), log_prob)
+    torch.testing.assert_close(gradient, torch.zeros(4, dtype=torch.float64))
 
 
 def test_a_constant_added_to_all_rewards_of_a_prompt_changes_nothing():
@@ -175,9 +175,9 @@ def test_the_pushes_of_a_group_sum_to_zero_whoever_sampled_it(kind):
     seen = group_of(torch.tensor([0, 2, 2, 3]), torch.tensor([-0.4, -2.0, -2.0, -2.5], dtype=torch.float64))
     log_prob = LOGITS.log_softmax(0).requires_grad_()
     loss, _ = DivergenceToPosterior(to=kind, beta=BETA)(log_prob, seen)
-    (found,) = torch.autograd.grad(loss.sum(), log_prob)
-    torch.testing.assert_close(found.sum(), torch.zeros((), dtype=torch.float64))
-    assert found.abs().max() > 0.01
+    (gradient,) = torch.autograd.grad(loss.sum(), log_prob)
+    torch.testing.assert_close(gradient.sum(), torch.zeros((), dtype=torch.float64))
+    assert gradient.abs().max() > 0.01
 
 
 def over_all_groups(size, kind):
@@ -186,11 +186,11 @@ def over_all_groups(size, kind):
     log_prob = logits.log_softmax(0)
     drawn = torch.cartesian_prod(*[torch.arange(4)] * size)
     chance = log_prob.detach()[drawn].sum(-1).exp()
-    one = group_of(drawn.flatten(), log_prob.detach())
-    seen = replace(one, group=torch.arange(len(drawn)).repeat_interleave(size))
+    ones = group_of(drawn.flatten(), log_prob.detach())
+    seen = replace(ones, group=torch.arange(len(drawn)).repeat_interleave(size))
     loss, watch = DivergenceToPosterior(to=kind, beta=BETA)(log_prob[drawn.flatten()], seen)
-    (found,) = torch.autograd.grad((chance * loss).sum(), logits)
-    return found, float((chance * watch["log_normaliser"]).sum()), float((chance * watch["normaliser_bias"]).sum())
+    (gradient,) = torch.autograd.grad((chance * loss).sum(), logits)
+    return gradient, float((chance * watch["log_normaliser"]).sum()), float((chance * watch["normaliser_bias"]).sum())
 
 
 @pytest.mark.parametrize("kind", ["jensen_shannon", "forward_kl"])
@@ -200,8 +200,8 @@ def test_small_groups_bias_the_gradient_and_the_run_says_by_how_much_log_z_lies_
     log_z = float((PRIOR * torch.exp(REWARDS / BETA)).sum().log())
     apart, watched = [], []
     for size in (4, 8):
-        found, mean_log_z, bias = over_all_groups(size, kind)
-        apart.append(float((found - exactly).norm() / exactly.norm()))
+        gradient, mean_log_z, bias = over_all_groups(size, kind)
+        apart.append(float((gradient - exactly).norm() / exactly.norm()))
         watched.append(bias)
         assert bias == pytest.approx(log_z - mean_log_z, rel=0.3 if size == 4 else 0.03)
     assert apart[0] > 1.7 * apart[1] > 0.05  # falls about as 1 / G, and is a tenth and more at 8

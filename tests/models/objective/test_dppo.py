@@ -93,11 +93,11 @@ def test_within_a_region_without_end_it_is_the_policy_gradient_of_the_ratio():
 def test_the_drift_pulls_back_to_the_sampler_also_what_is_left_out():
     behaviour = numbers(0.5).log()
     seen = make_batch(numbers(1.0), behaviour, behaviour)
-    found = gradient_of(Dppo(drift=0.25), numbers(0.9).log(), seen)
-    torch.testing.assert_close(found, 0.5 * numbers(math.log(1.8)))
+    gradient = gradient_of(Dppo(drift=0.25), numbers(0.9).log(), seen)
+    torch.testing.assert_close(gradient, 0.5 * numbers(math.log(1.8)))
 
 
 def test_the_binary_kl_by_hand():
-    found = binary_kl(numbers(0.25).log(), numbers(0.5).log())
-    torch.testing.assert_close(found, 0.5 * numbers(math.log(4 / 3)), rtol=0, atol=1e-7)
+    actual = binary_kl(numbers(0.25).log(), numbers(0.5).log())
+    torch.testing.assert_close(actual, 0.5 * numbers(math.log(4 / 3)), rtol=0, atol=1e-7)
     assert binary_kl(numbers(0.0), numbers(0.0)).tolist() == [0.0]

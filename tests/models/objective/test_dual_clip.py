@@ -16,8 +16,8 @@ def by_verl(low, high, second, ceiling):
     def loss(log_prob, seen):
         advantage, held = padded(seen.advantage), mask()
         ratio = (padded(log_prob) - padded(seen.old)).exp()
-        one = torch.maximum(-advantage * ratio, -advantage * ratio.clamp(1 - low, 1 + high))
-        each = torch.where(advantage < 0, torch.min(-advantage * second, one), one)
+        clipped = torch.maximum(-advantage * ratio, -advantage * ratio.clamp(1 - low, 1 + high))
+        each = torch.where(advantage < 0, torch.min(-advantage * second, clipped), clipped)
         each = each * torch.clamp((padded(seen.old) - padded(seen.behaviour)).exp(), max=ceiling)
         return (each * held).sum() / held.sum()
 
@@ -68,8 +68,8 @@ def test_only_a_bad_token_that_has_become_much_likelier_leaves_the_gradient(adva
 
 def test_far_away_it_is_the_plain_clip():
     log_prob, seen = random_round(7, move=1.0)
-    for one, other in zip(Grpo(dual_clip=1e6)(log_prob, seen)[:1], Grpo()(log_prob, seen)[:1], strict=True):
-        torch.testing.assert_close(one, other)
+    for first, other in zip(Grpo(dual_clip=1e6)(log_prob, seen)[:1], Grpo()(log_prob, seen)[:1], strict=True):
+        torch.testing.assert_close(first, other)
 
 
 def test_a_second_clip_within_the_first_is_refused_in_one_line(tmp_path):

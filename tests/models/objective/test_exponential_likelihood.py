@@ -23,8 +23,8 @@ def gradient_of(objective, log_prob, advantage):
 
 
 def test_the_weight_is_the_exponential_of_reward_over_beta():
-    found = gradient_of(ExponentialLikelihood(beta=0.5), numbers(-1.0, -7.0, -2.0), numbers(1.0, 0.0, -0.5))
-    torch.testing.assert_close(found, -numbers(math.exp(2), 1.0, math.exp(-1)))
+    gradient = gradient_of(ExponentialLikelihood(beta=0.5), numbers(-1.0, -7.0, -2.0), numbers(1.0, 0.0, -0.5))
+    torch.testing.assert_close(gradient, -numbers(math.exp(2), 1.0, math.exp(-1)))
 
 
 def test_where_no_answer_is_better_than_another_it_is_supervised_learning():
@@ -34,8 +34,8 @@ def test_where_no_answer_is_better_than_another_it_is_supervised_learning():
 
 
 def test_no_weight_is_above_the_ceiling():
-    found = gradient_of(ExponentialLikelihood(beta=0.1, ceiling=5.0), numbers(-1.0, -1.0), numbers(9.0, 0.1))
-    torch.testing.assert_close(found, -numbers(5.0, math.e))
+    gradient = gradient_of(ExponentialLikelihood(beta=0.1, ceiling=5.0), numbers(-1.0, -1.0), numbers(9.0, 0.1))
+    torch.testing.assert_close(gradient, -numbers(5.0, math.e))
 
 
 def test_what_it_learns_from_data_is_the_best_policy_near_the_data():
@@ -45,8 +45,8 @@ def test_what_it_learns_from_data_is_the_best_policy_near_the_data():
     for logits, vanishes in [(best.log(), True), (data.log(), False)]:
         logits = logits.clone().requires_grad_()
         losses, _ = ExponentialLikelihood(beta=beta)(logits.log_softmax(0), batch_of(reward))
-        (found,) = torch.autograd.grad((data * losses).sum(), logits)
-        assert (found.abs().max() < 1e-12) == vanishes
+        (gradient,) = torch.autograd.grad((data * losses).sum(), logits)
+        assert (gradient.abs().max() < 1e-12) == vanishes
 
 
 def test_sound_and_flawed_demonstrations_differ_in_weight_by_the_exponential_of_their_rewards():

@@ -50,8 +50,8 @@ def test_alpha_goes_from_reverse_kl_near_zero_to_forward_kl_at_one():
 def test_where_reward_less_divergence_is_largest_no_pair_of_bradley_terry_labels_pulls(to):
     """The theorem of the paper: the best policy is the fixed point, in that divergence and not in DPO's."""
     best = best_policy(to)
-    found = mean_gradient(FDpo(beta=BETA, to=to), best)
-    torch.testing.assert_close(found, torch.zeros(4, dtype=torch.float64), rtol=0, atol=1e-7)
+    gradient = mean_gradient(FDpo(beta=BETA, to=to), best)
+    torch.testing.assert_close(gradient, torch.zeros(4, dtype=torch.float64), rtol=0, atol=1e-7)
     assert mean_gradient(Dpo(beta=BETA), best).abs().max() > 1e-3
 
 

@@ -23,8 +23,8 @@ def gradient(objective, logits, seen=ONE_GROUP):
 
 def test_of_two_completions_it_is_dpo():
     logits = torch.tensor([1.5, -0.3, 0.4, -2.0], dtype=torch.float64)
-    found, _ = Gepo(beta=0.4)(logits.log_softmax(0)[PAIRS].flatten(), batch_of_pairs(PAIRS))
-    torch.testing.assert_close(found, losses(Dpo(beta=0.4), logits))
+    loss, _ = Gepo(beta=0.4)(logits.log_softmax(0)[PAIRS].flatten(), batch_of_pairs(PAIRS))
+    torch.testing.assert_close(loss, losses(Dpo(beta=0.4), logits))
 
 
 def test_a_group_by_hand():

@@ -50,23 +50,23 @@ def test_without_the_answer_of_the_data_it_is_reinforce_with_every_completion_co
     losses, _ = Reinforce()(log_prob, seen)
     (by_token,) = torch.autograd.grad((losses / LENGTHS[COMPLETION]).sum(), log_prob)
     samples = torch.tensor([0.5, 0.5, 0.0, 1.0, 0.0], dtype=torch.float64)
-    found = gradient_of(GroupAlignment(imitation=0.0, alignment=0.0), seen)
-    torch.testing.assert_close(found, seen.sum_by_completion(by_token) * samples)
+    gradient = gradient_of(GroupAlignment(imitation=0.0, alignment=0.0), seen)
+    torch.testing.assert_close(gradient, seen.sum_by_completion(by_token) * samples)
 
 
 def test_where_no_sample_has_an_advantage_it_is_imitation_weighed_by_that_of_the_answer():
     advantage = ADVANTAGE * torch.tensor([0.0, 0.0, 1.0, 0.0, 1.0], dtype=torch.float64)
-    found = gradient_of(GroupAlignment(imitation=1.0, alignment=0.0), batch(advantage))
-    torch.testing.assert_close(found, -advantage)
+    gradient = gradient_of(GroupAlignment(imitation=1.0, alignment=0.0), batch(advantage))
+    torch.testing.assert_close(gradient, -advantage)
 
 
 def test_alignment_pushes_samples_and_answer_apart_by_what_they_differ_in_worth():
-    found = gradient_of(GroupAlignment(imitation=0.0, alignment=1.0), batch()) - gradient_of(
+    gradient = gradient_of(GroupAlignment(imitation=0.0, alignment=1.0), batch()) - gradient_of(
         GroupAlignment(imitation=0.0, alignment=0.0), batch()
     )
     # (A_i - A_y): 0.2 and -1.3, each of two samples; -2 of one; the answer takes what the samples give
     wanted = torch.tensor([-0.1, 0.65, -0.55, 2.0, -2.0], dtype=torch.float64)
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(gradient, wanted)
 
 
 def test_samples_as_good_as_the_answer_are_not_aligned():
@@ -77,13 +77,13 @@ def test_samples_as_good_as_the_answer_are_not_aligned():
 
 def test_the_worse_answer_of_a_preference_is_neither_a_sample_nor_imitated():
     origins = ("policy", "policy", "chosen", "policy", "rejected")
-    found = gradient_of(GroupAlignment(imitation=5.0, alignment=5.0), batch(origins=origins))
+    gradient = gradient_of(GroupAlignment(imitation=5.0, alignment=5.0), batch(origins=origins))
     shown = gradient_of(GroupAlignment(imitation=5.0, alignment=5.0), batch())
-    torch.testing.assert_close(found[:3], shown[:3])
-    torch.testing.assert_close(found[3:], torch.tensor([1.0, 0.0], dtype=torch.float64))  # its prompt only explores
+    torch.testing.assert_close(gradient[:3], shown[:3])
+    torch.testing.assert_close(gradient[3:], torch.tensor([1.0, 0.0], dtype=torch.float64))  # its prompt only explores
 
 
 def test_a_group_without_an_answer_of_the_data_only_explores():
     seen = batch(origins=("policy",) * 5)
-    found = gradient_of(GroupAlignment(imitation=5.0, alignment=5.0), seen)
-    torch.testing.assert_close(found, -ADVANTAGE / torch.tensor([3.0, 3.0, 3.0, 2.0, 2.0], dtype=torch.float64))
+    gradient = gradient_of(GroupAlignment(imitation=5.0, alignment=5.0), seen)
+    torch.testing.assert_close(gradient, -ADVANTAGE / torch.tensor([3.0, 3.0, 3.0, 2.0, 2.0], dtype=torch.float64))

@@ -19,8 +19,8 @@ from models.objective.weighted_likelihood import WeightedLikelihood
 
 def test_on_the_first_update_it_is_reinforce():
     log_prob, advantage = numbers(-1.0, -2.0, -0.1), numbers(1.5, -0.5, -2.0)
-    found = gradient_of(Grpo(kl=0.0), log_prob, batch(advantage, old=log_prob))
-    torch.testing.assert_close(found, -advantage)
+    gradient = gradient_of(Grpo(kl=0.0), log_prob, batch(advantage, old=log_prob))
+    torch.testing.assert_close(gradient, -advantage)
 
 
 def test_the_gradient_agrees_with_finite_differences():
@@ -55,8 +55,8 @@ def test_the_clip_stops_exactly_what_has_gone_far_enough(advantage, ratio, gradi
 def test_the_two_sides_of_the_clip_are_set_apart():
     old, advantage = numbers(-1.0, -1.0), numbers(1.0, -1.0)
     objective = Grpo(kl=0.0, clip_low=0.1, clip_high=0.5)
-    found = gradient_of(objective, old + numbers(1.4, 0.85).log(), batch(advantage, old))
-    torch.testing.assert_close(found, numbers(-1.4, 0.0))
+    gradient = gradient_of(objective, old + numbers(1.4, 0.85).log(), batch(advantage, old))
+    torch.testing.assert_close(gradient, numbers(-1.4, 0.0))
 
 
 def test_k3_is_never_negative_and_zero_only_where_both_agree():
@@ -88,17 +88,17 @@ def test_a_kl_that_weighs_nothing_is_watched_and_gives_no_signal_however_far_the
     without = batch(torch.tensor([1.0, -1.0]), log_prob)
     loss, watch = objective(log_prob, seen)
     assert loss.isfinite().all() and watch["kl"][0].isinf() and watch["kl"][1].isfinite()
-    found = gradient_of(objective, log_prob, seen)
+    gradient = gradient_of(objective, log_prob, seen)
     torch.testing.assert_close(loss, objective(log_prob, without)[0])
-    torch.testing.assert_close(found, gradient_of(objective, log_prob, without))
-    assert found.isfinite().all() and "kl" not in objective(log_prob, without)[1]
+    torch.testing.assert_close(gradient, gradient_of(objective, log_prob, without))
+    assert gradient.isfinite().all() and "kl" not in objective(log_prob, without)[1]
 
 
 def test_importance_weights_correct_the_engine_and_are_capped():
     old, behaviour = numbers(-1.0, -1.0, -1.0), numbers(-1.0, -1.0 + math.log(2), -1.0 - math.log(50))
     torch.testing.assert_close(truncated_importance(old, behaviour, 2.0), numbers(1.0, 0.5, 2.0))
-    found = gradient_of(Grpo(kl=0.0, importance_ceiling=2.0), old, batch(numbers(1.0, 1.0, 1.0), old, behaviour))
-    torch.testing.assert_close(found, -numbers(1.0, 0.5, 2.0))
+    gradient = gradient_of(Grpo(kl=0.0, importance_ceiling=2.0), old, batch(numbers(1.0, 1.0, 1.0), old, behaviour))
+    torch.testing.assert_close(gradient, -numbers(1.0, 0.5, 2.0))
 
 
 def test_no_gradient_flows_through_the_importance_weight():

@@ -64,8 +64,8 @@ def test_with_one_advantage_a_completion_both_are_the_same():
     asked = log_prob.clone().requires_grad_()
     (expected,) = torch.autograd.grad(whole(seen.sum_by_completion(asked), seen)[0].mean(), asked)
     asked = log_prob.clone().requires_grad_()
-    (found,) = torch.autograd.grad((shares * GspoToken(**one_weight)(asked, seen)[0]).sum(), asked)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
+    (gradient,) = torch.autograd.grad((shares * GspoToken(**one_weight)(asked, seen)[0]).sum(), asked)
+    torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-14)
 
 
 def test_the_ratio_is_the_root_of_the_product_and_the_clip_takes_whole_completions():
@@ -75,16 +75,16 @@ def test_the_ratio_is_the_root_of_the_product_and_the_clip_takes_whole_completio
     loss, watch = Gspo(clip_low=0.2, clip_high=0.5)(seen.sum_by_completion(moved), seen)
     torch.testing.assert_close(loss, -numbers(1.5, 0.9))
     assert watch["clipped_share"].tolist() == [1.0, 0.0]
-    found = gradient_of(GspoToken(clip_low=0.2, clip_high=0.5), moved, seen)
-    torch.testing.assert_close(found, -numbers(0.0, 0.0, 0.9, 0.9))  # also of the token that has not moved
+    gradient = gradient_of(GspoToken(clip_low=0.2, clip_high=0.5), moved, seen)
+    torch.testing.assert_close(gradient, -numbers(0.0, 0.0, 0.9, 0.9))  # also of the token that has not moved
 
 
 def test_on_the_first_step_it_is_the_policy_gradient_by_completion():
     log_prob, seen = random_round(4)
     seen = replace(seen, old=log_prob, behaviour=log_prob)
     asked = log_prob.clone().requires_grad_()
-    (found,) = torch.autograd.grad(Gspo()(seen.sum_by_completion(asked), seen)[0].mean(), asked)
-    torch.testing.assert_close(found, -seen.advantage * completion_weights(), rtol=0, atol=1e-14)
+    (gradient,) = torch.autograd.grad(Gspo()(seen.sum_by_completion(asked), seen)[0].mean(), asked)
+    torch.testing.assert_close(gradient, -seen.advantage * completion_weights(), rtol=0, atol=1e-14)
 
 
 def test_as_wide_as_can_be_nothing_is_clipped():
@@ -100,5 +100,5 @@ def test_no_gradient_flows_through_the_value_of_a_tokens_ratio():
     """d loss / d log pi_t is that of the token alone: another token of the completion has no part in it."""
     old = numbers(-1.0, -1.0)
     seen = make_batch(numbers(2.0, 0.0), None, old, completion=torch.tensor([0, 0]))
-    found = gradient_of(GspoToken(clip_low=None, clip_high=None), old + math.log(1.1), seen)
-    torch.testing.assert_close(found, numbers(-2.2, 0.0))
+    gradient = gradient_of(GspoToken(clip_low=None, clip_high=None), old + math.log(1.1), seen)
+    torch.testing.assert_close(gradient, numbers(-2.2, 0.0))

@@ -28,8 +28,8 @@ def test_on_the_first_step_of_a_round_it_is_reinforce_whatever_tau():
 
 def test_from_then_on_the_gradient_is_reinforces_less_tau_times_the_way_gone():
     old, advantage, moved = numbers(-1.0, -2.0, -0.1), numbers(1.5, -0.5, -2.0), numbers(0.3, -0.7, 2.0)
-    found = gradient_of(MirrorDescent(tau=0.4), old + moved, batch(advantage, old))
-    torch.testing.assert_close(found, -advantage + 0.4 * moved)
+    gradient = gradient_of(MirrorDescent(tau=0.4), old + moved, batch(advantage, old))
+    torch.testing.assert_close(gradient, -advantage + 0.4 * moved)
 
 
 def test_the_gradient_agrees_with_finite_differences():

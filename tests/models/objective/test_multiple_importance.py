@@ -53,13 +53,13 @@ def test_where_the_policy_wrote_everything_it_is_the_clipped_policy_gradient():
 
 
 def test_demonstrations_without_doubt_or_curiosity_are_reinforced_like_samples():
-    found = gradient_of(MultipleImportance(doubt=0.0, curiosity=0.0, kl=0.0), batch())
-    torch.testing.assert_close(found, -ADVANTAGE)
+    gradient = gradient_of(MultipleImportance(doubt=0.0, curiosity=0.0, kl=0.0), batch())
+    torch.testing.assert_close(gradient, -ADVANTAGE)
 
 
 def test_what_the_policy_holds_for_likely_counts_less_by_one_minus_its_probability_to_the_power():
-    found = gradient_of(MultipleImportance(doubt=0.0, curiosity=2.0, kl=0.0), batch())
-    torch.testing.assert_close(found, -ADVANTAGE * torch.where(SAMPLED, 1.0, (1.0 - LOG_PROB.exp()) ** 2))
+    gradient = gradient_of(MultipleImportance(doubt=0.0, curiosity=2.0, kl=0.0), batch())
+    torch.testing.assert_close(gradient, -ADVANTAGE * torch.where(SAMPLED, 1.0, (1.0 - LOG_PROB.exp()) ** 2))
 
 
 def test_every_answer_of_the_data_is_weighed_as_one_the_worse_of_a_preference_too():
@@ -85,11 +85,11 @@ def test_by_default_it_is_the_published_loss_with_omega_half_of_pi_old_plus_one_
     old = LOG_PROB + torch.tensor([0.9, -0.7, 0.0, 0.4, -0.2], dtype=torch.float64)
     leaf = LOG_PROB.clone().requires_grad_()
     objective = MultipleImportance(kl=0.0, clip_low=None, clip_high=None)
-    found = torch.autograd.grad(objective(leaf, batch(old=old))[0].sum(), leaf)[0]
+    gradient = torch.autograd.grad(objective(leaf, batch(old=old))[0].sum(), leaf)[0]
     p, before = LOG_PROB.exp(), old.exp()
     omega = 0.5 * (before + 1.0)
     on_data = 2.0 * p / (before + omega) * (1.0 - p).sqrt() * ADVANTAGE  # d p / d log p = p; (1 - p) is held
-    torch.testing.assert_close(found, -torch.where(SAMPLED, p / before * ADVANTAGE, on_data))
+    torch.testing.assert_close(gradient, -torch.where(SAMPLED, p / before * ADVANTAGE, on_data))
 
 
 def test_without_a_clip_every_ratio_counts():

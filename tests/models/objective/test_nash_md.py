@@ -62,8 +62,8 @@ def test_where_nobody_is_preferred_the_expected_gradient_is_that_of_the_kl_from_
     logits = torch.tensor([0.7, -0.5, 0.2], dtype=torch.float64, requires_grad=True)
     log_policy = logits.log_softmax(0)
     (exact,) = torch.autograd.grad(STRENGTH * (log_policy.exp() * (log_policy - REFERENCE)).sum(), logits)
-    found = mean_gradient(logits, 0.3, preference=torch.full((3, 3), 0.5, dtype=torch.float64))
-    torch.testing.assert_close(found, exact)
+    gradient = mean_gradient(logits, 0.3, preference=torch.full((3, 3), 0.5, dtype=torch.float64))
+    torch.testing.assert_close(gradient, exact)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.125, 0.5])

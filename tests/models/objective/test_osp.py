@@ -17,8 +17,8 @@ LOGITS = torch.tensor([1.5, -0.3, 0.4, -2.0], dtype=torch.float64)
 def test_of_two_completions_it_is_soft_dpo_with_strengths():
     reward = REWARDS[PAIRS.flatten()]
     seen = batch_of_pairs(PAIRS, reward=reward)
-    found, _ = Osp(beta=0.4, temperature=0.7)(LOGITS.log_softmax(0)[PAIRS].flatten(), seen)
-    torch.testing.assert_close(found, losses(SoftDpo(beta=0.4, temperature=0.7), LOGITS, reward=reward))
+    loss, _ = Osp(beta=0.4, temperature=0.7)(LOGITS.log_softmax(0)[PAIRS].flatten(), seen)
+    torch.testing.assert_close(loss, losses(SoftDpo(beta=0.4, temperature=0.7), LOGITS, reward=reward))
 
 
 def test_where_the_strengths_are_certain_it_is_the_mean_of_dpo_over_all_pairs():
@@ -26,9 +26,9 @@ def test_where_the_strengths_are_certain_it_is_the_mean_of_dpo_over_all_pairs():
     reward = [3000.0, 2000.0, 1000.0, 0.0]
     log_prob = LOGITS.log_softmax(0)
     seen = batch_of_lists(reward, REFERENCE[better_first].tolist(), [0] * 4)
-    found, _ = Osp(beta=0.4)(log_prob[better_first], seen)
+    loss, _ = Osp(beta=0.4)(log_prob[better_first], seen)
     pairs = torch.tensor(list(combinations(better_first, 2)))
-    torch.testing.assert_close(found, losses(Dpo(beta=0.4), LOGITS, pairs).mean()[None])
+    torch.testing.assert_close(loss, losses(Dpo(beta=0.4), LOGITS, pairs).mean()[None])
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
@@ -38,8 +38,8 @@ def test_any_group_is_content_at_the_optimum_of_reward_less_kl_whoever_drew_it(t
     for drawn in ([0, 1, 2, 3], [3, 3, 0], [1, 2], [2, 2, 2, 0, 1]):
         log_prob = best[drawn].clone().requires_grad_()
         seen = batch_of_lists(REWARDS[drawn].tolist(), REFERENCE[drawn].tolist(), [0] * len(drawn))
-        (found,) = torch.autograd.grad(objective(log_prob, seen)[0].sum(), log_prob)
-        torch.testing.assert_close(found, torch.zeros_like(found))
+        (gradient,) = torch.autograd.grad(objective(log_prob, seen)[0].sum(), log_prob)
+        torch.testing.assert_close(gradient, torch.zeros_like(gradient))
 
 
 def test_a_group_by_hand():

@@ -61,10 +61,10 @@ def test_anywhere_the_gradient_is_the_leave_one_out_advantage_of_the_residual(se
     score = torch.stack([implied[i] - implied[rest].mean() for i, rest in enumerate(others)])
     advantage = LeaveOneOut().of_completions(None, scored(RIGHT - torch.sigmoid(score), SIZES))
     sizes = torch.tensor([3.0, 3.0, 3.0, 2.0, 2.0], dtype=torch.float64)
-    found = gradient_of(log_prob, batch())
-    torch.testing.assert_close(found, -0.5 * advantage / sizes)
+    gradient = gradient_of(log_prob, batch())
+    torch.testing.assert_close(gradient, -0.5 * advantage / sizes)
     for group in range(2):  # all that is right together rises, all that is wrong together falls, wherever the policy is
-        ascent, right = -found[group == GROUPS], RIGHT[group == GROUPS] > 0.5
+        ascent, right = -gradient[group == GROUPS], RIGHT[group == GROUPS] > 0.5
         assert ascent[right].sum() > 0 > ascent[~right].sum()
 
 
@@ -75,8 +75,8 @@ def test_what_is_predicted_already_pushes_no_more():
 
 def test_a_group_that_is_right_or_wrong_as_a_whole_does_not_push_a_policy_that_is_its_reference():
     for reward in (0.0, 1.0):
-        found = gradient_of(REFERENCE, batch(torch.full((5,), reward, dtype=torch.float64)))
-        torch.testing.assert_close(found, torch.zeros(5, dtype=torch.float64))
+        gradient = gradient_of(REFERENCE, batch(torch.full((5,), reward, dtype=torch.float64)))
+        torch.testing.assert_close(gradient, torch.zeros(5, dtype=torch.float64))
 
 
 def test_what_lifts_all_completions_of_a_prompt_alike_changes_nothing():
@@ -118,19 +118,19 @@ def test_by_default_it_is_the_published_loss_against_the_policy_of_the_round_wit
     log_prob, old, reference = (-3.0 * torch.rand(12, dtype=torch.float64, generator=noise) for _ in range(3))
     seen = batch(outcomes, torch.arange(12) // 4, reference, old)
     leaf, other = log_prob.clone().requires_grad_(), log_prob.clone().requires_grad_()
-    found, wanted = OutcomeCrossEntropy()(leaf, seen)[0], published_loss(other, old, outcomes, 4)
-    torch.testing.assert_close(found, wanted)
+    loss, wanted = OutcomeCrossEntropy()(leaf, seen)[0], published_loss(other, old, outcomes, 4)
+    torch.testing.assert_close(loss, wanted)
     torch.testing.assert_close(
-        torch.autograd.grad(found.sum(), leaf)[0], torch.autograd.grad(wanted.sum(), other)[0], rtol=1e-12, atol=1e-12
+        torch.autograd.grad(loss.sum(), leaf)[0], torch.autograd.grad(wanted.sum(), other)[0], rtol=1e-12, atol=1e-12
     )
 
 
 def test_balanced_the_right_ones_and_the_wrong_ones_of_a_prompt_push_with_the_same_force():
     """Before any score has moved: one right of three rises as much as both wrong ones fall together."""
-    found = gradient_of(REFERENCE, batch(), balance=True)
+    gradient = gradient_of(REFERENCE, batch(), balance=True)
     plain = gradient_of(REFERENCE, batch())
-    assert float(found[0]) == pytest.approx(-float(found[1] + found[2]))
-    assert float(found[0]) != pytest.approx(float(plain[0]))
+    assert float(gradient[0]) == pytest.approx(-float(gradient[1] + gradient[2]))
+    assert float(gradient[0]) != pytest.approx(float(plain[0]))
 
 
 def test_only_the_reference_as_the_anchor_needs_one():

@@ -58,8 +58,8 @@ def test_a_pair_by_hand():
 def test_the_clip_stops_exactly_the_pairs_that_have_gone_far_enough(difference, moved, gradient):
     sampled = numbers(-2.0, -1.0)
     seen = batch(numbers(difference, 0.0), sampled, [0, 0])
-    found = gradient_of(P3o(clip=0.2), sampled + numbers(moved / 2, -moved / 2), seen)
-    torch.testing.assert_close(found, numbers(gradient, -gradient))
+    gradients = gradient_of(P3o(clip=0.2), sampled + numbers(moved / 2, -moved / 2), seen)
+    torch.testing.assert_close(gradients, numbers(gradient, -gradient))
 
 
 def test_on_the_first_step_every_pair_is_trained_on_whatever_the_engine_says_of_it():
@@ -77,8 +77,8 @@ def test_on_the_first_step_every_pair_is_trained_on_whatever_the_engine_says_of_
 def test_no_pair_weighs_more_than_the_ceiling_and_no_gradient_flows_through_its_weight():
     old = numbers(-2.0, -1.0)
     seen = replace(batch(numbers(1.0, 0.0), old, [0, 0]), behaviour=old - 3.0)
-    found = gradient_of(P3o(importance_ceiling=1.5), old, seen)
-    torch.testing.assert_close(found, numbers(-0.75, 0.75))
+    gradient = gradient_of(P3o(importance_ceiling=1.5), old, seen)
+    torch.testing.assert_close(gradient, numbers(-0.75, 0.75))
 
 
 def test_in_a_later_step_on_another_engines_draws_the_expected_update_is_still_the_exact_policy_gradient():
@@ -121,8 +121,8 @@ def test_the_order_of_the_completions_does_not_matter():
 def test_on_policy_it_is_reinforce_with_the_others_as_the_baseline():
     seen, _ = random_round()
     better = LeaveOneOut().of_completions(None, scored(seen.reward, [3, 4]))
-    found = gradient_of(P3o(), seen.old, seen)
-    torch.testing.assert_close(found, -better / numbers(3, 3, 3, 4, 4, 4, 4))  # the mean over a group's completions
+    gradient = gradient_of(P3o(), seen.old, seen)
+    torch.testing.assert_close(gradient, -better / numbers(3, 3, 3, 4, 4, 4, 4))  # the mean over a group's completions
 
 
 def test_the_expected_update_is_the_exact_gradient_of_the_reward_less_the_kl():
@@ -152,8 +152,8 @@ def test_the_kl_belongs_to_the_reward_summed_over_the_tokens_of_a_completion():
         group=torch.tensor([0, 0]),
     )
     # rewards 1 - 0.5 * (0.5 + 0.5) = 0.5 and 2 - 0.5 * -2 = 3
-    found = gradient_of(P3o(kl=0.5), numbers(-3.0, -3.0), seen)
-    torch.testing.assert_close(found, numbers(1.25, -1.25))
+    gradient = gradient_of(P3o(kl=0.5), numbers(-3.0, -3.0), seen)
+    torch.testing.assert_close(gradient, numbers(1.25, -1.25))
 
 
 def test_a_group_of_one_has_no_loss_and_all_that_is_watched_is_one_value_a_group_without_gradient():

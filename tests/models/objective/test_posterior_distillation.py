@@ -76,8 +76,8 @@ def test_descent_reaches_the_posterior_of_a_bandit():
     logits = torch.zeros(5, dtype=torch.float64, requires_grad=True)
     for _ in range(400):
         loss, _ = PosteriorDistillation(beta=BETA)(logits.log_softmax(0), batch(groups=groups))
-        (found,) = torch.autograd.grad(loss.sum(), logits)
-        logits = (logits - found).detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(loss.sum(), logits)
+        logits = (logits - gradient).detach().requires_grad_()
     posterior = (PRIOR + REWARDS / BETA).softmax(0)
     torch.testing.assert_close(logits.softmax(0), posterior, atol=1e-6, rtol=0.0)
 

@@ -22,8 +22,8 @@ def test_a_pair_by_hand():
     # margin 2 * ln 3 * 0.5 = ln 3: l(m) = ln(4/3), l(-m) = ln 4; (0.75 ln(4/3) - 0.25 ln 4) / 0.5
     reference = torch.tensor([0.25] * 4, dtype=torch.float64).log()
     logits = torch.tensor([2 * math.log(3), 0.0, 0.0, 0.0], dtype=torch.float64)
-    found = losses(RobustDpo(beta=0.5, flip_rate=0.25), logits, torch.tensor([[0, 1]]), reference=reference)
-    assert found.tolist() == pytest.approx([1.5 * math.log(4 / 3) - 0.5 * math.log(4)])
+    loss = losses(RobustDpo(beta=0.5, flip_rate=0.25), logits, torch.tensor([[0, 1]]), reference=reference)
+    assert loss.tolist() == pytest.approx([1.5 * math.log(4 / 3) - 0.5 * math.log(4)])
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.3, 0.49])

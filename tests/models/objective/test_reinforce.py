@@ -41,8 +41,8 @@ def test_off_policy_the_clipped_objective_differs_from_it_by_the_ratio_and_the_c
     torch.testing.assert_close(clipped, math.exp(0.1) * plain)
     far = seen.old + 1.0
     stopped = seen.advantage > 0
-    found = gradient_of(Grpo(kl=0.0), far, seen)
-    assert found[stopped].abs().max() == 0 and gradient_of(Reinforce(), far, seen)[stopped].abs().min() > 0
+    gradient = gradient_of(Grpo(kl=0.0), far, seen)
+    assert gradient[stopped].abs().max() == 0 and gradient_of(Reinforce(), far, seen)[stopped].abs().min() > 0
 
 
 def test_the_gradient_agrees_with_finite_differences():
@@ -76,7 +76,7 @@ def test_over_a_tree_of_two_tokens_the_sum_over_tokens_is_the_exact_policy_gradi
     losses, _ = Reinforce()(tokens, seen)
     chance = (a[:, None] + b).exp().detach().flatten()
     expected = torch.autograd.grad((chance * losses.view(4, 2).sum(-1)).sum(), (first, second))
-    torch.testing.assert_close(tuple(-one for one in expected), exact)
+    torch.testing.assert_close(tuple(-gradient for gradient in expected), exact)
 
 
 def test_what_is_watched_is_one_value_a_token_without_gradient():

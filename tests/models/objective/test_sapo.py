@@ -38,17 +38,17 @@ def test_loss_and_gradient_are_the_published_ones(seed):
 def test_on_policy_it_is_the_policy_gradient_whatever_the_temperature(tau):
     log_prob, seen = random_round(3)
     seen = replace(seen, old=log_prob, behaviour=log_prob)
-    found = gradient_of(Sapo(tau_positive=tau, tau_negative=tau), log_prob, seen)
-    torch.testing.assert_close(found, gradient_of(Reinforce(), log_prob, seen), rtol=1e-12, atol=1e-12)
+    gradient = gradient_of(Sapo(tau_positive=tau, tau_negative=tau), log_prob, seen)
+    torch.testing.assert_close(gradient, gradient_of(Reinforce(), log_prob, seen), rtol=1e-12, atol=1e-12)
     _, watch = Sapo(tau_positive=tau, tau_negative=tau)(log_prob, seen)
     torch.testing.assert_close(watch["gate"], torch.ones_like(log_prob))
 
 
 def test_a_gate_that_never_closes_is_the_surrogate_without_a_clip():
     log_prob, seen = random_round(4)
-    found = gradient_of(Sapo(tau_positive=1e-4, tau_negative=1e-4), log_prob, seen)
+    gradient = gradient_of(Sapo(tau_positive=1e-4, tau_negative=1e-4), log_prob, seen)
     without = gradient_of(Grpo(kl=0.0, clip_low=None, clip_high=None), log_prob, seen)
-    torch.testing.assert_close(found, without, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(gradient, without, rtol=1e-6, atol=1e-6)
 
 
 def test_the_gate_closes_by_4_p_times_1_less_p_and_sooner_where_the_advantage_is_negative():

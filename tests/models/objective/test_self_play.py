@@ -66,7 +66,7 @@ class Softmax(nn.Module):
 def spin_round(recipe, policy, reference):
     """Exact gradient of a round's first step by the recipe's own rewards, selectors, loss: the policy draws against the
     answers of the data, [answers]."""
-    told = policy.log_prob()
+    metrics = policy.log_prob()
     problems = [Problem(str(number), "") for number in range(len(ALL))]
     rollouts = [
         Rollout(problem, number, (int(answer),), None, "", True, origin=origin)
@@ -79,12 +79,12 @@ def spin_round(recipe, policy, reference):
     answers = torch.tensor([rollout.completion[0] for rollout in chosen.rollouts])
     advantage = recipe.advantage(None, chosen).tokens
     held = list(reference.log_prob().detach()[answers].split(1))
-    said = Said(told[answers], told[answers])
+    said = Said(metrics[answers], metrics[answers])
     log_prob, batch = token_batch(chosen, range(len(answers)), advantage, said, None, held, 0.0)
     batch = replace(batch, pairs=pairs_of(chosen, range(len(answers))))
     assert len(batch.pairs) == len(ALL)
     losses, _ = recipe.objective(batch.by_pair(log_prob), batch)
-    chance = DATA[ALL[:, 0]] * told.detach().exp()[ALL[:, 1]]
+    chance = DATA[ALL[:, 0]] * metrics.detach().exp()[ALL[:, 1]]
     return torch.autograd.grad((chance * losses).sum(), policy.logits)[0]
 
 
@@ -118,10 +118,12 @@ def direct_nash(policy, played, beta):
     won = BEATS @ played
     worst = 0.0
     for number in range(len(CIRCLE)):
-        one = torch.zeros(len(CIRCLE), dtype=torch.float64)
-        one[number] = 1.0
-        told = {"reward": won[CIRCLE.flatten()], "reference": played.log()}
-        worst = max(worst, float(mean_gradient(SoftDpo(beta=beta), policy.log(), one, CIRCLE, **told).abs().max()))
+        opponent = torch.zeros(len(CIRCLE), dtype=torch.float64)
+        opponent[number] = 1.0
+        metrics = {"reward": won[CIRCLE.flatten()], "reference": played.log()}
+        worst = max(
+            worst, float(mean_gradient(SoftDpo(beta=beta), policy.log(), opponent, CIRCLE, **metrics).abs().max())
+        )
     return worst
 
 
@@ -150,6 +152,6 @@ def test_the_win_rate_in_a_group_is_on_average_the_win_rate_against_the_policy()
         mean = 0.0
         for first, second in product(range(3), repeat=2):
             group = [answer, first, second]
-            found = win_rates(BEATS[group][:, group], others)[0]
-            mean += float(played[first] * played[second] * found)
+            rates = win_rates(BEATS[group][:, group], others)[0]
+            mean += float(played[first] * played[second] * rates)
         assert mean == pytest.approx(float(BEATS[answer] @ played))

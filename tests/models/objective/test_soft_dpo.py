@@ -35,9 +35,9 @@ def test_a_label_of_one_is_dpo_and_of_zero_dpo_of_the_pair_turned_round():
 
 
 def test_a_given_label_is_the_mean_of_what_stands_at_both_completions():
-    told = {"sure": torch.tensor([0.9, 0.5, 0.0, 1.0], dtype=torch.float64)}
-    found = SoftDpo(label="given", by="sure")._labels(batch_of_pairs(PAIRS[:2], components=told))
-    assert found.tolist() == pytest.approx([0.7, 0.5])
+    metrics = {"sure": torch.tensor([0.9, 0.5, 0.0, 1.0], dtype=torch.float64)}
+    label = SoftDpo(label="given", by="sure")._labels(batch_of_pairs(PAIRS[:2], components=metrics))
+    assert label.tolist() == pytest.approx([0.7, 0.5])
 
 
 def test_a_label_between_mixes_both_readings_of_the_pair():
@@ -62,31 +62,31 @@ def test_with_true_strengths_every_single_pair_is_content_at_the_optimum_of_rewa
     objective = SoftDpo(beta=0.6, temperature=temperature)
     best = optimum(0.6 * temperature)
     for number in range(len(PAIRS)):
-        one = torch.zeros(len(PAIRS), dtype=torch.float64)
-        one[number] = 1.0
-        found = mean_gradient(objective, best, one, reward=TRUE_REWARDS)
-        torch.testing.assert_close(found, torch.zeros(4, dtype=torch.float64))
-    hard = mean_gradient(Dpo(beta=0.6), best, one)
+        preferred = torch.zeros(len(PAIRS), dtype=torch.float64)
+        preferred[number] = 1.0
+        gradient = mean_gradient(objective, best, preferred, reward=TRUE_REWARDS)
+        torch.testing.assert_close(gradient, torch.zeros(4, dtype=torch.float64))
+    hard = mean_gradient(Dpo(beta=0.6), best, preferred)
     assert hard.abs().max() > 1e-2
 
 
 def test_a_strength_is_the_bradley_terry_chance_of_the_difference():
-    found = labels(SoftDpo(temperature=2.0), [2.0 * math.log(3), 5.0], [0.0, 5.0])
-    assert found.tolist() == pytest.approx([0.75, 0.5])
+    label = labels(SoftDpo(temperature=2.0), [2.0 * math.log(3), 5.0], [0.0, 5.0])
+    assert label.tolist() == pytest.approx([0.75, 0.5])
 
 
 def test_certainty_falls_from_one_to_a_half_as_the_values_come_near():
-    found = labels(SoftDpo(label="certainty"), [50.0, math.log(3), 0.7], [0.0, 0.0, 0.7])
+    label = labels(SoftDpo(label="certainty"), [50.0, math.log(3), 0.7], [0.0, 0.0, 0.7])
     bits = -(0.75 * math.log2(0.75) + 0.25 * math.log2(0.25))
-    assert found.tolist() == pytest.approx([1.0, 1 - bits / 2, 0.5])
+    assert label.tolist() == pytest.approx([1.0, 1 - bits / 2, 0.5])
 
 
 @pytest.mark.parametrize("label", ["certainty", "strength"])
 def test_where_nothing_is_in_doubt_it_is_dpo(label):
     """UPO's and OSP's labels are one for pairs that differ by more than any doubt."""
     reward = torch.tensor([1000.0, 0.0], dtype=torch.float64).repeat(len(PAIRS))
-    found = losses(SoftDpo(beta=0.3, label=label), LOGITS, reward=reward)
-    torch.testing.assert_close(found, losses(Dpo(beta=0.3), LOGITS))
+    loss = losses(SoftDpo(beta=0.3, label=label), LOGITS, reward=reward)
+    torch.testing.assert_close(loss, losses(Dpo(beta=0.3), LOGITS))
 
 
 def test_uncertainty_is_finite_and_zero_however_large_the_log_odds():
@@ -97,8 +97,8 @@ def test_uncertainty_is_finite_and_zero_however_large_the_log_odds():
 def test_a_component_that_orders_the_pair_the_other_way_gives_a_label_below_a_half():
     reward = torch.tensor([1.0, 0.0], dtype=torch.float64)
     judge = {"judge": torch.tensor([-1.0, 1.0], dtype=torch.float64)}
-    found = SoftDpo(by="judge")._labels(batch_of_pairs(torch.tensor([[0, 1]]), reward=reward, components=judge))
-    assert found.tolist() == pytest.approx([1 / (1 + math.exp(2.0))])
+    label = SoftDpo(by="judge")._labels(batch_of_pairs(torch.tensor([[0, 1]]), reward=reward, components=judge))
+    assert label.tolist() == pytest.approx([1 / (1 + math.exp(2.0))])
 
 
 def test_what_no_reward_is_called_and_what_is_no_label_are_refused():

@@ -34,8 +34,8 @@ def test_on_policy_the_expected_update_is_the_exact_policy_gradient_whatever_the
 
 def test_a_bad_completion_fades_as_the_policy_leaves_it():
     log_prob = numbers(-1.0, -4.0, -9.0)
-    found = gradient_of(Tapered(), log_prob, torch.zeros(3).double(), -torch.ones(3).double())
-    torch.testing.assert_close(found, log_prob.exp())
+    gradient = gradient_of(Tapered(), log_prob, torch.zeros(3).double(), -torch.ones(3).double())
+    torch.testing.assert_close(gradient, log_prob.exp())
 
 
 def test_a_bad_completion_weighs_at_most_the_ceiling():
@@ -45,16 +45,16 @@ def test_a_bad_completion_weighs_at_most_the_ceiling():
 
 
 def test_a_good_completion_is_imitated_however_old():
-    found = gradient_of(Tapered(), numbers(-0.1, -50.0), numbers(0.0, 0.0), numbers(1.0, 1.0))
-    torch.testing.assert_close(found, numbers(-1.0, -1.0))
+    gradient = gradient_of(Tapered(), numbers(-0.1, -50.0), numbers(0.0, 0.0), numbers(1.0, 1.0))
+    torch.testing.assert_close(gradient, numbers(-1.0, -1.0))
 
 
 def test_however_far_the_policy_is_from_the_sampler_no_gradient_exceeds_the_advantage():
     generator = torch.Generator().manual_seed(0)
     log_prob, behaviour = -200 * torch.rand(2, 500, dtype=torch.float64, generator=generator)
     advantage = torch.randn(500, dtype=torch.float64, generator=generator)
-    found = gradient_of(Tapered(), log_prob, behaviour, advantage)
-    assert torch.isfinite(found).all() and (found.abs() <= advantage.abs()).all()
+    gradient = gradient_of(Tapered(), log_prob, behaviour, advantage)
+    assert torch.isfinite(gradient).all() and (gradient.abs() <= advantage.abs()).all()
     unbounded = torch.exp(log_prob - behaviour) * advantage.abs()  # what plain importance weights would give
     assert unbounded.max() > 1e30
 
@@ -80,7 +80,7 @@ def test_a_completion_of_several_tokens_is_weighed_as_a_whole():
     seen = make_batch(numbers(1.0, 1.0, -2.0, -2.0, -2.0), behaviour, behaviour, None, completion)
     log_prob = numbers(-3.0, -2.0).requires_grad_()
     loss, watch = Tapered()(log_prob, seen)
-    (found,) = torch.autograd.grad(loss.sum(), log_prob)
-    torch.testing.assert_close(found, numbers(-1.0, 2.0 * float(numbers(-0.5).exp())))
+    (gradient,) = torch.autograd.grad(loss.sum(), log_prob)
+    torch.testing.assert_close(gradient, numbers(-1.0, 2.0 * float(numbers(-0.5).exp())))
     assert watch["bad_share"].tolist() == [0.0, 1.0] and watch["tapered_share"].tolist() == [0.0, 1.0]
     assert all(value.shape == (2,) and not value.requires_grad for value in watch.values())

@@ -33,8 +33,8 @@ def test_of_two_completions_it_is_dpo_times_the_weight_of_the_list(better_is_wor
     logits = torch.tensor([1.5, -0.3, 0.4, -2.0], dtype=torch.float64)
     reward = torch.tensor([better_is_worth, 0.0], dtype=torch.float64).repeat(len(PAIRS))
     seen = batch_of_pairs(PAIRS, reward=reward)
-    found, _ = Tpo(beta=0.4)(logits.log_softmax(0)[PAIRS].flatten(), seen)
-    torch.testing.assert_close(found, TWO_PLACES * (2**better_is_worth - 1) * losses(Dpo(beta=0.4), logits))
+    loss, _ = Tpo(beta=0.4)(logits.log_softmax(0)[PAIRS].flatten(), seen)
+    torch.testing.assert_close(loss, TWO_PLACES * (2**better_is_worth - 1) * losses(Dpo(beta=0.4), logits))
 
 
 def test_lists_side_by_side_are_each_the_formula_as_it_stands():
@@ -78,8 +78,8 @@ def test_a_policy_that_is_its_reference_learns_from_every_pair():
 
 def test_places_are_counted_in_each_list_and_equals_stand_in_their_order():
     together = same_group(torch.tensor([0, 1, 0, 1, 0]))
-    found = ranks(torch.tensor([0.5, 9.0, 0.5, 10.0, 0.7]), together)
-    assert found.tolist() == [2, 2, 3, 1, 1]
+    actual = ranks(torch.tensor([0.5, 9.0, 0.5, 10.0, 0.7]), together)
+    assert actual.tolist() == [2, 2, 3, 1, 1]
 
 
 def test_the_gradient_agrees_with_finite_differences():

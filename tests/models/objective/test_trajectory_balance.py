@@ -59,9 +59,9 @@ def test_loss_and_gradient_are_zero_for_every_group_where_the_policy_samples_in_
     for leaves in product(range(4), repeat=3):
         logits = balanced(prior).requires_grad_()
         loss, watch = loss_of(logits, leaves, prior)
-        (found,) = torch.autograd.grad(loss.sum(), logits)
+        (gradient,) = torch.autograd.grad(loss.sum(), logits)
         torch.testing.assert_close(loss, torch.zeros(1, dtype=torch.float64))
-        torch.testing.assert_close(found, torch.zeros(3, dtype=torch.float64))
+        torch.testing.assert_close(gradient, torch.zeros(3, dtype=torch.float64))
         unnormalised = prior * PRIOR.sum(1) + REWARDS / BETA
         torch.testing.assert_close(watch["log_normaliser"], unnormalised.logsumexp(0)[None])
 
@@ -83,8 +83,8 @@ def test_descent_reaches_the_target_from_completions_of_any_other_policy(sampler
     objective = TrajectoryBalance(beta=BETA, prior=1.0)
     for _ in range(400):
         loss, _ = objective(tree(logits).sum(1)[pairs.flatten()], seen)
-        (found,) = torch.autograd.grad((weight * loss).sum(), logits)
-        logits = (logits - 1.5 * found).detach().requires_grad_()
+        (gradient,) = torch.autograd.grad((weight * loss).sum(), logits)
+        logits = (logits - 1.5 * gradient).detach().requires_grad_()
     torch.testing.assert_close(tree(logits).sum(1).exp(), target(1.0), atol=1e-6, rtol=0.0)
 
 
@@ -96,8 +96,8 @@ def test_on_fresh_groups_half_the_expected_gradient_is_that_of_reverse_kl_but_fo
     total = torch.zeros((), dtype=torch.float64)
     for leaves in product(range(4), repeat=size):
         total = total + policy.detach()[list(leaves)].prod() * loss_of(logits, leaves, 1.0)[0].sum()
-    (found,) = torch.autograd.grad(total, logits)
-    torch.testing.assert_close(found / 2, wanted * (size - 1) / size)
+    (gradient,) = torch.autograd.grad(total, logits)
+    torch.testing.assert_close(gradient / 2, wanted * (size - 1) / size)
 
 
 def test_on_a_fresh_group_it_points_where_reverse_kl_to_the_posterior_does():

@@ -71,10 +71,10 @@ PROMPTS = [3, 3, 3, 3]
 def trained_on_by(name):
     """Places of the completions that a recipe trains on, in order, their advantages and losses without any KL."""
     recipe = load_recipe(RECIPES / f"{name}.yaml")
-    told = {one.label: EXACT if one.name == "exact_answer" else SCORES.sigmoid() for one in recipe.rewards}
-    total = sum(one.weight * told[one.label] for one in recipe.rewards)
+    metrics = {reward.label: EXACT if reward.name == "exact_answer" else SCORES.sigmoid() for reward in recipe.rewards}
+    total = sum(reward.weight * metrics[reward.label] for reward in recipe.rewards)
     places = torch.arange(len(EXACT), dtype=torch.float64)  # a component for the eye, which says who is who
-    chosen = scored(total, PROMPTS, {**told, "place": places})
+    chosen = scored(total, PROMPTS, {**metrics, "place": places})
     for select in recipe.select:
         chosen = chosen.take(select(chosen))
     kept, order = chosen.components["place"].long().sort()

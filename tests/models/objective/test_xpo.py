@@ -17,9 +17,9 @@ ALL = torch.tensor(list(product(range(4), repeat=2)))
 
 def optimism(chance, origins, pairs=ALL):
     """Exact gradient of the expected exploration term alone with respect to the logits, [answers]."""
-    told = {"origins": origins * len(pairs)}
-    with_term = mean_gradient(Xpo(alpha=1.0, beta=0.3), LOGITS, chance, pairs, **told)
-    return with_term - mean_gradient(Xpo(alpha=0.0, beta=0.3), LOGITS, chance, pairs, **told)
+    metrics = {"origins": origins * len(pairs)}
+    with_term = mean_gradient(Xpo(alpha=1.0, beta=0.3), LOGITS, chance, pairs, **metrics)
+    return with_term - mean_gradient(Xpo(alpha=0.0, beta=0.3), LOGITS, chance, pairs, **metrics)
 
 
 def test_without_optimism_it_is_dpo():
@@ -47,8 +47,8 @@ def test_its_mean_gradient_moves_mass_from_where_the_reference_goes_to_where_it_
 
 def test_on_the_policys_own_completions_the_mean_gradient_of_the_optimism_vanishes():
     chance = POLICY[ALL].prod(-1)
-    found = optimism(chance, ["policy", "policy"])
-    torch.testing.assert_close(found, torch.zeros(4, dtype=torch.float64))
+    actual = optimism(chance, ["policy", "policy"])
+    torch.testing.assert_close(actual, torch.zeros(4, dtype=torch.float64))
 
 
 def test_one_of_the_pair_is_explored_or_both_by_half():

@@ -73,8 +73,8 @@ def test_a_merge_of_two_by_two_by_hand():
     with torch.no_grad():
         layer.lora_B["default"].weight.normal_()
     expected = base + 2.0 * layer.lora_B["default"].weight @ layer.lora_A["default"].weight  # alpha / rank = 2
-    found = dict(merged_weights(policy))["model.layers.0.self_attn.q_proj.weight"]
-    torch.testing.assert_close(found.double(), expected.double(), rtol=1e-6, atol=1e-7)
+    weight = dict(merged_weights(policy))["model.layers.0.self_attn.q_proj.weight"]
+    torch.testing.assert_close(weight.double(), expected.double(), rtol=1e-6, atol=1e-7)
 
 
 def test_the_saved_folder_loads_anywhere_and_equals_the_adapted_model(tmp_path):
@@ -91,8 +91,8 @@ def test_the_saved_folder_loads_anywhere_and_equals_the_adapted_model(tmp_path):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_seed_decides_the_adapter(seed):
-    one, two = (with_adapter(tiny_policy(torch.float32), LoraSettings(rank=4), seed) for _ in range(2))
+    first, two = (with_adapter(tiny_policy(torch.float32), LoraSettings(rank=4), seed) for _ in range(2))
     other = with_adapter(tiny_policy(torch.float32), LoraSettings(rank=4), seed + 1)
-    key = next(name for name in one.state_dict() if "lora_A" in name)
-    assert torch.equal(one.state_dict()[key], two.state_dict()[key])
-    assert not torch.equal(one.state_dict()[key], other.state_dict()[key])
+    key = next(name for name in first.state_dict() if "lora_A" in name)
+    assert torch.equal(first.state_dict()[key], two.state_dict()[key])
+    assert not torch.equal(first.state_dict()[key], other.state_dict()[key])

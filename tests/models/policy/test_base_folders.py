@@ -41,8 +41,8 @@ def config(**changed: object) -> Callable[[Path], None]:
     """Write other values into config.json; None takes a key out."""
 
     def spoil(folder: Path) -> None:
-        found = json.loads((folder / "config.json").read_text()) | changed
-        kept = {key: value for key, value in found.items() if value is not None}
+        actual = json.loads((folder / "config.json").read_text()) | changed
+        kept = {key: value for key, value in actual.items() if value is not None}
         (folder / "config.json").write_text(json.dumps(kept))
 
     return spoil
@@ -65,8 +65,8 @@ def without(*names: str) -> Callable[[Path], None]:
 
 def both(*spoilers: Callable[[Path], None]) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
-        for one in spoilers:
-            one(folder)
+        for spoiler in spoilers:
+            spoiler(folder)
 
     return spoil
 

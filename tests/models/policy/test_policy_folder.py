@@ -167,9 +167,9 @@ def test_a_tokenizer_of_more_tokens_than_embeddings_is_refused(tmp_path):
 
 def test_a_new_policy_is_decided_by_its_seed_and_its_heads_must_fit():
     size = SizeSettings(hidden=64, layers=1, heads=2, key_value_heads=1, feed_forward=64, positions=32)
-    one, two, other = (new_policy(size, word_tokenizer(), seed).state_dict() for seed in (0, 0, 1))
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    assert not torch.equal(one["lm_head.weight"], other["lm_head.weight"])
+    first, two, other = (new_policy(size, word_tokenizer(), seed).state_dict() for seed in (0, 0, 1))
+    assert all(torch.equal(first[name], two[name]) for name in first)
+    assert not torch.equal(first["lm_head.weight"], other["lm_head.weight"])
     one_line(
         lambda: new_policy(SizeSettings(hidden=65), word_tokenizer(), 0), "hidden 65 must be a multiple of heads 4"
     )
@@ -190,8 +190,8 @@ def test_a_checkpoint_brings_back_weights_and_optimiser_to_the_last_bit(tmp_path
     save_checkpoint(tmp_path, 3, {"policy": model}, {"policy": optimiser}, {"policy": 1})
     fresh, fresh_optimiser = trained(0)
     load_checkpoint(newest_checkpoint(tmp_path), {"policy": fresh}, {"policy": fresh_optimiser})
-    for one, other in ((model, optimiser), (fresh, fresh_optimiser)):
-        one(torch.tensor([[9, 8]])).logits.square().mean().backward()
+    for first, other in ((model, optimiser), (fresh, fresh_optimiser)):
+        first(torch.tensor([[9, 8]])).logits.square().mean().backward()
         other.step()
     assert all(torch.equal(value, fresh.state_dict()[name]) for name, value in model.state_dict().items())
 

@@ -18,7 +18,7 @@ def test_a_teacher_of_another_size_is_opened_frozen(tmp_path):
     teacher = tiny_policy(torch.float32, seed=1, hidden=32)
     save_model_folder(teacher, TOKENIZER, tmp_path / "teacher")
     opened = open_frozen(tmp_path / "teacher", TOKENIZER, "teacher.path", dtype=torch.float32)
-    assert not opened.training and not any(one.requires_grad for one in opened.parameters())
+    assert not opened.training and not any(parameter.requires_grad for parameter in opened.parameters())
     assert opened.config.hidden_size == 32
 
 

@@ -32,16 +32,16 @@ BEFORE = {"square": matrix([1.0, 2.0], [3.0, 4.0]), "vector": torch.ones(4, dtyp
 
 def test_an_update_by_hand():
     after = {"square": matrix([1.0, 2.5], [3.0, 5.0]), "vector": torch.tensor([1.0, 1.0, 1.0, 2.0]).double()}
-    found = update_of(BEFORE, after)
-    assert (found["square"].changed, found["square"].share, found["square"].rank) == (2, 0.5, 1)
-    assert (found["vector"].changed, found["vector"].rank, found["vector"].full_rank) == (1, None, None)
-    assert found["square"].full_rank == 2 and changed_share(found) == 3 / 8
+    update = update_of(BEFORE, after)
+    assert (update["square"].changed, update["square"].share, update["square"].rank) == (2, 0.5, 1)
+    assert (update["vector"].changed, update["vector"].rank, update["vector"].full_rank) == (1, None, None)
+    assert update["square"].full_rank == 2 and changed_share(update) == 3 / 8
 
 
 def test_few_changes_can_have_full_rank():
     before, after = torch.zeros(5, 5, dtype=torch.float64), torch.eye(5, dtype=torch.float64)
-    found = update_of({"a": before}, {"a": after})["a"]
-    assert found.share == 0.2 and found.rank == found.full_rank == 5
+    update = update_of({"a": before}, {"a": after})["a"]
+    assert update.share == 0.2 and update.rank == update.full_rank == 5
 
 
 def test_a_change_within_the_tolerance_is_none_and_without_one_every_change_counts():
@@ -54,8 +54,8 @@ def test_a_change_within_the_tolerance_is_none_and_without_one_every_change_coun
 
 def test_a_policy_that_has_not_learned_has_changed_nowhere():
     state = tiny_policy().state_dict()
-    found = update_of(state, tiny_policy().state_dict(), 0.0)
-    assert changed_share(found) == 0.0 and all(one.rank in (0, None) for one in found.values())
+    update = update_of(state, tiny_policy().state_dict(), 0.0)
+    assert changed_share(update) == 0.0 and all(rollout.rank in (0, None) for rollout in update.values())
 
 
 def test_states_of_different_policies_are_refused():
@@ -90,9 +90,11 @@ def test_what_is_masked_keeps_its_value_to_the_bit_and_the_rest_learns():
     before, policy = tiny_policy(), trained(masks)
     changed = changed_weights(dict(before.named_parameters()), dict(policy.named_parameters()), 0.0)
     assert not any((changed[name] & ~mask).any() for name, mask in masks.items())
-    reached = sum(int(one.sum()) for one in changed.values()) / sum(int(one.sum()) for one in masks.values())
+    reached = sum(int(change.sum()) for change in changed.values()) / sum(int(mask.sum()) for mask in masks.values())
     assert reached > 0.5  # embeddings of tokens that never occur have no gradient of their own
-    likelihood = [sum(float(row.sum().detach()) for row in plain_log_probs(one, SEQUENCES)) for one in (before, policy)]
+    likelihood = [
+        sum(float(row.sum().detach()) for row in plain_log_probs(change, SEQUENCES)) for change in (before, policy)
+    ]
     assert likelihood[1] > likelihood[0]
 
 

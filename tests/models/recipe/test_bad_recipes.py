@@ -176,26 +176,26 @@ def test_a_name_that_no_file_system_takes_is_no_recipe() -> None:
     ],
 )
 def test_a_part_that_is_only_named_is_that_part(mine: Path, short: str, long: str) -> None:
-    found = []
+    actual = []
     for text in (short, long):
         mine.write_text(text)
-        found.append(plain(load_recipe(mine)))
-    assert found[0] == found[1]
+        actual.append(plain(load_recipe(mine)))
+    assert actual[0] == actual[1]
 
 
 def test_an_override_names_a_part_and_then_sets_it(mine: Path) -> None:
     mine.write_text(PAIRS)
-    found: Any = load_recipe(
+    loaded: Any = load_recipe(
         mine, ["objective=ipo", "objective.beta=0.3", "rewards=[exact_answer]", "rewards.0.weight=2"]
     )
-    assert (found.objective.name, found.objective.beta, found.rewards[0].weight) == ("ipo", 0.3, 2.0)
+    assert (loaded.objective.name, loaded.objective.beta, loaded.rewards[0].weight) == ("ipo", 0.3, 2.0)
 
 
 def test_numbers_are_written_as_python_writes_them(mine: Path) -> None:
     mine.write_text("seed: 010\nschedule: {optimiser: {learning_rate: 1e-5, warmup_steps: 1_000}}")
-    found = load_recipe(mine)
-    assert found.schedule is not None and found.seed == 10
-    assert (found.schedule.optimiser.learning_rate, found.schedule.optimiser.warmup_steps) == (1e-5, 1000)
+    loaded = load_recipe(mine)
+    assert loaded.schedule is not None and loaded.seed == 10
+    assert (loaded.schedule.optimiser.learning_rate, loaded.schedule.optimiser.warmup_steps) == (1e-5, 1000)
 
 
 # ---------------------------------------- anything at all
@@ -217,9 +217,9 @@ NASTY: tuple[Any, ...] = (
 def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     """The path of every value in a tree."""
     if isinstance(value, dict):
-        return [path, *(one for key, inner in value.items() for one in places(inner, (*path, key)))]
+        return [path, *(place for key, inner in value.items() for place in places(inner, (*path, key)))]
     if isinstance(value, list):
-        return [path, *(one for place, inner in enumerate(value) for one in places(inner, (*path, place)))]
+        return [path, *(entry for place, inner in enumerate(value) for entry in places(inner, (*path, place)))]
     return [path]
 
 

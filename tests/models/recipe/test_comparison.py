@@ -21,9 +21,15 @@ def compared(*paths, overrides=(), seeds=2, metric="sampled_accuracy", budget=No
 
 
 def test_every_recipe_gets_the_rounds_that_come_nearest_to_the_smallest_of_their_budgets():
-    found = compared("grpo", "dpo", "ppo")  # a round is 64 x 8, 64 x 2 and 256 x 2 completions; each has 100 rounds
-    assert [one.completions for one in found] == [12_800] * 3
-    assert [one.rounds for one in found] == [25, 100, 25] == [one.recipe.schedule.rounds for one in found]
+    contenders = compared(
+        "grpo", "dpo", "ppo"
+    )  # a round is 64 x 8, 64 x 2 and 256 x 2 completions; each has 100 rounds
+    assert [rollout.completions for rollout in contenders] == [12_800] * 3
+    assert (
+        [rollout.rounds for rollout in contenders]
+        == [25, 100, 25]
+        == [rollout.recipe.schedule.rounds for rollout in contenders]
+    )
 
 
 def test_a_budget_by_hand_is_met_within_half_a_round_and_updates_are_a_methods_own():
@@ -35,7 +41,7 @@ def test_a_budget_by_hand_is_met_within_half_a_round_and_updates_are_a_methods_o
 def test_a_budget_below_one_round_is_refused():
     with pytest.raises(UserError, match=r"--budget 500: a round of grpo is 512 completions"):
         compared(*RUN, budget=500)
-    assert [one.rounds for one in compared(*RUN, budget=512)] == [1, 1]
+    assert [contender.rounds for contender in compared(*RUN, budget=512)] == [1, 1]
     with pytest.raises(UserError, match="--budget 0: at least one completion"):
         compared(*RUN, budget=0)
 
@@ -110,9 +116,13 @@ def test_a_metric_that_is_measured_is_taken(metric):
 
 def test_in_a_smoke_run_each_recipe_is_made_small_by_itself():
     grpo, pf_ppo, dpo = compared("grpo", "pf_ppo", "dpo", smoke=True)
-    assert {one.recipe.name for one in (grpo, pf_ppo, dpo)} == {"comparison-smoke"}
-    assert [one.name for one in pf_ppo.recipe.select] == ["drop_flat", "rank_filter"]
-    assert [one.name for one in grpo.recipe.select] == [one.name for one in dpo.recipe.select] == ["drop_flat"]
+    assert {contender.recipe.name for contender in (grpo, pf_ppo, dpo)} == {"comparison-smoke"}
+    assert [contender.name for contender in pf_ppo.recipe.select] == ["drop_flat", "rank_filter"]
+    assert (
+        [contender.name for contender in grpo.recipe.select]
+        == [contender.name for contender in dpo.recipe.select]
+        == ["drop_flat"]
+    )
     assert grpo.recipe.rollouts.group_size == 4 and dpo.recipe.rollouts.name == "dataset"
     assert grpo.completions == dpo.completions == 16 and grpo.recipe.policy.size.hidden == 64
 
@@ -122,5 +132,5 @@ def test_what_the_user_sets_goes_on_top_of_the_smoke_run():
 
 
 def test_a_smoke_comparison_takes_fewer_samples_than_the_recipes_own_ks():
-    for one in compared(*RUN, overrides=("evaluation.samples=2",), smoke=True):
-        assert (one.recipe.evaluation.samples, one.recipe.evaluation.ks) == (2, (1,))
+    for contender in compared(*RUN, overrides=("evaluation.samples=2",), smoke=True):
+        assert (contender.recipe.evaluation.samples, contender.recipe.evaluation.ks) == (2, (1,))

@@ -94,7 +94,7 @@ def test_the_walk_sees_every_section_and_every_slot() -> None:
 def test_no_number_of_a_section_or_part_is_infinite_or_endless(tmp_path: Path, section: str) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("")
-    for place in (one for one in places() if one[0][0] == section):
+    for place in (place for place in places() if place[0][0] == section):
         path = ".".join(map(str, place[0]))
         for value in (*(NOT_FINITE if place[2] is float else ()), *TOO_LARGE):
             given = override(place, value)

@@ -46,8 +46,8 @@ def test_every_recipe_of_the_house_says_what_the_published_run_used_and_where_it
 
 
 def test_an_empty_recipe_is_all_defaults(recipe):
-    found = load_recipe(recipe(""))
-    assert found.name == "mine" and found.objective.name == "grpo" and found.rewards[0].name == "exact_answer"
+    loaded = load_recipe(recipe(""))
+    assert loaded.name == "mine" and loaded.objective.name == "grpo" and loaded.rewards[0].name == "exact_answer"
 
 
 @pytest.mark.parametrize(
@@ -274,22 +274,22 @@ def test_a_file_that_is_not_text_is_one_line(tmp_path):
 
 def test_what_extends_says_only_what_differs(recipe):
     recipe("seed: 5\nschedule: {rounds: 7, minibatches: 2}\nobjective: {name: grpo, kl: 0.5}", "base")
-    found = load_recipe(recipe("extends: base\nschedule: {rounds: 9}"))
-    assert (found.name, found.seed, found.schedule.rounds, found.schedule.minibatches) == ("mine", 5, 9, 2)
-    assert found.objective.kl == 0.5
+    loaded = load_recipe(recipe("extends: base\nschedule: {rounds: 9}"))
+    assert (loaded.name, loaded.seed, loaded.schedule.rounds, loaded.schedule.minibatches) == ("mine", 5, 9, 2)
+    assert loaded.objective.kl == 0.5
 
 
 def test_extending_goes_through_several_files_and_the_last_word_wins(recipe):
     recipe("seed: 1\nschedule: {rounds: 1, epochs: 3}", "one")
     recipe("extends: one\nschedule: {rounds: 2}", "two")
-    found = load_recipe(recipe("extends: two\nseed: 3"))
-    assert (found.seed, found.schedule.rounds, found.schedule.epochs) == (3, 2, 3)
+    loaded = load_recipe(recipe("extends: two\nseed: 3"))
+    assert (loaded.seed, loaded.schedule.rounds, loaded.schedule.epochs) == (3, 2, 3)
 
 
 def test_a_part_of_another_name_replaces_the_part_whole_and_a_list_the_list(recipe):
     recipe("select: {name: drop_flat, tolerance: 0.5}\nrewards: [{name: exact_answer}, {name: reward_model}]", "base")
-    found = load_recipe(recipe("extends: base\nselect: {name: all}\nrewards: [{name: exact_answer, weight: 3}]"))
-    assert [part.name for part in found.select] == ["all"] and [part.weight for part in found.rewards] == [3.0]
+    loaded = load_recipe(recipe("extends: base\nselect: {name: all}\nrewards: [{name: exact_answer, weight: 3}]"))
+    assert [part.name for part in loaded.select] == ["all"] and [part.weight for part in loaded.rewards] == [3.0]
 
 
 def test_null_takes_a_section_of_the_base_away(recipe):
@@ -308,7 +308,7 @@ def test_a_recipe_that_extends_itself_or_nothing_is_one_line(recipe):
 
 def test_overrides_reach_into_sections_parts_and_lists(recipe):
     file = recipe("rewards: [{name: exact_answer}, {name: reward_model, weight: 0.2}]")
-    found = load_recipe(
+    loaded = load_recipe(
         file,
         [
             "schedule.rounds=3",
@@ -317,8 +317,8 @@ def test_overrides_reach_into_sections_parts_and_lists(recipe):
             "data={name: arithmetic}",
         ],
     )
-    assert found.schedule.rounds == 3 and found.rewards[1].weight == 0.7 and found.rewards[0].weight == 1.0
-    assert found.schedule.optimiser.learning_rate == 1e-5
+    assert loaded.schedule.rounds == 3 and loaded.rewards[1].weight == 0.7 and loaded.rewards[0].weight == 1.0
+    assert loaded.schedule.optimiser.learning_rate == 1e-5
     assert load_recipe(file, ["rewards.0={name: exact_answer, label: right}"]).rewards[0].label == "right"
     assert load_recipe(file, ["reward_model=null", "rewards=[{name: exact_answer}]"]).reward_model is None
 
@@ -364,29 +364,29 @@ def test_a_name_is_looked_for_among_the_recipes_and_a_near_one_is_offered(monkey
 def test_written_out_and_read_again_a_recipe_is_the_same(recipe, tmp_path):
     import yaml
 
-    found = load_recipe(RECIPES / "arithmetic.yaml", ["seed=4"])
-    again = load_recipe(recipe(yaml.safe_dump(plain(found)), "arithmetic"))
-    assert again == found and digest(plain(again)) == digest(plain(found))
-    assert digest(plain(load_recipe(RECIPES / "arithmetic.yaml", ["seed=5"]))) != digest(plain(found))
+    loaded = load_recipe(RECIPES / "arithmetic.yaml", ["seed=4"])
+    again = load_recipe(recipe(yaml.safe_dump(plain(loaded)), "arithmetic"))
+    assert again == loaded and digest(plain(again)) == digest(plain(loaded))
+    assert digest(plain(load_recipe(RECIPES / "arithmetic.yaml", ["seed=5"]))) != digest(plain(loaded))
 
 
 def test_async_is_spelt_as_python_cannot(recipe, tmp_path):
     import yaml
 
     file = recipe("schedule: {async: 1}")
-    found = load_recipe(file)
-    assert found.schedule.staleness == 1 and load_recipe(file, ["schedule.async=0"]).schedule.staleness == 0
+    loaded = load_recipe(file)
+    assert loaded.schedule.staleness == 1 and load_recipe(file, ["schedule.async=0"]).schedule.staleness == 0
     assert load_recipe(recipe("seed: 1", "plain")).schedule.staleness == 0
-    assert plain(found)["schedule"]["async"] == 1
-    assert load_recipe(recipe(yaml.safe_dump(plain(found)), "again")).schedule == found.schedule
+    assert plain(loaded)["schedule"]["async"] == 1
+    assert load_recipe(recipe(yaml.safe_dump(plain(loaded)), "again")).schedule == loaded.schedule
     refused(file, r"schedule\.async: '2' is not known; there is 0, 1", ["schedule.async=2"])
     refused(file, r"schedule\.asinc: unknown key; did you mean async\?", ["schedule.asinc=1"])
 
 
 def test_a_recipe_never_changes():
-    found = load_recipe(RECIPES / "arithmetic.yaml")
+    loaded = load_recipe(RECIPES / "arithmetic.yaml")
     with pytest.raises(Exception, match="frozen"):
-        found.seed = 3
+        loaded.seed = 3
 
 
 @pytest.mark.parametrize("text", ["alarm: null", "alarm: {by: total}", "alarm: {by: exact_answer}"])

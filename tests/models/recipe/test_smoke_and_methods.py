@@ -43,18 +43,18 @@ def test_the_page_of_methods_is_the_one_that_the_recipes_make():
 
 
 def test_every_recipe_is_listed_once_with_its_slots_and_its_paper():
-    found = methods(ROOT / "recipes")
-    assert sorted(one.name for one in found) == [file.stem for file in RECIPES]
-    (main,) = (one for one in found if one.name == "arithmetic")
+    listed = methods(ROOT / "recipes")
+    assert sorted(rollout.name for rollout in listed) == [file.stem for file in RECIPES]
+    (main,) = (rollout for rollout in listed if rollout.name == "arithmetic")
     assert main.slots[0] == "sample" and main.slots[4] == "grpo" and "2402.03300" in main.paper
-    text = as_text(found)
-    assert all(one.name in text for one in found) and "exact_answer + reward_model" in text
+    text = as_text(listed)
+    assert all(rollout.name in text for rollout in listed) and "exact_answer + reward_model" in text
 
 
 def test_every_recipe_says_in_its_first_line_what_it_is_and_names_its_paper():
-    for one in methods(ROOT / "recipes"):
-        first = (ROOT / "recipes" / f"{one.name}.yaml").read_text().splitlines()[0]
-        assert first.startswith("# ") and one.paper, one.name
+    for method in methods(ROOT / "recipes"):
+        first = (ROOT / "recipes" / f"{method.name}.yaml").read_text().splitlines()[0]
+        assert first.startswith("# ") and method.paper, method.name
 
 
 def test_a_file_that_is_no_recipe_is_named(tmp_path):
@@ -70,5 +70,5 @@ def test_a_folder_without_recipes_is_named_and_no_empty_table(tmp_path):
 
 def test_an_empty_file_is_a_recipe_of_defaults(tmp_path):
     (tmp_path / "plain.yaml").write_text("")
-    (one,) = methods(tmp_path)
-    assert (one.name, one.slots[0], one.paper) == ("plain", "sample", "")
+    (method,) = methods(tmp_path)
+    assert (method.name, method.slots[0], method.paper) == ("plain", "sample", "")

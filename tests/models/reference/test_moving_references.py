@@ -45,7 +45,9 @@ def test_the_moving_average_is_its_closed_form(decay):
 
 def test_the_moving_average_moves_only_every_so_many_rounds():
     reference, policies = models()
-    moved = [MovingAverage(decay=0.5, every=3).follow(reference, one, number) for number, one in enumerate(policies)]
+    moved = [
+        MovingAverage(decay=0.5, every=3).follow(reference, policy, number) for number, policy in enumerate(policies)
+    ]
     assert moved == [False, False, True, False, False, True, False]
     begun = weights(models()[0])
     expected = begun / 4 + weights(policies[2]) / 4 + weights(policies[5]) / 2
@@ -72,7 +74,7 @@ def test_a_reference_that_follows_is_still_a_copy_of_its_own(reference):
     before = weights(held)
     with torch.no_grad():
         policy.weight.add_(1.0)
-    assert torch.equal(weights(held), before) and all(one.grad is None for one in held.parameters())
+    assert torch.equal(weights(held), before) and all(parameter.grad is None for parameter in held.parameters())
 
 
 def loop(start, folder, reference, killed_in=None, **changed):
@@ -80,9 +82,9 @@ def loop(start, folder, reference, killed_in=None, **changed):
     return run(start, folder, schedule=replace(SCHEDULE, **changed), slots=slots, killed_in=killed_in)
 
 
-def same_state(one, other):
+def same_state(first, other):
     """Whether two optimisers hold the same moments, bit for bit."""
-    left, right = one.optimiser.state_dict()["state"], other.optimiser.state_dict()["state"]
+    left, right = first.optimiser.state_dict()["state"], other.optimiser.state_dict()["state"]
     return left.keys() == right.keys() and all(
         torch.equal(torch.as_tensor(left[place][name]), torch.as_tensor(right[place][name]))
         for place in left
@@ -93,7 +95,7 @@ def same_state(one, other):
 def test_after_a_hard_reset_the_weights_are_equal_the_moments_are_gone_and_the_count_of_updates_goes_on(
     start, tmp_path
 ):
-    learner, told = loop(start, tmp_path / "reset", HardReset(every=2), rounds=4)
+    learner, diary = loop(start, tmp_path / "reset", HardReset(every=2), rounds=4)
     assert all(map(torch.equal, learner.reference.parameters(), learner.policy.parameters()))
     assert not learner.optimiser.state
     assert learner.updates == 4 * SCHEDULE.epochs * SCHEDULE.minibatches
@@ -101,7 +103,7 @@ def test_after_a_hard_reset_the_weights_are_equal_the_moments_are_gone_and_the_c
     assert len(going.optimiser.state) == len(list(going.policy.parameters())) and going.updates == learner.updates
     for number in (1, 2, 3, 4):  # warm-up and decay of the step size know nothing of the reset
         name = "policy/learning_rate"
-        assert told.metrics[number][name] == told_frozen.metrics[number][name]
+        assert diary.metrics[number][name] == told_frozen.metrics[number][name]
 
 
 def test_the_moments_after_a_reset_are_those_of_an_optimiser_that_began_there(start, tmp_path):
@@ -111,8 +113,8 @@ def test_the_moments_after_a_reset_are_those_of_an_optimiser_that_began_there(st
 
 
 def test_the_first_step_after_a_reset_sees_no_distance_to_the_reference(start, tmp_path):
-    _, told = loop(start, tmp_path, HardReset(every=2), rounds=4, epochs=1, minibatches=1)
-    apart = [told.metrics[number]["policy/kl"] for number in (1, 2, 3, 4)]
+    _, diary = loop(start, tmp_path, HardReset(every=2), rounds=4, epochs=1, minibatches=1)
+    apart = [diary.metrics[number]["policy/kl"] for number in (1, 2, 3, 4)]
     assert apart[0] == pytest.approx(0, abs=1e-9) and apart[2] == pytest.approx(0, abs=1e-9)
     assert apart[1] > 1e-6 and apart[3] > 1e-6
 
@@ -135,8 +137,8 @@ def test_the_reference_of_the_previous_round_lets_the_optimiser_go_on(start, tmp
 def test_a_killed_run_goes_on_across_a_move_of_the_reference_and_ends_bit_for_bit_the_same(start, tmp_path, reference):
     whole, _ = loop(start, tmp_path / "whole", reference, rounds=4, epochs=1)
     loop(start, tmp_path / "killed", reference, killed_in=3, rounds=4, epochs=1)
-    resumed, told = loop(start, tmp_path / "killed", reference, rounds=4, epochs=1)
-    assert told.resumed == [2]
+    resumed, diary = loop(start, tmp_path / "killed", reference, rounds=4, epochs=1)
+    assert diary.resumed == [2]
     assert same_weights(whole, resumed) and whole.updates == resumed.updates and same_state(whole, resumed)
     assert all(map(torch.equal, whole.reference.parameters(), resumed.reference.parameters()))
 
@@ -162,8 +164,8 @@ def test_beside_an_adapter_the_average_is_that_of_whole_weights_and_not_of_the_a
         MovingAverage(decay=0.5).follow(reference, policy, number)
     after = reference.state_dict()
     for name, start in begun.items():
-        one, two, three = (plain_weights(policy)[name] for policy in policies)
-        torch.testing.assert_close(after[name], start / 8 + one / 8 + two / 4 + three / 2, rtol=1e-12, atol=1e-12)
+        first, two, three = (plain_weights(policy)[name] for policy in policies)
+        torch.testing.assert_close(after[name], start / 8 + first / 8 + two / 4 + three / 2, rtol=1e-12, atol=1e-12)
     assert any(not torch.allclose(after[name], start) for name, start in begun.items())
 
 

@@ -79,9 +79,9 @@ def test_identical_answers_give_log_2_and_no_gradient():
 def test_loss_and_gradient_do_not_depend_on_the_cut(budget):
     pairs = toy_pairs(13, seed=1)
     whole, cut = tiny(torch.float64), tiny(torch.float64)
-    one = accumulate(whole, pairs, RewardModelSettings(centring=0.01, token_budget=10**6))
+    at_once = accumulate(whole, pairs, RewardModelSettings(centring=0.01, token_budget=10**6))
     many = accumulate(cut, pairs, RewardModelSettings(centring=0.01, token_budget=budget))
-    assert many == pytest.approx(one, abs=1e-12)
+    assert many == pytest.approx(at_once, abs=1e-12)
     for a, b in zip(whole.parameters(), cut.parameters(), strict=True):
         # transformers rounds norms to float32, and a prompt that two pairs share is rounded once and not twice
         torch.testing.assert_close(a.grad, b.grad, atol=1e-8, rtol=1e-6)

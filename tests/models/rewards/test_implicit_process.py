@@ -46,17 +46,19 @@ def test_a_judge_that_has_learned_nothing_gives_no_reward():
 
 def test_the_rewards_of_the_tokens_are_log_ratios_and_add_up_to_that_of_the_whole_answer():
     part, judge = ImplicitProcess(beta=0.3), tiny_policy(seed=4)
-    found = part.tokens(world_with(part, judge), ROLLOUTS)
+    values = part.tokens(world_with(part, judge), ROLLOUTS)
     new, old = plain_log_probs(judge, SEQUENCES), plain_log_probs(tiny_policy(), SEQUENCES)
-    for row, one, other in zip(found, new, old, strict=True):
-        torch.testing.assert_close(row, 0.3 * (one - other).detach())
-        assert float(row.sum()) == pytest.approx(0.3 * float((one.sum() - other.sum()).detach()))
+    for row, first, other in zip(values, new, old, strict=True):
+        torch.testing.assert_close(row, 0.3 * (first - other).detach())
+        assert float(row.sum()) == pytest.approx(0.3 * float((first.sum() - other.sum()).detach()))
 
 
 def loss_by_definition(judge, beta):
     values = [
-        beta * (one - other.detach()).sum()
-        for one, other in zip(plain_log_probs(judge, SEQUENCES), plain_log_probs(tiny_policy(), SEQUENCES), strict=True)
+        beta * (first - other.detach()).sum()
+        for first, other in zip(
+            plain_log_probs(judge, SEQUENCES), plain_log_probs(tiny_policy(), SEQUENCES), strict=True
+        )
     ]
     return torch.nn.functional.binary_cross_entropy_with_logits(torch.stack(values), OUTCOME["exact_answer"].double())
 
@@ -64,12 +66,12 @@ def loss_by_definition(judge, beta):
 @pytest.mark.parametrize("budget", [14, 16384])
 def test_what_it_minimises_is_the_cross_entropy_of_the_outcomes_however_the_rows_are_cut(budget):
     part, judge = ImplicitProcess(beta=0.3), tiny_policy(seed=4)
-    told = part.learn(world_with(part, judge, budget), ROLLOUTS, OUTCOME)
+    metrics = part.learn(world_with(part, judge, budget), ROLLOUTS, OUTCOME)
     loss = loss_by_definition(judge, 0.3)
     loss.backward()
     norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in judge.parameters()])
-    assert told["loss"] == pytest.approx(float(loss.detach()), rel=1e-8)
-    assert told["gradient_norm"] == pytest.approx(float(norm), rel=1e-6)
+    assert metrics["loss"] == pytest.approx(float(loss.detach()), rel=1e-8)
+    assert metrics["gradient_norm"] == pytest.approx(float(norm), rel=1e-6)
 
 
 def test_the_judge_learns_and_nothing_else_moves():
@@ -88,16 +90,16 @@ def test_the_judge_learns_and_nothing_else_moves():
 
 def test_it_learns_before_it_speaks():
     part = ImplicitProcess(beta=0.3, learning_rate=1e-3, warmup_steps=0, by="sevens")
-    rollouts = [replace(one, text="7" if index % 2 else "8") for index, one in enumerate(ROLLOUTS)]
+    rollouts = [replace(rollout, text="7" if index % 2 else "8") for index, rollout in enumerate(ROLLOUTS)]
     world = world_with(part)
-    found = score(world, [Sevens(), part], rollouts)
-    assert found.components["implicit_process"].abs().min() > 0
+    scored = score(world, [Sevens(), part], rollouts)
+    assert scored.components["implicit_process"].abs().min() > 0
     assert world.learner.companions["process_reward"].updates == 1
-    assert [len(row) for row in found.token_rewards] == [len(ids) for ids in COMPLETIONS]
+    assert [len(row) for row in scored.token_rewards] == [len(ids) for ids in COMPLETIONS]
     torch.testing.assert_close(
-        torch.stack([row.sum() for row in found.token_rewards]), found.components["implicit_process"].float()
+        torch.stack([row.sum() for row in scored.token_rewards]), scored.components["implicit_process"].float()
     )
-    assert "process_reward/loss" in found.watched
+    assert "process_reward/loss" in scored.watched
 
 
 def test_an_outcome_that_stands_behind_it_is_named_as_missing():
@@ -127,15 +129,15 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_policy_and_the_same_judge(t
     monkeypatch.setattr(tiny_loops, "new_learner", accompanied)
     start = save_start(tmp_path / "start")
     slots = replace(SLOTS, rewards=[Sevens(), PART], select=[Everything()], advantage=ProcessLeaveOneOut())
-    whole, told = run(start, tmp_path / "whole", slots=slots)
+    whole, diary = run(start, tmp_path / "whole", slots=slots)
     run(start, tmp_path / "killed", slots=slots, killed_in=5)
     resumed, told_after = run(start, tmp_path / "killed", slots=slots)
     assert told_after.resumed == [4] and same_weights(whole, resumed)
-    one, other = (learner.companions[PART.companion] for learner in (whole, resumed))
-    assert one.updates == other.updates == SCHEDULE.rounds
-    left, right = one.model.state_dict(), other.model.state_dict()
+    first, other = (learner.companions[PART.companion] for learner in (whole, resumed))
+    assert first.updates == other.updates == SCHEDULE.rounds
+    left, right = first.model.state_dict(), other.model.state_dict()
     assert all(torch.equal(left[name], right[name]) for name in left)
-    assert told.metrics[6]["process_reward/loss"] == told_after.metrics[6]["process_reward/loss"]
+    assert diary.metrics[6]["process_reward/loss"] == told_after.metrics[6]["process_reward/loss"]
     begun = tiny_policy(torch.float32, spread=3.0).state_dict()
     assert any(not torch.equal(value, begun[name]) for name, value in left.items())
 

@@ -43,9 +43,9 @@ def test_it_is_the_mean_log_ratio_of_the_round_at_every_completion(over, sequenc
     wanted = mean_ratio(policy, reference, sequences)
     if over == "mismatched" and wanted < 0:
         policy, reference, wanted = reference, policy, -wanted
-    found = LogRatioBaseline(over=over)(world_of(policy, reference), answers())
+    values = LogRatioBaseline(over=over)(world_of(policy, reference), answers())
     assert abs(wanted) > 0.05
-    assert found.tolist() == pytest.approx([wanted] * 5, rel=1e-5)
+    assert values.tolist() == pytest.approx([wanted] * 5, rel=1e-5)
 
 
 def test_kl_is_at_least_zero_and_a_mean_of_rewards_may_be_below():
@@ -73,6 +73,6 @@ def test_a_policy_that_is_its_reference_measures_from_zero():
 
 
 def test_a_round_of_one_prompt_has_no_other_and_is_one_line():
-    one = Sequences([[3, 4, 5]] * 2, COMPLETIONS[:2])
+    sequences = Sequences([[3, 4, 5]] * 2, COMPLETIONS[:2])
     with pytest.raises(UserError, match=r"reward log_ratio_baseline .* rollouts\.prompts must be 2 or more"):
-        LogRatioBaseline()(world_of(tiny_policy(), tiny_policy()), answers(one, (2,)))
+        LogRatioBaseline()(world_of(tiny_policy(), tiny_policy()), answers(sequences, (2,)))

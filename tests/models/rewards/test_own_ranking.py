@@ -33,7 +33,7 @@ def means(policy, sequences):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "tau"),
+    ("left", "other", "tau"),
     [
         ([1, 2, 3], [10, 20, 30], 1.0),
         ([1, 2, 3], [3, 2, 1], -1.0),
@@ -42,29 +42,29 @@ def means(policy, sequences):
         ([1, 1, 3], [1, 2, 3], 2 / 3),
     ],
 )
-def test_kendalls_tau_by_hand(one, other, tau):
-    first, second = (torch.tensor(values, dtype=torch.float64) for values in (one, other))
+def test_kendalls_tau_by_hand(left, other, tau):
+    first, second = (torch.tensor(values, dtype=torch.float64) for values in (left, other))
     assert kendall_tau(first, second) == pytest.approx(tau)
 
 
 def test_own_likelihood_is_the_mean_log_prob_a_token_under_the_policy():
     policy = tiny_policy()
-    found = OwnLikelihood()(world_of(policy, None), unknown_sampler(SEQUENCES, [1] * 5))
-    assert found.tolist() == pytest.approx(means(policy, SEQUENCES), rel=1e-5)
+    values = OwnLikelihood()(world_of(policy, None), unknown_sampler(SEQUENCES, [1] * 5))
+    assert values.tolist() == pytest.approx(means(policy, SEQUENCES), rel=1e-5)
 
 
 def test_where_the_engine_told_its_log_probs_no_model_reads_again():
     rollouts = [
-        replace(one, behaviour_log_probs=-torch.arange(1.0, len(one.completion) + 1))
-        for one in unknown_sampler(SEQUENCES, [1] * 5)
+        replace(rollout, behaviour_log_probs=-torch.arange(1.0, len(rollout.completion) + 1))
+        for rollout in unknown_sampler(SEQUENCES, [1] * 5)
     ]
     assert OwnLikelihood()(None, rollouts).tolist() == [-1.5, -2.5, -1.0, -3.5, -2.0]
 
 
 def test_a_policy_agrees_wholly_with_itself_and_a_completion_alone_says_nothing():
     policy = tiny_policy()
-    found = RankingConsistency()(world_of(policy, policy), unknown_sampler(GROUPS, [4, 1]))
-    assert found.tolist() == [1.0, 1.0, 1.0, 1.0, 0.5]
+    values = RankingConsistency()(world_of(policy, policy), unknown_sampler(GROUPS, [4, 1]))
+    assert values.tolist() == [1.0, 1.0, 1.0, 1.0, 0.5]
 
 
 def test_consistency_is_the_share_of_pairs_that_both_policies_order_alike():
@@ -73,8 +73,8 @@ def test_consistency_is_the_share_of_pairs_that_both_policies_order_alike():
         policy, reference = tiny_policy(), tiny_policy(seed=seed)
         now, before = means(policy, GROUPS)[:4], means(reference, GROUPS)[:4]
         alike = [(now[i] > now[j]) == (before[i] > before[j]) for i, j in combinations(range(4), 2)]
-        found = RankingConsistency()(world_of(policy, reference), unknown_sampler(GROUPS, [4, 1]))
-        assert found[:4].tolist() == pytest.approx([sum(alike) / 6] * 4)
+        values = RankingConsistency()(world_of(policy, reference), unknown_sampler(GROUPS, [4, 1]))
+        assert values[:4].tolist() == pytest.approx([sum(alike) / 6] * 4)
         shares.add(sum(alike))
     assert len(shares) > 1
 

@@ -175,8 +175,8 @@ def test_one_completion_that_breaks_a_function_of_one_costs_no_other_its_value(
 ) -> None:
     code = "def reward(solution_str): return 1 / len(solution_str)"
     reward = own(tmp_path, code, limits=Limits(value=-3.0, retries=0))
-    found = score(make_world(), [reward], rollouts())
-    assert found.rewards[3] == -3.0 and found.rewards[1] == 1.0 and found.watched == {"rewards/python/failures": 1.0}
+    scored = score(make_world(), [reward], rollouts())
+    assert scored.rewards[3] == -3.0 and scored.rewards[1] == 1.0 and scored.watched == {"rewards/python/failures": 1.0}
     assert "problem p1: ZeroDivisionError" in caplog.text
 
 

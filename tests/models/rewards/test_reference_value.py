@@ -35,8 +35,8 @@ def world_with(part, budget=16384):
 def learn_long(world, part, rewards):
     """Until nothing moves any more: long steps, then short ones."""
     for rate in (1e-2, 1e-3, 1e-4):
-        told = replace(part, learning_rate=rate, passes=300).learn(world, ROLLOUTS, rewards)
-    return told
+        metrics = replace(part, learning_rate=rate, passes=300).learn(world, ROLLOUTS, rewards)
+    return metrics
 
 
 @pytest.mark.parametrize("budget", [13, 16384])
@@ -45,8 +45,8 @@ def test_it_is_linear_in_the_references_state_at_the_end_of_the_prompt(budget):
     world = world_with(part, budget)
     head = world.learner.companions["reference_value"].model
     torch.nn.init.normal_(head.weight, generator=torch.Generator().manual_seed(0))
-    plain, found = tiny_policy(seed=3), part(world, ROLLOUTS)
-    for value, rollout in zip(found, ROLLOUTS, strict=True):
+    plain, values = tiny_policy(seed=3), part(world, ROLLOUTS)
+    for value, rollout in zip(values, ROLLOUTS, strict=True):
         state = plain.base_model(torch.tensor([rollout.problem.tokens])).last_hidden_state[0, -1]
         torch.testing.assert_close(value, (head.weight[0] @ state + head.bias[0]).detach())
 
@@ -65,11 +65,11 @@ def test_it_begins_at_zero_and_becomes_the_mean_reward_of_the_prompt():
     part = ReferenceValue()
     world = world_with(part)
     assert part(world, ROLLOUTS).tolist() == [0.0] * 5
-    told = learn_long(world, part, REWARDS)
-    found = part(world, ROLLOUTS)
-    torch.testing.assert_close(found, torch.tensor([0.5] * 3 + [0.125] * 2).double(), atol=1e-3, rtol=0.0)
+    metrics = learn_long(world, part, REWARDS)
+    values = part(world, ROLLOUTS)
+    torch.testing.assert_close(values, torch.tensor([0.5] * 3 + [0.125] * 2).double(), atol=1e-3, rtol=0.0)
     least = float((REWARDS["exact_answer"] - torch.tensor([0.5] * 3 + [0.125] * 2)).square().mean())
-    assert told["squared_error"] == pytest.approx(least, abs=1e-4)
+    assert metrics["squared_error"] == pytest.approx(least, abs=1e-4)
 
 
 def test_only_the_head_moves():
@@ -78,20 +78,22 @@ def test_only_the_head_moves():
     before = copy.deepcopy((world.learner.policy.state_dict(), world.learner.reference.state_dict()))
     part.learn(world, ROLLOUTS, REWARDS)
     after = (world.learner.policy.state_dict(), world.learner.reference.state_dict())
-    assert all(torch.equal(one[name], other[name]) for one, other in zip(before, after, strict=True) for name in one)
+    assert all(
+        torch.equal(first[name], other[name]) for first, other in zip(before, after, strict=True) for name in first
+    )
     assert world.learner.companions["reference_value"].updates == 4
 
 
 def test_beside_its_reward_the_sum_is_an_advantage_and_the_filter_keeps_what_is_above_the_reference():
     part = ReferenceValue(by="origin", learning_rate=0.0)
     origins = ["chosen", "rejected", "rejected", "chosen", "rejected"]
-    rollouts = [replace(one, origin=origin) for one, origin in zip(ROLLOUTS, origins, strict=True)]
+    rollouts = [replace(rollout, origin=origin) for rollout, origin in zip(ROLLOUTS, origins, strict=True)]
     world = world_with(part)
     learn_long(world, part, {"origin": torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0])})
-    found = score(world, [OfOrigin(), part], rollouts)
+    scored = score(world, [OfOrigin(), part], rollouts)
     expected = torch.tensor([2 / 3, -1 / 3, -1 / 3, 0.5, -0.5])
-    torch.testing.assert_close(found.rewards, expected, atol=1e-3, rtol=0.0)
-    assert PositiveAdvantage()(found).tolist() == [0, 3]
+    torch.testing.assert_close(scored.rewards, expected, atol=1e-3, rtol=0.0)
+    assert PositiveAdvantage()(scored).tolist() == [0, 3]
 
 
 def test_an_expected_reward_that_stands_behind_it_is_named_as_missing():

@@ -31,9 +31,9 @@ def world(scorer=None):
 def test_the_weighted_sum_is_trained_on_and_every_component_is_kept_unweighted():
     first = Given(values=(1.0, 0.0, 1.0, 0.0), label="right", weight=2.0)
     second = Given(values=(0.5, 0.25, 0.0, 1.0), label="style", weight=-0.5)
-    found = score(world(), [first, second], ROLLOUTS)
-    assert found.rewards.tolist() == [1.75, -0.125, 2.0, -0.5]
-    assert {name: values.tolist() for name, values in found.components.items()} == {
+    scored = score(world(), [first, second], ROLLOUTS)
+    assert scored.rewards.tolist() == [1.75, -0.125, 2.0, -0.5]
+    assert {name: values.tolist() for name, values in scored.components.items()} == {
         "right": [1.0, 0.0, 1.0, 0.0],
         "style": [0.5, 0.25, 0.0, 1.0],
     }
@@ -41,8 +41,8 @@ def test_the_weighted_sum_is_trained_on_and_every_component_is_kept_unweighted()
 
 def test_a_component_of_weight_zero_is_still_kept_for_the_eye():
     right, seen = Given(values=(1.0,) * 4, label="right"), Given(values=(3.0,) * 4, label="watched", weight=0.0)
-    found = score(world(), [right, seen], ROLLOUTS)
-    assert found.components["watched"].tolist() == [3.0] * 4 and found.rewards.tolist() == [1.0] * 4
+    scored = score(world(), [right, seen], ROLLOUTS)
+    assert scored.components["watched"].tolist() == [3.0] * 4 and scored.rewards.tolist() == [1.0] * 4
 
 
 def test_the_verifier_pays_for_the_right_answer_only():

@@ -19,14 +19,14 @@ def typical(policy, budget=16384):
 
 def by_hand(policy):
     """Means over each completion's tokens, read without packing; TRL's aligned_logps."""
-    found = []
+    values = []
     for prompt, completion in zip(SEQUENCES.prompts, COMPLETIONS, strict=True):
         with torch.no_grad():
             logits = policy(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1]
         chance = logits.softmax(-1)
         mine = chance[torch.arange(len(completion)), torch.tensor(completion)].log()
-        found.append(float((mine - (chance**2).sum(-1).log()).mean()))
-    return found
+        values.append(float((mine - (chance**2).sum(-1).log()).mean()))
+    return values
 
 
 @pytest.mark.parametrize("budget", [12, 16384])

@@ -49,28 +49,28 @@ def advantages_of_all_groups():
 
 
 def test_a_right_one_among_three_wrong_ones_wins_everything_and_they_draw_two_of_three():
-    found = WinRate()(world(), answering(["#### 7", "#### 6", "#### 5", "none"]))
-    assert found.tolist() == pytest.approx([1.0, 1 / 3, 1 / 3, 1 / 3])
+    rates = WinRate()(world(), answering(["#### 7", "#### 6", "#### 5", "none"]))
+    assert rates.tolist() == pytest.approx([1.0, 1 / 3, 1 / 3, 1 / 3])
 
 
 def test_groups_do_not_meet_and_one_that_is_alone_is_worth_a_half():
-    found = WinRate()(world(), answering(["#### 7", "#### 6", "#### 7", "#### 7", "#### 6"], (2, 2, 1)))
-    assert found.tolist() == [1.0, 0.0, 0.5, 0.5, 0.5]
+    rates = WinRate()(world(), answering(["#### 7", "#### 6", "#### 7", "#### 7", "#### 6"], (2, 2, 1)))
+    assert rates.tolist() == [1.0, 0.0, 0.5, 0.5, 0.5]
 
 
 def test_the_reward_model_prefers_by_the_sigmoid_of_the_difference():
     odds = torch.log(torch.tensor([4.0, 1.0, 2.0], dtype=torch.float64))
-    found = WinRate(judge="reward_model")(world(lambda sequences: odds), answering(["", "", ""], (3,)))
-    assert found.tolist() == pytest.approx([(4 / 5 + 4 / 6) / 2, (1 / 5 + 1 / 3) / 2, (2 / 6 + 2 / 3) / 2])
+    rates = WinRate(judge="reward_model")(world(lambda sequences: odds), answering(["", "", ""], (3,)))
+    assert rates.tolist() == pytest.approx([(4 / 5 + 4 / 6) / 2, (1 / 5 + 1 / 3) / 2, (2 / 6 + 2 / 3) / 2])
     assert WinRate(judge="reward_model").needs_reward_model and not WinRate().needs_reward_model
 
 
 def test_against_opponents_those_trained_on_meet_only_these_and_these_only_those():
     texts = ["#### 7", "#### 6", "#### 5", "#### 7"]
-    found = WinRate(against="opponents")(world(), answering(texts, (4,), opponents=(3,)))
-    assert found.tolist() == pytest.approx([0.5, 0.0, 0.0, 2.5 / 3])
-    found = WinRate(against="opponents")(world(), answering(texts, (4,), opponents=(2, 3)))
-    assert found.tolist() == [0.75, 0.25, 0.25, 0.75]
+    rates = WinRate(against="opponents")(world(), answering(texts, (4,), opponents=(3,)))
+    assert rates.tolist() == pytest.approx([0.5, 0.0, 0.0, 2.5 / 3])
+    rates = WinRate(against="opponents")(world(), answering(texts, (4,), opponents=(2, 3)))
+    assert rates.tolist() == [0.75, 0.25, 0.25, 0.75]
 
 
 def test_where_there_are_no_opponents_the_source_is_named():

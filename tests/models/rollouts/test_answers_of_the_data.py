@@ -39,7 +39,7 @@ def with_known(known):
 
 def test_a_preference_gives_its_two_answers_side_by_side_with_all_that_is_known_of_them():
     rollouts = Dataset(prompts=3)(WORLD, with_known(PAIR), 0)
-    assert [(one.group, one.origin) for one in rollouts] == [
+    assert [(rollout.group, rollout.origin) for rollout in rollouts] == [
         (number, origin) for number in range(3) for origin in ("chosen", "rejected")
     ]
     assert rollouts[0].completion == (4, 1) and rollouts[0].reference_log_probs.tolist() == [-1.0, -2.0]
@@ -64,18 +64,20 @@ def test_what_an_engine_drew_has_a_value_of_its_own():
 
 def test_answers_stand_behind_the_samples_of_their_own_prompt():
     rollouts = BesideData(group_size=2, known=2)(WORLD, with_known(SHOWN), 5)
-    assert [one.group for one in rollouts] == [0] * 4 + [1] * 4 + [2] * 4
-    assert [one.origin for one in rollouts[:4]] == ["policy", "policy", "demonstration", "demonstration"]
+    assert [rollout.group for rollout in rollouts] == [0] * 4 + [1] * 4 + [2] * 4
+    assert [rollout.origin for rollout in rollouts[:4]] == ["policy", "policy", "demonstration", "demonstration"]
     assert rollouts[2].completion != rollouts[3].completion
 
 
 def test_which_answers_stand_beside_is_drawn_by_seed_and_round_alone():
     source, problems = BesideData(group_size=1, known=1), with_known(SHOWN)
-    drawn = [tuple(one.completion for one in source(WORLD, problems, number)) for number in (0, 0, *range(1, 9))]
+    drawn = [
+        tuple(rollout.completion for rollout in source(WORLD, problems, number)) for number in (0, 0, *range(1, 9))
+    ]
     assert drawn[0] == drawn[1] and len(set(drawn)) > 1
 
 
 def test_a_prompt_with_fewer_answers_than_wanted_gives_what_it_has():
     rollouts = BesideData(group_size=1, known=3)(WORLD, with_known(SHOWN[:1]), 0)
-    assert [one.origin for one in rollouts] == ["policy", "demonstration"] * 3
+    assert [rollout.origin for rollout in rollouts] == ["policy", "demonstration"] * 3
     assert BesideData(group_size=4, known=3).largest_group() == 7

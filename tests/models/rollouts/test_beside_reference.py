@@ -31,18 +31,22 @@ def world(reference):
 
 def test_every_group_holds_the_engines_completions_and_then_the_references():
     rollouts = BesideReference(group_size=2, references=3, max_tokens=6)(world(tiny_policy(seed=1)), PROBLEMS, 0)
-    assert [one.group for one in rollouts] == [number for number in range(5) for _ in range(5)]
-    assert [one.origin for one in rollouts] == (["policy"] * 2 + ["reference"] * 3) * 5
-    assert all(one.problem is PROBLEMS[one.group] and one.trained is None for one in rollouts)
-    assert all(one.completion == OWN.tokens for one in rollouts if one.origin == "policy")
+    assert [rollout.group for rollout in rollouts] == [number for number in range(5) for _ in range(5)]
+    assert [rollout.origin for rollout in rollouts] == (["policy"] * 2 + ["reference"] * 3) * 5
+    assert all(rollout.problem is PROBLEMS[rollout.group] and rollout.trained is None for rollout in rollouts)
+    assert all(rollout.completion == OWN.tokens for rollout in rollouts if rollout.origin == "policy")
 
 
 def test_what_is_noted_of_the_references_completions_is_its_own_log_probs_not_the_policys():
     reference = tiny_policy(seed=1, spread=3.0)
     here = world(reference)
-    drawn = [one for one in BesideReference(references=2, max_tokens=6)(here, PROBLEMS, 0) if one.origin == "reference"]
-    sequences = Sequences([one.problem.tokens for one in drawn], [one.completion for one in drawn])
-    noted = torch.cat([one.behaviour_log_probs for one in drawn]).double()
+    drawn = [
+        rollout
+        for rollout in BesideReference(references=2, max_tokens=6)(here, PROBLEMS, 0)
+        if rollout.origin == "reference"
+    ]
+    sequences = Sequences([rollout.problem.tokens for rollout in drawn], [rollout.completion for rollout in drawn])
+    noted = torch.cat([rollout.behaviour_log_probs for rollout in drawn]).double()
     torch.testing.assert_close(noted, torch.cat(plain_log_probs(reference, sequences)).detach(), rtol=0, atol=1e-5)
     under_policy = torch.cat(plain_log_probs(here.learner.policy, sequences)).detach()
     assert (noted - under_policy).abs().max() > 0.1
@@ -51,7 +55,8 @@ def test_what_is_noted_of_the_references_completions_is_its_own_log_probs_not_th
 def test_a_round_can_be_repeated_and_another_round_is_another():
     source, here = BesideReference(references=4, max_tokens=6), world(tiny_policy(seed=1, spread=3.0))
     first, again, next_round = (
-        [one.completion for one in source(here, PROBLEMS, number) if one.origin == "reference"] for number in (0, 0, 1)
+        [rollout.completion for rollout in source(here, PROBLEMS, number) if rollout.origin == "reference"]
+        for number in (0, 0, 1)
     )
     assert first == again and first != next_round
 

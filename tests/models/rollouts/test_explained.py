@@ -80,16 +80,16 @@ def test_an_explanation_is_drawn_with_the_answer_and_stands_under_the_prompt_wit
 
 def test_an_explanation_that_ends_elsewhere_is_left_out_unless_all_are_wanted():
     world = world_of([], PROBLEMS[:1])
-    assert [one.text for one in Explained(**SETTINGS)(world, PROBLEMS[:1], 0)] == [WRONG] * 3 + [RIGHT]
+    assert [rollout.text for rollout in Explained(**SETTINGS)(world, PROBLEMS[:1], 0)] == [WRONG] * 3 + [RIGHT]
     everything = Explained(only_right=False, **SETTINGS)(world, PROBLEMS[:1], 0)
-    assert [one.text for one in everything] == [WRONG] * 3 + [RIGHT, WRONG]
+    assert [rollout.text for rollout in everything] == [WRONG] * 3 + [RIGHT, WRONG]
 
 
 def test_where_every_prompt_has_a_success_it_is_plain_sampling_and_the_engine_is_asked_once():
     world = world_of(PROBLEMS, [])
-    found = Explained(**SETTINGS)(world, PROBLEMS, 4)
+    actual = Explained(**SETTINGS)(world, PROBLEMS, 4)
     plain = Sample(prompts=6, group_size=3, max_tokens=8)(world_of(PROBLEMS, []), PROBLEMS, 4)
-    assert contents(found) == contents(plain) and len(world.engine.asked) == 1
+    assert contents(actual) == contents(plain) and len(world.engine.asked) == 1
 
 
 def test_a_problem_whose_answer_nobody_knows_is_not_explained():

@@ -43,11 +43,13 @@ def test_without_the_policy_every_completion_is_the_teachers_and_no_engine_is_ne
     part = FromTeacher(**SETTINGS)
     rollouts = part(replace(world, engine=None), PROBLEMS, 0)
     assert not part.draws and part.needs_teacher == "model"
-    assert [one.group for one in rollouts] == [number for number in range(6) for _ in range(2)]
-    assert {one.origin for one in rollouts} == {"teacher"}
-    sequences = Sequences([one.problem.tokens for one in rollouts], [one.completion for one in rollouts])
-    for one, row in zip(rollouts, plain_log_probs(world.learner.teachers["teacher"], sequences), strict=True):
-        torch.testing.assert_close(one.behaviour_log_probs, row.detach(), rtol=1e-4, atol=1e-4)
+    assert [rollout.group for rollout in rollouts] == [number for number in range(6) for _ in range(2)]
+    assert {rollout.origin for rollout in rollouts} == {"teacher"}
+    sequences = Sequences(
+        [rollout.problem.tokens for rollout in rollouts], [rollout.completion for rollout in rollouts]
+    )
+    for rollout, row in zip(rollouts, plain_log_probs(world.learner.teachers["teacher"], sequences), strict=True):
+        torch.testing.assert_close(rollout.behaviour_log_probs, row.detach(), rtol=1e-4, atol=1e-4)
 
 
 def test_a_mixed_round_has_each_prompt_once_and_by_its_share_from_the_policy(world):
@@ -55,9 +57,9 @@ def test_a_mixed_round_has_each_prompt_once_and_by_its_share_from_the_policy(wor
     origins = []
     for number in range(12):
         rollouts = part(world, PROBLEMS, number)
-        assert [one.group for one in rollouts] == [group for group in range(6) for _ in range(2)]
-        assert all(one.problem is PROBLEMS[one.group] for one in rollouts)
-        origins += [one.origin for one in rollouts]
+        assert [rollout.group for rollout in rollouts] == [group for group in range(6) for _ in range(2)]
+        assert all(rollout.problem is PROBLEMS[rollout.group] for rollout in rollouts)
+        origins += [rollout.origin for rollout in rollouts]
     assert set(origins) == {"policy", "teacher"} and 0.3 < origins.count("policy") / len(origins) < 0.7
 
 
@@ -65,8 +67,8 @@ def test_where_the_data_answer_no_teacher_is_asked_and_each_prompt_has_one_answe
     part = FromTeacher(on_policy=0.0, otherwise="demonstrations", **SETTINGS)
     rollouts = part(world, [replace(problem, known=KNOWN) for problem in PROBLEMS], 0)
     assert part.needs_teacher is None and part.reads == "demonstrations"
-    assert [one.group for one in rollouts] == list(range(6))
-    assert {one.text for one in rollouts} <= set(TEXTS)
+    assert [rollout.group for rollout in rollouts] == list(range(6))
+    assert {rollout.text for rollout in rollouts} <= set(TEXTS)
 
 
 def test_the_same_seed_and_round_give_the_same_completions(world):

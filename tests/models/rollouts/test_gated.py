@@ -62,26 +62,28 @@ def chances(model, head, prompt, completion):
 
 
 def written(rollouts):
-    return contents([(one.completion, one.behaviour_log_probs, one.text, one.finished) for one in rollouts])
+    return contents(
+        [(rollout.completion, rollout.behaviour_log_probs, rollout.text, rollout.finished) for rollout in rollouts]
+    )
 
 
 def sequences_of(rollouts):
-    return Sequences([one.problem.tokens for one in rollouts], [one.completion for one in rollouts])
+    return Sequences([rollout.problem.tokens for rollout in rollouts], [rollout.completion for rollout in rollouts])
 
 
 def test_where_the_gate_is_1_the_completions_are_the_policys_own_to_the_last_digit_and_all_of_them_is_trained_on():
     rollouts = Gated(group_size=12, max_tokens=30)(world(POLICY_ALONE), PROBLEMS, 3)
     plain = Mixture(group_size=12, max_tokens=30, reference_share=0.0)(world(), PROBLEMS, 3)
     assert written(rollouts) == written(plain)
-    assert all(one.trained == (True,) * len(one.completion) for one in rollouts)
-    assert {one.finished for one in rollouts} == {True, False}
+    assert all(rollout.trained == (True,) * len(rollout.completion) for rollout in rollouts)
+    assert {rollout.finished for rollout in rollouts} == {True, False}
 
 
 def test_where_the_gate_is_0_the_completions_are_the_references_own_and_nothing_is_trained_on():
     rollouts = Gated(group_size=12, max_tokens=30)(world(REFERENCE_ALONE), PROBLEMS, 3)
     plain = Mixture(group_size=12, max_tokens=30, reference_share=1.0)(world(), PROBLEMS, 3)
     assert written(rollouts) == written(plain)
-    assert all(one.trained == (False,) * len(one.completion) for one in rollouts)
+    assert all(rollout.trained == (False,) * len(rollout.completion) for rollout in rollouts)
     rewards = torch.randn(len(rollouts), generator=torch.Generator().manual_seed(0))
     assert not Scored(rollouts, rewards, {}, {}).trained.numel()
 
@@ -95,7 +97,7 @@ def test_where_the_gate_is_1_a_round_moves_the_policy_as_plain_rollouts_do():
     ]:
         here = world(POLICY_ALONE)
         rollouts = source(here, PROBLEMS, 0)
-        scored = Scored(rollouts, torch.tensor([sum(one.completion) / 9.0 for one in rollouts]), {}, {})
+        scored = Scored(rollouts, torch.tensor([sum(rollout.completion) / 9.0 for rollout in rollouts]), {}, {})
         signal = advantage(here, scored)
         fit_round(here.learner, Grpo(kl=0.0), scored, signal.tokens, settings, 6)
         ends.append(here.learner.policy.state_dict())
@@ -109,10 +111,12 @@ def test_only_the_tokens_that_the_policy_wrote_move_it():
     for change in (False, True):
         here = world()
         rollouts = Gated(group_size=4, max_tokens=6)(here, PROBLEMS, 0)
-        assert any(not one.trained_tokens for one in rollouts) and any(sum(one.trained) > 0 for one in rollouts)
-        scored = Scored(rollouts, torch.tensor([sum(one.completion) / 9.0 for one in rollouts]), {}, {})
+        assert any(not rollout.trained_tokens for rollout in rollouts) and any(
+            sum(rollout.trained) > 0 for rollout in rollouts
+        )
+        scored = Scored(rollouts, torch.tensor([sum(rollout.completion) / 9.0 for rollout in rollouts]), {}, {})
         signal = Selective()(here, scored)
-        own = [torch.tensor(one.trained) for one in rollouts]
+        own = [torch.tensor(rollout.trained) for rollout in rollouts]
         tokens = [torch.where(mine, row, 99.0) if change else row for mine, row in zip(own, signal.tokens, strict=True)]
         kept = scored.trained
         fit_round(here.learner, Grpo(kl=0.0), scored.take(kept), [tokens[i] for i in kept.tolist()], settings, 6)
@@ -127,15 +131,15 @@ def test_the_noted_log_probs_are_those_of_the_model_that_wrote_the_token(tempera
     sequences = sequences_of(rollouts)
     by_policy = plain_log_probs(policy(), sequences, temperature)
     by_reference = plain_log_probs(other(), sequences, temperature)
-    for one, mine, theirs in zip(rollouts, by_policy, by_reference, strict=True):
-        assert len(one.trained) == len(one.completion) == len(one.behaviour_log_probs)
-        noted = one.behaviour_log_probs.double()
-        expected = torch.where(torch.tensor(one.trained), mine, theirs).detach()
+    for rollout, mine, theirs in zip(rollouts, by_policy, by_reference, strict=True):
+        assert len(rollout.trained) == len(rollout.completion) == len(rollout.behaviour_log_probs)
+        noted = rollout.behaviour_log_probs.double()
+        expected = torch.where(torch.tensor(rollout.trained), mine, theirs).detach()
         torch.testing.assert_close(noted, expected, rtol=0, atol=1e-5)
-        assert END not in one.completion[:-1] and one.finished == (one.completion[-1] == END)
-    lengths = Counter(len(one.completion) for one in rollouts)
+        assert END not in rollout.completion[:-1] and rollout.finished == (rollout.completion[-1] == END)
+    lengths = Counter(len(rollout.completion) for rollout in rollouts)
     assert len(lengths) > 8 and max(lengths) == 30  # rows ended early, so the rest was narrowed on its way
-    assert {flag for one in rollouts for flag in one.trained} == {True, False}
+    assert {flag for rollout in rollouts for flag in rollout.trained} == {True, False}
 
 
 def test_who_writes_the_first_token_and_what_comes_up_as_often_as_gate_and_writer_say():
@@ -144,7 +148,7 @@ def test_who_writes_the_first_token_and_what_comes_up_as_often_as_gate_and_write
     rollouts = Gated(group_size=count, max_tokens=1)(here, PROBLEMS[:1], 0)
     gate = float(chances(other(), head, PROMPTS[0], [2])[0])
     assert 0.05 < gate < 0.95
-    drawn = Counter((one.trained[0], one.completion[0]) for one in rollouts)
+    drawn = Counter((rollout.trained[0], rollout.completion[0]) for rollout in rollouts)
     with torch.no_grad():
         mine, theirs = (m(torch.tensor([PROMPTS[0]])).logits[0, -1].softmax(-1) for m in (policy(), other()))
     for wrote, share, model in [(True, gate, mine), (False, 1 - gate, theirs)]:
@@ -159,8 +163,8 @@ def test_at_later_tokens_too_the_policy_writes_as_often_as_the_gate_says():
     here = world()
     head = here.learner.companions["gate"].model
     rollouts = Gated(group_size=60, max_tokens=12)(here, PROBLEMS, 0)
-    gate = torch.cat([chances(other(), head, one.problem.tokens, one.completion) for one in rollouts])
-    wrote = torch.tensor([flag for one in rollouts for flag in one.trained])
+    gate = torch.cat([chances(other(), head, rollout.problem.tokens, rollout.completion) for rollout in rollouts])
+    wrote = torch.tensor([flag for rollout in rollouts for flag in rollout.trained])
     assert float(gate.std()) > 0.2  # a gate that looks
     for some in (gate < 0.3, (gate >= 0.3) & (gate < 0.7), gate >= 0.7):
         spread = float((gate * (1 - gate))[some].sum()) ** 0.5
@@ -170,8 +174,8 @@ def test_at_later_tokens_too_the_policy_writes_as_often_as_the_gate_says():
 def test_who_writes_does_not_hang_together_with_what_is_drawn():
     here = world(0.0, reference=policy())  # the same model twice, so the writer says nothing about the token
     rollouts = Gated(group_size=4000, max_tokens=1)(here, PROBLEMS[:1], 0)
-    tokens = torch.tensor([one.completion[0] for one in rollouts], dtype=torch.float64)
-    wrote = torch.tensor([one.trained[0] for one in rollouts], dtype=torch.float64)
+    tokens = torch.tensor([rollout.completion[0] for rollout in rollouts], dtype=torch.float64)
+    wrote = torch.tensor([rollout.trained[0] for rollout in rollouts], dtype=torch.float64)
     both = torch.stack([tokens, wrote])
     assert abs(float(torch.corrcoef(both)[0, 1])) < 4 / 4000**0.5
 
@@ -188,16 +192,16 @@ def test_beside_an_adapter_the_reference_that_is_asked_and_writes_is_the_policy_
     sequences = sequences_of(rollouts)
     by_adapter, by_base = plain_log_probs(adapted, sequences), plain_log_probs(policy(), sequences)
     apart = 0.0
-    for one, mine, theirs in zip(rollouts, by_adapter, by_base, strict=True):
-        noted = one.behaviour_log_probs.double()
+    for rollout, mine, theirs in zip(rollouts, by_adapter, by_base, strict=True):
+        noted = rollout.behaviour_log_probs.double()
         torch.testing.assert_close(
-            noted, torch.where(torch.tensor(one.trained), mine, theirs).detach(), rtol=0, atol=1e-5
+            noted, torch.where(torch.tensor(rollout.trained), mine, theirs).detach(), rtol=0, atol=1e-5
         )
         apart = max(apart, float((mine - theirs).abs().max().detach()))
     assert apart > 0.5
     head = here.learner.companions["gate"].model
-    gate = torch.cat([chances(policy(), head, one.problem.tokens, one.completion) for one in rollouts])
-    wrote = torch.tensor([flag for one in rollouts for flag in one.trained]).double()
+    gate = torch.cat([chances(policy(), head, rollout.problem.tokens, rollout.completion) for rollout in rollouts])
+    wrote = torch.tensor([flag for rollout in rollouts for flag in rollout.trained]).double()
     assert abs(float((wrote - gate).sum())) < 4 * float((gate * (1 - gate)).sum()) ** 0.5
 
 
@@ -209,7 +213,7 @@ def test_the_seed_and_the_round_decide_completions_and_writers_and_the_global_ge
     torch.manual_seed(1)
     assert torch.equal(untouched, torch.rand(1))
     assert contents(source(here, PROBLEMS, 4)) == contents(first)
-    assert [one.trained for one in source(here, PROBLEMS, 5)] != [one.trained for one in first]
+    assert [rollout.trained for rollout in source(here, PROBLEMS, 5)] != [rollout.trained for rollout in first]
     assert contents(source(replace(here, seed=8), PROBLEMS, 4)) != contents(first)
 
 
@@ -218,8 +222,8 @@ def test_completions_stand_with_their_problems_and_both_models_stay_in_the_mode_
     here.learner.policy.train()
     before = copy.deepcopy(here.learner.policy.state_dict())
     rollouts = Gated(group_size=3, max_tokens=4)(here, PROBLEMS, 0)
-    assert [one.group for one in rollouts] == [number for number in range(5) for _ in range(3)]
-    assert all(one.problem is PROBLEMS[one.group] for one in rollouts)
+    assert [rollout.group for rollout in rollouts] == [number for number in range(5) for _ in range(3)]
+    assert all(rollout.problem is PROBLEMS[rollout.group] for rollout in rollouts)
     assert here.learner.policy.training and not here.learner.reference.training
     assert all(torch.equal(value, before[name]) for name, value in here.learner.policy.state_dict().items())
 

@@ -61,17 +61,17 @@ def test_by_the_recipe_the_loss_is_the_likelihood_of_the_answers_given_the_feedb
     for select in recipe.select:
         scored = scored.take(select(scored))
     assert len(scored.rollouts) == len(rollouts)
-    told = fit_round(learner, recipe.objective, scored, recipe.advantage(WORLD, scored).tokens, settings, 64)
+    metrics = fit_round(learner, recipe.objective, scored, recipe.advantage(WORLD, scored).tokens, settings, 64)
 
     plain = tiny_policy()
     rows = plain_log_probs(plain, scored.sequences)
-    answers = [row[torch.tensor(one.trained)] for row, one in zip(rows, rollouts, strict=True)]
+    answers = [row[torch.tensor(rollout.trained)] for row, rollout in zip(rows, rollouts, strict=True)]
     loss = -torch.cat(answers).mean()
     loss.backward()
-    assert told["loss"] == pytest.approx(float(loss.detach()))
+    assert metrics["loss"] == pytest.approx(float(loss.detach()))
     for name, parameter in plain.named_parameters():
-        found = before[name] - policy.state_dict()[name]
-        torch.testing.assert_close(found, parameter.grad, rtol=1e-6, atol=1e-8)
+        actual = before[name] - policy.state_dict()[name]
+        torch.testing.assert_close(actual, parameter.grad, rtol=1e-6, atol=1e-8)
 
 
 def test_the_orders_follow_the_seed_and_the_round_and_the_share_that_is_set():

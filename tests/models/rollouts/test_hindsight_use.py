@@ -42,12 +42,12 @@ def test_evaluated_the_policy_is_asked_for_a_good_answer_and_the_reward_model_se
         seen.extend(tuple(prompt) for prompt in sequences.prompts)
         return torch.zeros(len(sequences.prompts))
 
-    found = evaluate(engine, CODEC, PROBLEMS, SAMPLING, 5, score, after_prompt=read_use(folder).after_prompt)
+    measured = evaluate(engine, CODEC, PROBLEMS, SAMPLING, 5, score, after_prompt=read_use(folder).after_prompt)
     asked = engine.generate([(*problem.tokens, *GOOD) for problem in PROBLEMS], SAMPLING, 5)
     plain = engine.generate([problem.tokens for problem in PROBLEMS], SAMPLING, 5)
-    texts = [[one.text for one in record.samples] for record in found]
-    assert texts == [CODEC.text([one.tokens for one in group]) for group in asked]
-    assert texts != [CODEC.text([one.tokens for one in group]) for group in plain]
+    texts = [[sample.text for sample in record.samples] for record in measured]
+    assert texts == [CODEC.text([rollout.tokens for rollout in group]) for group in asked]
+    assert texts != [CODEC.text([rollout.tokens for rollout in group]) for group in plain]
     assert set(seen) == {problem.tokens for problem in PROBLEMS}
 
 

@@ -79,9 +79,11 @@ def test_no_token_outside_the_lagged_policys_mask_is_ever_drawn(top_p):
     def outside(drawn):
         return sum(
             token not in kept
-            for one in drawn
+            for rollout in drawn
             for kept, token in zip(
-                masks(here.learner.reference, one.problem.tokens, one.completion, top_p), one.completion, strict=True
+                masks(here.learner.reference, rollout.problem.tokens, rollout.completion, top_p),
+                rollout.completion,
+                strict=True,
             )
         )
 
@@ -90,15 +92,15 @@ def test_no_token_outside_the_lagged_policys_mask_is_ever_drawn(top_p):
 
 def test_the_noted_log_probs_are_those_of_the_policy_normalised_within_the_mask():
     here = world()
-    for one in Masked(group_size=4, max_tokens=8, mask_top_p=0.8)(here, PROBLEMS, 0):
-        expected = exact(here.learner.policy, here.learner.reference, one.problem.tokens, one.completion, 0.8)
-        noted = one.behaviour_log_probs.double()
+    for rollout in Masked(group_size=4, max_tokens=8, mask_top_p=0.8)(here, PROBLEMS, 0):
+        expected = exact(here.learner.policy, here.learner.reference, rollout.problem.tokens, rollout.completion, 0.8)
+        noted = rollout.behaviour_log_probs.double()
         torch.testing.assert_close(noted, expected, rtol=0, atol=1e-5)
 
 
 def test_tokens_come_up_as_often_as_the_masked_policy_says():
     here = world()
-    drawn = Counter(one.completion for one in Masked(group_size=5000, max_tokens=1)(here, PROBLEMS[:1], 0))
+    drawn = Counter(rollout.completion for rollout in Masked(group_size=5000, max_tokens=1)(here, PROBLEMS[:1], 0))
     chances = {
         (token,): float(exact(here.learner.policy, here.learner.reference, PROMPTS[0], [token], 0.9).exp())
         for token in masks(here.learner.reference, PROMPTS[0], [2], 0.9)[0]
@@ -111,10 +113,10 @@ def test_tokens_come_up_as_often_as_the_masked_policy_says():
 
 def test_a_mask_of_1_is_sampling_from_the_policy_whatever_the_lagged_one_is():
     source = Masked(group_size=4, max_tokens=8, mask_top_p=1.0)
-    one, other = source(world(), PROBLEMS, 0), source(world(tiny_policy(seed=2)), PROBLEMS, 0)
-    assert [r.completion for r in one] == [r.completion for r in other]
-    sequences = Sequences([r.problem.tokens for r in one], [r.completion for r in one])
-    for rollout, expected in zip(one, plain_log_probs(tiny_policy(seed=0, spread=3.0), sequences), strict=True):
+    first, other = source(world(), PROBLEMS, 0), source(world(tiny_policy(seed=2)), PROBLEMS, 0)
+    assert [r.completion for r in first] == [r.completion for r in other]
+    sequences = Sequences([r.problem.tokens for r in first], [r.completion for r in first])
+    for rollout, expected in zip(first, plain_log_probs(tiny_policy(seed=0, spread=3.0), sequences), strict=True):
         noted = rollout.behaviour_log_probs.double()
         torch.testing.assert_close(noted, expected.detach(), rtol=0, atol=1e-5)
 
@@ -124,10 +126,10 @@ def test_where_the_lagged_policy_is_the_policy_it_is_ordinary_nucleus_sampling()
     rollouts = Masked(group_size=4, max_tokens=8, temperature=0.7, mask_top_p=0.8)(here, PROBLEMS, 0)
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     nucleus = Distribution(temperature=0.7, top_p=0.8)
-    for one, expected in zip(
+    for rollout, expected in zip(
         rollouts, all_log_probs(here.learner.policy, sequences, distribution=nucleus), strict=True
     ):
-        noted = one.behaviour_log_probs.double()
+        noted = rollout.behaviour_log_probs.double()
         torch.testing.assert_close(noted, expected, rtol=0, atol=1e-5)
 
 
@@ -135,13 +137,13 @@ def test_a_completion_ends_with_its_first_end_token_or_at_its_longest():
     here = world(tiny_policy(seed=0, spread=1.0))
     here = replace(here, learner=replace(here.learner, policy=tiny_policy(seed=1, spread=1.0)))
     rollouts = Masked(group_size=20, max_tokens=12, mask_top_p=1.0)(here, PROBLEMS, 0)
-    for one in rollouts:
-        assert END not in one.completion[:-1] and one.finished == (one.completion[-1] == END)
-        assert one.finished or len(one.completion) == 12
-        assert len(one.behaviour_log_probs) == len(one.completion)
-    assert {one.finished for one in rollouts} == {True, False}
-    assert [one.group for one in rollouts] == [number for number in range(5) for _ in range(20)]
-    assert all(one.problem is PROBLEMS[one.group] for one in rollouts)
+    for rollout in rollouts:
+        assert END not in rollout.completion[:-1] and rollout.finished == (rollout.completion[-1] == END)
+        assert rollout.finished or len(rollout.completion) == 12
+        assert len(rollout.behaviour_log_probs) == len(rollout.completion)
+    assert {rollout.finished for rollout in rollouts} == {True, False}
+    assert [rollout.group for rollout in rollouts] == [number for number in range(5) for _ in range(20)]
+    assert all(rollout.problem is PROBLEMS[rollout.group] for rollout in rollouts)
 
 
 def test_the_seed_and_the_round_decide_the_completions_and_the_global_generator_is_left_alone():
@@ -172,8 +174,8 @@ def test_a_killed_run_goes_on_with_the_lagged_policy_that_it_had_and_ends_the_sa
     slots = replace(SLOTS, rollouts=source, reference=PreviousRound(every=3))  # renewed before and after the kill
     whole, _ = run(start, tmp_path / "whole", slots=slots)
     run(start, tmp_path / "killed", slots=slots, killed_in=5)
-    resumed, told = run(start, tmp_path / "killed", slots=slots)
-    assert sorted(told.metrics) == [5, 6] and same_weights(whole, resumed)
+    resumed, diary = run(start, tmp_path / "killed", slots=slots)
+    assert sorted(diary.metrics) == [5, 6] and same_weights(whole, resumed)
     unmasked, _ = run(start, tmp_path / "free", slots=replace(slots, rollouts=replace(source, mask_top_p=1.0)))
     assert not same_weights(whole, unmasked)
 
@@ -188,8 +190,8 @@ def test_the_learners_log_probs_are_those_that_the_sampler_noted():
     here = masked_learner(tiny_policy(seed=0, spread=3.0), tiny_policy(seed=1, spread=3.0))
     rollouts = Masked(group_size=6, max_tokens=8, mask_top_p=0.8)(here, PROBLEMS, 0)
     for budget in (64, 4096):  # however the rows are cut
-        for one, old in zip(rollouts, Readings(here.learner, budget).policy(rollouts), strict=True):
-            noted = one.behaviour_log_probs.double()
+        for rollout, old in zip(rollouts, Readings(here.learner, budget).policy(rollouts), strict=True):
+            noted = rollout.behaviour_log_probs.double()
             torch.testing.assert_close(old, noted, rtol=0, atol=1e-5)
 
 
@@ -209,7 +211,7 @@ def test_log_probs_entropies_and_gradients_of_the_masked_policy_are_those_of_its
     mask = Lagged(states, head, replace(drawn, top_p=0.6))
     gradients = []
     for by_definition in (True, False):
-        leaves = [one.clone().requires_grad_() for one in (hidden, weight, bias)]
+        leaves = [rollout.clone().requires_grad_() for rollout in (hidden, weight, bias)]
         if by_definition:
             z = (leaves[0] @ leaves[1].T + leaves[2]) / temperature
             outside = torch.zeros(30, 40, dtype=torch.bool)
@@ -228,22 +230,22 @@ def test_log_probs_entropies_and_gradients_of_the_masked_policy_are_those_of_its
             )
         (log_prob * other + entropy * other.flip(0)).sum().backward()
         gradients.append([log_prob.detach(), entropy.detach(), *(leaf.grad for leaf in leaves)])
-    for one, wanted in zip(gradients[1], gradients[0], strict=True):
-        torch.testing.assert_close(one, wanted, rtol=0, atol=1e-10)
+    for gradient, wanted in zip(gradients[1], gradients[0], strict=True):
+        torch.testing.assert_close(gradient, wanted, rtol=0, atol=1e-10)
 
 
 def test_a_step_on_the_masked_policy_leaves_the_logits_outside_the_mask_alone():
     """With a ratio of whole policies every step on what was drawn moves probability into or out of the mask."""
     z = torch.randn(1, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
     lagged = torch.randn(1, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    one = torch.eye(20, dtype=torch.float64)
-    mask = Lagged(lagged, Head(one), Distribution(top_p=0.5))
+    rollout = torch.eye(20, dtype=torch.float64)
+    mask = Lagged(lagged, Head(rollout), Distribution(top_p=0.5))
     token = lagged.argmax(-1)
-    fused_log_probs(z, Head(one), token, mask=mask)[0].sum().backward()
+    fused_log_probs(z, Head(rollout), token, mask=mask)[0].sum().backward()
     outside = mask.outside(slice(0, 1))
     assert 5 < int(outside.sum()) < 20
     assert torch.all(z.grad[outside] == 0) and torch.all(z.grad[~outside] != 0)
-    whole = torch.autograd.grad(fused_log_probs(z, Head(one), token)[0].sum(), z)[0]
+    whole = torch.autograd.grad(fused_log_probs(z, Head(rollout), token)[0].sum(), z)[0]
     assert torch.all(whole[outside] != 0)
 
 

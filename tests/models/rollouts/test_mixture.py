@@ -45,9 +45,9 @@ def mixed(policy, reference, share, prompt, completion, temperature=1.0):
 
 
 def assert_noted(rollouts, policy, reference, share, temperature=1.0, tolerance=1e-5):
-    for one in rollouts:
-        exact = mixed(policy, reference, share, one.problem.tokens, one.completion, temperature)
-        noted = one.behaviour_log_probs.double()
+    for rollout in rollouts:
+        exact = mixed(policy, reference, share, rollout.problem.tokens, rollout.completion, temperature)
+        noted = rollout.behaviour_log_probs.double()
         torch.testing.assert_close(noted, exact, rtol=0, atol=tolerance)
 
 
@@ -57,8 +57,8 @@ def test_a_share_of_0_is_the_policy_and_of_1_the_reference(share):
     rollouts = Mixture(group_size=4, max_tokens=8, reference_share=share)(here, PROBLEMS, 0)
     model = here.learner.reference if share else here.learner.policy
     expected = plain_log_probs(model, Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts]))
-    for one, exact in zip(rollouts, expected, strict=True):
-        noted = one.behaviour_log_probs.double()
+    for rollout, exact in zip(rollouts, expected, strict=True):
+        noted = rollout.behaviour_log_probs.double()
         torch.testing.assert_close(noted, exact.detach(), rtol=0, atol=1e-5)
 
 
@@ -67,7 +67,7 @@ def test_between_the_ends_the_noted_log_probs_are_those_of_the_normalised_geomet
     here = world()
     source = Mixture(group_size=4, max_tokens=8, reference_share=share, temperature=temperature)
     rollouts = source(here, PROBLEMS, 0)
-    assert [one.group for one in rollouts] == [number for number in range(5) for _ in range(4)]
+    assert [rollout.group for rollout in rollouts] == [number for number in range(5) for _ in range(4)]
     assert_noted(rollouts, here.learner.policy, here.learner.reference, share, temperature)
 
 
@@ -80,8 +80,8 @@ def surprise(rollouts, policy, reference, share, prompt):
         chances[pair] = float(mixed(policy, reference, share, prompt, pair).sum().exp())
     assert sum(chances.values()) == pytest.approx(1.0)
     seen = dict.fromkeys(chances, 0)
-    for one in rollouts:
-        seen[one.completion] += 1
+    for rollout in rollouts:
+        seen[rollout.completion] += 1
     often = [outcome for outcome in chances if chances[outcome] * len(rollouts) >= 5]
     cells = [(seen[outcome], chances[outcome] * len(rollouts)) for outcome in often]
     cells.append((len(rollouts) - sum(cell[0] for cell in cells), len(rollouts) - sum(cell[1] for cell in cells)))
@@ -105,9 +105,9 @@ def test_both_models_go_on_rightly_when_sequences_that_ended_are_dropped(monkeyp
     )
     here = world(tiny_policy(seed=0, spread=1.0), tiny_policy(seed=1, spread=1.0))
     rollouts = Mixture(group_size=6, max_tokens=40, reference_share=0.5)(here, PROBLEMS, 0)
-    lengths = [len(one.completion) for one in rollouts]
+    lengths = [len(rollout.completion) for rollout in rollouts]
     assert len(narrowed) >= 2 and min(lengths) < 8 < 35 < max(lengths)
-    assert all(one.finished == (one.completion[-1] == END) for one in rollouts)
+    assert all(rollout.finished == (rollout.completion[-1] == END) for rollout in rollouts)
     assert_noted(rollouts, here.learner.policy, here.learner.reference, 0.5)
 
 
@@ -120,7 +120,7 @@ def test_a_round_is_its_completions_and_the_global_generator_is_left_alone():
     assert contents(source(here, PROBLEMS, 4)) == contents(first) != contents(source(here, PROBLEMS, 5))
     torch.manual_seed(1)
     assert torch.equal(torch.rand(1), untouched)
-    assert len({one.completion for one in first[:3]}) > 1
+    assert len({rollout.completion for rollout in first[:3]}) > 1
 
 
 def test_with_an_adapter_the_reference_is_the_policy_without_it_and_dropout_stays_out():
@@ -137,8 +137,8 @@ def test_with_an_adapter_the_reference_is_the_policy_without_it_and_dropout_stay
     assert policy.training
     policy.eval()
     assert_noted(rollouts, policy, base, 0.5, tolerance=1e-3)
-    one = max(rollouts, key=lambda rollout: len(rollout.completion))
-    alone, together = (mixed(policy, base, share, one.problem.tokens, one.completion) for share in (0.0, 0.5))
+    rollout = max(rollouts, key=lambda rollout: len(rollout.completion))
+    alone, together = (mixed(policy, base, share, rollout.problem.tokens, rollout.completion) for share in (0.0, 0.5))
     assert float((alone - together).abs().max()) > 0.05  # the adapter makes a difference
 
 
@@ -148,7 +148,7 @@ def test_under_autocast_the_log_probs_are_the_learners_own():
     rollouts = Mixture(group_size=4, max_tokens=6, reference_share=0.0)(here, PROBLEMS, 0)
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     learner = completion_log_probs(policy, sequences, autocast=torch.bfloat16)[0].detach()
-    noted = torch.cat([one.behaviour_log_probs for one in rollouts])
+    noted = torch.cat([rollout.behaviour_log_probs for rollout in rollouts])
     exact = completion_log_probs(policy, sequences)[0].detach()
     assert float((noted - learner).abs().mean()) < 0.05
     assert float((noted - exact).abs().max()) > 1e-3  # they are not those of float32
@@ -161,9 +161,11 @@ def test_opponents_stand_behind_the_policys_own_completions_and_are_not_trained_
     assert len(rollouts) == 25
     for number in range(5):
         group = rollouts[5 * number : 5 * number + 5]
-        assert {one.group for one in group} == {number} and {one.problem.id for one in group} == {f"p{number}"}
-        assert [one.trained_tokens > 0 for one in group] == [True] * 3 + [False] * 2
-        assert [one.origin for one in group] == ["policy"] * 3 + ["reference"] * 2
+        assert {rollout.group for rollout in group} == {number} and {rollout.problem.id for rollout in group} == {
+            f"p{number}"
+        }
+        assert [rollout.trained_tokens > 0 for rollout in group] == [True] * 3 + [False] * 2
+        assert [rollout.origin for rollout in group] == ["policy"] * 3 + ["reference"] * 2
         assert_noted(group[:3], here.learner.policy, here.learner.reference, 0.0)
         assert_noted(group[3:], here.learner.policy, here.learner.reference, 0.6)
 
@@ -171,7 +173,7 @@ def test_opponents_stand_behind_the_policys_own_completions_and_are_not_trained_
 def test_opponents_do_not_repeat_the_policys_draws_where_both_are_the_policy():
     source = SampleBesideMixture(group_size=3, opponents=3, max_tokens=8, reference_share=0.0)
     first = source(world(), PROBLEMS, 0)[:6]
-    assert [one.completion for one in first[:3]] != [one.completion for one in first[3:]]
+    assert [rollout.completion for rollout in first[:3]] != [rollout.completion for rollout in first[3:]]
 
 
 def test_without_a_reference_only_the_policy_alone_can_be_drawn_from():

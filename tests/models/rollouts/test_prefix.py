@@ -109,14 +109,14 @@ def test_the_prefix_carries_no_loss(world):
     """The gradient is that of the continuations' log-probs alone, and of whole answers with an untrained prefix."""
     rollouts = [replace(r, behaviour_log_probs=None) for r in Prefix(share=1.0, **SETTINGS)(world, ASKED, 3)]
     advantage = torch.linspace(-1.0, 1.0, len(rollouts), dtype=torch.float64)
-    found = gradient(rollouts, advantage)
+    gradients = gradient(rollouts, advantage)
 
     policy = tiny_policy()
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     sums = torch.stack([row.sum() for row in plain_log_probs(policy, sequences)])
     (-(advantage * sums).sum() / (8 * len(rollouts))).backward()
     for name, parameter in policy.named_parameters():
-        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-6, atol=1e-8)
 
     whole = []
     for rollout in rollouts:
@@ -126,7 +126,7 @@ def test_the_prefix_carries_no_loss(world):
         problem = ASKED[rollout.group]
         whole.append(replace(rollout, problem=problem, completion=(*prefix, *rollout.completion), trained=trained))
     for name, value in gradient(whole, advantage).items():
-        torch.testing.assert_close(value, found[name], rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(value, gradients[name], rtol=1e-6, atol=1e-8)
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_the_prefixes_are_drawn_from_the_reference(guided):
 
 def test_what_follows_the_guide_is_drawn_from_the_policy(guided):
     rollouts = GuidedPrefix(share=1.0, **SETTINGS)(guided, PROBLEMS, 0)
-    assert any(one.origin == "guide" for one in rollouts)
+    assert any(rollout.origin == "guide" for rollout in rollouts)
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     for rollout, row in zip(rollouts, plain_log_probs(guided.learner.policy, sequences), strict=True):
         torch.testing.assert_close(rollout.behaviour_log_probs, row.detach(), rtol=1e-4, atol=1e-4)

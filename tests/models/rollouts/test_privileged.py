@@ -26,15 +26,15 @@ def world(tmp_path_factory):
 def test_the_policy_samples_from_the_plain_prompt_and_the_judge_reads_the_answer(world):
     part = Privileged(context=CONTEXT, **SETTINGS)
     rollouts = part(world, PROBLEMS, 3)
-    plain = [replace(one, privileged=None) for one in rollouts]
+    plain = [replace(rollout, privileged=None) for rollout in rollouts]
     assert contents(plain) == contents(Sample(**SETTINGS)(world, PROBLEMS, 3))
-    for one in rollouts:
-        assert list(one.privileged) == CODEC.prompts([f"{one.problem.prompt} #### 7 ;"])[0]
+    for rollout in rollouts:
+        assert list(rollout.privileged) == CODEC.prompts([f"{rollout.problem.prompt} #### 7 ;"])[0]
 
 
 def test_where_nothing_is_known_a_completion_carries_no_loss(world):
     rollouts = Privileged(context=CONTEXT, **SETTINGS)(world, [replace(PROBLEMS[0], answer="")], 0)
-    assert all(one.privileged is None and one.trained_tokens == 0 for one in rollouts)
+    assert all(rollout.privileged is None and rollout.trained_tokens == 0 for rollout in rollouts)
 
 
 def test_a_peer_is_the_first_right_completion_of_the_group_and_never_oneself():
@@ -50,15 +50,15 @@ def test_of_the_demonstrations_only_one_that_is_right_is_told(world):
         for ids, text in zip(CODEC.completions(["#### 5", "3 #### 7"]), ["#### 5", "3 #### 7"], strict=True)
     )
     part = Privileged(tells="demonstration", context="{prompt} ; {told} ;", **SETTINGS)
-    (one, _) = part(world, [replace(PROBLEMS[0], known=known)], 0)
+    (rollout, _) = part(world, [replace(PROBLEMS[0], known=known)], 0)
     assert part.reads == "demonstrations"
-    assert list(one.privileged) == CODEC.prompts([f"{PROBLEMS[0].prompt} ; 3 #### 7 ;"])[0]
+    assert list(rollout.privileged) == CODEC.prompts([f"{PROBLEMS[0].prompt} ; 3 #### 7 ;"])[0]
 
 
 @pytest.mark.parametrize("tells", ["answer", "peer"])
 def test_room_is_made_for_the_longest_context(world, tells):
     part = Privileged(tells=tells, context=CONTEXT, **SETTINGS)
     room = part.extra_tokens(CODEC, PROBLEMS)
-    for one in part(world, PROBLEMS, 0):
-        if one.privileged is not None:
-            assert len(one.privileged) <= len(one.problem.tokens) + room[one.group]
+    for rollout in part(world, PROBLEMS, 0):
+        if rollout.privileged is not None:
+            assert len(rollout.privileged) <= len(rollout.problem.tokens) + room[rollout.group]

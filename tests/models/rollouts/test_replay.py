@@ -19,9 +19,7 @@ class Counting:
 
     def generate(self, prompts, sampling, seed):
         log_probs = torch.tensor([-0.1 / 3, -seed / 7, -1e-17], dtype=torch.float64)
-        return [
-            [Generated((3 + seed % 10, 4 + place, 1), log_probs, True) for place in range(2)] for _ in prompts
-        ]
+        return [[Generated((3 + seed % 10, 4 + place, 1), log_probs, True) for place in range(2)] for _ in prompts]
 
 
 @dataclass
@@ -46,27 +44,27 @@ def round_of(rollout):
 
 def test_the_first_round_is_fresh_alone():
     (first,) = play(world(), [0])
-    assert [one.group for one in first] == [0, 0, 1, 1] and all(round_of(one) == 0 for one in first)
+    assert [rollout.group for rollout in first] == [0, 0, 1, 1] and all(round_of(rollout) == 0 for rollout in first)
 
 
 def test_replayed_groups_are_whole_of_one_earlier_round_that_is_kept_and_none_comes_twice():
     for number, rollouts in enumerate(play(world(), range(6))):
         fresh, again = rollouts[:4], rollouts[4:]
-        assert all(round_of(one) == number for one in fresh)
+        assert all(round_of(rollout) == number for rollout in fresh)
         assert len(again) == min(3, 2 * min(number, 2)) * 2
         seen = set()
         for place in range(0, len(again), 2):
-            one, other = again[place : place + 2]
-            assert one.group == other.group == 2 + place // 2
-            assert one.problem == other.problem and round_of(one) == round_of(other) in (number - 1, number - 2)
-            assert {one.completion[1], other.completion[1]} == {4, 5}
-            seen.add((round_of(one), one.problem.id))
+            first, other = again[place : place + 2]
+            assert first.group == other.group == 2 + place // 2
+            assert first.problem == other.problem and round_of(first) == round_of(other) in (number - 1, number - 2)
+            assert {first.completion[1], other.completion[1]} == {4, 5}
+            seen.add((round_of(first), first.problem.id))
         assert len(seen) == len(again) // 2
 
 
 def test_log_probs_are_those_of_the_round_that_sampled():
     *_, last = play(world(), range(6))
-    assert all(float(one.behaviour_log_probs[1]) == -round_of(one) / 7 for one in last)
+    assert all(float(rollout.behaviour_log_probs[1]) == -round_of(rollout) / 7 for rollout in last)
 
 
 def test_a_run_that_goes_on_from_what_was_written_replays_exactly_what_the_other_one_did():

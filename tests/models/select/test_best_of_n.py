@@ -34,12 +34,12 @@ def test_rounding_does_not_make_a_worst_one():
 def test_the_best_of_three_is_distributed_as_the_policy_given_that_it_is_right():
     policy = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
     right = torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64)
-    found = torch.zeros(4, dtype=torch.float64)
+    kept = torch.zeros(4, dtype=torch.float64)
     for actions in product(range(4), repeat=3):
         drawn = torch.tensor(actions)
         chosen = drawn[BestOfN(least=0.5)(scored(right[drawn], [3]))]
-        found[chosen] += policy[drawn].prod()
-    torch.testing.assert_close(found / found.sum(), policy * right / (policy * right).sum())
+        kept[chosen] += policy[drawn].prod()
+    torch.testing.assert_close(kept / kept.sum(), policy * right / (policy * right).sum())
 
 
 def test_no_completions_are_no_best():

@@ -8,8 +8,8 @@ from models.select.best_worst import BestWorst
 
 
 def test_of_each_group_the_best_stands_before_the_worst():
-    found = BestWorst()(scored(numbers(0.2, 0.9, 0.1, 3.0, 5.0), [3, 2]))
-    assert found.tolist() == [1, 2, 4, 3]
+    kept = BestWorst()(scored(numbers(0.2, 0.9, 0.1, 3.0, 5.0), [3, 2]))
+    assert kept.tolist() == [1, 2, 4, 3]
 
 
 @pytest.mark.parametrize("spread", [0.0, 1e-4])

@@ -13,9 +13,9 @@ from models.select.most_spread import MostSpread, widest
 
 def test_of_right_and_wrong_as_many_of_each_are_kept_as_far_as_there_are():
     rewards = numbers(0, 0, 1, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1)
-    found = MostSpread(keep=4)(scored(rewards, [8, 8])).tolist()
-    assert found[:4] == [0, 1, 2, 6] and len(found) == 8  # both right ones, and of the wrong ones the first two
-    assert rewards[found[4:]].tolist().count(0.0) == 1  # there is only one
+    kept = MostSpread(keep=4)(scored(rewards, [8, 8])).tolist()
+    assert kept[:4] == [0, 1, 2, 6] and len(kept) == 8  # both right ones, and of the wrong ones the first two
+    assert rewards[kept[4:]].tolist().count(0.0) == 1  # there is only one
 
 
 @pytest.mark.parametrize("seed", range(5))

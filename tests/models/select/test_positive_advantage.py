@@ -10,8 +10,8 @@ from models.select.positive_advantage import PositiveAdvantage
 
 
 def test_negative_advantages_are_dropped_whatever_their_group():
-    found = PositiveAdvantage(value=0.5)(scored([0.9, 0.1, 0.6, 0.4, 0.3, 0.2], [2, 2, 2]))
-    assert found.tolist() == [0, 2]
+    kept = PositiveAdvantage(value=0.5)(scored([0.9, 0.1, 0.6, 0.4, 0.3, 0.2], [2, 2, 2]))
+    assert kept.tolist() == [0, 2]
 
 
 def test_what_is_worth_as_much_as_the_reference_gives_no_signal_and_is_dropped():

@@ -10,8 +10,8 @@ from models.select.everything import Everything
 
 
 def test_groups_that_spread_stay_whole_and_flat_ones_go():
-    found = DropFlat()(scored([1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.5, 0.0], [3, 2, 3, 2]))
-    assert found.tolist() == [0, 1, 2, 8, 9]
+    kept = DropFlat()(scored([1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.5, 0.0], [3, 2, 3, 2]))
+    assert kept.tolist() == [0, 1, 2, 8, 9]
 
 
 def test_floating_point_noise_is_no_signal():
