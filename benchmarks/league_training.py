@@ -121,7 +121,7 @@ def league_recipe(name: str, budget: int, seed: int, overrides: Sequence[str] = 
     if budget < size:
         raise UserError(f"{name}: a round is {size} completions, more than the budget of {budget}")
     chosen = [*COMMON, f"seed={seed}", *overrides, f"schedule.rounds={(budget + size // 2) // size}"]
-    if recipe.refilled:
+    if recipe.open_ended:
         chosen.append(f"schedule.completions={budget}")
     without: Recipe = load_recipe(name, chosen)
     return without

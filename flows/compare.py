@@ -126,7 +126,7 @@ def _cost(one: Contender, done: list[Training]) -> Cost:
             seconds += row.metrics.get("seconds/round", 0.0)
             tokens += row.metrics.get("speed/round", 0.0) * row.metrics.get("seconds/round", 0.0)
     spent = seconds / len(done), tokens / len(done)
-    if not one.recipe.refilled:
+    if not one.recipe.open_ended:
         return Cost(one.rounds, one.completions, one.updates, *spent)
     taken = round(rounds / len(done))  # fewer than granted: further draws count against the budget
     return Cost(taken, round(drawn / len(done)), one.updates * taken // one.rounds, *spent)

@@ -9,6 +9,7 @@ from tiny_models import tiny_policy, word_tokenizer
 from models.learner.fused_log_probs import AS_IT_IS
 from models.loop.learner import Learner
 from models.loop.readings import Readings
+from models.loop.tally import Tally
 from models.loop.truncation import WRONG
 from models.loop.world import World
 from models.text.encoding import Codec
@@ -20,7 +21,7 @@ def make_world(
     engine=None, scorer=None, seed=7, learner=None, token_budget=16384, truncated=WRONG, codec=CODEC, readings=None
 ):
     """A whole world around what a test brings; a policy alone, which no test may change, where it brings no learner."""
-    learner = learner or replace(_learner(), memory=[], companions={})
+    learner = learner or replace(_learner(), memory=[], companions={}, tally=Tally())
     return World(codec, engine, scorer, seed, learner, readings or Readings(learner, token_budget), truncated)
 
 

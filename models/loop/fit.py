@@ -17,6 +17,7 @@ from models.learner.optimiser import OptimiserSettings, take_step
 from models.learner.packing import cut_into_rows
 from models.learner.reduce import Normalisation, entropy_term, token_weights
 from models.loop.batch import pairs_of, token_batch
+from models.loop.curriculum import CurriculumSettings
 from models.loop.distribution import read_policy
 from models.loop.learner import Learner
 from models.loop.readings import Readings
@@ -50,6 +51,8 @@ class ScheduleSettings:
     """Largest gap between engine and learner in nats a token; None: by precision."""
     staleness: Literal[0, 1] = 0
     """In a recipe `async`. 1: a round's completions are sampled while the learner fits the round before."""
+    curriculum: CurriculumSettings = field(default_factory=CurriculumSettings)
+    """Which prompts come when, and which never."""
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
 
     __pydantic_config__ = {  # noqa: RUF012 - read by the recipe's validation, no field; `async` is a word of Python's

@@ -29,16 +29,17 @@ from models.loop import memory as memories
 from models.loop import tally as tallies
 from models.loop.ahead import Ahead
 from models.loop.alarm import AlarmSettings, Collapse, History
+from models.loop.curriculum import choose, note
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.gather import gather
 from models.loop.learner import Learner
 from models.loop.meter import Meter
 from models.loop.method import Slots
-from models.loop.prompts import prompts_of_round
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.score import Scoring
 from models.loop.slots import Objective, Rollouts
+from models.loop.tries import Tries
 from models.loop.truncation import WRONG, TruncationSettings
 from models.loop.world import World
 from models.policy.checkpoint import keep_best, load_checkpoint, newest_checkpoint, restore_best, save_checkpoint
@@ -87,8 +88,12 @@ def run_loop(
         return replace(world, readings=Readings(learner, settings.token_budget))
 
     def make(number: int) -> list[Rollout]:
-        return slots.rollouts(unread(), prompts_of_round(problems, slots.rollouts.prompts, number, world.seed), number)
+        count, tally = slots.rollouts.prompts, learner.tally
+        return slots.rollouts(
+            unread(), choose(problems, curriculum, tally, count, number, settings.rounds, world.seed), number
+        )
 
+    curriculum = settings.curriculum
     start, history = resume(learner, checkpoints, problems)
     stops = alarm is not None and alarm.action == "stop"
     if stops and not start:
@@ -96,11 +101,16 @@ def run_loop(
     watchers.resumed(start)
     hand_over(world, settings, canary, start)
     meter, score = Meter(learner, settings), Scoring(slots.rewards)
+    counted, tries = learner.tally.completions, Tries(slots, score, curriculum, meter)
+    if curriculum.filters:
+        problems = tries.passing(unread(), problems)
     with Ahead(make, meter.device) as ahead:
         for number in range(start, settings.rounds):
             watchers.proceed()
             done = number + 1
             torch.manual_seed(world.seed * 1_000_003 + number)
+            if curriculum.order == "adaptive":
+                tries.order_block(unread(), problems, number, settings.rounds)
             rollouts, staleness = ahead.take(number)
             if not staleness:
                 meter.generated(rollouts)
@@ -108,6 +118,8 @@ def run_loop(
             gathered = gather(seen, slots, score, problems, rollouts, number, meter)
             scored, chosen = gathered.scored, gathered.chosen
             learner.tally.completions += len(scored.rollouts)
+            if curriculum.order in ("signal", "phases"):
+                note(learner.tally, scored, curriculum)
             meter.lap("score")
             last = done == settings.rounds or settings.spent(learner.tally.completions)
             to_keep = done % settings.checkpoint_every == 0 and not last
@@ -116,6 +128,8 @@ def run_loop(
             metrics = rollout_metrics(scored, chosen, world.truncated)
             if any(select.refills for select in slots.select):
                 metrics["rollouts/draws"] = gathered.draws
+            metrics["rollouts/completions"] = learner.tally.completions - counted
+            counted = learner.tally.completions
             if len(chosen.rollouts):
                 metrics |= _learn(seen, slots, settings, chosen, number)
             meter.lap("learn")
@@ -246,7 +260,6 @@ def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSetting
         "reward/spread": float(seen.rewards.std(unbiased=False)),
         **components,
         **scored.watched,
-        "rollouts/completions": len(scored.rollouts),
         "rollouts/length": float(seen.lengths.double().mean()),
         "rollouts/cut_share": sum(not rollout.finished for rollout in seen.rollouts) / len(seen.rollouts),
         "rollouts/trained_share": len(truncated.to_train_on(chosen)) / max(1, len(scored.trained)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 
 @dataclass
@@ -11,7 +11,13 @@ class Tally:
     """Counts of all rounds so far."""
 
     completions: int = 0
-    """Completions sampled or read."""
+    """Completions sampled or read, those included that only try how hard prompts are."""
+    seen: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By the id of a prompt: rewards of its completions and how many they were, the earlier ones discounted."""
+    kept: list[str] | None = None
+    """Ids of the prompts that the filter has left; None where there is none, or it has not run yet."""
+    order: list[str] = field(default_factory=list)
+    """Ids of the prompts of the block of rounds that is under way, the easiest first."""
 
 
 FILE = "tally.json"
@@ -25,4 +31,5 @@ def written(tally: Tally) -> bytes:
 
 def read(content: bytes) -> Tally:
     """What `written` wrote."""
-    return Tally(**json.loads(content))
+    known = json.loads(content)
+    return Tally(**known | {"seen": {name: tuple(pair) for name, pair in known.get("seen", {}).items()}})

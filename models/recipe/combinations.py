@@ -30,10 +30,10 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
     """
     for check in (
         _groups, _pairs, _labels, _reference, _teacher, _divergence, _extras, _companions, _token_rewards, _flat_groups,
-        _refills, _truncated,
+        _truncated,
     ):  # fmt: skip
         check(recipe)
-    for check_both in (_normalisation, _staleness, _on_policy):
+    for check_both in (_normalisation, _staleness, _drawing_again, _curriculum, _on_policy):
         check_both(recipe, schedule)
 
 
@@ -93,7 +93,11 @@ def _labels(recipe: Recipe) -> None:
                 f"rewards.{number}.by: no reward before it is labelled {reward.by!r}; "
                 f"there are {', '.join(labels[:number]) or 'none'}"
             )
-    going_by = [(part.slot, part.by) for part in (*recipe.select, recipe.advantage, recipe.objective)]
+    going_by: list[tuple[str, str]] = [
+        (part.slot, part.by) for part in (*recipe.select, recipe.advantage, recipe.objective)
+    ]
+    if recipe.schedule is not None:
+        going_by.append(("schedule.curriculum", recipe.schedule.curriculum.by))
     for key, by in [*going_by, *([("alarm", recipe.alarm.by)] if recipe.alarm else [])]:
         if by not in (*labels, TOTAL):
             raise ValueError(f"{key}.by: no reward is labelled {by!r}; there are {', '.join([*labels, TOTAL])}")
@@ -190,20 +194,33 @@ def _flat_groups(recipe: Recipe) -> None:
         )
 
 
-def _refills(recipe: Recipe) -> None:
-    asking = [select.name for select in recipe.select if select.refills]
-    if not asking:
+def _drawing_again(recipe: Recipe, schedule: ScheduleSettings) -> None:
+    key = ""
+    if any(select.refills for select in recipe.select):
+        key = "select.refills draws further prompts"
+    elif schedule.curriculum.tries:
+        key = "schedule.curriculum tries prompts before they are trained on"
+    if not key:
         return
     rollouts = recipe.rollouts
-    wrong = "" if rollouts.draws else "draw nothing"
-    if rollouts.off_policy:
-        wrong = "give completions of earlier rounds, which would come with every draw"
-    if wrong:
-        raise ValueError(f"select {asking[0]} has refills, but rollouts {rollouts.name} {wrong}; set refills to 0")
+    if not rollouts.draws or rollouts.off_policy:
+        why = "give completions of earlier rounds, which would come again" if rollouts.draws else "draw none"
+        raise ValueError(f"{key}, but rollouts {rollouts.name} {why}")
     if learning := [reward.name for reward in recipe.rewards if reward.companion]:
         raise ValueError(
-            f"select {asking[0]} has refills, but rewards {learning[0]} learns from a round's completions before it "
-            "judges them, and would learn again with every draw; set refills to 0"
+            f"{key}, but rewards {learning[0]} learns from a round's completions before it judges them, and would "
+            "learn again with every draw"
+        )
+
+
+def _curriculum(recipe: Recipe, schedule: ScheduleSettings) -> None:
+    curriculum = schedule.curriculum
+    if curriculum.order == "adaptive" and schedule.staleness:
+        raise ValueError("schedule.curriculum.order is adaptive, which tries prompts between rounds: set async to 0")
+    if recipe.rollouts.reads != "problems" and not curriculum.foretold:
+        raise ValueError(
+            f"schedule.curriculum goes by what the policy's own completions are worth, but rollouts "
+            f"{recipe.rollouts.name} takes its prompts from {recipe.rollouts.reads}"
         )
 
 

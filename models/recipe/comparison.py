@@ -5,8 +5,8 @@
 They agree in the data, the evaluation and the policy that learning begins with; what else differs is the method. Each
 gets as many rounds as come nearest to the budget. Where nothing is sampled (offline methods), the completions are those
 of the data that are learned from, of a prompt's demonstrations one. A recipe whose rounds draw further prompts
-(`select.refills`) ends with the round in which the budget is reached, and takes fewer. Optimiser steps are a method's
-own and are told, not made equal.
+(`select.refills`), or which tries prompts first (`schedule.curriculum`), ends with the round in which the budget is
+reached, and takes fewer. Optimiser steps are a method's own and are told, not made equal.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _within(contender: Contender, budget: int) -> Contender:
             "a prompt); raise the budget or lower rollouts.prompts"
         )
     chosen = (*contender.overrides, f"schedule.rounds={(budget + size // 2) // size}")
-    if contender.recipe.refilled:
+    if contender.recipe.open_ended:
         chosen = (*chosen, f"schedule.completions={budget}")
     return Contender(contender.name, contender.file, chosen, load_recipe(contender.file, chosen))
 

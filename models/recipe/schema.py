@@ -133,9 +133,10 @@ class Recipe(Section):
         return Slots(**{slot: getattr(self, slot) for slot in SLOTS})
 
     @property
-    def refilled(self) -> bool:
-        """Whether its rounds may draw further prompts, so that nobody knows before how many completions they take."""
-        return any(select.refills for select in self.slots.select)
+    def open_ended(self) -> bool:
+        """Whether nobody knows before how many completions it takes: rounds draw further prompts, or some are tried."""
+        tries = self.schedule is not None and self.schedule.curriculum.tries
+        return tries or any(select.refills for select in self.slots.select)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -58,6 +58,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         }
     if recipe.schedule is not None:
         settings |= {"schedule.rounds": 2, "schedule.checkpoint_every": 1, "schedule.samples_every": 1}
+        if recipe.schedule.curriculum.filters:
+            settings["schedule.curriculum.tried"] = min(recipe.schedule.curriculum.tried, 2 * MOST_PROMPTS)
         described = plain(recipe)
         settings["rollouts.prompts"] = min(recipe.rollouts.prompts, MOST_PROMPTS)
         if "group_size" in described["rollouts"]:

@@ -60,8 +60,8 @@ class FineTuneSections(EngineSections, LearnerSections, ScorerSections):
     """What the policy depends on, beside rows, warm start and reward model."""
 
     slots: Slots
-    refilled: bool
-    """Follows from the slots."""
+    open_ended: bool
+    """Follows from slots and schedule."""
     truncated: TruncationSettings
     alarm: AlarmSettings | None
 
@@ -159,10 +159,11 @@ def log_inputs(
     Which prompts are drawn in place of others is known only when rewards are: then the rows are all that may be.
     """
     count = recipe.rollouts.prompts
+    anything = recipe.open_ended or not settings.curriculum.foretold
     drawn = {
         problem.id: problem
         for number in range(settings.rounds)
-        for problem in (problems if recipe.refilled else prompts_of_round(problems, count, number, recipe.seed))
+        for problem in (problems if anything else prompts_of_round(problems, count, number, recipe.seed))
     }
     rows = [
         (problem.id, problem.prompt, problem.answer, [known.completion for known in problem.known])

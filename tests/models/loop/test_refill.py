@@ -158,17 +158,17 @@ def test_a_tally_is_written_to_the_last_digit_and_of_an_old_checkpoint_nothing_i
 
 def test_refills_beside_parts_that_cannot_draw_again_are_refused():
     refills = 'select=[{"name": "drop_flat", "refills": 2}]'
-    with pytest.raises(UserError, match=r"drop_flat has refills, but rollouts replay give completions of earlier"):
+    with pytest.raises(UserError, match=r"select\.refills draws .*, but rollouts replay give completions of earlier"):
         load_recipe("grpo", [refills, "rollouts.name=replay"])
-    with pytest.raises(UserError, match=r"drop_flat has refills, but rewards implicit_process learns"):
+    with pytest.raises(UserError, match=r"select\.refills draws further prompts, but rewards implicit_process learns"):
         load_recipe("prime", [refills])
 
 
 def test_a_comparison_counts_every_draw_against_the_budget():
     first, other = contenders(["grpo", "dapo"], [], 2, "sampled_accuracy", budget=5120)
-    assert other.recipe.refilled and other.recipe.schedule.completions == 5120
+    assert other.recipe.open_ended and other.recipe.schedule.completions == 5120
     assert (
-        not first.recipe.refilled and first.recipe.schedule.completions is None and first.rounds == other.rounds == 10
+        not first.recipe.open_ended and first.recipe.schedule.completions is None and first.rounds == other.rounds == 10
     )
 
 

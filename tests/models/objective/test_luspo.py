@@ -22,8 +22,8 @@ def test_loss_and_gradient_are_trls_by_the_constant():
     loss = (each * mask().sum(1)).mean()
     wanted = loss, torch.autograd.grad(loss, log_prob, retain_graph=True)[0]
     objective = GspoToken(clip_low=LOW, clip_high=HIGH)
-    found = loss_of_parts(GroupRelative(deviation="n-1"), objective, held, log_prob, old, "constant")
-    assert_same([LONGEST * value for value in found], wanted)
+    mine = loss_of_parts(GroupRelative(deviation="n-1"), objective, held, log_prob, old, "constant")
+    assert_same([LONGEST * value for value in mine], wanted)
 
 
 def test_two_right_answers_of_different_length_gain_as_much_a_token():

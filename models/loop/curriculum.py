@@ -1,0 +1,172 @@
+"""Which prompts come when, and which never: rules over what the run has seen of each prompt.
+
+    shuffled    every prompt once an epoch, in an order drawn anew each time
+    signal      by chance in proportion to floor + (1 - floor) * 4 p (1 - p), four times the variance of a verdict:
+                prompts that are always or never solved hold none; one that was never seen counts as p = 1/2
+    phases      prompts from the shortest to the longest, in as many phases as are set; beside the phase's own come some
+                of earlier ones again, by chance in proportion to how rarely they are solved (QwenLong-L1, paper 215:
+                phased context and difficulty-aware retrospective sampling)
+    adaptive    blocks of rounds: the prompts of the next block are tried by the policy as it stands, and come from the
+                easiest to the hardest (adaptive difficulty curriculum learning, paper 244)
+
+p is a running estimate of a prompt's mean reward, (1 + s) / (2 + n), where s and n sum rewards and completions and what
+is earlier is discounted. Rewards are held into [0, 1].
+
+`low` and `high` are an offline filter: before the first round the policy that begins tries `tried` prompts, and those
+solved more rarely or more often are never trained on. All that is tried so counts among the run's completions. What was
+found is part of the checkpoints, and every choice follows from it, the seed and the round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+
+from models.bounds import Positive, Share
+from models.loop.prompts import prompts_of_round
+from models.loop.rollout import Problem, Scored
+from models.loop.tally import Tally
+from models.seeds import seed_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurriculumSettings:
+    """Which prompts the rounds have. Stands under `schedule.curriculum`."""
+
+    order: Literal["shuffled", "signal", "phases", "adaptive"] = "shuffled"
+    """The rule."""
+    by: str = "total"
+    """The reward component that says whether a prompt is solved; `total` is the weighted sum."""
+    discount: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """What an earlier visit of a prompt counts when it is visited again."""
+    floor: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Of signal: chance of a prompt without any, against one of the most."""
+    phases: Positive = 3
+    """Of phases: their number."""
+    again: Share = 0.25
+    """Of phases: share of a round's prompts that come from earlier ones."""
+    every: Positive = 3
+    """Of adaptive: rounds of a block."""
+    low: Share = 0.0
+    """Least share of a prompt's tries that must succeed under the policy that begins."""
+    high: Share = 1.0
+    """Largest share that may."""
+    tried: Positive = 256
+    """Prompts that are tried for `low` and `high`; the others are left out too."""
+
+    def __post_init__(self) -> None:
+        """Refuse a filter that nothing passes."""
+        if self.low > self.high:
+            raise ValueError(f"low is {self.low}, more than high, {self.high}: no prompt would be left")
+
+    @property
+    def filters(self) -> bool:
+        """Whether prompts are tried before the first round and left out."""
+        return self.low > 0.0 or self.high < 1.0
+
+    @property
+    def tries(self) -> bool:
+        """Whether completions are sampled that nothing is trained on."""
+        return self.filters or self.order == "adaptive"
+
+    @property
+    def foretold(self) -> bool:
+        """Whether the prompts of every round follow from its number alone."""
+        return self.order == "shuffled" and not self.filters
+
+
+def choose(
+    problems: Sequence[Problem],
+    settings: CurriculumSettings,
+    tally: Tally,
+    count: int,
+    number: int,
+    rounds: int,
+    seed: int,
+) -> list[Problem]:
+    """The prompts of round `number`, [count].
+
+    Args:
+        problems: all that may come.
+        settings: the rule.
+        tally: what the run has seen of the prompts.
+        count: prompts of a round.
+        number: of the round, from 0.
+        rounds: of the whole run.
+        seed: of the run.
+    """
+    if settings.order == "signal":
+        return _by_signal(problems, settings, tally, count, number, seed)
+    if settings.order == "phases":
+        return _by_phase(problems, settings, tally, count, number, rounds, seed)
+    if settings.order == "adaptive":
+        known = {problem.id: problem for problem in problems}
+        first = number % settings.every * count
+        return [known[name] for name in tally.order[first : first + count]]
+    return prompts_of_round(problems, count, number, seed)
+
+
+def note(tally: Tally, scored: Scored, settings: CurriculumSettings) -> None:
+    """Count what the round's completions tell of their prompts; of what the policy has sampled alone."""
+    worth = scored.component(settings.by, "schedule.curriculum.by").clamp(0.0, 1.0).tolist()
+    seen: dict[str, list[float]] = {}
+    for rollout, value in zip(scored.rollouts, worth, strict=True):
+        if rollout.origin == "policy":
+            seen.setdefault(rollout.problem.id, []).append(value)
+    for name, values in seen.items():
+        total, weight = tally.seen.get(name, (0.0, 0.0))
+        tally.seen[name] = (settings.discount * total + sum(values), settings.discount * weight + len(values))
+
+
+def solved(tally: Tally, problem: Problem) -> float:
+    """Estimate of a prompt's mean reward, in (0, 1); a half where it was never seen."""
+    total, weight = tally.seen.get(problem.id, (0.0, 0.0))
+    return (1.0 + total) / (2.0 + weight)
+
+
+def drawn(problems: Sequence[Problem], weights: Sequence[float], count: int, seed: int) -> list[Problem]:
+    """`count` of `problems` by chance in proportion to `weights`, none twice before all have come.
+
+    One after the other without replacement, which is the order of log weight plus Gumbel noise.
+    """
+    whole, rest = divmod(count, len(problems))
+    generator = torch.Generator().manual_seed(seed)
+    chance = torch.rand(len(problems), dtype=torch.float64, generator=generator).clamp(min=1e-300)
+    keys = torch.tensor(list(weights), dtype=torch.float64).log() - torch.log(-torch.log(chance))
+    order = keys.argsort(descending=True, stable=True).tolist()
+    return [*problems] * whole + [problems[place] for place in order[:rest]]
+
+
+def _by_signal(
+    problems: Sequence[Problem], settings: CurriculumSettings, tally: Tally, count: int, number: int, seed: int
+) -> list[Problem]:
+    share = [solved(tally, problem) for problem in problems]
+    weights = [settings.floor + (1.0 - settings.floor) * 4.0 * p * (1.0 - p) for p in share]
+    return drawn(problems, weights, count, seed_of(seed, "signal", number))
+
+
+def _by_phase(
+    problems: Sequence[Problem],
+    settings: CurriculumSettings,
+    tally: Tally,
+    count: int,
+    number: int,
+    rounds: int,
+    seed: int,
+) -> list[Problem]:
+    phases = min(settings.phases, rounds, len(problems))
+    phase = number * phases // rounds
+    ordered = sorted(problems, key=lambda problem: len(problem.tokens))
+    first, end = (len(ordered) * at // phases for at in (phase, phase + 1))
+    before = [problem for problem in ordered[:first] if problem.id in tally.seen]
+    again = min(round(settings.again * count), len(before), count - 1)
+    begun = -(-phase * rounds // phases)
+    fresh = prompts_of_round(ordered[first:end], count, number - begun, seed_of(seed, "phase", phase))
+    if not again:
+        return fresh
+    weights = [1.0 - solved(tally, problem) for problem in before]
+    return fresh[: count - again] + drawn(before, weights, again, seed_of(seed, "again", number))

@@ -1,0 +1,71 @@
+"""How hard prompts are for the policy as it stands: tried, scored, and nothing trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from models.errors import UserError
+from models.loop.curriculum import CurriculumSettings
+from models.loop.curriculum import note as note_seen
+from models.loop.meter import Meter
+from models.loop.method import Slots
+from models.loop.prompts import prompts_of_round
+from models.loop.rollout import Problem
+from models.loop.score import Scoring
+from models.loop.tally import Tally
+from models.loop.world import World
+from models.seeds import seed_of
+
+
+class Tries:
+    """Tries prompts with the rollouts and rewards of a run, and writes what it finds into the run's tally."""
+
+    def __init__(self, slots: Slots, score: Scoring, settings: CurriculumSettings, meter: Meter) -> None:
+        self._slots, self._score, self._settings, self._meter = slots, score, settings, meter
+
+    def _shares(self, world: World, problems: Sequence[Problem], purpose: str) -> dict[str, float]:
+        """Mean reward of the tries of each prompt, by its id, in [0, 1]; a round's prompts at once."""
+        apart = Tally()
+        count = self._slots.rollouts.prompts
+        for first in range(0, len(problems), count):
+            trying = replace(world, seed=seed_of(world.seed, purpose, first))
+            made = self._slots.rollouts(trying, problems[first : first + count], 0)
+            self._meter.generated(made)
+            scored = self._score(world, made)
+            note_seen(apart, scored, self._settings)
+            self._meter.lap("score")
+            world.learner.tally.completions += len(made)
+        return {name: total / weight for name, (total, weight) in apart.seen.items()}
+
+    def passing(self, world: World, problems: Sequence[Problem]) -> list[Problem]:
+        """The prompts that the filter leaves: those of the tally, or found and written there.
+
+        Raises:
+            UserError: none is left.
+        """
+        tally, settings = world.learner.tally, self._settings
+        if tally.kept is None:
+            count = min(settings.tried, len(problems))
+            tried = prompts_of_round(problems, count, 0, world.seed)
+            shares = self._shares(world, tried, "filter")
+            kept = {name for name, share in shares.items() if settings.low <= share <= settings.high}
+            tally.kept = [problem.id for problem in problems if problem.id in kept]
+        if not tally.kept:
+            raise UserError(
+                f"schedule.curriculum: none of the prompts that were tried is solved by a share from {settings.low:g} "
+                f"to {settings.high:g} of its tries; widen low and high or raise tried"
+            )
+        left = set(tally.kept)
+        return [problem for problem in problems if problem.id in left]
+
+    def order_block(self, world: World, problems: Sequence[Problem], number: int, rounds: int) -> None:
+        """Where a block of rounds begins: try its prompts and write them into the tally, the easiest first."""
+        every, count = self._settings.every, self._slots.rollouts.prompts
+        if number % every:
+            return
+        block = range(number, min(number + every, rounds))
+        coming = [problem for at in block for problem in prompts_of_round(problems, count, at, world.seed)]
+        once = list({problem.id: problem for problem in coming}.values())
+        shares = self._shares(world, once, f"block {number}")
+        world.learner.tally.order = sorted((problem.id for problem in coming), key=lambda name: -shares[name])
