@@ -133,7 +133,7 @@ def _parts(recipe: Recipe, config: Any) -> dict[str, int]:
         accompanied = [part for part in (*recipe.rewards, recipe.advantage) if part.companion]
         companions = sum(4 * FLOAT * _numbers(part.accompany(plain).model) for part in accompanied)
         kept = recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None)
-        scored = any(reward.needs_reward_model for reward in recipe.rewards)
+        scored = recipe.reward_model is not None  # it is opened for evaluations too
         head = 0 if config.get_text_config().tie_word_embeddings else _numbers(plain.get_output_embeddings())
         policy = _adapted(plain, recipe)
     trained = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)

@@ -112,8 +112,8 @@ def _page(
     head = {
         "policy": f"{needs.parameters:,} parameters ({whence}), {needs.trained:,} of them trained",
         "precision": "float32" if autocast is None else "products in bfloat16, weights and optimiser in float32",
-        "a round": f"{rollouts.prompts:,} prompts, {completions:,} completions of {rollouts.max_tokens:,} tokens at "
-        f"most: {completions * rollouts.max_tokens:,} tokens generated, {learned:,} learned from",
+        "a round": f"{rollouts.prompts:,} prompts, {completions:,} completions, {rollouts.max_tokens:,} tokens at most",
+        "tokens": f"{completions * rollouts.max_tokens if rollouts.draws else 0:,} generated, {learned:,} learned from",
         "a row": f"{row.tokens:,} tokens (schedule.token_budget {schedule.token_budget:,})",
         "a prompt": f"{prompt:,} tokens, as given by --prompt: the data are not read",
     }

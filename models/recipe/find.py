@@ -8,11 +8,11 @@ from pathlib import Path
 from models.errors import UserError, shortened
 
 FOLDER = Path("recipes")
-"""Where `rewardflow run NAME` and `extends: NAME` look."""
+"""Where `rewardflow run NAME` and `extends: NAME` look: in it, then in its folders, such as recipes/real/."""
 
 
 def find_recipe(path: str | Path) -> Path:
-    """The file that `path` means; a bare name is looked for in recipes/.
+    """The file that `path` means; a bare name is looked for in recipes/ and in the folders below it.
 
     Raises:
         UserError: there is none; names the nearest one that there is.
@@ -23,7 +23,9 @@ def find_recipe(path: str | Path) -> Path:
                 return candidate
         except OSError as error:  # a name that no file system takes
             raise UserError(f"{shortened(path)}: no such recipe ({error.strerror})") from None
-    known = sorted(file.stem for file in FOLDER.glob("*.yaml"))
-    near = difflib.get_close_matches(Path(path).stem, known, n=1)
-    hint = f"; did you mean {FOLDER / near[0]}.yaml?" if near else ""
+    known = {file.stem: file for file in sorted(FOLDER.rglob("*.yaml"), reverse=True)}  # the uppermost counts
+    if str(path) in known:
+        return known[str(path)]
+    near = difflib.get_close_matches(Path(path).stem, sorted(known), n=1)
+    hint = f"; did you mean {known[near[0]]}?" if near else ""
     raise UserError(f"{shortened(path, 120)}: no such recipe{hint}")

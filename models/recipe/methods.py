@@ -17,6 +17,7 @@ class Method:
     """One recipe, as a line of a table."""
 
     name: str
+    """As `rewardflow run` takes it: below recipes/, without its ending."""
     family: str
     paper: str
     """Title of the source paper, with its number in the catalogue where it has one."""
@@ -25,18 +26,19 @@ class Method:
 
 
 def methods(folder: Path = FOLDER) -> list[Method]:
-    """Every recipe of `folder`, by family and name.
+    """Every recipe of `folder` and of the folders below it, by family and name.
 
     Raises:
         UserError: one of them is no recipe, or there are none.
     """
-    listed = [_method(file) for file in sorted(folder.glob("*.yaml"))]
+    files = sorted(folder.rglob("*.yaml"))
+    listed = [_method(file, file.relative_to(folder).with_suffix("").as_posix()) for file in files]
     if not listed:
         raise UserError(f"{folder}/: no recipes here; call this where the folder {folder}/ lies, in the repository")
     return sorted(listed, key=lambda method: (method.family or "~", method.name))
 
 
-def _method(file: Path) -> Method:
+def _method(file: Path, name: str) -> Method:
     recipe = load_recipe(file)
     paper = recipe.source
     slots = (
@@ -48,7 +50,7 @@ def _method(file: Path) -> Method:
         recipe.reference.name,
     )
     return Method(
-        recipe.name,
+        name,
         paper.family,
         f"{paper.title} ({paper.id})" if paper.id is not None else paper.title,
         slots if recipe.schedule is not None else (),

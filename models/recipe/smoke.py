@@ -14,6 +14,8 @@ from models.recipe.load import load_recipe, plain
 from models.recipe.schema import Recipe
 
 MOST_PROMPTS, MOST_COMPLETIONS = 4, 4
+MOST_TOKENS = 256
+"""Of a completion that is drawn; no recipe for the built-in model has more."""
 KS = "evaluation.ks=[1]"
 SIZE = {"hidden": 64, "layers": 1, "heads": 2, "key_value_heads": 1, "feed_forward": 64}
 """Heads of 32, the smallest that vLLM takes on a CPU."""
@@ -60,6 +62,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         settings |= {"schedule.rounds": 2, "schedule.checkpoint_every": 1, "schedule.samples_every": 1}
         if recipe.schedule.curriculum.filters:
             settings["schedule.curriculum.tried"] = min(recipe.schedule.curriculum.tried, 2 * MOST_PROMPTS)
+        if recipe.rollouts.draws and recipe.rollouts.max_tokens > MOST_TOKENS:
+            settings |= {"rollouts.max_tokens": MOST_TOKENS, "evaluation.max_tokens": MOST_TOKENS}
         described = plain(recipe)
         settings["rollouts.prompts"] = min(recipe.rollouts.prompts, MOST_PROMPTS)
         if "group_size" in described["rollouts"]:

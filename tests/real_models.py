@@ -1,0 +1,36 @@
+"""The recipes for real models, the data that they are given, and a tiny base of their architecture."""
+
+from pathlib import Path
+
+from special_tokens import CHAT
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from models.policy.folder import save_model_folder
+from models.text.tokenizer import TokenizerSettings, train_tokenizer
+
+ROOT = Path(__file__).resolve().parents[1]
+RECIPES = sorted((ROOT / "recipes" / "real").glob("*.yaml"))
+DATA = {
+    "gsm8k": ("data.path=gsm8k_train.jsonl", "data.test_path=gsm8k_test.jsonl"),
+    "hh": ("data.path=hh_harmless_pairs.jsonl",),
+}
+
+
+def data_of(file: Path, folder: Path) -> list[str]:
+    """Overrides that name the data of a recipe, which lie in `folder`."""
+    kind = next(name for name in DATA if name in file.stem)
+    return [override.replace("=", f"={folder}/") for override in DATA[kind]]
+
+
+def save_tiny_qwen(folder: Path) -> Path:
+    """A random Qwen3 with a byte-level tokenizer that has a chat template, as a base folder."""
+    tokenizer = train_tokenizer(["Natalia sold 48 clips ; Human : Assistant :"], TokenizerSettings(vocabulary=300))
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>"]})
+    tokenizer.chat_template = CHAT.replace("{{ bos_token }}", "")
+    config = Qwen3Config(
+        vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        head_dim=32, intermediate_size=64, max_position_embeddings=4096, tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None,
+    )  # fmt: skip
+    save_model_folder(Qwen3ForCausalLM(config), tokenizer, folder)
+    return folder
