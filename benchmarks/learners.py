@@ -14,7 +14,7 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.fit import ScheduleSettings, fit_round
 from models.loop.learner import Learner
 from models.loop.rollout import Problem, Rollout, Scored
-from models.loop.slots import Signal
+from models.loop.signal import Signal
 from models.objective.grpo import Grpo
 
 OPTIMISER = OptimiserSettings(learning_rate=1e-5, warmup_steps=0)

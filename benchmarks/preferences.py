@@ -27,7 +27,7 @@ from models.learner.packing import Sequences
 from models.loop.fit import fit_round
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
-from models.loop.slots import Signal
+from models.loop.signal import Signal
 from models.objective.dpo import Dpo
 from models.policy.build import open_policy
 from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model

@@ -22,7 +22,7 @@ from models.critic.fit import trained_mask
 from models.formulas.kl_in_reward import KlInReward
 from models.formulas.token_advantages import discounted_to_go, whitened
 from models.loop.rollout import Scored, group_mean
-from models.loop.slots import Signal
+from models.loop.signal import Signal
 from models.loop.world import World
 from models.parts import part
 

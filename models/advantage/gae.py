@@ -27,7 +27,7 @@ from models.formulas.critic_advantage import CriticAdvantage, ValuedSignal
 from models.formulas.kl_in_reward import log_ratios
 from models.formulas.token_advantages import EPSILON, whitened
 from models.loop.rollout import Scored
-from models.loop.slots import Signal
+from models.loop.signal import Signal
 from models.loop.world import World
 from models.parts import part
 

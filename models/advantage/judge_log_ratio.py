@@ -18,7 +18,8 @@ from torch import Tensor
 
 from models.loop.judge import Judge, TeacherUse
 from models.loop.rollout import Scored
-from models.loop.slots import Advantage, Extra, Signal
+from models.loop.signal import Signal
+from models.loop.slots import Advantage, Extra
 from models.loop.world import World
 from models.parts import part
 

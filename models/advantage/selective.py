@@ -30,7 +30,8 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.loop.learner import Companion
 from models.loop.rollout import Scored
-from models.loop.slots import CompletionAdvantage, Signal
+from models.loop.signal import Signal
+from models.loop.slots import CompletionAdvantage
 from models.loop.states import flat_head, reference_states
 from models.loop.world import World
 from models.parts import part

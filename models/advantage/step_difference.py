@@ -22,7 +22,7 @@ from models.critic.fit import trained_mask
 from models.critic.steps import step_numbers, step_starts
 from models.formulas.critic_advantage import CriticAdvantage, ValuedSignal
 from models.loop.rollout import Scored
-from models.loop.slots import Signal
+from models.loop.signal import Signal
 from models.loop.world import World
 from models.parts import part
 

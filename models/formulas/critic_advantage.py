@@ -12,7 +12,8 @@ from models.critic.model import new_critic, read_values
 from models.critic.settings import CriticSettings
 from models.loop.learner import Companion
 from models.loop.rollout import Scored
-from models.loop.slots import Advantage, Signal
+from models.loop.signal import Signal
+from models.loop.slots import Advantage
 from models.loop.world import World
 
 

@@ -23,6 +23,7 @@ from models.loop.judge import Divergence, TeacherUse
 from models.loop.learner import Companion, Learner
 from models.loop.limits import AS_USUAL, Limits
 from models.loop.rollout import Problem, Rollout, Scored, TokenBatch, sum_of_tokens
+from models.loop.signal import Signal
 from models.loop.world import World
 from models.parts import Part
 from models.source_code import SourceCode
@@ -255,26 +256,6 @@ class Select(SlotPart):
     @abstractmethod
     def __call__(self, scored: Scored) -> Tensor:
         """Indices of the completions to keep, [kept], int64."""
-
-
-@dataclass(frozen=True)
-class Signal:
-    """How much better than expected, token by token, [completions] tensors of [tokens of it] each."""
-
-    tokens: Sequence[Tensor]
-    """Advantage of each token."""
-    returns: Sequence[Tensor] | None = None
-    """What the critic should have said at each token."""
-
-    @staticmethod
-    def of_completions(values: Tensor, lengths: Tensor) -> Signal:
-        """The same value at each token of a completion.
-
-        Args:
-            values: one a completion, [completions].
-            lengths: tokens of each, [completions], int64.
-        """
-        return Signal(values.repeat_interleave(lengths).split(lengths.tolist()))
 
 
 class Advantage(SlotPart):

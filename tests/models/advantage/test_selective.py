@@ -17,7 +17,7 @@ from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Companion, Learner
 from models.loop.loop import run_loop
-from models.loop.slots import Signal
+from models.loop.signal import Signal
 from models.recipe.load import load_recipe
 from models.rollouts.gated import Gated
 from models.rollouts.mixture import Mixture

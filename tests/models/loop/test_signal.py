@@ -6,7 +6,8 @@ from tiny_worlds import make_world
 
 from models.advantage.group_relative import GroupRelative
 from models.loop.score import score
-from models.loop.slots import Advantage, Signal, TokenReward
+from models.loop.signal import Signal
+from models.loop.slots import Advantage, TokenReward
 from models.parts import parts
 
 LENGTHS = [len(ids) for ids in COMPLETIONS]

@@ -15,7 +15,7 @@ from models.learner.optimiser import build_optimiser
 from models.loop.fit import fit_round
 from models.loop.learner import Learner
 from models.loop.rollout import Problem, Rollout, Scored
-from models.loop.slots import Signal
+from models.loop.signal import Signal
 from models.plan.alive import Alive
 from models.plan.footprint import Device, footprint
 from models.plan.report import largest_row, policy_config

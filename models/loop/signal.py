@@ -1,0 +1,28 @@
+"""What an advantage gives: how much better than expected, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Signal:
+    """How much better than expected, token by token, [completions] tensors of [tokens of it] each."""
+
+    tokens: Sequence[Tensor]
+    """Advantage of each token."""
+    returns: Sequence[Tensor] | None = None
+    """What the critic should have said at each token."""
+
+    @staticmethod
+    def of_completions(values: Tensor, lengths: Tensor) -> Signal:
+        """The same value at each token of a completion.
+
+        Args:
+            values: one a completion, [completions].
+            lengths: tokens of each, [completions], int64.
+        """
+        return Signal(values.repeat_interleave(lengths).split(lengths.tolist()))
