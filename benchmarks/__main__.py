@@ -78,9 +78,9 @@ def main() -> int:
         if done.returncode:
             failed.append(name)
             continue
-        found = read(out / f"{name}.json")
-        rows += found
-        print(f"{table(found)}\n   {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+        record = read(out / f"{name}.json")
+        rows += record
+        print(f"{table(record)}\n   {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     print(table(rows) if rows else "nothing was measured")
     if failed:
         print(f"could not be run: {', '.join(failed)}", file=sys.stderr)

@@ -117,9 +117,9 @@ class Apart:
     def stop(self) -> dict[str, Any]:
         """End the run. Returns what its maker had to tell."""
         self._pipe.send(None)
-        told: dict[str, Any] = self._answer()
+        answer: dict[str, Any] = self._answer()
         self._process.join(timeout=60)
-        return told
+        return answer
 
     def _answer(self) -> Any:
         try:
@@ -137,13 +137,13 @@ Side = TypeVar("Side", Stepper, Apart)
 def _serve(pipe: Connection, make: Callable[[], Made]) -> None:
     """Life of a side's process: an order in, an answer out, until it is told to stop or nobody asks any more."""
     try:
-        stepper, told = make()
+        stepper, report = make()
         pipe.send(("made", None))
         while (steps := pipe.recv()) is not None:
             gc.collect()
             pipe.send(("seconds", stepper.advance(steps)))
         stepper.stop()
-        pipe.send(("told", told))
+        pipe.send(("told", report))
     except EOFError:
         pass
     except BaseException:

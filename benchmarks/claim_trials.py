@@ -54,12 +54,12 @@ def accuracy_of(toy: Toy, arm: Arm, seed: int, rounds: int = ROUNDS, metric: str
     return held_out(toy, train(toy, arm, seed, rounds), [metric])[metric]
 
 
-def difference(one: Arm, other: Arm, metric: str = "sampled_accuracy", rounds: int = ROUNDS) -> Callable[..., Effect]:
+def difference(arm: Arm, other: Arm, metric: str = "sampled_accuracy", rounds: int = ROUNDS) -> Callable[..., Effect]:
     """How much more `one` reaches than `other`."""
 
     def measure(toy: Toy, seed: int) -> Effect:
-        first, second = (accuracy_of(toy, arm, seed, rounds, metric) for arm in (one, other))
-        return first - second, {one.recipe: first, f"{other.recipe}, other": second}
+        first, second = (accuracy_of(toy, arm, seed, rounds, metric) for arm in (arm, other))
+        return first - second, {arm.recipe: first, f"{other.recipe}, other": second}
 
     return measure
 
@@ -90,10 +90,12 @@ def time_of_remax(toy: Toy, seed: int) -> Effect:
         still = replace(arm, overrides=(*arm.overrides, "schedule.optimiser.learning_rate=0.000001"))
         rounds[arm.recipe] += train(toy, still, seed, 14).rounds[2:]  # the first two warm up
     spent: dict[str, float] = {}
-    for name, told in rounds.items():
-        spent[name] = statistics.median(sum(one[f"seconds/{stage}"] for stage in STAGES) for one in told)
+    for name, rounds_of_arm in rounds.items():
+        spent[name] = statistics.median(
+            sum(metrics[f"seconds/{stage}"] for stage in STAGES) for metrics in rounds_of_arm
+        )
         for stage in STAGES:
-            spent[f"{name}, {stage}"] = statistics.median(one[f"seconds/{stage}"] for one in told)
+            spent[f"{name}, {stage}"] = statistics.median(metrics[f"seconds/{stage}"] for metrics in rounds_of_arm)
     spent["learn alone, ppo / remax"] = spent["ppo, learn"] / spent["remax, learn"]
     return spent["ppo"] / spent["remax"], spent
 
@@ -106,7 +108,7 @@ def pair_accuracy(toy: Toy, trained: Trained, seed: int) -> float:
     for model, sign in ((trained.learner.policy, 1.0), (load_causal_model(toy.start(seed), torch.float32), -1.0)):
         for column, side in (("chosen", 1.0), ("rejected", -1.0)):
             answers = trained.codec.completions([str(row[column]) for row in rows])
-            sums = torch.stack([one.sum() for one in all_log_probs(model, Sequences(prompts, answers))])
+            sums = torch.stack([row.sum() for row in all_log_probs(model, Sequences(prompts, answers))])
             margins.append(sign * side * sums)
     return float((sum(margins) > 0).float().mean())
 
@@ -120,11 +122,11 @@ def robust_dpo(toy: Toy, seed: int) -> Effect:
     """Held-out pair accuracy of rDPO less that of DPO, where 30 % of the labels are flipped."""
     flips = f"rewards.0.seed={seed}"
     arms = {"rdpo": RDPO, "dpo": DPO}
-    found = {
+    effects = {
         name: pair_accuracy(toy, train(toy, replace(arm, overrides=(*arm.overrides, flips)), seed, 60), seed)
         for name, arm in arms.items()
     }
-    return found["rdpo"] - found["dpo"], found
+    return effects["rdpo"] - effects["dpo"], effects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +138,10 @@ class Noisy(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Truth and noise, [completions]."""
-        seeds = [sha256(f"{one.problem.id} {one.completion}".encode()).digest()[:7] for one in rollouts]
+        seeds = [sha256(f"{rollout.problem.id} {rollout.completion}".encode()).digest()[:7] for rollout in rollouts]
         chances = [torch.Generator().manual_seed(int.from_bytes(seed, "big")) for seed in seeds]
         noise = [torch.randn((), generator=chance).item() for chance in chances]
-        truth = [float(solves(one)) for one in rollouts]
+        truth = [float(solves(rollout)) for rollout in rollouts]
         return torch.tensor(truth) + self.spread * torch.tensor(noise)
 
 
@@ -180,11 +182,11 @@ REGRESSION = Arm("ppo_hl_gauss", (*MORE, "advantage.critic.loss=mse"))
 
 def steadier_critic(toy: Toy, seed: int) -> Effect:
     """Spread of the critic's explained variance over the last half of the rounds, regression less classification."""
-    found = {
+    effects = {
         name: statistics.pstdev(train(toy, arm, seed, ROUNDS).curve("critic/explained_variance")[ROUNDS // 2 :])
         for name, arm in (("regression", REGRESSION), ("classification", CLASSIFICATION))
     }
-    return found["regression"] - found["classification"], found
+    return effects["regression"] - effects["classification"], effects
 
 
 PACS = Arm("pacs", (*PROMPTS, ALL))

@@ -58,7 +58,7 @@ class Finding:
     verdict: Verdict
     seeds: tuple[float, ...]
     """Effect of each seed, and so their number."""
-    told: dict[str, float]
+    values: dict[str, float]
     """Mean of each number behind the effect, by arm."""
     seconds: float
 
@@ -84,18 +84,18 @@ def put_to_the_test(trial: Trial, toy: Toy, seeds: int, tell: Callable[[str], No
     """Measure a claim's effect once a seed."""
     began = time.perf_counter()
     effects: list[float] = []
-    told: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for seed in range(seeds):
         effect, numbers = trial.measure(toy, seed)
         effects.append(effect)
         for name, value in numbers.items():
-            told.setdefault(name, []).append(value)
+            values.setdefault(name, []).append(value)
         tell(f"{trial.name}: seed {seed + 1} of {seeds}, {trial.measures} {effect:+.4g}")
     low, high = interval(effects)
     return Finding(
         trial.name, trial.paper, trial.claim, trial.measures, statistics.fmean(effects), low, high, trial.line,
         trial.larger, verdict(low, high, trial.line, trial.larger), tuple(effects),
-        {name: statistics.fmean(values) for name, values in told.items()}, time.perf_counter() - began,
+        {name: statistics.fmean(each) for name, each in values.items()}, time.perf_counter() - began,
     )  # fmt: skip
 
 
@@ -104,10 +104,11 @@ def table(findings: Sequence[Finding]) -> str:
     head = ("claim", "paper", "effect", "95 % interval", "line", "verdict")
     rows = [
         (
-            one.claim, str(one.paper), f"{one.effect:.3g} ({one.measure})", f"[{one.low:.3g}, {one.high:.3g}]",
-            f"{'>' if one.larger else '<'} {one.line:g}", one.verdict,
+            finding.claim, str(finding.paper), f"{finding.effect:.3g} ({finding.measure})",
+            f"[{finding.low:.3g}, {finding.high:.3g}]",
+            f"{'>' if finding.larger else '<'} {finding.line:g}", finding.verdict,
         )
-        for one in findings
+        for finding in findings
     ]  # fmt: skip
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     return "\n".join(
@@ -119,17 +120,18 @@ def guide_rows(findings: Sequence[Mapping[str, Any]]) -> str:
     """The table of docs/benchmarks.md from the findings of a file."""
     lines = ["| claim | paper | effect | 95 % interval | line | verdict |", "| --- " * 6 + "|"]
     lines += [
-        f"| {one['claim']} | {one['paper']} | {one['effect']:.3g} ({one['measure']}) | {one['low']:.3g} to "
-        f"{one['high']:.3g} | {'>' if one['larger'] else '<'} {one['line']:g} | {one['verdict']} |"
-        for one in findings
+        f"| {finding['claim']} | {finding['paper']} | {finding['effect']:.3g} ({finding['measure']}) | "
+        f"{finding['low']:.3g} to {finding['high']:.3g} | {'>' if finding['larger'] else '<'} {finding['line']:g} | "
+        f"{finding['verdict']} |"
+        for finding in findings
     ]
     return "\n".join(lines)
 
 
 def held(file: Path) -> list[dict[str, Any]]:
     """The findings in a file; none where there is no such file."""
-    found: list[dict[str, Any]] = json.loads(file.read_text())["findings"] if file.is_file() else []
-    return found
+    findings: list[dict[str, Any]] = json.loads(file.read_text())["findings"] if file.is_file() else []
+    return findings
 
 
 def record(file: Path, finding: Finding, machine: Mapping[str, Any]) -> None:
@@ -140,7 +142,7 @@ def record(file: Path, finding: Finding, machine: Mapping[str, Any]) -> None:
         finding: the new one.
         machine: what it was measured on.
     """
-    by_name = {one["name"]: one for one in held(file)} | {finding.name: asdict(finding)}
+    by_name = {record["name"]: record for record in held(file)} | {finding.name: asdict(finding)}
     findings = [by_name[trial.name] for trial in TRIALS if trial.name in by_name]
     write_file(file, json.dumps({"machine": machine, "findings": findings}, indent=1) + "\n")
 
@@ -169,7 +171,7 @@ def main() -> int:
             findings.append(put_to_the_test(trial, toy, options.seeds, lambda line: print(line, file=sys.stderr)))
             record(options.out, findings[-1], machine)
     print(table(findings))
-    print(f"\n{sum(one.seconds for one in findings) / 60:.1f} minutes; {options.out}")
+    print(f"\n{sum(finding.seconds for finding in findings) / 60:.1f} minutes; {options.out}")
     return 0
 
 

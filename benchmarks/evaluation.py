@@ -54,7 +54,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as place:
         folder = save(llama(), word_tokenizer(), Path(place) / "model")
         makers = {"ours": our_stepper} | ({"peer": bare} if has_vllm() else {})
-        sides, told = {}, {}
+        sides, reports = {}, {}
         for side, maker in makers.items():
             ways = {
                 f"{precision}, {'compiled' if compiled else 'eager'}": partial(
@@ -63,7 +63,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
                 for compiled in ((False,) if settings.quick else (True, False))
                 for precision in PRECISIONS[: 1 if settings.quick else None]
             }
-            sides[side], told[side] = fastest(ways)
+            sides[side], reports[side] = fastest(ways)
         seconds = alternate(sides, warm=settings.warm, repeats=settings.samples)
         for stepper in sides.values():
             stepper.stop()
@@ -78,7 +78,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
             short=SHORT if has_vllm() else "vLLM is not installed",
             against="bare vllm.LLM.generate",
             wanted="95 %",
-            details=told,
+            details=reports,
         )
     ]
 
@@ -98,8 +98,8 @@ def our_stepper(
         ]
         sampling = Sampling(max_tokens=shape.completion, samples=shape.samples)
         while True:
-            found = evaluate(engine, codec, problems, sampling, 0, None)
-            assert all(record.greedy.tokens == shape.completion for record in found), "a completion ended early"
+            records = evaluate(engine, codec, problems, sampling, 0, None)
+            assert all(record.greedy.tokens == shape.completion for record in records), "a completion ended early"
             beat()
 
     return Stepper(run), {}
@@ -124,7 +124,9 @@ def bare(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, precision
         greedy = SamplingParams(temperature=0.0, max_tokens=shape.completion, detokenize=False)
         while True:
             made = [engine.generate(wanted, how, use_tqdm=False) for how in (sampled, greedy)]
-            tokens = sum(len(one.token_ids) for outputs in made for output in outputs for one in output.outputs)
+            tokens = sum(
+                len(completion.token_ids) for outputs in made for output in outputs for completion in output.outputs
+            )
             assert tokens == shape.tokens, "a completion ended early"
             beat()
 

@@ -131,11 +131,11 @@ def find_better(seed: int, settings: GateSettings, shift: float) -> list[bool]:
     chance = np.random.default_rng(seed)
     problems = draw_problems(chance)
     new, old, anchor = answers(problems, shift, chance), answers(problems, 0.0, chance), answers(problems, 0.0, chance)
-    found = []
+    nights = []
     for night in NIGHTS:
         look = settings.next_look(night - 1)
-        found.append(hold(new, old, settings, anchor=anchor, look=look).promoted)
-    return found
+        nights.append(hold(new, old, settings, anchor=anchor, look=look).promoted)
+    return nights
 
 
 def share(hits: Sequence[bool]) -> dict[str, Any]:
@@ -168,9 +168,9 @@ def main(arguments: list[str] | None = None) -> int:
     }
     for difference in DIFFERENCES:
         shift = shift_for(difference)
-        found = np.array([find_better(20_000 + seed, settings, shift) for seed in range(draws)])
+        shares = np.array([find_better(20_000 + seed, settings, shift) for seed in range(draws)])
         results["promoted_when_better"][f"{difference:.2f}"] = dict(
-            zip(map(str, NIGHTS), found.mean(axis=0).tolist(), strict=True)
+            zip(map(str, NIGHTS), shares.mean(axis=0).tolist(), strict=True)
         )
     for key, value in results.items():
         print(f"{key:<28} {value}")

@@ -108,9 +108,9 @@ def measure(settings: Settings, name: str) -> list[Row]:
         if has_trl():
             sides["peer"] = Apart(partial(their_stepper, folder, prompts, shape, settings.quick))
         seconds = alternate(sides, warm=settings.warm, repeats=settings.samples)
-        told = {side: stepper.stop() for side, stepper in sides.items()}
-    told["ours"] |= tried
-    timed = told["ours"].pop("rounds")[-settings.samples :]
+        reports = {side: stepper.stop() for side, stepper in sides.items()}
+    reports["ours"] |= tried
+    timed = reports["ours"].pop("rounds")[-settings.samples :]
     split = {part: statistics.median(step[part] for step in timed) for part in timed[0] if part.startswith("seconds/")}
     return [
         compare(
@@ -122,15 +122,15 @@ def measure(settings: Settings, name: str) -> list[Row]:
             smaller_is_better=True,
             short=SHORT.get(name, "") if has_trl() else "TRL is not installed",
             against="TRL GRPOTrainer",
-            details={"split": split, **told},
+            details={"split": split, **reports},
         )
     ]
 
 
 def our_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, settings: EngineSettings) -> Made:
     """Made in our side's own process."""
-    told: dict[str, Any] = {"rounds": []}
-    return Stepper(our_side(folder, prompts, shape, settings, told)), told
+    report: dict[str, Any] = {"rounds": []}
+    return Stepper(our_side(folder, prompts, shape, settings, report)), report
 
 
 def their_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, quick: bool) -> Made:
@@ -144,13 +144,13 @@ def our_side(
     prompts: Sequence[Sequence[int]],
     shape: Shape,
     settings: EngineSettings,
-    told: dict[str, Any],
+    report: dict[str, Any],
 ) -> Callable[[Beat], None]:
     """The pipeline's loop, with the engine and the optimiser that its task would open."""
 
     def run(beat: Beat) -> None:
         def ended(round_number: int, metrics: dict[str, float]) -> None:
-            told["rounds"].append(metrics)
+            report["rounds"].append(metrics)
             beat()
 
         policy, tokenizer = open_policy(folder)
@@ -160,7 +160,7 @@ def our_side(
             for number, (ids, text) in enumerate(zip(prompts, texts(tokenizer, prompts), strict=True))
         ]
         learner = learner_of(policy, learner_precision(policy))
-        told["autocast"] = str(learner.autocast)
+        report["autocast"] = str(learner.autocast)
         engine = open_engine(
             folder,
             settings,

@@ -59,17 +59,17 @@ class Job:
 
 def entrants() -> list[str]:
     """Names of the recipes that train a policy on the league's task."""
-    found: list[Any] = [load_recipe(file) for file in sorted((ROOT / "recipes").glob("*.yaml"))]
-    return [one.name for one in found if one.schedule is not None and one.data.name == TASK]
+    recipes: list[Any] = [load_recipe(file) for file in sorted((ROOT / "recipes").glob("*.yaml"))]
+    return [recipe.name for recipe in recipes if recipe.schedule is not None and recipe.data.name == TASK]
 
 
 def missing(jobs: Sequence[Job], results: Sequence[Result], code: str | None) -> list[Job]:
     """The jobs that no result answers."""
-    by_place = {(one.recipe, one.seed): one for one in results}
+    by_place = {(result.recipe, result.seed): result for result in results}
     left = []
     for job in jobs:
-        found = by_place.get((job.recipe, job.seed))
-        if found is None or not found.counts(digest_of(job), code):
+        result = by_place.get((job.recipe, job.seed))
+        if result is None or not result.counts(digest_of(job), code):
             left.append(job)
     return left
 
@@ -93,7 +93,7 @@ def run(job: Job, work: Path, machine: str = "") -> Result:
         failed = f"{type(error).__name__}: {error}"
         traceback.print_exc()
     size = recipe.rollouts.prompts * recipe.rollouts.largest_group()
-    drawn = round(sum(one["rollouts/completions"] for one in rounds))
+    drawn = round(sum(metrics["rollouts/completions"] for metrics in rounds))
     return Result(
         recipe=job.recipe,
         seed=job.seed,
@@ -102,7 +102,7 @@ def run(job: Job, work: Path, machine: str = "") -> Result:
         updates=recipe.schedule.updates * len(rounds) // recipe.schedule.rounds if rounds else recipe.schedule.updates,
         learning_rate=recipe.schedule.optimiser.learning_rate,
         curve=curve,
-        rounds={name: tuple(one[name] for one in rounds if name in one) for name in KEPT},
+        rounds={name: tuple(metrics[name] for metrics in rounds if name in metrics) for name in KEPT},
         claims=claims,
         failed=failed,
         recipe_digest=digest_of(job),
@@ -143,8 +143,8 @@ def run_all(jobs: Sequence[Job], work: Path, results: Path, workers: int, tell: 
 
 def estimate(jobs: Sequence[Job], results: Sequence[Result], workers: int) -> float:
     """Seconds that `jobs` will take: by the processor seconds of a recipe's own results, else by the median of all."""
-    told = [one for one in results if one.curve]
-    rates = {one.recipe: one.processor_seconds / one.budget for one in told}
+    measured = [result for result in results if result.curve]
+    rates = {result.recipe: result.processor_seconds / result.budget for result in measured}
     usual = statistics.median(rates.values()) if rates else 60 / BUDGET
     return sum(rates.get(job.recipe, usual) * job.budget for job in jobs) / workers
 
@@ -162,7 +162,7 @@ def search(names: Sequence[str], work: Path, results: Path, workers: int, tell: 
             if missing([job], read_all(at / f"{rate:.5f}"), code_digest()):
                 run_all([job], work, at / f"{rate:.5f}", workers, tell)
         ends = {rate: read_all(at / f"{rate:.5f}")[0] for rate in RATES}
-        scores = {rate: one.curve[-1].accuracy if one.curve else -1.0 for rate, one in ends.items()}
+        scores = {rate: result.curve[-1].accuracy if result.curve else -1.0 for rate, result in ends.items()}
         winner = max(scores, key=lambda rate: scores[rate])
         shown = ", ".join(f"{score:.1%} at {rate:.5f}" for rate, score in scores.items())
         lines.append(f"{name}: {winner:.5f} ({shown}); write it into recipes/{name}.yaml if it is not there")
@@ -211,13 +211,13 @@ def main() -> int:
     if left and not options.write_page:
         run_all(left, options.work, options.results, options.workers, tell)
     held = read_all(options.results)
-    shown = [one for job in jobs for one in held if (one.recipe, one.seed) == (job.recipe, job.seed)]
+    shown = [result for job in jobs for result in held if (result.recipe, result.seed) == (job.recipe, job.seed)]
     wanted = {(job.recipe, job.seed): digest_of(job) for job in jobs}
-    shown = [one for one in shown if one.counts(wanted[one.recipe, one.seed], code)]
+    shown = [result for result in shown if result.counts(wanted[result.recipe, result.seed], code)]
     recipes = {name: (ROOT / "recipes" / f"{name}.yaml").read_text() for name in names}
     options.page.write_text(page(shown, len(jobs), code_digest(), recipes))
     tell(f"{len(shown)} of {len(jobs)} trainings stand in {options.page}")
-    return int(any(one.failed for one in shown))
+    return int(any(result.failed for result in shown))
 
 
 if __name__ == "__main__":

@@ -67,11 +67,11 @@ class Line:
 
 def line(results: Sequence[Result]) -> Line:
     """One recipe's line from its trainings, none of which failed."""
-    first, last = results[0], [one.curve[-1] for one in results]
-    length = min(len(one.curve) for one in results)
-    means = [statistics.fmean(one.curve[at].accuracy for one in results) for at in range(length)]
-    entropies = [one.rounds["policy/entropy"][-1] for one in results if one.rounds.get("policy/entropy")]
-    names = list(dict.fromkeys(name for one in results for name in one.claims))
+    first, last = results[0], [result.curve[-1] for result in results]
+    length = min(len(result.curve) for result in results)
+    means = [statistics.fmean(result.curve[at].accuracy for result in results) for at in range(length)]
+    entropies = [result.rounds["policy/entropy"][-1] for result in results if result.rounds.get("policy/entropy")]
+    names = list(dict.fromkeys(name for result in results for name in result.claims))
     return Line(
         first.recipe,
         _over_problems(results, 0),
@@ -82,10 +82,10 @@ def line(results: Sequence[Result]) -> Line:
         statistics.fmean(point.greedy for point in last),
         statistics.fmean(point.tokens for point in last),
         statistics.fmean(entropies) if entropies else None,
-        statistics.fmean(one.seconds for one in results),
+        statistics.fmean(result.seconds for result in results),
         first.completions,
         first.learning_rate,
-        {name: statistics.fmean(one.claims[name] for one in results) for name in names},
+        {name: statistics.fmean(result.claims[name] for result in results) for name in names},
     )
 
 
@@ -104,30 +104,30 @@ def page(results: Sequence[Result], wanted: int, code: str, recipes: Mapping[str
         code: digest of the code as it stands.
         recipes: name -> text, whose heads say why a recipe does not end above its start.
     """
-    told = [one for one in results if one.curve]
+    measured = [result for result in results if result.curve]
     by_name: dict[str, list[Result]] = {}
-    for one in told:
-        by_name.setdefault(one.recipe, []).append(one)
-    lines = sorted((line(group) for group in by_name.values()), key=lambda one: -one.end.estimate)
-    problems = len(told[0].curve[0].by_problem) if told else 0
+    for result in measured:
+        by_name.setdefault(result.recipe, []).append(result)
+    lines = sorted((line(group) for group in by_name.values()), key=lambda row: -row.end.estimate)
+    problems = len(measured[0].curve[0].by_problem) if measured else 0
     text = [HEAD.format(problems=problems)]
-    budgets = ", ".join(f"{budget:,}" for budget in sorted({one.budget for one in told})) or "no"
-    commits = ", ".join(sorted({one.commit for one in told if one.commit})) or "none"
+    budgets = ", ".join(f"{budget:,}" for budget in sorted({result.budget for result in measured})) or "no"
+    commits = ", ".join(sorted({result.commit for result in measured if result.commit})) or "none"
     text.append(f"{len(results)} of {wanted} trainings; budget {budgets} completions; commits {commits}.")
-    if older := sum(one.code_digest != code for one in results):
+    if older := sum(result.code_digest != code for result in results):
         text.append(f"**{older} of them were made by other code than this commit's** (`--older`).")
-    counts = {name: sum(one.verdict == name for one in lines) for name in VERDICTS}
+    counts = {name: sum(line.verdict == name for line in lines) for name in VERDICTS}
     text.append("; ".join(f"{count} {name}" for name, count in counts.items()) + ".\n")
     text.append(f"| {' | '.join(COLUMNS)} |")
     text.append("| --- " * len(COLUMNS) + "|")
-    text += [_row(one) for one in lines]
-    if behind := [one for one in lines if one.verdict != VERDICTS[0]]:
+    text += [_row(line) for line in lines]
+    if behind := [line for line in lines if line.verdict != VERDICTS[0]]:
         text += ["", "## Not above, and why", ""]
         text += [
-            f"- {one.recipe} ({one.verdict}): {reason(recipes[one.recipe]) or 'its recipe does not say.'}"
-            for one in behind
+            f"- {line.recipe} ({line.verdict}): {reason(recipes[line.recipe]) or 'its recipe does not say.'}"
+            for line in behind
         ]
-    if claimed := [one for one in lines if one.claims]:
+    if claimed := [line for line in lines if line.claims]:
         text += ["", "## What methods of preferences or data claim", ""]
         text.append(
             "Pair accuracy: share of held-out preferences in which the policy has raised the better answer more than "
@@ -135,17 +135,17 @@ def page(results: Sequence[Result], wanted: int, code: str, recipes: Mapping[str
         )
         text += ["| recipe | pair accuracy | win rate |", "| --- | --- | --- |"]
         text += [
-            f"| {one.recipe} | {_share(one.claims.get('pair_accuracy'))} | {_share(one.claims.get('win_rate'))} |"
-            for one in claimed
+            f"| {line.recipe} | {_share(line.claims.get('pair_accuracy'))} | {_share(line.claims.get('win_rate'))} |"
+            for line in claimed
         ]
-    if failed := [one for one in results if one.failed]:
-        text += ["", "## Failed", ""] + [f"- {one.recipe}, seed {one.seed}: {one.failed}" for one in failed]
+    if failed := [result for result in results if result.failed]:
+        text += ["", "## Failed", ""] + [f"- {result.recipe}, seed {result.seed}: {result.failed}" for result in failed]
     return "\n".join(text) + "\n"
 
 
 def _by_problem(results: Sequence[Result], at: int) -> list[float]:
     """Accuracy at each problem, [problems], the mean over seeds."""
-    rows = [one.curve[at].by_problem for one in results]
+    rows = [result.curve[at].by_problem for result in results]
     return [statistics.fmean(values) for values in zip(*rows, strict=True)]
 
 
@@ -153,19 +153,20 @@ def _over_problems(results: Sequence[Result], at: int) -> Interval:
     return bootstrap_mean(_by_problem(results, at), resamples=2000)
 
 
-def _row(one: Line) -> str:
-    entropy = "" if one.entropy is None else f"{one.entropy:.3f}"
-    gain = f"{one.gain.estimate:+.1%} [{one.gain.low:+.1%}, {one.gain.high:+.1%}]"
+def _row(line: Line) -> str:
+    entropy = "" if line.entropy is None else f"{line.entropy:.3f}"
+    gain = f"{line.gain.estimate:+.1%} [{line.gain.low:+.1%}, {line.gain.high:+.1%}]"
     cells = (
-        f"[{one.recipe}](../recipes/{one.recipe}.yaml)", _interval(one.start), f"{one.best:.1%}", _interval(one.end),
-        ", ".join(f"{share:.1%}" for share in one.by_seed), gain, f"{one.drop:.1%}", one.verdict, f"{one.greedy:.1%}",
-        f"{one.tokens:.1f}", entropy, f"{one.learning_rate:g}", f"{one.seconds:.0f}",
+        f"[{line.recipe}](../recipes/{line.recipe}.yaml)", _interval(line.start), f"{line.best:.1%}",
+        _interval(line.end), ", ".join(f"{share:.1%}" for share in line.by_seed), gain, f"{line.drop:.1%}",
+        line.verdict, f"{line.greedy:.1%}", f"{line.tokens:.1f}", entropy, f"{line.learning_rate:g}",
+        f"{line.seconds:.0f}",
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
 
-def _interval(found: Interval) -> str:
-    return f"{found.estimate:.1%} [{found.low:.1%}, {found.high:.1%}]"
+def _interval(interval: Interval) -> str:
+    return f"{interval.estimate:.1%} [{interval.low:.1%}, {interval.high:.1%}]"
 
 
 def _share(value: float | None) -> str:

@@ -102,8 +102,8 @@ def commit() -> str:
     """The commit of the checkout; with + behind it where something is not committed; empty outside a repository."""
 
     def git(*words: str) -> str:
-        found = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-        return found.stdout.strip() if found.returncode == 0 else ""
+        answer = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+        return answer.stdout.strip() if answer.returncode == 0 else ""
 
     head = git("rev-parse", "--short=12", "HEAD")
     return head + ("+" if head and git("status", "--porcelain", "--", "models", "recipes") else "")

@@ -133,7 +133,7 @@ def rewards_of(recipe: Any) -> list[Any]:
     Raises:
         UserError: there are none.
     """
-    kept = [one for one in recipe.rewards if not one.needs_reward_model]
+    kept = [reward for reward in recipe.rewards if not reward.needs_reward_model]
     if not kept:
         raise UserError(f"{recipe.name}: every reward needs a fitted reward model")
     return kept
@@ -240,7 +240,7 @@ def pair_accuracy(data: Path, codec: Codec, policy: nn.Module, start: nn.Module)
     for model, sign in ((policy, 1.0), (start, -1.0)):
         for column, side in (("chosen", 1.0), ("rejected", -1.0)):
             answers = codec.completions([str(row[column]) for row in rows])
-            sums = torch.stack([one.sum() for one in all_log_probs(model, Sequences(prompts, answers))])
+            sums = torch.stack([row.sum() for row in all_log_probs(model, Sequences(prompts, answers))])
             margins += sign * side * sums.cpu()
     return float((margins > 0).float().mean())
 

@@ -30,7 +30,7 @@ def describe(measure: bool = True) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
-        "versions": {name: found for name in PACKAGES if (found := _version(name))},
+        "versions": {name: version for name in PACKAGES if (version := _version(name))},
     }
     if torch.cuda.is_available():
         facts["gpu"] = torch.cuda.get_device_name()

@@ -77,7 +77,7 @@ class Peak:
 def measure(settings: Settings, name: str) -> list[Row]:
     """One row; one side after the other, never both in memory."""
     shape = Shape(vocabulary=8192, completion=32, group=4) if settings.quick else Shape()
-    told: dict[str, dict[str, Any]] = {}
+    reports: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as place:
         model = llama(hidden=64, layers=2, heads=2, vocabulary=shape.vocabulary)
         folder = save(model, word_tokenizer(shape.vocabulary), Path(place) / "model")
@@ -87,8 +87,8 @@ def measure(settings: Settings, name: str) -> list[Row]:
                 continue
             apart = Apart(partial(make, folder, shape))
             apart.advance(2)
-            told[side] = apart.stop()
-    above = {side: [facts["most"] - facts["before"]] for side, facts in told.items()}
+            reports[side] = apart.stop()
+    above = {side: [facts["most"] - facts["before"]] for side, facts in reports.items()}
     return [
         compare(
             f"peak memory of a GRPO update above model and optimiser, vocabulary {shape.vocabulary:,}, "
@@ -101,19 +101,19 @@ def measure(settings: Settings, name: str) -> list[Row]:
             short=SHORT if has_trl() else "TRL is not installed",
             against="TRL GRPOTrainer",
             wanted="1/4 of it",
-            details={side: {**facts, "absolute_peak_gib": facts["most"]} for side, facts in told.items()},
+            details={side: {**facts, "absolute_peak_gib": facts["most"]} for side, facts in reports.items()},
         )
     ]
 
 
 def our_stepper(folder: Path, shape: Shape) -> Made:
     """Two updates of ours, the second watched."""
-    told: dict[str, Any] = {}
+    report: dict[str, Any] = {}
 
     def run(beat: Beat) -> None:
         policy, _ = open_policy(folder)
         learner = learner_of(policy, learner_precision(policy))
-        told["autocast"] = str(learner.autocast)
+        report["autocast"] = str(learner.autocast)
         prompts = token_lists(1, shape.prompt, seed=1)
         completions = token_lists(shape.group, shape.completion, seed=2, vocabulary=shape.vocabulary)
         scored = scored_of(prompts, [completions], shape.vocabulary)
@@ -121,15 +121,15 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
         beat()
         with Peak() as peak:
             grpo_update(learner, scored, schedule())
-        told.update(before=peak.before / GIB, most=peak.most / GIB)
+        report.update(before=peak.before / GIB, most=peak.most / GIB)
         beat()
 
-    return Stepper(run), told
+    return Stepper(run), report
 
 
 def their_stepper(folder: Path, shape: Shape) -> Made:
     """Two steps of TRL's, the second watched."""
-    told: dict[str, Any] = {}
+    report: dict[str, Any] = {}
 
     def reward(prompts: Any, completions: Any, completion_ids: list[list[int]], **_: Any) -> list[float]:
         assert all(len(ids) == shape.completion for ids in completion_ids), "a completion ended early"
@@ -154,11 +154,11 @@ def their_stepper(folder: Path, shape: Shape) -> Made:
         def after() -> None:
             if watched:
                 watched[0].__exit__()
-                told.update(before=watched[0].before / GIB, most=watched[0].most / GIB)
+                report.update(before=watched[0].before / GIB, most=watched[0].most / GIB)
             beat()
             time.sleep(0.1)
             watched.append(Peak().__enter__())
 
         trl_side.train(trainer, after)
 
-    return Stepper(run), told
+    return Stepper(run), report

@@ -67,7 +67,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
         if has_trl():
             sides["peer"] = Apart(partial(their_stepper, name, folder, shape, settings.quick))
         seconds = alternate(sides, warm=settings.warm, repeats=settings.samples, steps=STEPS)
-        told = {side: stepper.stop() for side, stepper in sides.items()}
+        reports = {side: stepper.stop() for side, stepper in sides.items()}
     rates = {side: [shape.batch / taken for taken in values] for side, values in seconds.items()}
     what, against = {"dpo": ("DPO", "TRL DPOTrainer"), "reward_model": ("reward model", "TRL RewardTrainer")}[name]
     return [
@@ -79,7 +79,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
             AT_LEAST[name],
             short=SHORT.get(name, "") if has_trl() else "TRL is not installed",
             against=against,
-            details=told,
+            details=reports,
         )
     ]
 
@@ -94,11 +94,11 @@ def pairs_of(shape: Shape) -> list[Pair]:
 def our_stepper(name: str, folder: Path, shape: Shape) -> Made:
     """Made in our side's own process."""
     run = {"dpo": our_dpo, "reward_model": our_reward_model}[name]
-    told: dict[str, Any] = {}
-    return Stepper(partial(run, folder, shape, told)), told
+    report: dict[str, Any] = {}
+    return Stepper(partial(run, folder, shape, report)), report
 
 
-def our_reward_model(folder: Path, shape: Shape, told: dict[str, Any], beat: Beat) -> None:
+def our_reward_model(folder: Path, shape: Shape, report: dict[str, Any], beat: Beat) -> None:
     """The fit that the pipeline's task calls, telling after every update."""
     settings = RewardModelSettings(
         steps=100_000,
@@ -108,15 +108,15 @@ def our_reward_model(folder: Path, shape: Shape, told: dict[str, Any], beat: Bea
     )
     model = reward_model_from_policy(folder, seed=0)
     autocast = learner_precision(model)
-    told["autocast"] = str(autocast)
+    report["autocast"] = str(autocast)
     fit_reward_model(model, pairs_of(shape), settings, seed=0, autocast=autocast, report=lambda step, metrics: beat())
 
 
-def our_dpo(folder: Path, shape: Shape, told: dict[str, Any], beat: Beat) -> None:
+def our_dpo(folder: Path, shape: Shape, report: dict[str, Any], beat: Beat) -> None:
     """The loop's fit of the DPO objective; the reference's log-probs travel with the pairs, as from the cache."""
     policy, _ = open_policy(folder)
     learner = learner_of(policy, learner_precision(policy))
-    told["autocast"] = str(learner.autocast)
+    report["autocast"] = str(learner.autocast)
     pairs = pairs_of(shape)
     sequences = Sequences(
         [pair.prompt for pair in pairs for _ in range(2)],

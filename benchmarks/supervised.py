@@ -64,8 +64,8 @@ def measure(settings: Settings, name: str) -> list[Row]:
         if has_trl():
             sides["peer"] = Apart(partial(their_stepper, folder, shape, settings.quick))
         seconds = alternate(sides, warm=settings.warm, repeats=settings.samples, steps=STEPS)
-        told = {side: stepper.stop() for side, stepper in sides.items()}
-    rates = {side: rates_of(values, told[side].pop("tokens")) for side, values in seconds.items()}
+        reports = {side: stepper.stop() for side, stepper in sides.items()}
+    rates = {side: rates_of(values, reports[side].pop("tokens")) for side, values in seconds.items()}
     return [
         compare(
             f"supervised, lengths {shape.shortest} to {shape.longest}, {shape.rows * shape.longest} tokens an update",
@@ -75,7 +75,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
             AT_LEAST,
             short=SHORT if has_trl() else "TRL is not installed",
             against="TRL SFTTrainer, packing",
-            details=told,
+            details=reports,
         )
     ]
 
@@ -97,21 +97,21 @@ def sequences_of(shape: Shape) -> list[list[int]]:
 
 def our_stepper(folder: Path, shape: Shape) -> Made:
     """Made in our side's own process."""
-    told: dict[str, Any] = {"tokens": []}
+    report: dict[str, Any] = {"tokens": []}
 
     class Counted(Sequences):
         """Counts the tokens of every batch that is taken."""
 
         def take(self, indices: Any) -> Sequences:
             batch = super().take(indices)
-            told["tokens"].append(sum(batch.lengths))
+            report["tokens"].append(sum(batch.lengths))
             return Sequences(batch.prompts, batch.completions)
 
     def run(beat: Beat) -> None:
         ids = sequences_of(shape)
         policy, _ = open_policy(folder)
         autocast = learner_precision(policy)
-        told["autocast"] = str(autocast)
+        report["autocast"] = str(autocast)
         settings = SupervisedSettings(
             steps=100_000,
             batch=shape.batch,
@@ -127,7 +127,7 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
             report=lambda step, metrics: beat(),
         )
 
-    return Stepper(run), told
+    return Stepper(run), report
 
 
 def their_stepper(folder: Path, shape: Shape, quick: bool) -> Made:
@@ -140,17 +140,17 @@ def their_stepper(folder: Path, shape: Shape, quick: bool) -> Made:
 
         made = trl_side.candidates(shape.rows, with_arguments, quick=quick)
         # One row at a time, too: with `bfd` TRL joins a micro-batch's rows into one, whose attention grows with them.
-        one = {
+        options = {
             f"{'bf16' if bf16 else 'float32'}, 1 row at a time": partial(
                 Stepper, with_arguments(trl_side.arguments(shape.rows, bf16=bf16, micro_batch=1))
             )
             for bf16 in (True, False)
         }
-        made |= {} if quick else one
+        made |= {} if quick else options
         return {f"packing {strategy}, {way}": run for way, run in made.items()}
 
-    stepper, told = fastest(ways("bfd") | ({} if quick else ways("wrapped")))
-    return stepper, {**told, "tokens": counts}
+    stepper, report = fastest(ways("bfd") | ({} if quick else ways("wrapped")))
+    return stepper, {**report, "tokens": counts}
 
 
 def their_side(

@@ -116,7 +116,7 @@ class Trained:
 
     def curve(self, name: str) -> list[float]:
         """One metric, round by round, where it was told."""
-        return [told[name] for told in self.rounds if name in told]
+        return [metrics[name] for metrics in self.rounds if name in metrics]
 
 
 def train(toy: Toy, arm: Arm, seed: int, rounds: int) -> Trained:
@@ -131,16 +131,16 @@ def train(toy: Toy, arm: Arm, seed: int, rounds: int) -> Trained:
     learner = build_learner(policy, recipe, recipe.schedule, toy.folder, None)
     problems = with_reference(problems, learner, asked, toy.folder)
     engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None
-    rewards = arm.rewards or tuple(one for one in recipe.rewards if not one.needs_reward_model)
+    rewards = arm.rewards or tuple(reward for reward in recipe.rewards if not reward.needs_reward_model)
     chosen = replace(recipe.slots, rewards=rewards)
     before = {name: value.detach().clone() for name, value in policy.state_dict().items()}
     trained = Trained(recipe, learner, codec, before)
 
-    def told(number: int, metrics: dict[str, float]) -> None:
+    def keep(number: int, metrics: dict[str, float]) -> None:
         trained.rounds.append(metrics)
 
     world = World(codec, engine, None, seed, learner, Readings(learner, recipe.schedule.token_budget))
-    run_loop(world, chosen, recipe.schedule, problems, toy.folder / "none", Watchers(metrics=told))
+    run_loop(world, chosen, recipe.schedule, problems, toy.folder / "none", Watchers(metrics=keep))
     return trained
 
 
@@ -150,8 +150,8 @@ def held_out(toy: Toy, trained: Trained, names: Sequence[str], samples: int = 16
     engine = TransformersEngine(toy.start(trained.recipe.seed), EngineSettings(), end=trained.codec.end)
     engine.load(merged_weights(trained.learner.policy))
     sampling = Sampling(max_tokens=24, samples=samples)
-    found = evaluate(engine, trained.codec, problems, sampling, trained.recipe.seed, None)
-    return {name: float(prompt_values(found, name).mean()) for name in names}
+    records = evaluate(engine, trained.codec, problems, sampling, trained.recipe.seed, None)
+    return {name: float(prompt_values(records, name).mean()) for name in names}
 
 
 def state_bytes(learner: Learner) -> int:

@@ -52,49 +52,55 @@ def compare(
     Raises:
         UserError: see models.recipe.comparison.contenders; or the data turn out to lack the metric.
     """
-    found = contenders(recipes, overrides or [], seeds, metric, budget, smoke)
-    experiment = found[0].recipe.name
+    chosen = contenders(recipes, overrides or [], seeds, metric, budget, smoke)
+    experiment = chosen[0].recipe.name
     with own_folder(experiment) as home:
-        rewards = [source.file for one in found for source in one.recipe.sources]
-        code = running_version(Path.cwd(), *(one.file for one in found), rewards=rewards)
-        facts = {tags.RECIPE: " ".join(one.name for one in found), tags.GIT_COMMIT: code.name}
+        rewards = [source.file for contender in chosen for source in contender.recipe.sources]
+        code = running_version(Path.cwd(), *(contender.file for contender in chosen), rewards=rewards)
+        facts = {tags.RECIPE: " ".join(contender.name for contender in chosen), tags.GIT_COMMIT: code.name}
         if prefect := prefect_run.address():
             facts[tags.PREFECT_RUN] = prefect
-        params = {"seeds": seeds, "metric": metric, "rounds": {one.name: one.rounds for one in found}}
-        run = runs.open_flow_run(experiment, f"compare {' '.join(one.name for one in found)}", facts, params)
+        params = {
+            "seeds": seeds,
+            "metric": metric,
+            "rounds": {contender.name: contender.rounds for contender in chosen},
+        }
+        run = runs.open_flow_run(
+            experiment, f"compare {' '.join(contender.name for contender in chosen)}", facts, params
+        )
         page = page_address(home, "mlflow") + summaries.page_of_run(run)
         prefect_run.link_to(page)
-        for one in found:
-            log_recipe(run, one.file, (), one.recipe)
+        for contender in chosen:
+            log_recipe(run, contender.file, (), contender.recipe)
         if overrides:
             records.log_text(run, "recipe/overrides.txt", "\n".join(overrides) + "\n")
         with closed_with(run):
-            scores: dict[str, list[float]] = {one.name: [] for one in found}
+            scores: dict[str, list[float]] = {contender.name: [] for contender in chosen}
             costs: list[Cost] = []
             lost: list[str] = []
-            for one in found:
+            for contender in chosen:
                 done = []
                 for seed in range(seeds):
-                    done.append(_trained(one, seed, home, run))
-                    scores[one.name].append(_score(done[-1], metric))
-                costs.append(_cost(one, done))
-                lost += not_learned(one.name, done)
+                    done.append(_trained(contender, seed, home, run))
+                    scores[contender.name].append(_score(done[-1], metric))
+                costs.append(_cost(contender, done))
+                lost += not_learned(contender.name, done)
             standing = standings(scores)
             write_comparison(run, metric, standing, costs, lost)
-        prefect_run.tell(*summaries.told(run), page)
+        prefect_run.tell(*summaries.name_and_note(run), page)
         return run, standing, costs, lost
 
 
-def _trained(one: Contender, seed: int, home: Path, parent: str) -> Training:
-    overrides = [*one.overrides, f"seed={seed}"]
-    recipe = load_recipe(one.file, overrides)
+def _trained(contender: Contender, seed: int, home: Path, parent: str) -> Training:
+    overrides = [*contender.overrides, f"seed={seed}"]
+    recipe = load_recipe(contender.file, overrides)
     described = plain(recipe)
-    facts = {tags.RECIPE: one.name, tags.RECIPE_SHA256: digest(described), tags.SEED: str(seed)}
-    code = running_version(Path.cwd(), one.file, rewards=[source.file for source in recipe.sources])
-    own = runs.open_step_run(parent, f"{one.name}, seed {seed}", facts)
+    facts = {tags.RECIPE: contender.name, tags.RECIPE_SHA256: digest(described), tags.SEED: str(seed)}
+    code = running_version(Path.cwd(), contender.file, rewards=[source.file for source in recipe.sources])
+    own = runs.open_step_run(parent, f"{contender.name}, seed {seed}", facts)
     with closed_with(own), shared_engine():
         runs.log_params(own, described)
-        log_recipe(own, one.file, overrides, recipe)
+        log_recipe(own, contender.file, overrides, recipe)
         training = train_policy(Opened(recipe, Path.cwd(), home, own, code, {}))
         measured = training.evaluated_candidate()
         records.log_metrics(own, {key: value for key, value in measured.metrics.items() if key.startswith("eval/")})
@@ -115,7 +121,7 @@ def _score(training: Training, metric: str) -> float:
     return training.scores[key]
 
 
-def _cost(one: Contender, done: list[Training]) -> Cost:
+def _cost(contender: Contender, done: list[Training]) -> Cost:
     """What a method was given, and the seconds and tokens of its rounds, the mean over trainings."""
     seconds, tokens, rounds, drawn = 0.0, 0.0, 0, 0.0
     for training in done:
@@ -126,7 +132,7 @@ def _cost(one: Contender, done: list[Training]) -> Cost:
             seconds += row.metrics.get("seconds/round", 0.0)
             tokens += row.metrics.get("speed/round", 0.0) * row.metrics.get("seconds/round", 0.0)
     spent = seconds / len(done), tokens / len(done)
-    if not one.recipe.open_ended:
-        return Cost(one.rounds, one.completions, one.updates, *spent)
+    if not contender.recipe.open_ended:
+        return Cost(contender.rounds, contender.completions, contender.updates, *spent)
     taken = round(rounds / len(done))  # fewer than granted: further draws count against the budget
-    return Cost(taken, round(drawn / len(done)), one.updates * taken // one.rounds, *spent)
+    return Cost(taken, round(drawn / len(done)), contender.updates * taken // contender.rounds, *spent)

@@ -58,7 +58,7 @@ def quiet(told_at_the_end: bool = False) -> None:
 
     for handler in logging.getLogger().handlers:
         if isinstance(handler, PrefectConsoleHandler):
-            present = next((one for one in handler.filters if isinstance(one, News)), None)
+            present = next((known for known in handler.filters if isinstance(known, News)), None)
             if present is None:
                 handler.addFilter(News(told_at_the_end))
             else:

@@ -93,8 +93,8 @@ def _python() -> Finding:
 
 def _locked_versions(root: Path) -> Finding:
     installed: dict[str, str] = {}
-    for found in metadata.distributions():  # the first on the path is what is imported
-        installed.setdefault(_normal(found.metadata["Name"]), found.version)
+    for distribution in metadata.distributions():  # the first on the path is what is imported
+        installed.setdefault(_normal(distribution.metadata["Name"]), distribution.version)
     lock = root / ("cuda.lock" if "vllm" in installed else "cpu.lock")
     if not lock.is_file():
         return Finding("Locked versions", True, "no lock file here (installed as a package)")

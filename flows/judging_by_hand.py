@@ -54,7 +54,7 @@ def measure(training: Training, waiting: Waiting, gate: Mapping[str, StepResult]
         return f"the gate did not judge it: its weights are those of version {before.version}, the champion before"
     anchor = registry.by_alias(model, registry.ANCHOR)
     there = {"champion": champion, "anchor": anchor}
-    evaluated = {one.version: gate[role] for role, one in there.items() if one is not None and role in gate}
+    evaluated = {version.version: gate[role] for role, version in there.items() if version is not None and role in gate}
 
     def on_gate(role: str, version: int, policy: PolicyFiles) -> StepResult:
         return evaluated.get(version) or training.evaluated(role, policy, "gate")

@@ -73,7 +73,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
             facts["Prefect run"] = prefect
         with closed_with(run_id):
             yield Opened(checked, Path.cwd(), home, run_id, code, facts)
-        prefect_run.tell(*summaries.told(run_id), page)
+        prefect_run.tell(*summaries.name_and_note(run_id), page)
 
 
 def log_recipe(run_id: str, file: Path, overrides: Sequence[str], recipe: Recipe) -> None:
@@ -116,9 +116,9 @@ def notice_champion(run: str, model: str, earlier: str = "") -> str:
     if not noticed:
         return earlier
     get_run_logger().warning(f"{model}: {noticed}")
-    told = "; ".join(filter(None, [earlier, noticed]))
-    runs.set_tags(run, {tags.CHAMPION_NOTICED: told})
-    return told
+    news = "; ".join(filter(None, [earlier, noticed]))
+    runs.set_tags(run, {tags.CHAMPION_NOTICED: news})
+    return news
 
 
 @contextmanager

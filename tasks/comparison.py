@@ -31,20 +31,22 @@ def comparison_rows(standings: Sequence[Standing], costs: Sequence[Cost]) -> lis
     """One row a method, for a table."""
     return [
         {
-            "method": one.method,
-            "interquartile mean": f"{one.middle.estimate:.3f} [{one.middle.low:.3f}, {one.middle.high:.3f}]",
-            "beats the first": ""
-            if one.improvement is None
-            else f"{one.improvement.estimate:.2f} [{one.improvement.low:.2f}, {one.improvement.high:.2f}]",
-            "seeds": " ".join(f"{score:.3f}" for score in one.scores),
+            "method": standing.method,
+            "interquartile mean": _with_interval(standing.middle, 3),
+            "beats the first": "" if standing.improvement is None else _with_interval(standing.improvement, 2),
+            "seeds": " ".join(f"{score:.3f}" for score in standing.scores),
             "rounds": cost.rounds,
             "completions": cost.completions,
             "updates": cost.updates,
             "seconds": round(cost.seconds, 1),
             "tokens": round(cost.tokens),
         }
-        for one, cost in zip(standings, costs, strict=True)
+        for standing, cost in zip(standings, costs, strict=True)
     ]
+
+
+def _with_interval(interval: Interval, digits: int) -> str:
+    return f"{interval.estimate:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 
 
 def _with_ends(name: str, interval: Interval) -> dict[str, float]:
@@ -60,16 +62,16 @@ def write_comparison(
         lost: the trainings that did not learn, one line each.
     """
     rows = comparison_rows(standings, costs)
-    for one in standings:
-        told = _with_ends(f"{one.method}/iqm", one.middle)
-        if one.improvement is not None:
-            told |= _with_ends(f"{one.method}/probability_of_improvement", one.improvement)
-        records.log_metrics(run_id, told)
+    for standing in standings:
+        metrics = _with_ends(f"{standing.method}/iqm", standing.middle)
+        if standing.improvement is not None:
+            metrics |= _with_ends(f"{standing.method}/probability_of_improvement", standing.improvement)
+        records.log_metrics(run_id, metrics)
     records.log_table(run_id, "comparison.json", rows)
     records.log_figure(run_id, "plots/comparison.png", plots.comparison(standings, metric))
     head = list(rows[0])
     body = table(head, [[cell(str(row[key])) for key in head] for row in rows])
-    best = max(standings, key=lambda one: one.middle.estimate)
+    best = max(standings, key=lambda standing: standing.middle.estimate)
     runs.rename(run_id, run_names.compared(best.method, len(standings) - 1, best.middle, metric))
     records.describe(
         run_id,

@@ -124,9 +124,9 @@ def _finding(finding: Finding, bounds: Mapping[str, Any]) -> str:
         said += f" (observed {_text(finding.observed)})"
     if finding.failing:
         shown = "".join(
-            f"<tr><td class='number'>{one.row}</td><td><code>{_text(one.id)}</code></td>"
-            f"<td><pre>{_text(one.value[:LONGEST_VALUE])}</pre></td></tr>"
-            for one in finding.failing[:MOST_VALUES]
+            f"<tr><td class='number'>{value.row}</td><td><code>{_text(value.id)}</code></td>"
+            f"<td><pre>{_text(value.value[:LONGEST_VALUE])}</pre></td></tr>"
+            for value in finding.failing[:MOST_VALUES]
         )
         left = len(finding.failing) - MOST_VALUES
         more = f"<p>{left} more in the quarantine.</p>" if left > 0 else ""

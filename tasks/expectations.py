@@ -104,11 +104,11 @@ def validate(
         whole = pd.concat([frame, computed], axis="columns").assign(row=range(len(frame)))
         checks = read[kind].for_file(split, list(whole.columns))
         expectations += len(checks)
-        found = _checked(context, folder.name, name, whole, checks, settings)
-        checked.append(found.checked)
-        failures += found.failures
-        warnings += found.warnings
-        stops += found.stops
+        report = _checked(context, folder.name, name, whole, checks, settings)
+        checked.append(report.checked)
+        failures += report.failures
+        warnings += report.warnings
+        stops += report.stops
     (out / "data_docs").mkdir()
     (out / "data_docs" / "index.html").write_text(page(folder.name, checked, settings.model_dump()), encoding="utf-8")
 
@@ -172,12 +172,14 @@ def _rows(path: Path, kind: Kind, split: Split) -> pd.DataFrame:
     if table.num_rows == 0:
         raise UserError(f"{path}: the {split} split of {kind} is empty")
     for field in arrow_schema(kind):
-        found = table.schema.field(field.name).type
+        column_type = table.schema.field(field.name).type
         fits = (
-            pa.types.is_integer(found) if pa.types.is_integer(field.type) else found in (pa.string(), pa.large_string())
+            pa.types.is_integer(column_type)
+            if pa.types.is_integer(field.type)
+            else column_type in (pa.string(), pa.large_string())
         )
         if not fits:
-            raise UserError(f"{path}: column '{field.name}' holds {found}, not {field.type}")
+            raise UserError(f"{path}: column '{field.name}' holds {column_type}, not {field.type}")
     frame: pd.DataFrame = table.select(list(COLUMNS[kind])).to_pandas()
     return frame
 
@@ -276,9 +278,9 @@ def _checked(
 
 def _finding(check: Check, result: Any) -> Finding:
     """A result of Great Expectations for the report."""
-    found = result.result
-    failing = () if result.success else found.get("unexpected_index_list") or ()
-    observed = found.get("observed_value")
+    details = result.result
+    failing = () if result.success else details.get("unexpected_index_list") or ()
+    observed = details.get("observed_value")
     return Finding(
         check,
         held=bool(result.success),

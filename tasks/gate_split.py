@@ -32,12 +32,12 @@ def sketch_of(problems: Iterable[str]) -> str:
     return "".join(hashes[:KEPT])
 
 
-def shared(one: str, other: str) -> float:
+def shared(first: str, other: str) -> float:
     """Estimated share of the smaller split's problems that the other has too, from their sketches, in [0, 1].
 
     Below the smaller of the two largest hashes both sketches are whole samples of their splits.
     """
-    left, right = _hashes(one), _hashes(other)
+    left, right = _hashes(first), _hashes(other)
     if not left or not right:
         return 0.0
     # fewer than KEPT hashes are all there are, and no hash is missing above the last of them

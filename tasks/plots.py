@@ -135,12 +135,12 @@ def accuracy_by_level(models: Mapping[str, Mapping[int, Interval]]) -> Figure:
 def comparison(standings: Sequence[Standing], metric: str) -> Figure:
     """Interquartile mean of each method with its interval, and every seed as a point."""
     figure, (axis,) = _figure(1, 1, width=7.2, height=1.4 + 0.45 * len(standings))
-    for place, one in enumerate(standings):
+    for place, standing in enumerate(standings):
         colour = COLOURS[place % len(COLOURS)]
-        axis.plot([one.middle.low, one.middle.high], [place, place], color=colour, lw=6, alpha=0.35)
-        axis.plot([one.middle.estimate] * 2, [place - 0.22, place + 0.22], color=colour, lw=2.5)
-        axis.scatter(one.scores, [place] * len(one.scores), s=14, color=INK, zorder=3, alpha=0.7)
-    axis.set_yticks(range(len(standings)), [one.method for one in standings])
+        axis.plot([standing.middle.low, standing.middle.high], [place, place], color=colour, lw=6, alpha=0.35)
+        axis.plot([standing.middle.estimate] * 2, [place - 0.22, place + 0.22], color=colour, lw=2.5)
+        axis.scatter(standing.scores, [place] * len(standing.scores), s=14, color=INK, zorder=3, alpha=0.7)
+    axis.set_yticks(range(len(standings)), [standing.method for standing in standings])
     axis.invert_yaxis()
     axis.set_xlabel(metric.replace("_", " "))
     axis.grid(axis="y", visible=False)

@@ -40,11 +40,11 @@ def gate_power(recipe: Recipe, difference: float | None) -> str:
         f"spread of the paired differences over problems: {spread:.3f} ({source})",
         "",
         "problems needed to find a true difference with 80 % power",
-        f"{'look':>6} {'level':>9} " + " ".join(f"{one:>9.3f}" for one in wanted),
+        f"{'look':>6} {'level':>9} " + " ".join(f"{difference:>9.3f}" for difference in wanted),
     ]
     for night in (*(night for night in NIGHTS if night < gate.looks), gate.looks):
         look = gate.next_look(night - 1)
-        needed = " ".join(f"{problems_needed(spread, one, look.alpha):>9,}" for one in wanted)
+        needed = " ".join(f"{problems_needed(spread, difference, look.alpha):>9,}" for difference in wanted)
         lines.append(f"{night:>6} {look.alpha:>9.2g} {needed}")
     return "\n".join(lines)
 
@@ -55,9 +55,9 @@ def _spread(recipe: Recipe) -> tuple[float, str]:
     if champion is not None and run:
         with tempfile.TemporaryDirectory() as beside:
             file = records.fetch_artifact(run, "evaluation/records.parquet", Path(beside))
-            found = read_records(file) if file is not None else []
-        if found and all(len(record.samples) > 1 for record in found):
-            correct = np.array([[float(s.correct) for s in record.samples] for record in found])
+            measured = read_records(file) if file is not None else []
+        if measured and all(len(record.samples) > 1 for record in measured):
+            correct = np.array([[float(s.correct) for s in record.samples] for record in measured])
             said = f"champion version {champion.version} on validation, and {OWN} assumed between two trainings"
             return spread_of_differences(correct, recipe.gate.samples, OWN), said
     spread = float(np.sqrt(2 * UNCERTAINTY / recipe.gate.samples + OWN**2))

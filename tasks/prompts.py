@@ -65,28 +65,28 @@ def read_prompts(data: Path, codec: Codec, recipe: PromptSections) -> list[Probl
     truths = _truths(data)
     most = recipe.rollouts.max_tokens
     room = longest_sequence(recipe, most)
-    found: dict[str, Problem] = {}
+    by_id: dict[str, Problem] = {}
     for number, (row, ids) in enumerate(zip(rows, prompts, strict=True)):
         known = tuple(
             Known(origin, tuple(encoded[column][number]), str(row[column]), _flaw(origin, str(row["flaw"])))
             for column, origin in answers.items()
         )
-        longest = max(len(one.completion) for one in known)
+        longest = max(len(answer.completion) for answer in known)
         if not ids or longest > most or len(ids) + most > room:
             continue
         prompt_id = str(row["prompt_id"])
         key = prompt_id if kind == "demonstrations" else str(row["id"])
-        if key in found:
-            found[key] = replace(found[key], known=found[key].known + known)
+        if key in by_id:
+            by_id[key] = replace(by_id[key], known=by_id[key].known + known)
             continue
         answer = str(row.get("answer", "")) or truths.get(prompt_id, "")
-        found[key] = Problem(key, str(row["prompt"]), answer, int(row["level"]), tuple(ids), known)
-    if not found:
+        by_id[key] = Problem(key, str(row["prompt"]), answer, int(row["level"]), tuple(ids), known)
+    if not by_id:
         raise UserError(
             f"no training row of {recipe.data_name}'s {kind} has an answer within rollouts.max_tokens ({most}) and a "
             "prompt that leaves room for it"
         )
-    return with_room(list(found.values()), codec, recipe)
+    return with_room(list(by_id.values()), codec, recipe)
 
 
 def with_room(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> list[Problem]:
@@ -97,8 +97,10 @@ def with_room(problems: Sequence[Problem], codec: Codec, recipe: PromptSections)
     """
     room = None if recipe.policy.base is not None else recipe.policy.size.positions
     extra = recipe.rollouts.extra_tokens(codec, problems)
-    needed = [len(one.tokens) + recipe.rollouts.max_tokens + more for one, more in zip(problems, extra, strict=True)]
-    kept = [one for one, tokens in zip(problems, needed, strict=True) if room is None or tokens <= room]
+    needed = [
+        len(problem.tokens) + recipe.rollouts.max_tokens + more for problem, more in zip(problems, extra, strict=True)
+    ]
+    kept = [problem for problem, tokens in zip(problems, needed, strict=True) if room is None or tokens <= room]
     if not kept:
         raise UserError(
             f"policy.size.positions is {room}, but every sequence of rollouts {recipe.rollouts.name} needs more: "

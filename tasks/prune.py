@@ -52,7 +52,9 @@ def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
     cutoff = datetime.now(tz=UTC) - timedelta(days=keep_days)
     needed = needs.needed_runs()
     held = [_step(home, folder, needed, cutoff, refused) for folder in _step_folders(home)]
-    staying = {run_id for one in held if not one.goes and one.place is not None for run_id in runs_of(one.place)}
+    staying = {
+        run_id for entry in held if not entry.goes and entry.place is not None for run_id in runs_of(entry.place)
+    }
     held += [_model(model, home, needed, staying, cutoff, refused) for model in needs.unregistered_models()]
     for folder in (token_folder(home), reference_folder(home)):
         held += [_plain(home, entry, cutoff, "made again when it is needed") for entry in _entries(folder)]
@@ -65,19 +67,19 @@ def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
 def remove(home: Path, held: Sequence[Held]) -> int:
     """Remove what goes. Returns the bytes that were freed; call it while no run uses the state folder."""
     freed = 0
-    for one in held:
-        if not one.goes:
+    for entry in held:
+        if not entry.goes:
             continue
-        if one.model is not None:
-            needs.delete_model(one.model)
-        elif one.place is not None and one.place.is_dir():
-            (one.place / RESULT).unlink(
+        if entry.model is not None:
+            needs.delete_model(entry.model)
+        elif entry.place is not None and entry.place.is_dir():
+            (entry.place / RESULT).unlink(
                 missing_ok=True
             )  # first: what is left of a removal that was killed is no result
-            shutil.rmtree(one.place)
-        elif one.place is not None:
-            one.place.unlink()
-        freed += one.bytes
+            shutil.rmtree(entry.place)
+        elif entry.place is not None:
+            entry.place.unlink()
+        freed += entry.bytes
     return freed
 
 

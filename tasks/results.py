@@ -109,13 +109,13 @@ def runs_of(folder: Path) -> list[str]:
 
 def _outputs(folder: Path) -> dict[str, Path]:
     """Path below `folder`, in POSIX form -> file, of all that a step made there."""
-    found = {}
+    digests = {}
     for file in sorted(folder.rglob("*")):
         inside = file.relative_to(folder)
         ours = inside.parts[0] in (RESULT, CHECKPOINTS) or inside.parts[0].startswith(".result.")
         if not ours and not file.is_dir():
-            found[inside.as_posix()] = file
-    return found
+            digests[inside.as_posix()] = file
+    return digests
 
 
 def _entry(file: Path) -> dict[str, Any]:

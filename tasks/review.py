@@ -59,11 +59,13 @@ def write_review(
         evaluations: role (base, champion, candidate) -> its evaluation.
         champion_by_hand: what the gate says of a champion that a person set, in Markdown; "" where none waited.
     """
-    found = {role: read_records(Path(result.folder) / "records.parquet") for role, result in evaluations.items()}
+    measured = {role: read_records(Path(result.folder) / "records.parquet") for role, result in evaluations.items()}
     records.log_figure(
-        parent_run, "plots/accuracy_by_level.png", plots.accuracy_by_level({r: _by_level(f) for r, f in found.items()})
+        parent_run,
+        "plots/accuracy_by_level.png",
+        plots.accuracy_by_level({r: _by_level(f) for r, f in measured.items()}),
     )
-    records.log_metrics(parent_run, _held_out(found))
+    records.log_metrics(parent_run, _held_out(measured))
     curves = read_journal(Path(trained.folder) / "metrics.jsonl")
     records.log_figure(
         parent_run, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning")
@@ -74,10 +76,10 @@ def write_review(
             log(row.step, shown | first_curves(row.metrics))
     registry.log_model_outputs(parent_run, [trained.links["model_id"]])
     problems = {str(row["id"]): row for row in read_rows(clean_folder(validated), "problems", "validation")}
-    worst = _worst(found["candidate"], problems)
-    records.log_table(parent_run, "samples/side_by_side.json", side_by_side(found, problems))
+    worst = _worst(measured["candidate"], problems)
+    records.log_table(parent_run, "samples/side_by_side.json", side_by_side(measured, problems))
     difference = promotion.verdict.difference if promotion.verdict else None
-    name_run(parent_run, recipe, promotion, facts, found["candidate"])
+    name_run(parent_run, recipe, promotion, facts, measured["candidate"])
     review = Review(
         decision="unchanged" if promotion.reused else promotion.decision,
         reason=_judged_before(promotion) if promotion.reused else promotion.reason,
@@ -90,7 +92,7 @@ def write_review(
         gate=promotion.verdict.checks if promotion.verdict else (),
         gate_notes=promotion.verdict.lines if promotion.verdict else (),
         champion_by_hand=champion_by_hand,
-        models={role: _shown(f, evaluations[role]) for role, f in found.items()},
+        models={role: _shown(f, evaluations[role]) for role, f in measured.items()},
         worst=worst,
         steps=steps,
         facts=facts,
@@ -140,11 +142,11 @@ def write_short_review(
     records.describe(parent_run, describe_run(Review(decision="trained", reason=reason, steps=steps, facts=facts)))
 
 
-def _held_out(found: Mapping[str, list[PromptRecord]]) -> dict[str, float]:
+def _held_out(records: Mapping[str, list[PromptRecord]]) -> dict[str, float]:
     """The headline numbers: accuracy of each policy, and the candidate's differences with their intervals."""
     metrics: dict[str, float] = {}
     for name in ("sampled_accuracy", "greedy_accuracy"):
-        values = {role: prompt_values(records_of, name) for role, records_of in found.items()}
+        values = {role: prompt_values(records_of, name) for role, records_of in records.items()}
         for role, of_role in values.items():
             metrics[f"verdict/{role}_{name}"] = float(of_role.mean())
             if role != "candidate":
@@ -155,29 +157,29 @@ def _held_out(found: Mapping[str, list[PromptRecord]]) -> dict[str, float]:
     return metrics
 
 
-def _by_level(found: list[PromptRecord]) -> dict[int, Interval]:
-    levels = sorted({record.level for record in found})
+def _by_level(records: list[PromptRecord]) -> dict[int, Interval]:
+    levels = sorted({record.level for record in records})
     return {
-        level: bootstrap_mean(prompt_values([r for r in found if r.level == level], "sampled_accuracy"))
+        level: bootstrap_mean(prompt_values([r for r in records if r.level == level], "sampled_accuracy"))
         for level in levels
     }
 
 
-def _shown(found: list[PromptRecord], result: StepResult) -> dict[str, float | Any]:
+def _shown(records: list[PromptRecord], result: StepResult) -> dict[str, float | Any]:
     values: dict[str, float | Any] = {}
     for name in SHOWN:
         if f"eval/{name}" in result.metrics:
             values[name] = (
-                bootstrap_mean(prompt_values(found, name))
+                bootstrap_mean(prompt_values(records, name))
                 if name.endswith("_accuracy")
                 else result.metrics[f"eval/{name}"]
             )
     return values
 
 
-def _worst(found: list[PromptRecord], problems: Mapping[str, Mapping[str, Any]]) -> list[Sample]:
+def _worst(records: list[PromptRecord], problems: Mapping[str, Mapping[str, Any]]) -> list[Sample]:
     """Three wrong greedy answers: first those that the reward model likes best, for there it is being fooled."""
-    wrong = [record for record in found if not record.greedy.correct]
+    wrong = [record for record in records if not record.greedy.correct]
     wrong.sort(key=lambda record: -np.nan_to_num(record.greedy.reward_score))
     return [
         Sample(

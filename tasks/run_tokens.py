@@ -84,7 +84,9 @@ class RunTokens:
             return list(records)
 
         written = [completion for record in records for completion in (record.greedy, *record.samples)]
-        encoded = self._encoded([one.text for one in written], [one.finished for one in written])
+        encoded = self._encoded(
+            [completion.text for completion in written], [completion.finished for completion in written]
+        )
         lengths = map(len, encoded)
 
         def recount(completion: Completion) -> Completion:

@@ -42,9 +42,9 @@ def side_by_side(
         problem = problems[record.id]
         row: dict[str, Any] = {"change": change, "prompt": problem["prompt"], "truth": problem["answer"]}
         for role in roles:
-            found = by_id[role].get(record.id)
-            row[role] = found.greedy.text if found else None
-            row[f"{role} right"] = round(_right(found), 3) if found else None
+            other = by_id[role].get(record.id)
+            row[role] = other.greedy.text if other else None
+            row[f"{role} right"] = round(_right(other), 3) if other else None
         row["level"], row["problem"] = record.level, record.id
         score = record.greedy.reward_score
         row["reward model"] = None if np.isnan(score) else round(score, 3)

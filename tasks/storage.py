@@ -64,10 +64,10 @@ def health(uri: str, endpoint: str | None = None) -> float:
         client.head_bucket(Bucket=bucket)
         client.put_object(Bucket=bucket, Key=key, Body=key.encode())
         try:
-            found = client.get_object(Bucket=bucket, Key=key)["Body"].read()
+            content = client.get_object(Bucket=bucket, Key=key)["Body"].read()
         finally:
             client.delete_object(Bucket=bucket, Key=key)
-    if found != key.encode():
+    if content != key.encode():
         raise UserError(f"{uri}: the server gave back other bytes than were written")
     return time.monotonic() - started
 

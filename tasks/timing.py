@@ -83,14 +83,14 @@ def time_lines(rows: Sequence[Row], outside: float | None = None) -> list[TimeLi
 
 def time_metrics(lines: Sequence[TimeLine]) -> dict[str, float]:
     """The table's main numbers as metrics of the run, which a run that reuses the step has too."""
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for line in lines:
         if line.stage == TOGETHER:
-            found |= {"time/rounds": line.seconds, "time/tokens_per_second": line.tokens_per_second or 0.0}
-            found |= {"time/peak_gib": line.peak_gib or 0.0}
+            seconds |= {"time/rounds": line.seconds, "time/tokens_per_second": line.tokens_per_second or 0.0}
+            seconds |= {"time/peak_gib": line.peak_gib or 0.0}
         if line.peak_share and line.gflops:
-            found |= {"time/peak_share": line.peak_share, "time/machine_gflops": line.gflops / line.peak_share}
-    return found
+            seconds |= {"time/peak_share": line.peak_share, "time/machine_gflops": line.gflops / line.peak_share}
+    return seconds
 
 
 def recorded(run_id: str) -> list[TimeLine]:

@@ -71,10 +71,12 @@ def page_of_champion_by_hand(
     if page.startswith(_BY_HAND):
         page = page.partition(_BEFORE)[2]
     # Without any mark-up: the list of versions shows it as it stands.
-    told = [f"{_BY_HAND}{' '.join(said.split())}"]
+    parts = [f"{_BY_HAND}{' '.join(said.split())}"]
     if checks:
-        told.append(section(f"The gate, against {cell(against)}", "\n\n".join([*map(cell, notes), gate_table(checks)])))
-    whole = "\n\n".join(told) + (f"{_BEFORE}{page}" if page else "")
+        parts.append(
+            section(f"The gate, against {cell(against)}", "\n\n".join([*map(cell, notes), gate_table(checks)]))
+        )
+    whole = "\n\n".join(parts) + (f"{_BEFORE}{page}" if page else "")
     return whole if len(whole) <= longest else f"{whole[: longest - 2]} …"
 
 

@@ -203,11 +203,11 @@ def _raw_paths(name: str, root: Path) -> Sequence[str]:
     built_in = name in BUILT_IN
     path = root / ("params.yaml" if built_in else f"{source_folder(name)}/params.yaml")
     data = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get(STAGE if built_in else "data") or {}
-    found: list[str] = []
+    lines: list[str] = []
     for key in ("path", "test_path"):
         value = data.get(key) or []
-        found += [value] if isinstance(value, str) else value
-    return found
+        lines += [value] if isinstance(value, str) else value
+    return lines
 
 
 def _raw_stored(stage: dict[str, Any], given: Sequence[str], root: Path) -> bool:

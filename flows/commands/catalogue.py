@@ -15,9 +15,9 @@ def methods(
     Example: `rewardflow methods`
     """
     from models.recipe.methods import as_markdown, as_text
-    from models.recipe.methods import methods as found
+    from models.recipe.methods import methods as all_methods
 
-    print(as_markdown(found()) if markdown else as_text(found()), end="" if markdown else "\n")
+    print(as_markdown(all_methods()) if markdown else as_text(all_methods()), end="" if markdown else "\n")
 
 
 def parts(

@@ -53,23 +53,22 @@ def gc(
 
 def prune_lines(held: Sequence[Held]) -> str:
     """What goes, one line each, and what stays, one line a reason, with the sizes."""
-    going = [one for one in held if one.goes]
+    going = [entry for entry in held if entry.goes]
     lines = [
-        f"goes   {_size(one.bytes):>9}  last used {one.used:%Y-%m-%d}  {one.what}: {one.why}"
-        for one in sorted(going, key=lambda one: -one.bytes)
+        f"goes   {_size(entry.bytes):>9}  last used {entry.used:%Y-%m-%d}  {entry.what}: {entry.why}"
+        for entry in sorted(going, key=lambda entry: -entry.bytes)
     ]
     staying: dict[str, list[int]] = defaultdict(list)
-    for one in held:
-        if not one.goes:
-            staying[one.why].append(one.bytes)
+    for entry in held:
+        if not entry.goes:
+            staying[entry.why].append(entry.bytes)
     lines += [
         f"stays  {_size(sum(sizes)):>9}  {len(sizes)} for: {why}"
         for why, sizes in sorted(staying.items(), key=lambda item: -sum(item[1]))
     ]
-    kept = sum(one.bytes for one in held if not one.goes)
-    total = (
-        f"{_size(sum(one.bytes for one in going))} in {len(going)} go, {_size(kept)} in {len(held) - len(going)} stay"
-    )
+    kept = sum(entry.bytes for entry in held if not entry.goes)
+    gone = sum(entry.bytes for entry in going)
+    total = f"{_size(gone)} in {len(going)} go, {_size(kept)} in {len(held) - len(going)} stay"
     return "\n".join([*lines, total])
 
 

@@ -109,16 +109,16 @@ def evaluate_policy(
                 scorer = tokens.scorer(reward_scorer(rewarded, recipe, context.home, tokens.run), problems)
                 seed = recipe.evaluation_seed
                 made = evaluate(engine, codec, problems, sampling, seed, scorer, begin, use.after_prompt)
-                found = tokens.counted(made)
-        write_records(found, folder / "records.parquet")
+                counts = tokens.counted(made)
+        write_records(counts, folder / "records.parquet")
         if isinstance(recipe, GateSections):
-            headline = f"{len(found)} problems of the gate, {recipe.samples} samples each, for the verdict alone"
+            headline = f"{len(counts)} problems of the gate, {recipe.samples} samples each, for the verdict alone"
             asked = gate_split.problems_of(data)
             links = {"gate_split": gate_split.digest_of(asked), "gate_sketch": gate_split.sketch_of(asked)}
             return Made(hash_folder(folder), headline, {}, {"model_id": policy.model_id, **links})
         records.log_artifact(run_id, folder / "records.parquet", "evaluation")
-        metrics = summarise(found, ks=recipe.ks, safety_patterns=recipe.safety_patterns)
-        sampled = bootstrap_mean(prompt_values(found, "sampled_accuracy"), seed=recipe.evaluation_seed)
+        metrics = summarise(counts, ks=recipe.ks, safety_patterns=recipe.safety_patterns)
+        sampled = bootstrap_mean(prompt_values(counts, "sampled_accuracy"), seed=recipe.evaluation_seed)
         metrics |= {"eval/sampled_accuracy_low": sampled.low, "eval/sampled_accuracy_high": sampled.high}
         headline = (
             f"sampled {sampled.estimate:.1%} [{sampled.low:.1%}, {sampled.high:.1%}], "

@@ -185,8 +185,8 @@ def log_times(run_id: str, curves: Sequence[Row], outside: float) -> dict[str, f
     lines = timing.time_lines(curves, outside)
     records.log_table(run_id, timing.TABLE, timing.table_rows(lines))
     records.log_figure(run_id, "plots/time.png", plots.time_by_round(curves))
-    told = section("Where the time went", time_table(lines))
-    records.describe(run_id, f"## Fine-tuning\n\n{told}\n")
+    text = section("Where the time went", time_table(lines))
+    records.describe(run_id, f"## Fine-tuning\n\n{text}\n")
     return timing.time_metrics(lines)
 
 

@@ -74,7 +74,9 @@ def judge_champion(context: StepContext[JudgementSections], waiting: Waiting, me
     verdict = judged(name, recipe, measured.champion, measured.before, measured.anchor, measured.weights)
     unpinned = registry.facts_of(registry.version_info(name, waiting.version)).get(tags.UNPINNED, "")
     decision, reason = decide(verdict, False, against, unpinned="" if recipe.promote_unpinned else unpinned)
-    told = OnChampion(f"version {waiting.version}: {_WOULD[decision]}: {reason}", verdict.checks, verdict.lines)
+    verdict_of_hand = OnChampion(
+        f"version {waiting.version}: {_WOULD[decision]}: {reason}", verdict.checks, verdict.lines
+    )
 
     def work(folder: Path, run_id: str) -> Made:
         checks = {
@@ -82,24 +84,24 @@ def judge_champion(context: StepContext[JudgementSections], waiting: Waiting, me
             for check in verdict.checks
             for key, value in tags.gate_tag(check.name, check.state, check.detail).items()
         }
-        _record(name, waiting, told, checks, parent_run)
+        _record(name, waiting, verdict_of_hand, checks, parent_run)
         headline = f"{decision}, had it been a candidate: version {waiting.version}"
         return Made(measured.champion.digest, headline, numbers(verdict), {"version": f"{name}/{waiting.version}"})
 
     run_step(context, work)
-    return told
+    return verdict_of_hand
 
 
-def _record(name: str, waiting: Waiting, told: OnChampion, checks: dict[str, str], parent_run: str) -> OnChampion:
+def _record(name: str, waiting: Waiting, judged: OnChampion, checks: dict[str, str], parent_run: str) -> OnChampion:
     """Write it on the version and on the run; only then does nothing wait any more."""
-    get_run_logger().warning(f"{name}: the champion was set by hand; {told.said}")
-    runs.set_tags(parent_run, {tags.CHAMPION_JUDGED: told.said})
-    there = [found for found in registry.versions(name) if found.version == waiting.version]
+    get_run_logger().warning(f"{name}: the champion was set by hand; {judged.said}")
+    runs.set_tags(parent_run, {tags.CHAMPION_JUDGED: judged.said})
+    there = [version for version in registry.versions(name) if version.version == waiting.version]
     for version in there:  # none where it was deleted meanwhile
         page = page_of_champion_by_hand(
-            told.said, told.checks, told.notes, f"version {waiting.against}", version.description, LONGEST_PAGE
+            judged.said, judged.checks, judged.notes, f"version {waiting.against}", version.description, LONGEST_PAGE
         )
-        stated = {tags.BY_HAND: told.said, tags.PROMOTED_BY: f"{aliases.SET_BY_HAND}; {told.said}"}
+        stated = {tags.BY_HAND: judged.said, tags.PROMOTED_BY: f"{aliases.SET_BY_HAND}; {judged.said}"}
         registry.annotate(name, version.version, stated | checks, page)
     by_hand.settled(name, waiting)
-    return told
+    return judged

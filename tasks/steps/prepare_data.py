@@ -35,13 +35,13 @@ def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepRe
         lines.append(line)
         log.info(line)
 
-    found: list[versions.DataVersion] = []
+    made: list[versions.DataVersion] = []
 
     def work(folder: Path, run_id: str) -> Made:
         version = versions.prepare(recipe.data, root, say)
         require_answers(version.folder, recipe)
         push_data(version, root, context.home)
-        found.append(version)
+        made.append(version)
         rows = log_data(run_id, version, "preparation")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
         return Made(
@@ -50,7 +50,7 @@ def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepRe
 
     result = run_step(context, work)
     ran = any(line.startswith("Running stage") for line in lines)
-    return result.model_copy(update={"reused": not ran}), found[0]
+    return result.model_copy(update={"reused": not ran}), made[0]
 
 
 def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:

@@ -104,17 +104,17 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
         )
         versions.append(version)
         aliases.set_candidate(name, version)
-        found = {
+        known_versions = {
             tags.COMPARED_WITH: compared_with,
             tags.IMPROVEMENT: f"{recipe.gate.metric} {interval(verdict)}",
         }
         for check in verdict.checks:
-            found |= tags.gate_tag(check.name, check.state, check.detail)
+            known_versions |= tags.gate_tag(check.name, check.state, check.detail)
         described = _page(
             recipe, decision, reason, compared_with, verdict, trained, rewarded, shown, parent_run,
             f"models:/{name}/{version}",
         )  # fmt: skip
-        registry.annotate(name, version, found, described)
+        registry.annotate(name, version, known_versions, described)
         registry.describe_model(name, policy_page(recipe.name, name))
         if decision == "promoted":
             aliases.promote(name, version, why="gate", judged_against=judged_against)
@@ -135,7 +135,7 @@ def policy_name(recipe: Recipe | JudgementSections) -> str:
 def _registered(name: str, digest: str, champion: registry.VersionInfo | None) -> registry.VersionInfo | None:
     """The version with these weights, the champion before all others; None where there is none yet."""
     known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, digest)
-    is_champion = [found for found in known if champion is not None and found.version == champion.version]
+    is_champion = [version for version in known if champion is not None and version.version == champion.version]
     return next(iter(is_champion + known), None)
 
 

@@ -36,8 +36,8 @@ _LONGEST_HISTORY = 4000
 def set_candidate(name: str, version: int) -> VersionInfo:
     """Give `candidate` to a version."""
     with store.exclusive("registry"):
-        found = registry.version_info(name, version)
-        _set_alias(found, CANDIDATE)
+        info = registry.version_info(name, version)
+        _set_alias(info, CANDIDATE)
     return registry.version_info(name, version)
 
 
@@ -79,8 +79,8 @@ def set_anchor(name: str, version: int) -> VersionInfo:
         UserError: there is no such version.
     """
     with lock.held(name) as lease:
-        found = registry.version_info(name, version)
-        _set_alias(found, ANCHOR, lease)
+        info = registry.version_info(name, version)
+        _set_alias(info, ANCHOR, lease)
         anchor.remember(name, version)
     return registry.version_info(name, version)
 
@@ -221,10 +221,10 @@ def _now() -> str:
     return datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _set_alias(found: VersionInfo, alias: str, lease: lock.Lease | None = None) -> None:
+def _set_alias(info: VersionInfo, alias: str, lease: lock.Lease | None = None) -> None:
     """Give `alias` to a version; with `lease`, only while that is held, at every try."""
     call = store.patiently if lease is None else lease.write
-    call(store.client().set_registered_model_alias, found.name, alias, str(found.version))
+    call(store.client().set_registered_model_alias, info.name, alias, str(info.version))
 
 
 def _called(version: int | None) -> str:

@@ -91,11 +91,11 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
         ("prepared data", [_data_line(link) for link in prepared]),
     ]
     if chain.reward_model:
-        found = chain.reward_model.version
+        version = chain.reward_model.version
         seen = "" if chain.reward_model_read else " (pinned by tag only: the policy's run does not list it as an input)"
         sections.append(
             (
-                f"reward model {found.name} version {found.version}{_in_brackets(found.aliases)}{seen}",
+                f"reward model {version.name} version {version.version}{_in_brackets(version.aliases)}{seen}",
                 _facts(chain.reward_model, (("held-out pair accuracy", tags.HELDOUT_ACCURACY),)),
             )
         )
@@ -174,22 +174,22 @@ def _data_behind(run: Run | None) -> tuple[DataLink, ...]:
 
 def _models_read(run: Run | None) -> dict[str, str]:
     """LoggedModels that a run read: id -> what to call it."""
-    found = {}
+    versions = {}
     for entry in run.inputs.model_inputs if run and run.inputs else []:
         model = store.patiently(store.client().get_logged_model, entry.model_id)
         registered = json.loads(model.tags.get(registry.VERSIONS_OF_MODEL, "[]"))
         label = ", ".join(f"{version['name']} version {version['version']}" for version in registered)
-        found[entry.model_id] = label or f"{model.name} ({entry.model_id})"
-    return found
+        versions[entry.model_id] = label or f"{model.name} ({entry.model_id})"
+    return versions
 
 
 def _facts(origin: Origin, wanted: Iterable[tuple[str, str]]) -> list[str]:
     known = origin.facts
-    found = [f"run {origin.run_name or 'not found'} ({origin.version.run_id})"]
-    found += [f"{label}: {known[key]}" for label, key in wanted if key in known]
+    lines = [f"run {origin.run_name or 'not found'} ({origin.version.run_id})"]
+    lines += [f"{label}: {known[key]}" for label, key in wanted if key in known]
     if tags.WEIGHTS_SHA256 in known:
-        found.append(f"weights sha256: {known[tags.WEIGHTS_SHA256]}")
-    return found
+        lines.append(f"weights sha256: {known[tags.WEIGHTS_SHA256]}")
+    return lines
 
 
 def _raw_line(link: DataLink) -> str:

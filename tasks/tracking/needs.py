@@ -41,16 +41,16 @@ def needed_runs() -> dict[str, Need]:
 
     Lasting needs come first where several versions need a run.
     """
-    found: dict[str, Need] = {}
+    needs: dict[str, Need] = {}
     for name in registry.model_names():
         for version in registry.versions(name):
             need = _need(version)
             facts = registry.facts_of(version)
             runs = {version.run_id, facts.get(tags.EVALUATION_RUN, ""), *_family(facts.get(tags.RUN, ""))} - {""}
             for run_id in runs:
-                if run_id not in found or (need.lasting and not found[run_id].lasting):
-                    found[run_id] = need
-    return found
+                if run_id not in needs or (need.lasting and not needs[run_id].lasting):
+                    needs[run_id] = need
+    return needs
 
 
 def unregistered_models() -> list[Unregistered]:

@@ -133,8 +133,8 @@ def log_model_outputs(run_id: str, model_ids: Iterable[str]) -> None:
 
 def model_tags(name: str) -> dict[str, str]:
     """Tags of a registered model; none where there is no such model."""
-    found = _or_none(store.client().get_registered_model, name)
-    return dict(found.tags or {}) if found is not None else {}
+    model = _or_none(store.client().get_registered_model, name)
+    return dict(model.tags or {}) if model is not None else {}
 
 
 def set_model_tag(name: str, key: str, value: str) -> None:
@@ -189,15 +189,15 @@ def annotate(name: str, version: int, facts: Mapping[str, str] | None = None, de
     What a person needs (`tags.FOR_A_PERSON`) becomes a tag; the rest goes into the version's record, which
     `facts_of` reads.
     """
-    found = version_info(name, version)
-    shown, rest = _sorted_out(facts or {}) if found.logged else (dict(facts or {}), {})
+    info = version_info(name, version)
+    shown, rest = _sorted_out(facts or {}) if info.logged else (dict(facts or {}), {})
     for key, value in shown.items():
         store.patiently(store.client().set_model_version_tag, name, str(version), key, str(value))
-    model_files.add_to_record(found.model_id, rest)
+    model_files.add_to_record(info.model_id, rest)
     if description is not None:
         store.patiently(store.client().update_model_version, name, str(version), description)
-        if found.logged:  # its own page says the same
-            store.patiently(store.client().set_logged_model_tags, found.model_id, {NOTE: description})
+        if info.logged:  # its own page says the same
+            store.patiently(store.client().set_logged_model_tags, info.model_id, {NOTE: description})
 
 
 def facts_of(version: VersionInfo) -> dict[str, str]:
@@ -217,17 +217,17 @@ def version_info(name: str, version: int) -> VersionInfo:
     Raises:
         UserError: there is no such version; names those that are there.
     """
-    found = _or_none(store.client().get_model_version, name, str(version))
-    if found is None:
+    model_version = _or_none(store.client().get_model_version, name, str(version))
+    if model_version is None:
         there = ", ".join(str(entry.version) for entry in versions(name)[:10]) or "none"
         raise UserError(f"model {name!r} has no version {version}; its versions, newest first: {there}")
-    return _info(found)
+    return _info(model_version)
 
 
 def by_alias(name: str, alias: str) -> VersionInfo | None:
     """The version that has `alias`, or None."""
-    found = _or_none(store.client().get_model_version_by_alias, name, alias)
-    return version_info(name, int(found.version)) if found is not None else None
+    model_version = _or_none(store.client().get_model_version_by_alias, name, alias)
+    return version_info(name, int(model_version.version)) if model_version is not None else None
 
 
 def champion(name: str) -> VersionInfo | None:
@@ -248,14 +248,14 @@ def policy_names() -> list[str]:
 
 def model_names(query: str | None = None) -> list[str]:
     """Names of the registered models that fit MLflow's filter `query`, in order; of all without one."""
-    found = store.all_pages(store.client().search_registered_models, filter_string=query)
-    return sorted(str(model.name) for model in found)
+    models = store.all_pages(store.client().search_registered_models, filter_string=query)
+    return sorted(str(model.name) for model in models)
 
 
 def find_by_tag(name: str, key: str, value: str) -> list[VersionInfo]:
     """Versions whose tag `key` is `value`, newest first: whether these weights are registered already."""
     if "'" in value or "'" in name:  # MLflow's filters know no escape
-        return [found for found in versions(name) if found.tags.get(key) == value]
+        return [info for info in versions(name) if info.tags.get(key) == value]
     return _search(name, f"name = '{name}' and tag.`{key}` = '{value}'")
 
 
@@ -300,9 +300,9 @@ def fetch(uri: str) -> Path:
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder.parent) as beside:
-                found = mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{model_id}", dst_path=beside)
+                downloaded = mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{model_id}", dst_path=beside)
                 with contextlib.suppress(OSError):  # another process was first: its download is as good
-                    (Path(found) / "model").rename(folder)
+                    (Path(downloaded) / "model").rename(folder)
     except MlflowException as error:
         raise UserError(f"{uri}: {str(error).splitlines()[0]}") from error
     return folder
@@ -336,20 +336,20 @@ def _search(name: str, query: str) -> list[VersionInfo]:
     for alias, version in sorted(model.aliases.items()):
         aliases[int(version)] = (*aliases.get(int(version), ()), alias)
     newest = ["version_number DESC"]
-    found = store.all_pages(store.client().search_model_versions, query, max_results=1000, order_by=newest)
-    return [replace(_info(entry), aliases=aliases.get(int(entry.version), ())) for entry in found]
+    model_versions = store.all_pages(store.client().search_model_versions, query, max_results=1000, order_by=newest)
+    return [replace(_info(entry), aliases=aliases.get(int(entry.version), ())) for entry in model_versions]
 
 
-def _info(found: ModelVersion) -> VersionInfo:
+def _info(model_version: ModelVersion) -> VersionInfo:
     return VersionInfo(
-        name=found.name,
-        version=int(found.version),
-        run_id=found.run_id or "",
-        model_id=found.model_id or (found.source or "").removeprefix("models:/"),
-        created=datetime.fromtimestamp(found.creation_timestamp / 1000, tz=UTC),
-        aliases=tuple(found.aliases or ()),
-        tags=dict(found.tags or {}),
-        description=found.description or "",
+        name=model_version.name,
+        version=int(model_version.version),
+        run_id=model_version.run_id or "",
+        model_id=model_version.model_id or (model_version.source or "").removeprefix("models:/"),
+        created=datetime.fromtimestamp(model_version.creation_timestamp / 1000, tz=UTC),
+        aliases=tuple(model_version.aliases or ()),
+        tags=dict(model_version.tags or {}),
+        description=model_version.description or "",
     )
 
 

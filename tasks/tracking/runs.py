@@ -80,9 +80,9 @@ def set_tags(run_id: str, run_tags: Mapping[str, str]) -> None:
 
 def inherited_tags(run_id: str) -> dict[str, str]:
     """What a model version takes over from the flow run that made it: recipe, code, data and seed."""
-    found = store.patiently(store.client().get_run, run_id).data.tags
+    known = store.patiently(store.client().get_run, run_id).data.tags
     wanted = (tags.RECIPE, tags.RECIPE_SHA256, tags.GIT_COMMIT, tags.DATA_REVISION, tags.SEED, tags.UNPINNED)
-    return {key: found[key] for key in wanted if key in found}
+    return {key: known[key] for key in wanted if key in known}
 
 
 def log_params(run_id: str, params: Mapping[str, Any]) -> None:
@@ -111,11 +111,11 @@ def sweep_dead_runs(experiment: str) -> list[str]:
 
     Runs of other hosts, and runs that Rewardflow did not begin, are left alone. Returns the run ids ended.
     """
-    found = store.patiently(store.client().get_experiment_by_name, experiment)
-    if found is None:
+    known = store.patiently(store.client().get_experiment_by_name, experiment)
+    if known is None:
         return []
     swept = []
-    for run in store.all_pages(store.client().search_runs, [found.experiment_id], "attributes.status = 'RUNNING'"):
+    for run in store.all_pages(store.client().search_runs, [known.experiment_id], "attributes.status = 'RUNNING'"):
         if process.surely_dead(run.data.tags):
             set_tags(run.info.run_id, {tags.ENDED_BY: "sweep: the process that wrote this run is gone"})
             close_run(run.info.run_id, "KILLED")

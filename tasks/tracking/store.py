@@ -167,8 +167,8 @@ def experiment_id(name: str) -> str:
     """Id of the experiment `name`, which is made where it is missing and brought back where it was deleted."""
     from mlflow import MlflowException
 
-    found = patiently(client().get_experiment_by_name, name)
-    if found is None:
+    known = patiently(client().get_experiment_by_name, name)
+    if known is None:
         store = current()
         folder = (store.home / "mlartifacts" / name).as_uri() if store.embedded else None
         try:
@@ -177,9 +177,9 @@ def experiment_id(name: str) -> str:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
             return experiment_id(name)
-    if found.lifecycle_stage == "deleted":
-        patiently(client().restore_experiment, found.experiment_id)
-    return str(found.experiment_id)
+    if known.lifecycle_stage == "deleted":
+        patiently(client().restore_experiment, known.experiment_id)
+    return str(known.experiment_id)
 
 
 def is_passing(error: BaseException) -> bool:
@@ -233,14 +233,14 @@ def patiently(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs
 
 def all_pages(search: Callable[..., PagedList[Result]], *args: Any, **kwargs: Any) -> list[Result]:
     """All that a search of MLflow finds, page after page."""
-    found: list[Result] = []
+    results: list[Result] = []
     token: str | None = None
     while True:
         page = patiently(search, *args, **kwargs, page_token=token)
-        found.extend(page)
+        results.extend(page)
         token = page.token
         if not token:
-            return found
+            return results
 
 
 _thread_lock = threading.RLock()

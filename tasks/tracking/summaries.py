@@ -131,7 +131,7 @@ def page_of_run(run_id: str) -> str:
     return page_of(run.info.experiment_id, run_id)
 
 
-def told(run_id: str) -> tuple[str, str]:
+def name_and_note(run_id: str) -> tuple[str, str]:
     """Name and description (Markdown) of a run, as they stand."""
     run = store.patiently(store.client().get_run, run_id)
     return run.info.run_name or "", run.data.tags.get(NOTE, "")

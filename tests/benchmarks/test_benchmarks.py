@@ -104,12 +104,12 @@ def test_of_several_ways_the_fastest_that_runs_is_kept() -> None:
     def broken(beat) -> None:
         raise ValueError("no")
 
-    stepper, told = fastest(
+    stepper, report = fastest(
         {name: partial(Stepper, run) for name, run in (("slow", slow), ("broken", broken), ("quick", quick))}
     )
     stepper.stop()
-    assert told["setting"] == "quick"
-    assert "does not run" in told["tried_seconds"]["broken"]
+    assert report["setting"] == "quick"
+    assert "does not run" in report["tried_seconds"]["broken"]
 
 
 @pytest.mark.parametrize("path", OF_ROWS, ids=lambda path: path.name)

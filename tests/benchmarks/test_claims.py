@@ -37,9 +37,9 @@ def test_a_claim_is_supported_only_where_the_whole_interval_lies_on_its_side(low
 
 def test_a_finding_holds_the_effect_of_every_seed_and_the_numbers_behind_it():
     trial = Trial("toy", 7, "one beats two", "points", lambda toy, seed: (1.0 + seed, {"one": 3.0 + seed, "two": 2.0}))
-    found = put_to_the_test(trial, None, 3, lambda line: None)
-    assert found.seeds == (1.0, 2.0, 3.0) and found.effect == 2.0 and found.told == {"one": 4.0, "two": 2.0}
-    assert found.verdict == "inconclusive" and "one beats two" in table([found])
+    finding = put_to_the_test(trial, None, 3, lambda line: None)
+    assert finding.seeds == (1.0, 2.0, 3.0) and finding.effect == 2.0 and finding.values == {"one": 4.0, "two": 2.0}
+    assert finding.verdict == "inconclusive" and "one beats two" in table([finding])
 
 
 def measured(name, effects):
@@ -53,7 +53,7 @@ def test_a_claim_measured_again_takes_the_place_of_the_older_finding_and_leaves_
     for name, effects in ((third, (1.0, 2.0)), (first, (3.0, 4.0)), (second, (5.0, 6.0))):
         record(file, measured(name, effects), {"cores": 2})
     record(file, measured(second, (7.0, 8.0, 9.0)), {"cores": 4})
-    assert [(one["name"], one["seeds"]) for one in held(file)] == [
+    assert [(record["name"], record["seeds"]) for record in held(file)] == [
         (first, [3.0, 4.0]), (second, [7.0, 8.0, 9.0]), (third, [1.0, 2.0]),
     ]  # fmt: skip
     assert json.loads(file.read_text())["machine"] == {"cores": 4}
@@ -77,7 +77,7 @@ def settings(arm):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "claimed"),
+    ("arm", "other", "claimed"),
     [
         ("REMAX", "PPO", {"advantage", "objective", "rollouts.name", "schedule.normalisation"}),
         ("RDPO", "DPO", {"objective"}),
@@ -89,8 +89,8 @@ def settings(arm):
         ("CLASSIFICATION", "REGRESSION", {"advantage.critic.loss"}),
     ],
 )
-def test_the_arms_of_a_claim_differ_in_nothing_but_what_it_is_about(one, other, claimed):
-    arms = [getattr(claim_trials, name) for name in (one, other)]
+def test_the_arms_of_a_claim_differ_in_nothing_but_what_it_is_about(arm, other, claimed):
+    arms = [getattr(claim_trials, name) for name in (arm, other)]
     first, second = map(settings, arms)
     differing = {key for key in first.keys() | second.keys() if first.get(key) != second.get(key)}
     assert differing and all(any(f"{key}.".startswith(f"{part}.") for part in claimed) for key in differing), differing
@@ -100,7 +100,7 @@ def test_the_arms_of_a_claim_differ_in_nothing_but_what_it_is_about(one, other, 
 def test_remax_and_ppo_keep_no_reference_and_learn_from_every_completion():
     for arm in (claim_trials.REMAX, claim_trials.PPO):
         recipe = load_recipe(arm.recipe, [*COMMON, *arm.overrides])
-        assert recipe.reference.name == "none" and [one.name for one in recipe.select] == ["all"]
+        assert recipe.reference.name == "none" and [select.name for select in recipe.select] == ["all"]
         assert recipe.schedule.updates == recipe.schedule.rounds
         assert not getattr(recipe.advantage, "kl", 0.0) and not getattr(recipe.objective, "kl", 0.0)
 
@@ -118,17 +118,17 @@ def test_the_noise_on_a_reward_is_the_same_for_the_same_completion_and_has_the_w
 
 def test_the_findings_in_the_repository_are_of_every_claim_and_their_verdicts_follow_from_their_seeds():
     content = json.loads(RESULT.read_text())
-    assert [one["name"] for one in content["findings"]] == [trial.name for trial in TRIALS]
+    assert [finding["name"] for finding in content["findings"]] == [trial.name for trial in TRIALS]
     quantile = {5: 2.776445, 10: 2.262157}  # Student's t, 97.5 %, with one degree less than there are seeds
-    for one in content["findings"]:
-        effects = one["seeds"]
+    for finding in content["findings"]:
+        effects = finding["seeds"]
         assert len(effects) >= 5
         half = quantile[len(effects)] * statistics.stdev(effects) / math.sqrt(len(effects))
         low, high = statistics.fmean(effects) - half, statistics.fmean(effects) + half
-        assert (one["low"], one["high"]) == pytest.approx((low, high), rel=1e-5, abs=1e-9)
-        above, below = low > one["line"], high < one["line"]
-        for_it, against = (above, below) if one["larger"] else (below, above)
-        assert one["verdict"] == ("supported" if for_it else "not supported" if against else "inconclusive")
+        assert (finding["low"], finding["high"]) == pytest.approx((low, high), rel=1e-5, abs=1e-9)
+        above, below = low > finding["line"], high < finding["line"]
+        for_it, against = (above, below) if finding["larger"] else (below, above)
+        assert finding["verdict"] == ("supported" if for_it else "not supported" if against else "inconclusive")
 
 
 def test_the_guide_tells_the_verdicts_of_the_findings():

@@ -62,7 +62,7 @@ def test_every_entrant_fits_the_budget_and_has_a_reward_without_a_reward_model()
         recipe = league_recipe(name, 7680, 2)
         size = recipe.rollouts.prompts * recipe.rollouts.largest_group()
         assert abs(recipe.schedule.rounds * size - 7680) <= size / 2 and recipe.seed == 2
-        assert rewards_of(recipe) and not any(one.needs_reward_model for one in rewards_of(recipe))
+        assert rewards_of(recipe) and not any(reward.needs_reward_model for reward in rewards_of(recipe))
         assert recipe.warm_start.steps == 450
 
 
@@ -74,9 +74,9 @@ def test_a_budget_below_a_round_and_another_task_are_refused():
 
 
 def test_a_line_holds_start_best_end_and_drop_of_the_mean_curve():
-    found = line([result(curve=(0.2, 0.6, 0.5)), result(seed=1, curve=(0.2, 0.4, 0.5))])
-    assert (found.start.estimate, found.best, found.end.estimate) == pytest.approx((0.2, 0.5, 0.5))
-    assert line([result()]).drop == pytest.approx(0.1) and found.by_seed == (0.5, 0.5) and found.entropy == 0.2
+    row = line([result(curve=(0.2, 0.6, 0.5)), result(seed=1, curve=(0.2, 0.4, 0.5))])
+    assert (row.start.estimate, row.best, row.end.estimate) == pytest.approx((0.2, 0.5, 0.5))
+    assert line([result()]).drop == pytest.approx(0.1) and row.by_seed == (0.5, 0.5) and row.entropy == 0.2
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_line_holds_start_best_end_and_drop_of_the_mean_curve():
 )
 def test_the_verdict_is_whether_the_intervals_are_apart_or_that_of_the_gain_from_zero(end, verdict):
     start, last = [float(at < 50) for at in range(100)], [float(at < round(end * 100)) for at in range(100)]
-    found = replace(result(), curve=(point(0, start), point(1, last)))
-    assert line([found]).verdict == verdict
+    run = replace(result(), curve=(point(0, start), point(1, last)))
+    assert line([run]).verdict == verdict
 
 
 def test_the_page_says_what_is_missing_failed_or_of_older_code():
@@ -109,7 +109,10 @@ def test_the_page_says_of_what_does_not_end_above_its_start_why_as_the_recipe_ha
 
 def test_every_recipe_that_does_not_end_above_its_start_says_why_and_no_other_does():
     names = entrants()
-    held = {name: [one for one in read_all(league.RESULTS) if one.recipe == name and one.curve] for name in names}
+    held = {
+        name: [result for result in read_all(league.RESULTS) if result.recipe == name and result.curve]
+        for name in names
+    }
     behind = {name for name, group in held.items() if group and line(group).verdict != "above"}
     heads = {name: (league.ROOT / "recipes" / f"{name}.yaml").read_text() for name in names}
     assert {name for name, text in heads.items() if reason(text)} == behind
@@ -129,7 +132,7 @@ def test_a_tiny_training_leaves_a_result_that_is_not_trained_again(tmp_path, mon
     )  # fmt: skip
     job = Job("reinforce", 0, 8, 2, small)
     made = league.run(job, tmp_path, "here")
-    assert [one.round for one in made.curve] == [0, 1, 2] and len(made.curve[0].by_problem) == 6
+    assert [reached.round for reached in made.curve] == [0, 1, 2] and len(made.curve[0].by_problem) == 6
     assert made.completions == 8 and len(made.rounds["reward/total"]) == 2 and not made.failed
     write(made, tmp_path / "results")
     assert missing([job], read_all(tmp_path / "results"), made.code_digest) == []
@@ -137,4 +140,4 @@ def test_a_tiny_training_leaves_a_result_that_is_not_trained_again(tmp_path, mon
     again = league.run(job, tmp_path, "here")
     assert again.curve == made.curve  # from the same kept warm start, to the bit
     adapted = league.run(Job("stg", 0, 8, 2, small), tmp_path, "here")  # drawn with its gate, at every point
-    assert [one.round for one in adapted.curve] == [0, 1, 2] and not adapted.failed
+    assert [at.round for at in adapted.curve] == [0, 1, 2] and not adapted.failed

@@ -113,8 +113,8 @@ class Ran:
     def child(self, step: str) -> Any:
         """The MLflow run of a step, with its inputs."""
         summary = summaries.run_summary("tiny", self.run_id)
-        (found,) = [line for line in summary.steps if line.name == step]
-        return store.client().get_run(found.run_id)
+        (line_of_step,) = [line for line in summary.steps if line.name == step]
+        return store.client().get_run(line_of_step.run_id)
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,9 @@ def test_an_answer_that_needs_no_large_package_loads_none(
         capture_output=True,
         text=True,
     )
-    *told, loaded = asked.stderr.splitlines()
+    *lines, loaded = asked.stderr.splitlines()
     assert loaded == f"{status} []", asked.stderr
-    assert told == ([says] if says else [])
+    assert lines == ([says] if says else [])
     assert not (tmp_path / "home").exists()
 
 

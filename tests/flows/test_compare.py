@@ -48,11 +48,11 @@ def test_the_table_has_a_line_a_method_and_the_run_holds_table_plot_and_numbers(
     assert re.match(r"rloo +0\.\d+ \[0\.\d+, 0\.\d+\] {2,}", lines[head + 1])
     assert re.match(r"dpo +0\.\d+ \[0\.\d+, 0\.\d+\] +0\.\d\d \[0\.\d\d, 1?0?\.\d\d\]", lines[head + 2])
     (run,) = set(re.findall(r"/runs/([0-9a-f]{32})", said))
-    found = store.client().get_run(run)
+    page = store.client().get_run(run)
     names = ("rloo/iqm", "dpo/iqm", "dpo/probability_of_improvement")
-    assert set(found.data.metrics) == {f"{name}{end}" for name in names for end in ("", "_low", "_high")}
+    assert set(page.data.metrics) == {f"{name}{end}" for name in names for end in ("", "_low", "_high")}
     for name in names:
-        low, middle, high = (found.data.metrics[f"{name}{end}"] for end in ("_low", "", "_high"))
+        low, middle, high = (page.data.metrics[f"{name}{end}"] for end in ("_low", "", "_high"))
         assert low <= middle <= high
     assert [file.path for file in store.client().list_artifacts(run, "plots")] == ["plots/comparison.png"]
 
@@ -61,8 +61,8 @@ def test_the_table_has_a_line_a_method_and_the_run_holds_table_plot_and_numbers(
 def test_methods_get_as_many_completions_in_rounds_of_their_own_size(said: str) -> None:
     (run,) = set(re.findall(r"/runs/([0-9a-f]{32})", said))
     rows = records.read_table(run, "comparison.json")
-    told = [(row["method"], row["rounds"], row["completions"], row["updates"]) for row in rows]
-    assert told == [("rloo", 1, 16, 1), ("dpo", 2, 16, 2)]  # 4 prompts each, of 4 completions and of 2
+    costs = [(row["method"], row["rounds"], row["completions"], row["updates"]) for row in rows]
+    assert costs == [("rloo", 1, 16, 1), ("dpo", 2, 16, 2)]  # 4 prompts each, of 4 completions and of 2
     assert all(float(row["tokens"]) > 0 for row in rows)
 
 

@@ -14,12 +14,14 @@ ENGINE = str(Path(prefect.__file__).parent / "flow_engine.py")
 OURS = str(Path(__file__).resolve().parents[2] / "tasks" / "evaluate.py")
 
 
-def shown(text: str, level: int = logging.INFO, file: str = ENGINE, error: Exception | None = None, told: bool = True):
+def shown(
+    text: str, level: int = logging.INFO, file: str = ENGINE, error: Exception | None = None, reported: bool = True
+):
     """Whether a record that Prefect's loggers hand on reaches the terminal."""
     trace = (type(error), error, None) if error else None
     record = logging.LogRecord("prefect.flow_runs", level, file, 1, text, (), trace)
     _WithoutTraceback().filter(record)
-    return News(told).filter(record)
+    return News(reported).filter(record)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def test_what_a_step_says_is_shown() -> None:
 
 def test_a_user_error_that_the_command_prints_is_not_logged_beside_it() -> None:
     assert not shown("Encountered exception during execution", logging.ERROR, error=UserError("no such column"))
-    assert shown("Encountered exception during execution", logging.ERROR, error=UserError("no"), told=False)
+    assert shown("Encountered exception during execution", logging.ERROR, error=UserError("no"), reported=False)
 
 
 def test_any_other_error_is_shown() -> None:

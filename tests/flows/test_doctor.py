@@ -13,29 +13,31 @@ from flows.doctor import Finding, diagnose, table
 
 
 def finding(findings: list[Finding], name: str) -> Finding:
-    return next(found for found in findings if found.name == name)
+    return next(finding for finding in findings if finding.name == name)
 
 
 def test_what_is_not_well_says_what_mends_it(tmp_path: Path) -> None:
     findings = diagnose(ROOT, tmp_path)
-    assert all(found.ok or found.mend for found in findings)
+    assert all(finding.ok or finding.mend for finding in findings)
     printed = table(findings)
-    assert all(found.name in printed and found.detail in printed and found.mend in printed for found in findings)
+    assert all(
+        finding.name in printed and finding.detail in printed and finding.mend in printed for finding in findings
+    )
 
 
 def test_the_locked_environment_is_well() -> None:
     findings = diagnose(ROOT)
     wanted = [finding(findings, name) for name in ("Python", "Locked versions", "torch", "vLLM", "Processor")]
-    assert [one for one in wanted if not one.ok] == []
+    assert [finding for finding in wanted if not finding.ok] == []
 
 
 def test_a_version_that_differs_from_the_lock_is_named(tmp_path: Path) -> None:
     for lock in ("cpu.lock", "cuda.lock"):
         (tmp_path / lock).write_text("# a remark\nPyYAML==1.2.3\npsutil==0.1\nno_such_package==7\n")
-    found = finding(diagnose(tmp_path, tmp_path), "Locked versions")
-    assert not found.ok and found.mend == "make clean install"
-    assert "PyYAML" in found.detail and "instead of 1.2.3" in found.detail
-    assert "no_such_package missing instead of 7" in found.detail
+    check = finding(diagnose(tmp_path, tmp_path), "Locked versions")
+    assert not check.ok and check.mend == "make clean install"
+    assert "PyYAML" in check.detail and "instead of 1.2.3" in check.detail
+    assert "no_such_package missing instead of 7" in check.detail
 
 
 def test_a_damaged_tracking_store_is_found_and_a_sound_one_is_counted(tmp_path: Path) -> None:
@@ -50,14 +52,14 @@ def test_a_damaged_tracking_store_is_found_and_a_sound_one_is_counted(tmp_path: 
 
 def test_a_tracking_server_that_is_away_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
-    found = finding(diagnose(ROOT, tmp_path), "Tracking store")
-    assert not found.ok and "does not answer" in found.detail
+    check = finding(diagnose(ROOT, tmp_path), "Tracking store")
+    assert not check.ok and "does not answer" in check.detail
 
 
 def test_a_state_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    found = finding(diagnose(ROOT, tmp_path / "file" / "home"), "State folder")
-    assert not found.ok and "REWARDFLOW_HOME" in found.mend
+    check = finding(diagnose(ROOT, tmp_path / "file" / "home"), "State folder")
+    assert not check.ok and "REWARDFLOW_HOME" in check.mend
 
 
 def test_a_folder_without_dvc_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,8 +74,8 @@ def test_an_s3_remote_that_does_not_answer_is_found(tmp_path: Path, monkeypatch:
     remote = f"url = s3://bucket/prefix\n    endpointurl = http://127.0.0.1:{free_port()}"
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc" / "config").write_text(f"[core]\n    remote = store\n['remote \"store\"']\n    {remote}\n")
-    found = finding(diagnose(ROOT, tmp_path), "S3 remote")
-    assert not found.ok and "s3://bucket/prefix" in found.detail and "\n" not in found.detail
+    check = finding(diagnose(ROOT, tmp_path), "S3 remote")
+    assert not check.ok and "s3://bucket/prefix" in check.detail and "\n" not in check.detail
 
 
 def test_it_imports_nothing_heavy_and_writes_nothing(tmp_path: Path) -> None:

@@ -95,14 +95,14 @@ def test_the_project_names_no_registry_and_no_folder_of_one_machine() -> None:
     # Written in pieces, so that this file does not hold them.
     hosts = ["py" + "pi.org", "python" + "hosted", "download." + "pytorch", "conda." + "anaconda"]
     pattern = re.compile("|".join([*map(re.escape, hosts), r"(?<![\w.~/-])/(?:work|root|home/\w+)/"]))
-    found = []
+    traces = []
     for path in tracked():
         try:
             text = (ROOT / path).read_text()
         except UnicodeDecodeError:
             continue
-        found += [f"{path}: {match[0]}" for match in pattern.finditer(text)]
-    assert found == []
+        traces += [f"{path}: {match[0]}" for match in pattern.finditer(text)]
+    assert traces == []
 
 
 def test_the_readme_names_only_targets_that_the_makefile_has() -> None:

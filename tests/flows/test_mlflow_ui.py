@@ -240,10 +240,10 @@ class Pages:
 
     def wait_for_elements(self, selector: str, count: int = 1, seconds: float = 60) -> list:
         until = time.monotonic() + seconds
-        while len(found := self.driver.find_elements("css selector", selector)) < count:
-            assert time.monotonic() < until, f"{len(found)} of {count} {selector} on {self.driver.current_url}"
+        while len(elements := self.driver.find_elements("css selector", selector)) < count:
+            assert time.monotonic() < until, f"{len(elements)} of {count} {selector} on {self.driver.current_url}"
             time.sleep(0.25)
-        return found
+        return elements
 
     def keep(self, name: str) -> None:
         SCREENSHOTS.mkdir(exist_ok=True)

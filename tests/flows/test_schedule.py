@@ -71,7 +71,7 @@ def served(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def deployments(servers: Pair) -> dict[str, dict[str, Any]]:
     """Name -> deployment of the toy's flow; other tests have deployments of their own on these servers."""
     only = {"flows": {"name": {"any_": ["wait"]}}}
-    return {found["name"]: found for found in ask(f"{servers.prefect}/api/deployments/filter", only)}
+    return {deployment["name"]: deployment for deployment in ask(f"{servers.prefect}/api/deployments/filter", only)}
 
 
 def start_run(servers: Pair) -> str:
@@ -136,10 +136,10 @@ def test_ended_it_leaves_no_run_going_and_no_schedule_on_and_the_servers_alone(s
 
 
 def test_the_projects_own_schedule_has_three_deployments_that_refuse_overlap() -> None:
-    found = read_deployments(ROOT / "prefect.yaml")
-    names = [deployment.name for deployment in found]
+    deployments = read_deployments(ROOT / "prefect.yaml")
+    names = [deployment.name for deployment in deployments]
     assert names == ["nightly-training", "nightly-evaluation", "weekly-data-refresh"]
-    for deployment in found:
+    for deployment in deployments:
         assert deployment.concurrency_limit == ConcurrencyLimit(limit=1, collision_strategy="CANCEL_NEW")
         assert len(deployment.schedules) == 1
 

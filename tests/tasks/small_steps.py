@@ -20,8 +20,15 @@ def warm_started(folder):
     clean.mkdir(parents=True)
     for split in ("train", "validation", "gate"):
         rows = [
-            {"id": f"{split} {one.id}", "prompt": one.prompt, "answer": "7", "level": 1, "tests": "", "entry_point": ""}
-            for one in PROBLEMS
+            {
+                "id": f"{split} {problem.id}",
+                "prompt": problem.prompt,
+                "answer": "7",
+                "level": 1,
+                "tests": "",
+                "entry_point": "",
+            }
+            for problem in PROBLEMS
         ]
         write_rows(clean / file_name("problems", split), rows, arrow_schema("problems"))
     start = save_start(folder / "warm_start" / "policy")

@@ -32,11 +32,11 @@ def recipe(folder: Path, rewards: str) -> Path:
 
 @pytest.mark.parametrize("rewards", ["exact_answer", "[reward_model, length_penalty]", "win_rate"])
 def test_no_problem_with_an_answer_stops_the_run(data: Path, rewards: str) -> None:
-    found = load_recipe(recipe(data, rewards))
+    loaded = load_recipe(recipe(data, rewards))
     with pytest.raises(
         UserError, match=r"no training problem has an answer, which rewards\.\d \(\w+\) holds"
     ) as refused:
-        require_answers(prepared(data, "prompt,solution", "1"), found)
+        require_answers(prepared(data, "prompt,solution", "1"), loaded)
     assert "data.columns.answer" in str(refused.value)
 
 

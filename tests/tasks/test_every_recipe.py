@@ -75,10 +75,10 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
     scorer = rewards_of if recipe.reward_model else None
     world = make_world(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)
     problems = [replace(problem, known=known(slots.rollouts.reads)) for problem in PROBLEMS]
-    told = {}
-    run_loop(world, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=told.__setitem__))
-    assert sorted(told) == list(range(1, ROUNDS + 1))
-    assert all(torch.isfinite(torch.tensor(value)) for values in told.values() for value in values.values())
+    metrics = {}
+    run_loop(world, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=metrics.__setitem__))
+    assert sorted(metrics) == list(range(1, ROUNDS + 1))
+    assert all(torch.isfinite(torch.tensor(value)) for values in metrics.values() for value in values.values())
     before = tiny_policy(torch.float32, spread=3.0).state_dict()
     assert any(not torch.equal(value, before[name]) for name, value in learner.policy.state_dict().items())
 

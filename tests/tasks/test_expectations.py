@@ -161,10 +161,10 @@ def good(tmp_path_factory):
 
 
 def test_every_faulty_row_is_set_aside_for_its_reason_and_no_other(bad):
-    found = {
+    failed = {
         (file.removesuffix(".parquet"), *rest) for file, *rest in bad.quarantine.iloc[:, :4].itertuples(index=False)
     }
-    assert found == FAULTS
+    assert failed == FAULTS
 
 
 def test_a_quarantined_row_is_there_whole(bad):

@@ -35,15 +35,15 @@ LIMITS = {"longest": 64, "end": 1}
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     """Every engine that is opened, wherever."""
-    found = []
+    entry = []
 
     def counted(*arguments, **named):
-        found.append(engines.open_engine(*arguments, **named))
-        return found[-1]
+        entry.append(engines.open_engine(*arguments, **named))
+        return entry[-1]
 
     monkeypatch.setattr(shared_engine, "open_engine", counted)
     monkeypatch.setattr("tasks.open_learner.open_engine", counted, raising=False)
-    return found
+    return entry
 
 
 @pytest.fixture
@@ -77,8 +77,8 @@ def test_fine_tuning_and_every_evaluation_share_one_engine_and_make_what_engines
     with shared_engine.shared_engine():
         together = tuned(steps, "a")
         shared = [
-            measured(steps, one, key, split)
-            for one, key, split in (
+            measured(steps, name, key, split)
+            for name, key, split in (
                 (together, "a", "validation"), (steps["warmed"], "b", "validation"), (together, "c", "gate"),
             )
         ]  # fmt: skip
@@ -108,7 +108,7 @@ def test_a_training_killed_in_its_rounds_closes_the_engine_goes_on_and_is_measur
         patch.setattr(fine_tune.interrupt, "raise_again", killed)
         with pytest.raises(KeyboardInterrupt), shared_engine.shared_engine():
             tuned(steps, "b")
-    assert all(one.engine is None for one in opened)
+    assert all(engine.engine is None for engine in opened)
     assert list((steps["home"] / "store/fine_tune" / ("b" * 24)).glob("checkpoints/round_*")), "it got somewhere"
     with shared_engine.shared_engine():
         resumed = tuned(steps, "b")

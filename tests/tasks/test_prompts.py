@@ -51,22 +51,24 @@ def recipe(*overrides):
 
 
 def test_demonstrations_of_one_prompt_are_one_problem_with_its_true_answer_and_sound_ones_have_no_flaw(data):
-    (found,) = read_prompts(data, CODEC, recipe("rollouts.reads=demonstrations", "objective.name=weighted_likelihood"))
-    assert (found.id, found.answer) == ("p1", "3")
-    assert [(one.text, one.flaw, one.origin) for one in found.known] == [
+    (problem,) = read_prompts(
+        data, CODEC, recipe("rollouts.reads=demonstrations", "objective.name=weighted_likelihood")
+    )
+    assert (problem.id, problem.answer) == ("p1", "3")
+    assert [(answer.text, answer.flaw, answer.origin) for answer in problem.known] == [
         ("3", "", "demonstration"), ("4", "slip", "demonstration"),
     ]  # fmt: skip
 
 
 def test_an_answer_longer_than_a_completion_may_be_is_left_out(data):
-    found = read_prompts(data, CODEC, recipe("rollouts.reads=demonstrations", "objective.name=weighted_likelihood"))
-    assert [one.id for one in found] == ["p1"]  # that of p2 has thirty words
+    problems = read_prompts(data, CODEC, recipe("rollouts.reads=demonstrations", "objective.name=weighted_likelihood"))
+    assert [problem.id for problem in problems] == ["p1"]  # that of p2 has thirty words
 
 
 def test_every_preference_is_a_prompt_of_its_own_and_the_flaw_is_the_worse_answers(data):
-    found = read_prompts(data, CODEC, recipe())
-    assert [one.id for one in found] == ["q0", "q1"] and {one.answer for one in found} == {"3"}
-    chosen, rejected = found[1].known
+    problems = read_prompts(data, CODEC, recipe())
+    assert [problem.id for problem in problems] == ["q0", "q1"] and {problem.answer for problem in problems} == {"3"}
+    chosen, rejected = problems[1].known
     assert (chosen.origin, chosen.flaw, rejected.origin, rejected.flaw) == ("chosen", "", "rejected", "slip")
     assert rejected.completion == tuple(CODEC.completions(["5 6"])[0]) and rejected.completion[-1] == CODEC.end
 
@@ -93,10 +95,10 @@ def test_known_answers_carry_the_log_probs_of_a_reference_that_never_moves(data,
         torch.nn.init.normal_(next(p for name, p in policy.named_parameters() if "lora_B" in name))
     reference = None if adapter else plain
     learner = Learner(policy, torch.optim.SGD(plain.parameters()), reference, off, None, AS_IT_IS)
-    found = with_reference(read_prompts(data, CODEC, recipe()), learner, recipe(), tmp_path)
-    for one in found:
-        for known in one.known:
-            (expected,) = all_log_probs(plain, Sequences([one.tokens], [known.completion]))
+    problems = with_reference(read_prompts(data, CODEC, recipe()), learner, recipe(), tmp_path)
+    for problem in problems:
+        for known in problem.known:
+            (expected,) = all_log_probs(plain, Sequences([problem.tokens], [known.completion]))
             torch.testing.assert_close(known.reference_log_probs, expected.float(), rtol=1e-4, atol=1e-5)
 
 
@@ -104,8 +106,8 @@ def test_a_reference_that_moves_is_read_again_every_round(data, tmp_path):
     moving = recipe("reference={name: previous_round}")
     policy = tiny_policy(torch.float32)
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), policy, None, None, AS_IT_IS)
-    found = with_reference(read_prompts(data, CODEC, moving), learner, moving, tmp_path)
-    assert all(known.reference_log_probs is None for one in found for known in one.known)
+    problems = with_reference(read_prompts(data, CODEC, moving), learner, moving, tmp_path)
+    assert all(known.reference_log_probs is None for problem in problems for known in problem.known)
 
 
 @pytest.mark.parametrize(
@@ -124,9 +126,9 @@ def test_a_prompt_is_taken_only_if_the_policy_has_room_for_what_the_source_adds(
     def read(positions):
         return read_prompts(data, CODEC, recipe(*overrides, f"policy.size.positions={positions}"))
 
-    longest = max(len(one.tokens) for one in read(6 + added))
+    longest = max(len(problem.tokens) for problem in read(6 + added))
     assert longest == 4
-    with_less = [len(one.tokens) for one in read_or_none(read, 5 + added)]
+    with_less = [len(problem.tokens) for problem in read_or_none(read, 5 + added)]
     assert 4 not in with_less
 
 

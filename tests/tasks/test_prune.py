@@ -189,6 +189,6 @@ def test_planning_deletes_nothing_and_leftovers_of_killed_processes_go(factory: 
     before = sorted(factory.home.rglob("*"))
     held = prune.plan(factory.home, 0.0)
     assert sorted(factory.home.rglob("*")) == before
-    assert any(one.goes and one.place == leftover for one in held)
+    assert any(entry.goes and entry.place == leftover for entry in held)
     freed = prune.remove(factory.home, held)
-    assert not leftover.exists() and freed == sum(one.bytes for one in held if one.goes) > 5000
+    assert not leftover.exists() and freed == sum(entry.bytes for entry in held if entry.goes) > 5000

@@ -36,7 +36,7 @@ def going(home: Path) -> set[str]:
     store.configure(home)
     held = prune.plan(home, keep_days=0.0)
     prune.remove(home, held)
-    return {one.model.model_id for one in held if one.goes and one.model is not None}
+    return {entry.model.model_id for entry in held if entry.goes and entry.model is not None}
 
 
 @pytest.fixture

@@ -35,9 +35,9 @@ def named(home: Path, monkeypatch: pytest.MonkeyPatch, **changes: object) -> tup
     }  # fmt: skip
     run = runs.open_flow_run("e", "train arithmetic")
     name_run(run, load_recipe("arithmetic", []), Promotion(**{**plain, **changes}), {"data": "abc"}, RECORDS)  # type: ignore[arg-type]
-    found = store.client().get_run(run)
-    assert found.data.metrics == {views.ACCURACY: 0.75}
-    return summaries.told(run)[0], found.data.tags
+    page = store.client().get_run(run)
+    assert page.data.metrics == {views.ACCURACY: 0.75}
+    return summaries.name_and_note(run)[0], page.data.tags
 
 
 def test_a_promotion_is_in_the_runs_name_and_in_the_columns_of_the_shared_view(

@@ -74,7 +74,7 @@ def test_the_reward_model_reads_what_a_policy_wrote_and_not_the_ids_of_another_t
 def test_lengths_are_counted_in_the_runs_tokens(tokens):
     ended, cut = Completion("3 ; #### 3", 99, True, True, 0.5), Completion("1 + 2", 99, False, False)
     (record,) = tokens.counted([PromptRecord("p", 1, samples=(ended, cut), greedy=ended)])
-    assert [one.tokens for one in (*record.samples, record.greedy)] == [5, 3, 5]
+    assert [completion.tokens for completion in (*record.samples, record.greedy)] == [5, 3, 5]
     assert record.greedy.reward_score == 0.5 and record.greedy.correct
 
 

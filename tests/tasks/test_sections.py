@@ -137,7 +137,7 @@ def test_a_setting_of_a_section_that_is_null_is_none(recipe: Recipe):
 def test_no_step_is_handed_a_recipe(task: Task[..., Any]):
     hints = typing.get_type_hints(task.fn)
     (sections,) = typing.get_args(hints.pop("context"))
-    assert all(issubclass(one, Sections) for one in typing.get_args(sections) or (sections,))
+    assert all(issubclass(kind, Sections) for kind in typing.get_args(sections) or (sections,))
     assert not any(isinstance(hint, type) and issubclass(hint, Recipe) for hint in hints.values())
 
 

@@ -70,19 +70,19 @@ def test_the_shared_engine_says_what_a_new_one_says_to_the_last_bit(
 
 def test_one_engine_serves_all_steps_and_is_closed_at_the_end(base: Path, candidate: Path) -> None:
     with shared_engine():
-        with lent_engine(base, PLAIN, **LIMITS) as one:
+        with lent_engine(base, PLAIN, **LIMITS) as engine:
             pass
         with lent_engine(candidate, PLAIN, **LIMITS) as two:
-            assert two is one
-    assert is_closed(one)
+            assert two is engine
+    assert is_closed(engine)
 
 
 def test_where_nothing_is_shared_each_step_has_its_own_and_closes_it(base: Path) -> None:
-    with lent_engine(base, PLAIN, **LIMITS) as one:
-        assert not is_closed(one)
-    assert is_closed(one)
+    with lent_engine(base, PLAIN, **LIMITS) as engine:
+        assert not is_closed(engine)
+    assert is_closed(engine)
     with lent_engine(base, PLAIN, **LIMITS) as two:
-        assert two is not one
+        assert two is not engine
 
 
 def test_another_configuration_or_setting_closes_the_engine_before_the_next_is_opened(
@@ -100,19 +100,19 @@ def test_another_configuration_or_setting_closes_the_engine_before_the_next_is_o
     ]
     with shared_engine():
         for folder, settings, limits in others:
-            with lent_engine(base, PLAIN, **{"dtype": torch.float32} | LIMITS) as one:
+            with lent_engine(base, PLAIN, **{"dtype": torch.float32} | LIMITS) as engine:
                 pass
             with lent_engine(folder, settings, **{"dtype": torch.float32} | limits) as two:
-                assert two is not one and is_closed(one)
+                assert two is not engine and is_closed(engine)
 
 
 def test_an_error_in_a_step_closes_the_engine_and_the_next_step_has_a_new_one(base: Path) -> None:
     with shared_engine():
-        with pytest.raises(KeyboardInterrupt), lent_engine(base, PLAIN, **LIMITS) as one:
+        with pytest.raises(KeyboardInterrupt), lent_engine(base, PLAIN, **LIMITS) as engine:
             raise KeyboardInterrupt
-        assert is_closed(one)
+        assert is_closed(engine)
         with lent_engine(base, PLAIN, **LIMITS) as two:
-            assert two is not one
+            assert two is not engine
     with pytest.raises(RuntimeError), shared_engine():
         with lent_engine(base, PLAIN, **LIMITS) as three:
             pass
@@ -125,11 +125,11 @@ def test_broken_weights_are_one_line_and_the_engine_that_half_has_them_is_closed
     weights = tmp_path / "broken" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     with shared_engine():
-        with lent_engine(base, PLAIN, **LIMITS) as one:
+        with lent_engine(base, PLAIN, **LIMITS) as engine:
             pass
         with (
             pytest.raises(UserError, match="the model cannot be loaded"),
             lent_engine(tmp_path / "broken", PLAIN, **LIMITS),
         ):
             pass
-        assert is_closed(one)
+        assert is_closed(engine)

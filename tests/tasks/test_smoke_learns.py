@@ -26,7 +26,7 @@ def test_a_smoke_run_takes_a_step_though_no_answer_is_right(name, tmp_path):
     recipe = load_recipe(name, [*smoke_overrides(load_recipe(name, OVERRIDES)), *OVERRIDES])
     short = {"max_tokens": 6, "prompts": 3}
     source = replace(
-        recipe.rollouts, **{one.name: short[one.name] for one in fields(recipe.rollouts) if one.name in short}
+        recipe.rollouts, **{field.name: short[field.name] for field in fields(recipe.rollouts) if field.name in short}
     )
     slots = replace(recipe.slots, rollouts=source)
     learner = build_learner(tiny_policy(torch.float32, spread=3.0), recipe, recipe.schedule, tmp_path, None)
@@ -34,10 +34,10 @@ def test_a_smoke_run_takes_a_step_though_no_answer_is_right(name, tmp_path):
     engine = TransformersEngine(start, EngineSettings(), end=END) if source.draws else None
     scorer = rewards_of if recipe.reward_model else None
     world = make_world(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)
-    problems = [replace(one, known=known(source.reads), answer="999999") for one in PROBLEMS]
-    told: dict[int, dict[str, float]] = {}
+    problems = [replace(problem, known=known(source.reads), answer="999999") for problem in PROBLEMS]
+    metrics: dict[int, dict[str, float]] = {}
     settings = replace(recipe.schedule, token_budget=1024)
-    run_loop(world, slots, settings, problems, tmp_path / "c", Watchers(metrics=told.__setitem__))
+    run_loop(world, slots, settings, problems, tmp_path / "c", Watchers(metrics=metrics.__setitem__))
     before = tiny_policy(torch.float32, spread=3.0).state_dict()
     changed = any(not torch.equal(value, before[key]) for key, value in learner.policy.state_dict().items())
-    assert nothing_learned(list(told.values()), float(changed)) == ""
+    assert nothing_learned(list(metrics.values()), float(changed)) == ""

@@ -31,10 +31,10 @@ def parent(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def children(parent: str) -> list[tuple[str, str]]:
     """Name and status of the runs of the steps."""
-    found = store.client().search_runs(
+    children = store.client().search_runs(
         [store.client().get_run(parent).info.experiment_id], f"tags.`{runs.PARENT_TAG}` = '{parent}'"
     )
-    return [(run.info.run_name, run.info.status) for run in found]
+    return [(run.info.run_name, run.info.status) for run in children]
 
 
 def test_equal_inputs_have_one_key_whatever_the_order_of_a_mapping() -> None:

@@ -19,8 +19,8 @@ def round_of(step: int, **changes: float) -> Row:
 
 
 def line(lines: list[TimeLine], stage: str) -> TimeLine:
-    (found,) = [entry for entry in lines if entry.stage == stage]
-    return found
+    (entry,) = [entry for entry in lines if entry.stage == stage]
+    return entry
 
 
 def test_seconds_add_up_and_shares_are_of_all_rounds() -> None:

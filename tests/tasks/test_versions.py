@@ -210,8 +210,8 @@ def test_an_s3_remote_brings_a_users_data_back_and_serves_pinned_reads(root, mad
     pinned = read_pinned(root, file, revision)
     shutil.rmtree(root / ".dvc/cache", ignore_errors=True)
     pull(root, "mine", report=lines.append)
-    found = current("mine", root)
-    assert (found.digest, found.files) == (made_mine.digest, made_mine.files)
+    version = current("mine", root)
+    assert (version.digest, version.files) == (made_mine.digest, made_mine.files)
     assert (root / file).read_bytes() == pinned
     assert not any(SECRET in line for line in lines)
 

@@ -39,5 +39,5 @@ def test_a_new_policy_is_fitted_whole_also_where_the_loop_will_train_adapters_on
 
 def test_a_given_policy_is_fine_tuned_by_its_adapters_alone(data):
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), data / "base")
-    found = learning(PolicySettings(base=str(data / "base"), lora=LoraSettings(rank=2)), data)
-    assert any(found.values()) and all(("lora_" in name) == learns for name, learns in found.items())
+    learner = learning(PolicySettings(base=str(data / "base"), lora=LoraSettings(rank=2)), data)
+    assert any(learner.values()) and all(("lora_" in name) == learns for name, learns in learner.items())

@@ -77,36 +77,36 @@ def why(run: str, home: Path) -> str:
 
 def test_a_worse_champion_set_by_hand_is_judged_recorded_and_left(run: str, home: Path, tmp_path: Path):
     assert set_by_hand(2) == Waiting(2, against=1)
-    told = judged(run, home, tmp_path, new=1, old=3)
-    assert told.said.startswith("version 2: the gate would not have promoted it: better: ")
+    verdict = judged(run, home, tmp_path, new=1, old=3)
+    assert verdict.said.startswith("version 2: the gate would not have promoted it: better: ")
     version = registry.version_info(NAME, 2)
     assert registry.CHAMPION in version.aliases and registry.PREVIOUS in registry.version_info(NAME, 1).aliases
     first = version.description.splitlines()[0]
     assert first.startswith("Champion by hand: version 2: the gate would not have promoted it")
     assert "capability" in version.description and version.description.endswith("What stood here.")
-    assert told.said in version.tags[tags.PROMOTED_BY] and "by whom is unknown" in version.tags[tags.PROMOTED_BY]
+    assert verdict.said in version.tags[tags.PROMOTED_BY] and "by whom is unknown" in version.tags[tags.PROMOTED_BY]
     assert set(version.tags) <= set(tags.FOR_A_PERSON)
     facts = registry.facts_of(version)
     checks = {key.removeprefix(tags.BY_HAND_GATE): fact for key, fact in facts.items() if tags.BY_HAND_GATE in key}
-    assert checks["better"].startswith("failed: ") and len(checks) == len(told.checks) > 5
+    assert checks["better"].startswith("failed: ") and len(checks) == len(verdict.checks) > 5
     assert tags.VERDICT not in facts  # that is of a candidate
-    assert store.client().get_run(run).data.tags[tags.CHAMPION_JUDGED] == told.said
+    assert store.client().get_run(run).data.tags[tags.CHAMPION_JUDGED] == verdict.said
     assert looks() == 1 and by_hand.waiting(NAME) is None and aliases.notice(NAME) == ""
 
 
 def test_the_runs_page_shows_the_verdict_on_it_check_by_check(run: str, home: Path, tmp_path: Path):
     set_by_hand(2)
-    told = judged(run, home, tmp_path, new=1, old=3)
-    page = describe_run(Review(decision="kept", reason="not better", champion_by_hand=told.page))
+    verdict = judged(run, home, tmp_path, new=1, old=3)
+    page = describe_run(Review(decision="kept", reason="not better", champion_by_hand=verdict.page))
     shown = page.partition("### The champion was set by hand")[2]
     assert "the gate would not have promoted it" in shown and "80 % power" in shown
-    assert all(check.name.replace("_", "\\_") in shown for check in told.checks)
+    assert all(check.name.replace("_", "\\_") in shown for check in verdict.checks)
 
 
 def test_a_better_champion_set_by_hand_is_told_so(run: str, home: Path, tmp_path: Path):
     set_by_hand(2)
-    told = judged(run, home, tmp_path, new=3, old=1)
-    assert "the gate would have promoted it: better than version 1, the champion before" in told.said
+    verdict = judged(run, home, tmp_path, new=3, old=1)
+    assert "the gate would have promoted it: better than version 1, the champion before" in verdict.said
 
 
 def test_set_by_hand_twice_the_page_has_one_word_on_it(run: str, home: Path, tmp_path: Path):
@@ -196,9 +196,9 @@ def test_why_it_cannot_be_judged_is_one_sentence(
     assert why(run, home).endswith("version 3, the champion before, was deleted")
     training = Training(run, home)
     with disable_run_logger():
-        told = judge_by_hand(training, {}, NAME)  # type: ignore[arg-type]
-    assert told is not None and told.said == f"version 2: {why_deleted()}"
-    assert told.said in registry.version_info(NAME, 2).description
+        verdict = judge_by_hand(training, {}, NAME)  # type: ignore[arg-type]
+    assert verdict is not None and verdict.said == f"version 2: {why_deleted()}"
+    assert verdict.said in registry.version_info(NAME, 2).description
     assert by_hand.waiting(NAME) is None and training.asked == []
 
 

@@ -82,9 +82,9 @@ def test_a_step_is_found_by_its_id_and_a_flow_run_before_it(flows: dict[str, str
     ],
 )
 def test_what_is_not_there_is_told_in_one_line(flows: dict[str, str], experiment: str, wanted: str, says: str) -> None:
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as refusal:
         summaries.run_summary(experiment, wanted)
-    assert says in str(told.value) and "\n" not in str(told.value)
+    assert says in str(refusal.value) and "\n" not in str(refusal.value)
 
 
 def test_a_recipe_that_never_ran_is_no_empty_list(flows: dict[str, str]) -> None:

@@ -181,8 +181,8 @@ def test_a_checkpoint_that_has_no_room_is_one_line_and_leaves_the_one_before(sma
     save_checkpoint(root, 1, {"policy": module}, {}, {"policy": 1})
     fill(small_disk)
     refused_at_once(lambda: save_checkpoint(root, 2, {"policy": module}, {}, {"policy": 2}), root / "round_000002")
-    found = newest_checkpoint(root)
-    assert found is not None and found.round_number == 1
+    checkpoint = newest_checkpoint(root)
+    assert checkpoint is not None and checkpoint.round_number == 1
 
 
 # ---------------------------------------- the command

@@ -21,7 +21,7 @@ NAME = "arithmetic-policy"
 
 def answers(right: int, broken: bool = False) -> list[PromptRecord]:
     """120 prompts, `right` of 4 samples correct, one more on every third; where `broken`, one score is not a number."""
-    found = []
+    verdicts = []
     for number in range(120):
         correct = min(4, right + (number % 3 == 0))
         samples = tuple(
@@ -29,8 +29,8 @@ def answers(right: int, broken: bool = False) -> list[PromptRecord]:
         )
         if broken and number == 5:
             samples = (samples[0].__class__("a", 10, True, True, float("nan")), *samples[1:])
-        found.append(PromptRecord(f"p{number}", 1 + number % 4, samples, samples[0]))
-    return found
+        verdicts.append(PromptRecord(f"p{number}", 1 + number % 4, samples, samples[0]))
+    return verdicts
 
 
 def step(

@@ -51,8 +51,8 @@ def night(home: Path, policy_folder: Path, tmp_path: Path):
 
 
 def champion() -> int | None:
-    found = registry.champion(NAME)
-    return found.version if found else None
+    champion = registry.champion(NAME)
+    return champion.version if champion else None
 
 
 def unpinned(version: int) -> str:

@@ -17,9 +17,9 @@ A, B = (sketch_of(f"{name} {number}" for number in range(200)) for name in "ab")
 
 
 def test_looks_at_one_split_are_counted_and_spend_one_budget(home: Path):
-    found = [take_look("policy", "aaaa", A, f"weights {night}", GATE) for night in range(3)]
-    assert [look.number for look in found] == [1, 2, 3]
-    assert found[-1].spent == pytest.approx(sum(look.alpha for look in found))
+    looks = [take_look("policy", "aaaa", A, f"weights {night}", GATE) for night in range(3)]
+    assert [look.number for look in looks] == [1, 2, 3]
+    assert looks[-1].spent == pytest.approx(sum(look.alpha for look in looks))
 
 
 def test_a_new_gate_split_starts_a_new_budget_and_leaves_the_old_count(home: Path):
@@ -80,8 +80,8 @@ def test_counting_needs_no_version_and_does_not_hinder_the_first(home: Path, pol
 
 
 def anchor_of(name: str = "policy") -> int | None:
-    found = registry.by_alias(name, registry.ANCHOR)
-    return found.version if found else None
+    anchor = registry.by_alias(name, registry.ANCHOR)
+    return anchor.version if anchor else None
 
 
 def test_the_first_champion_is_the_anchor_and_stays_it(home: Path, policy_folder: Path):

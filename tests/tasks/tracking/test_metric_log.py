@@ -11,8 +11,8 @@ from tasks.tracking.metrics import MOST_KEYS, MetricLog, clean_key
 
 
 def history(run_id: str, key: str) -> list[tuple[int, float]]:
-    found = store.client().get_metric_history(run_id, key)
-    return [(metric.step, metric.value) for metric in sorted(found, key=lambda metric: metric.step)]
+    history = store.client().get_metric_history(run_id, key)
+    return [(metric.step, metric.value) for metric in sorted(history, key=lambda metric: metric.step)]
 
 
 def test_every_value_arrives_once_and_in_order(home: Path):

@@ -76,8 +76,8 @@ def test_where_the_addresses_cannot_be_changed_one_line_says_what_to_do(
     monkeypatch.setattr(moved, "PATIENCE", 0.1)
     writer = sqlite3.connect(there / "mlflow.db", isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")  # nobody else may write
-    told = f"{there}: was moved from {home}, .* make the folder writable, or move it back"
-    with pytest.raises(UserError, match=told) as refused:
+    line = f"{there}: was moved from {home}, .* make the folder writable, or move it back"
+    with pytest.raises(UserError, match=line) as refused:
         store.configure(there)
     assert "\n" not in str(refused.value)
     store.open_for_reading(there)  # what stands in the database is shown

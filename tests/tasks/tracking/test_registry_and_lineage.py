@@ -17,7 +17,7 @@ def made(folder: Path, count: int, name: str = "policy", **version_tags: str) ->
 
 
 def by_alias(name: str = "policy") -> dict[str, int]:
-    return {alias: found.version for found in registry.versions(name) for alias in found.aliases}
+    return {alias: version.version for version in registry.versions(name) for alias in version.aliases}
 
 
 def test_a_policy_loads_by_alias_in_mlflow_and_in_transformers_with_the_same_weights(home: Path, policy_folder: Path):
@@ -127,8 +127,8 @@ def test_without_a_previous_champion_rollback_says_so_and_changes_nothing(home: 
 def test_equal_weights_are_found_by_their_hash(home: Path, policy_folder: Path):
     made(policy_folder, 1, **{tags.WEIGHTS_SHA256: "abc"})
     made(policy_folder, 1, **{tags.WEIGHTS_SHA256: "it's"})
-    assert [found.version for found in registry.find_by_tag("policy", tags.WEIGHTS_SHA256, "abc")] == [1]
-    assert [found.version for found in registry.find_by_tag("policy", tags.WEIGHTS_SHA256, "it's")] == [2]
+    assert [version.version for version in registry.find_by_tag("policy", tags.WEIGHTS_SHA256, "abc")] == [1]
+    assert [version.version for version in registry.find_by_tag("policy", tags.WEIGHTS_SHA256, "it's")] == [2]
     assert registry.find_by_tag("policy", tags.WEIGHTS_SHA256, "none") == []
 
 

@@ -32,7 +32,7 @@ def set_alias(name: str, version: int) -> None:
 
 def having(*wanted: str) -> list[int | None]:
     there = [registry.by_alias(POLICY, alias) for alias in wanted]
-    return [found.version if found else None for found in there]
+    return [version.version if version else None for version in there]
 
 
 def test_a_rollback_after_a_champion_set_outside_goes_back_to_the_one_it_replaced(set_by_hand):

@@ -28,8 +28,8 @@ def test_its_filter_leaves_the_runs_that_were_judged(home: Path):
     experiment = store.experiment_id("e")
     views.promotions(experiment)
     entry = json.loads(store.client().get_experiment(experiment).tags["mlflow.sharedViewState.promotions"])
-    found = store.client().search_runs([experiment], json.loads(entry["state"])["searchFilter"])
-    assert [run.info.run_id for run in found] == [judged]
+    listed = store.client().search_runs([experiment], json.loads(entry["state"])["searchFilter"])
+    assert [run.info.run_id for run in listed] == [judged]
 
 
 def test_the_view_of_a_run_is_its_experiments(home: Path):
