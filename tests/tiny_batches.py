@@ -30,12 +30,13 @@ def make_batch(
     group=None,
     origins=None,
     progress=0.0,
+    marked=None,
 ):
     """A whole batch around what a test says of it.
 
     Where it says nothing, each token is a completion of its own (`completion`), each completion stands alone (`group`),
-    is the policy's (`origins`) and worth nothing (`reward`), no token has any entropy, and the sampler (`behaviour`) is
-    the policy as the round began.
+    is the policy's (`origins`) and worth nothing (`reward`), no token has any entropy or is `marked`, and the sampler
+    (`behaviour`) is the policy as the round began.
     """
     completion = torch.arange(len(advantage)) if completion is None else completion
     count = int(completion.max()) + 1
@@ -51,6 +52,7 @@ def make_batch(
         group=torch.arange(count) if group is None else group,
         origins=["policy"] * count if origins is None else origins,
         progress=progress,
+        marked=torch.zeros(len(advantage), dtype=torch.bool) if marked is None else marked,
         pairs=pairs,
     )
 

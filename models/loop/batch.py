@@ -21,6 +21,7 @@ def token_batch(
     old: Sequence[Tensor] | None,
     reference: Sequence[Tensor] | None,
     progress: float,
+    marked: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, TokenBatch]:
     """What the objective sees of the completions at `indices`, on the device of the policy.
 
@@ -32,6 +33,7 @@ def token_batch(
         old: log-probs when the round began, [completions] tensors of [tokens of it]; None: the current ones are.
         reference: log-probs under the reference, likewise; None where there is none.
         progress: share of the run's rounds that are done.
+        marked: tokens that the objective has singled out, likewise; None: none.
 
     Returns:
         Log-probs of the tokens that are trained on, and the rest of what there is about them.
@@ -53,6 +55,9 @@ def token_batch(
         group=groups_of(rollouts).to(place),
         origins=[rollout.origin for rollout in rollouts],
         progress=progress,
+        marked=torch.zeros_like(before, dtype=torch.bool)
+        if marked is None
+        else torch.cat([marked[index] for index in listed]).to(place),
         divergence=said.divergence,
         contrast_gap=said.contrast_gap,
     )
@@ -78,6 +83,7 @@ def _trained(log_prob: Tensor, batch: TokenBatch, rollouts: Sequence[Rollout]) -
         reference=None if reference is None else reference[kept],
         completion=batch.completion[kept],
         entropy=batch.entropy[kept],
+        marked=batch.marked[kept],
         divergence=None if batch.divergence is None else batch.divergence[kept],
         contrast_gap=None if batch.contrast_gap is None else batch.contrast_gap[kept],
     )

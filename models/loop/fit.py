@@ -22,6 +22,7 @@ from models.loop.distribution import read_policy
 from models.loop.learner import Learner
 from models.loop.readings import Readings
 from models.loop.rollout import Scored, TokenBatch
+from models.loop.round_tokens import RoundTokens
 from models.loop.slots import Objective
 
 
@@ -108,6 +109,9 @@ def fit_round(
     reference = readings.reference(chosen.rollouts)
     several = settings.minibatches * settings.epochs > 1  # else the policy of the first step is the old one
     old = readings.policy(chosen.rollouts) if several else None
+    seen = RoundTokens(chosen, advantage, readings, round_number)
+    marks = objective.mark(seen)
+    marked = None if marks is None else seen.by_completion(marks)
     groups = chosen.groups.tolist()
     whole = objective.level in ("pair", "group")  # units whose completions must stand in one row
     normalisation = settings.normalisation or "token" if objective.level == "token" else "completion"
@@ -131,7 +135,7 @@ def fit_round(
             ):
                 said = read_policy(learner, row, [chosen.rollouts[i] for i in indices], readings, objective.divergence)
                 progress = round_number / settings.rounds
-                log_prob, batch = token_batch(chosen, indices, advantage, said, old, reference, progress)
+                log_prob, batch = token_batch(chosen, indices, advantage, said, old, reference, progress, marked)
                 if objective.level == "pair":
                     batch = replace(batch, pairs=pairs_of(chosen, indices).to(log_prob.device))
                 loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], watched)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from models.learner.fused_log_probs import Mask
-from models.learner.log_probs import all_log_probs, all_states
+from models.learner.log_probs import all_log_probs, all_states, completion_log_probs, hidden_width, read_each
 from models.learner.mask import lagged_at
 from models.learner.packing import Sequences
 from models.loop.judge import Judge
@@ -43,6 +43,29 @@ class Readings:
     def policy(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Log-probs under the policy as it was when first asked, [completions] tensors of [tokens of it], nats."""
         return self._recall(self._policy, rollouts, lambda missing: self._masked(self._learner.policy, missing))
+
+    def entropy(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Entropy of the policy's distribution at each token, not remembered, [completions] tensors of [tokens of it],
+        nats."""
+        learner = self._learner
+
+        def read(part: Sequences, cut: Sequence[int]) -> Tensor:
+            return completion_log_probs(
+                learner.policy,
+                part,
+                distribution=learner.distribution,
+                autocast=learner.autocast,
+                mask=self.mask([rollouts[index] for index in cut]),
+            )[1]
+
+        return read_each(
+            learner.policy,
+            sequences_of(rollouts),
+            read,
+            width=hidden_width(learner.policy),
+            token_budget=self.token_budget,
+            setting="schedule.token_budget",
+        )
 
     def reference(self, rollouts: Sequence[Rollout]) -> list[Tensor] | None:
         """Log-probs under the reference, [completions] tensors of [tokens of it], nats; None where the recipe has none.

@@ -228,6 +228,8 @@ class TokenBatch:
     """Where each completion comes from, [completions]."""
     progress: float
     """Share of the run's rounds that are done, in [0, 1)."""
+    marked: Tensor
+    """Which tokens the objective has singled out among all of the round (`Objective.mark`), [tokens], bool."""
     divergence: Tensor | None = None
     """Divergence of the policy's whole distribution from the teacher's at each token, [tokens], nats; gradient flows.
     None unless the objective asks for one."""

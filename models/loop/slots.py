@@ -23,6 +23,7 @@ from models.loop.judge import Divergence, TeacherUse
 from models.loop.learner import Companion, Learner
 from models.loop.limits import AS_USUAL, Limits
 from models.loop.rollout import Problem, Rollout, Scored, TokenBatch, sum_of_tokens
+from models.loop.round_tokens import RoundTokens
 from models.loop.signal import Signal
 from models.loop.world import World
 from models.parts import Part
@@ -355,6 +356,10 @@ class Objective(SlotPart):
     @property
     def divergence(self) -> Divergence | None:
         """Which divergence the batch is to hold as `TokenBatch.divergence`; None: none is computed."""
+        return None
+
+    def mark(self, tokens: RoundTokens) -> Tensor | None:
+        """Which of a round's tokens the loss treats otherwise (`TokenBatch.marked`), [tokens], bool; None: none."""
         return None
 
     @abstractmethod
