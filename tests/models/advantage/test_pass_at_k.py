@@ -159,3 +159,44 @@ def test_a_group_of_fewer_than_k_is_refused(advantage):
 def test_a_smoke_run_keeps_the_group_that_k_needs():
     small = load_recipe("pass_at_k", [*made_small("pass_at_k", ["advantage.k=6"])])
     assert small.rollouts.group_size == 7
+
+
+def trained_on_a_riddle(advantage, group=8, steps=600, rate=0.4):
+    """Chance of the first of two answers after exact ascent, where it is right for 6 of 10 prompts that look alike and
+    the second for the others: expected gradients of the advantage, all groups gone through."""
+    gains = {}
+    for first in range(group + 1):  # of the first answer in a group: the order of its completions does not matter
+        is_first = torch.arange(group) < first
+        for share, right in ((0.6, is_first), (0.4, ~is_first)):
+            better = advantage.of_completions(None, scored(right.double(), [group]))
+            of_first, of_second = float(better[is_first].sum()), float(better[~is_first].sum())
+            gains[first, share] = share * of_first / group, share * of_second / group
+    logit = 0.0
+    for _ in range(steps):
+        chance = 1 / (1 + math.exp(-logit))
+        slope = sum(
+            math.comb(group, first)
+            * chance**first
+            * (1 - chance) ** (group - first)
+            * (of_first * (1 - chance) - of_second * chance)
+            for (first, _), (of_first, of_second) in gains.items()
+        )
+        logit += rate * slope
+    return 1 / (1 + math.exp(-logit))
+
+
+def passes(chance, k):
+    return 0.6 * (1 - (1 - chance) ** k) + 0.4 * (1 - chance**k)
+
+
+def test_where_prompts_look_alike_grpo_keeps_one_answer_and_trained_for_k_tries_a_policy_keeps_both():
+    """The optimum of pass@4 is ((1 - p) / p)^3 = 2/3; that of the likelihood p = 0.6; that of pass@1 p = 1."""
+    alone = trained_on_a_riddle(GroupRelative(epsilon=1e-6))
+    best_of_four = trained_on_a_riddle(MaxAtK(k=4))
+    normalised = trained_on_a_riddle(PassAtK(k=4))
+    likely = trained_on_a_riddle(GroupRelative(scale="mean", epsilon=1e-6))
+    assert alone > 0.97 and passes(alone, 8) < 0.7
+    assert best_of_four == pytest.approx(1 / (1 + (2 / 3) ** (1 / 3)), abs=1e-4)
+    assert 0.5 < normalised < 0.6 and 0.55 < likely < 0.65
+    for kept in (best_of_four, normalised, likely):
+        assert passes(kept, 8) > 0.99
