@@ -10,7 +10,7 @@ import typer
 
 from flows import collection
 from flows.commands import catalogue, data, operation, registry, review, storage, training
-from flows.environment import prepare_environment, state_folder
+from flows.environment import state_folder
 from models.disk import is_full, no_space, out_of_space
 from models.errors import UserError
 from tasks import interrupt
@@ -66,7 +66,6 @@ def main() -> None:
     With --debug everything shows its traceback.
     """
     collection.postpone()
-    prepare_environment()
     interrupt.install()
     try:
         app()

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from flows.environment import prepare_environment
+from collections.abc import Sequence
+from pathlib import Path
 
-prepare_environment(make=True)
+from prefect import flow
 
-from collections.abc import Sequence  # noqa: E402
-from pathlib import Path  # noqa: E402
-
-from prefect import flow  # noqa: E402
-
-from flows import prefect_run  # noqa: E402
-from flows.opening import Opened, closed_with, log_recipe, own_folder  # noqa: E402
-from flows.servers import page_address  # noqa: E402
-from flows.training import Training, train_policy  # noqa: E402
-from models.errors import UserError  # noqa: E402
-from models.evaluation.aggregate import Standing, standings  # noqa: E402
-from models.recipe.comparison import Contender, contenders  # noqa: E402
-from models.recipe.load import digest, load_recipe, plain  # noqa: E402
-from tasks.code_version import running_version  # noqa: E402
-from tasks.comparison import Cost, write_comparison  # noqa: E402
-from tasks.shared_engine import shared_engine  # noqa: E402
-from tasks.steps.fine_tune import curves_of, why_not_learned  # noqa: E402
-from tasks.tracking import records, runs, summaries, tags  # noqa: E402
+from flows import prefect_run
+from flows.opening import Opened, closed_with, log_recipe, own_folder
+from flows.servers import page_address
+from flows.training import Training, train_policy
+from models.errors import UserError
+from models.evaluation.aggregate import Standing, standings
+from models.recipe.comparison import Contender, contenders
+from models.recipe.load import digest, load_recipe, plain
+from tasks.code_version import running_version
+from tasks.comparison import Cost, write_comparison
+from tasks.shared_engine import shared_engine
+from tasks.steps.fine_tune import curves_of, why_not_learned
+from tasks.tracking import records, runs, summaries, tags
 
 
 @flow(name="compare")

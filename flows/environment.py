@@ -1,8 +1,8 @@
-"""What must stand in the environment before any of the large packages is imported, in one place.
+"""Where everything lies on this machine, and what must stand in the environment before Prefect is imported.
 
-Prefect, MLflow and the others read their settings from environment variables, most of them once, at import. So the
-command line and every flow call `prepare_environment()` first. A variable that the user has set is never changed.
-vLLM's are set by its engine (models/engine/vllm_engine.py), which imports it last.
+Prefect reads its settings once, at import. So the package `flows` prepares the environment when it is imported, be it
+by the command line, a deployment or a script, and no file of it need think of that. What the user has set is never
+changed.
 """
 
 from __future__ import annotations
@@ -10,30 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+import warnings
 from pathlib import Path
 
 from models.errors import UserError
-
-QUIET = {
-    # Nothing is reported to anybody.
-    "DO_NOT_TRACK": "1",
-    "DVC_NO_ANALYTICS": "1",
-    "GX_ANALYTICS_ENABLED": "false",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # MLflow's server would start runners of background jobs; Prefect's temporary server often needs more than 20 s.
-    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    # Warnings of libraries that fork or log at length.
-    "TOKENIZERS_PARALLELISM": "false",
-    "TORCH_CPP_LOG_LEVEL": "ERROR",
-    # S3 servers other than Amazon's refuse the checksums that boto3 adds by itself.
-    "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
-    "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
-}
+from tasks.environment import QUIET, set_where_unset
 
 MLFLOW_PORT = 5000
 PREFECT_PORT = 4200
@@ -91,20 +72,14 @@ def prefect_folders(home: Path) -> dict[str, str]:
     }
 
 
-def prepare_environment(make: bool = False) -> Path:
-    """Set every variable above that is not set, and where Prefect lives. Returns the state folder.
+def prepare_environment() -> Path:
+    """Set where Prefect lives and which server it asks, where nothing says so. Returns the state folder.
 
-    Args:
-        make: make the folder too; Prefect's temporary server needs it there.
-
-    PREFECT_API_URL is set only where the Prefect server that `rewardflow ui` or `schedule` started is alive; otherwise
-    Prefect starts a temporary server of its own.
+    Nothing is written. PREFECT_API_URL is set only where the Prefect server that `rewardflow ui` or `schedule` started
+    is alive; otherwise Prefect starts a temporary server of its own.
     """
     home = state_folder()
-    for name, value in {**QUIET, **prefect_folders(home)}.items():
-        os.environ.setdefault(name, value)
-    if make:
-        Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
+    set_where_unset(QUIET | prefect_folders(home))
     os.environ[STARTER] = str(os.getpid())
     os.environ["REWARDFLOW_HOME"] = str(home)  # absolute, so that child processes agree wherever they run
     # os.path.exists: Path.exists raises where it may not look; that is told by what writes there.
@@ -114,4 +89,10 @@ def prepare_environment(make: bool = False) -> Path:
         prefect = running_servers(home).get("prefect")
         if prefect is not None:
             os.environ["PREFECT_API_URL"] = f"{prefect.address}/api"
+    warnings.filterwarnings("ignore", "Failed to create the Prefect home directory")  # `make_prefect_home` does
     return home
+
+
+def make_prefect_home() -> None:
+    """Make the folder where Prefect lives, for its temporary server: it starts where a flow is called."""
+    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from flows.environment import prepare_environment
+from prefect import flow
 
-prepare_environment(make=True)
-
-from prefect import flow  # noqa: E402
-
-from flows.opening import notice_champion, open_flow  # noqa: E402
-from flows.steps import call_preparation, call_step, call_validation  # noqa: E402
-from models.errors import UserError  # noqa: E402
-from tasks.registered_policy import registered_policy  # noqa: E402
-from tasks.steps.evaluate import ShownSections, evaluate_policy  # noqa: E402
-from tasks.steps.promote import policy_name  # noqa: E402
-from tasks.tracking import by_hand, records, registry, runs, tags  # noqa: E402
+from flows.opening import notice_champion, open_flow
+from flows.steps import call_preparation, call_step, call_validation
+from models.errors import UserError
+from tasks.registered_policy import registered_policy
+from tasks.steps.evaluate import ShownSections, evaluate_policy
+from tasks.steps.promote import policy_name
+from tasks.tracking import by_hand, records, registry, runs, tags
 
 
 @flow(name="evaluate champion", flow_run_name="evaluate champion {recipe}")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from flows.environment import prepare_environment
+from prefect import flow
 
-prepare_environment(make=True)
-
-from prefect import flow  # noqa: E402
-
-from flows.opening import open_flow  # noqa: E402
-from flows.steps import call_preparation, call_validation  # noqa: E402
-from tasks import versions  # noqa: E402
-from tasks.tracking import records, runs  # noqa: E402
+from flows.opening import open_flow
+from flows.steps import call_preparation, call_validation
+from tasks import versions
+from tasks.tracking import records, runs
 
 
 @flow(name="refresh data", flow_run_name="refresh data {recipe}")

@@ -26,7 +26,6 @@ import psutil
 from flows.environment import (
     MLFLOW_PORT,
     PREFECT_PORT,
-    QUIET,
     STARTER,
     artifact_folder,
     prefect_folders,
@@ -192,7 +191,6 @@ def _launch(name: str, port: int, home: Path) -> Server:
     foreign = ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")
     inherited = {key: value for key, value in os.environ.items() if key not in foreign}
     environment = {
-        **QUIET,
         **prefect_folders(home),
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
         # On the disk, so that a slot that a killed run held is given back even where the server was ended meanwhile.

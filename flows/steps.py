@@ -6,6 +6,7 @@ import time
 from typing import Any, TypeVar
 
 from flows import console
+from flows.environment import make_prefect_home
 from flows.opening import Opened
 from tasks import interrupt
 from tasks.answers import DataSections
@@ -15,6 +16,8 @@ from tasks.step import StepContext, StepResult, content_key, earlier_result
 from tasks.steps.prepare_data import prepare_data
 from tasks.steps.validate_data import ValidationSections, validate_data
 from tasks.versions import DataVersion
+
+make_prefect_home()  # here, as all flows come by: its temporary server starts where one is called
 
 Read = TypeVar("Read", bound=Sections)
 

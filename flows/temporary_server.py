@@ -49,7 +49,7 @@ def start(home: Path) -> Callable[[], None]:
         heard.bind((HOST, 0))
         heard.listen(128)
         child = subprocess.Popen(
-            [sys.executable, "-m", "flows.temporary_server", str(heard.fileno())],
+            [sys.executable, "-m", "flows.temporary_server", str(heard.fileno()), str(os.getpid())],
             env={
                 "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
                 **os.environ,
@@ -107,10 +107,10 @@ def _watch(starter: int) -> None:
     os._exit(1)
 
 
-def _serve(handle: int) -> None:
-    """Serve Prefect's API on the listening socket `handle` until SIGTERM or the death of the starter."""
+def _serve(handle: int, starter: int) -> None:
+    """Serve Prefect's API on the listening socket `handle` until SIGTERM or the death of the process `starter`."""
     collection.postpone()
-    threading.Thread(target=_watch, args=(int(os.environ[STARTER]),), daemon=True).start()
+    threading.Thread(target=_watch, args=(starter,), daemon=True).start()
     import uvicorn
     from prefect.server.api import server  # noqa: F401 - the application's module, imported before collecting begins
 
@@ -126,6 +126,6 @@ def _serve(handle: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 3:
         raise UserError("started by flows.command_line only")
-    _serve(int(sys.argv[1]))
+    _serve(int(sys.argv[1]), int(sys.argv[2]))

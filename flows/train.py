@@ -5,28 +5,24 @@ A step whose inputs, settings and code are unchanged is not run again; its resul
 
 from __future__ import annotations
 
-from flows.environment import prepare_environment
+from dataclasses import dataclass, field
 
-prepare_environment(make=True)  # Prefect, MLflow and vLLM read their settings when they are imported
+from prefect import flow
 
-from dataclasses import dataclass, field  # noqa: E402
-
-from prefect import flow  # noqa: E402
-
-from flows.judging_by_hand import judge_by_hand  # noqa: E402
-from flows.opening import Opened, notice_champion, open_flow  # noqa: E402
-from flows.steps import context_of  # noqa: E402
-from flows.training import Training, train_policy  # noqa: E402
-from tasks.description import UNPINNED  # noqa: E402
-from tasks.registered_policy import made_policy, registered_policy  # noqa: E402
-from tasks.review import write_review, write_short_review  # noqa: E402
-from tasks.shared_engine import shared_engine  # noqa: E402
-from tasks.step import StepResult  # noqa: E402
-from tasks.steps.fine_tune import why_not_learned  # noqa: E402
-from tasks.steps.judge_champion import OnChampion  # noqa: E402
-from tasks.steps.promote import Candidate, Promotion, PromotionSections, policy_name, promote  # noqa: E402
-from tasks.steps.upload_reports import upload_reports  # noqa: E402
-from tasks.tracking import aliases, registry, tags  # noqa: E402
+from flows.judging_by_hand import judge_by_hand
+from flows.opening import Opened, notice_champion, open_flow
+from flows.steps import context_of
+from flows.training import Training, train_policy
+from tasks.description import UNPINNED
+from tasks.registered_policy import made_policy, registered_policy
+from tasks.review import write_review, write_short_review
+from tasks.shared_engine import shared_engine
+from tasks.step import StepResult
+from tasks.steps.fine_tune import why_not_learned
+from tasks.steps.judge_champion import OnChampion
+from tasks.steps.promote import Candidate, Promotion, PromotionSections, policy_name, promote
+from tasks.steps.upload_reports import upload_reports
+from tasks.tracking import aliases, registry, tags
 
 
 @dataclass

@@ -7,3 +7,7 @@ tracking  MLflow; versions: DVC; expectations: Great Expectations; storage: S3. 
 The other files read what steps work on (prompts, data sources, registered policies), open what they work with (learner,
 engine), and write what a person reads (descriptions, pages, plots).
 """
+
+from tasks.environment import QUIET, set_where_unset
+
+set_where_unset(QUIET)

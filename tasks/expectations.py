@@ -13,7 +13,6 @@ Great Expectations takes seconds to import, so that happens inside the functions
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,7 +198,6 @@ def _write_clean(folder: Path, sound: dict[str, tuple[Kind, pd.DataFrame]], clea
 
 def _context() -> EphemeralDataContext:
     """A context of Great Expectations that writes nothing."""
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     import great_expectations
     from great_expectations.data_context.types.base import ProgressBarsConfig
 

@@ -31,19 +31,6 @@ Result = TypeVar("Result")
 
 _LOG = logging.getLogger("rewardflow.tracking")
 
-_QUIET = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "1",
-    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_DISABLE_ENV_CREATION": "true",
-    "GIT_PYTHON_REFRESH": "quiet",
-    # One call fails within about ten seconds; patience above it is ours, and logged.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
-}
-
 _SHOWN_AS_TRAINING = {"mlflow.experimentKind": "custom_model_development"}
 """MLflow's UI shows the pages for training (runs, charts, models) first, not those for prompts and traces."""
 
@@ -112,8 +99,6 @@ def open_for_reading(home: Path) -> Store:
 
 def _choose(home: Path) -> Store:
     global _store
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
     home = home.absolute()
     given = wished()
     uri = given or _address(home)

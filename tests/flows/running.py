@@ -91,8 +91,8 @@ class Pair:
 def start_pair(home: Path) -> Pair:
     mlflow, prefect = free_port(), free_port()
     code = (
-        "from flows.environment import prepare_environment; from flows.servers import serve; "
-        f"serve(prepare_environment(), mlflow_port={mlflow}, prefect_port={prefect})"
+        "from flows.environment import state_folder; from flows.servers import serve; "
+        f"serve(state_folder(), mlflow_port={mlflow}, prefect_port={prefect})"
     )
     process = start_python(code, home)
     lines: list[str] = []

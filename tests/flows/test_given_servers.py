@@ -69,9 +69,9 @@ def test_the_schedule_is_served_on_the_prefect_server_that_the_user_names(named:
     (tmp_path / "toy.py").write_text(TOY_FLOW)
     (tmp_path / "prefect.yaml").write_text(TOY_DEPLOYMENTS)
     code = (
-        "from pathlib import Path; from flows.environment import prepare_environment; "
+        "from pathlib import Path; from flows.environment import state_folder; "
         "from flows.schedule import serve_schedule; "
-        "serve_schedule(Path('prefect.yaml').absolute(), prepare_environment())"
+        "serve_schedule(Path('prefect.yaml').absolute(), state_folder())"
     )
     given = {"PREFECT_API_URL": f"{named.prefect}/api", "MLFLOW_TRACKING_URI": named.mlflow}
     process = start_python(code, tmp_path, **given)

@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from running import ROOT
+import pytest
+from running import ROOT, shell
 
 from flows.environment import state_folder
 
@@ -25,3 +26,30 @@ def test_every_process_of_a_test_run_has_a_state_folder_of_its_own_which_goes_wi
 
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+LOOK = """
+import os, sys, warnings
+def seen(event, arguments):
+    if event == "import" and arguments[0] == "prefect":
+        print("first", os.environ.get("PREFECT_HOME"), os.environ.get("PREFECT_SERVER_ANALYTICS_ENABLED"))
+        raise SystemExit
+sys.addaudithook(seen)
+"""
+
+
+@pytest.mark.parametrize("module", ["train", "compare", "refresh_data", "evaluate_champion", "console", "schedule"])
+def test_where_prefect_lives_is_settled_before_whatever_is_imported_first_imports_prefect(module: str, tmp_path: Path):
+    """By the package, so that no file of it has to set anything before its imports."""
+    code = f"{LOOK}\nimport flows.{module}\nimport prefect"
+    said = subprocess.check_output(
+        [sys.executable, "-c", code], cwd=tmp_path, text=True, env={**shell(), "PYTHONPATH": str(ROOT)}
+    )
+    assert said.splitlines()[0] == f"first {tmp_path}/.rewardflow/prefect false"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_import_of_the_house_stands_below_code() -> None:
+    needed = [file for layer in ("flows", "tasks", "models") for file in (ROOT / layer).rglob("*.py")
+              if "E402" in file.read_text()]  # fmt: skip
+    assert needed == []

@@ -16,9 +16,9 @@ from models.errors import UserError
 
 CODE = """
 from pathlib import Path
-from flows.environment import prepare_environment
+from flows.environment import state_folder
 from flows.schedule import serve_schedule
-home = prepare_environment()
+home = state_folder()
 """
 
 TOY_FLOW = """

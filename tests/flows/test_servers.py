@@ -50,7 +50,7 @@ def test_a_second_start_finds_the_first_and_starts_nothing(servers: Pair, capsys
 
 @pytest.mark.slow
 def test_a_client_is_pointed_to_the_running_prefect_server(servers: Pair) -> None:
-    code = "import os; from flows.environment import *; prepare_environment(); print(os.environ['PREFECT_API_URL'])"
+    code = "import os; import flows; print(os.environ['PREFECT_API_URL'])"
     assert start_python(code, servers.home).communicate()[0].strip() == f"{servers.prefect}/api"
 
 
@@ -82,7 +82,7 @@ def test_a_record_of_the_dead_or_of_nonsense_is_no_record(tmp_path: Path) -> Non
 
 def test_a_variable_that_the_user_set_stays_and_nothing_is_written(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from flows.environment import prepare_environment; prepare_environment(); e = os.environ; "
+        "import os, sys; import flows; e = os.environ; "
         "print(e['HF_HUB_DISABLE_TELEMETRY'], e['RAY_USAGE_STATS_ENABLED'], 'prefect' in sys.modules)"
     )
     assert start_python(code, tmp_path, HF_HUB_DISABLE_TELEMETRY="7").communicate()[0].split() == ["7", "0", "False"]

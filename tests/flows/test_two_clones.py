@@ -12,10 +12,8 @@ from running import ROOT, Pair, ask, wait_for
 A_THEN_B_THEN_A = """
 import json, sys
 from pathlib import Path
-from flows.environment import prepare_environment
-prepare_environment(make=True)
-from prefect import flow, task
 from flows.steps import call_cached
+from prefect import flow, task
 from tasks.caching import cached_by_key
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.tracking import runs, store
