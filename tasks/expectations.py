@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 
-from models.datasets.folder import replace_folder
+from models.atomic_write import replace_folder
 from models.datasets.quarantine import Failure, counts_by_reason, quarantined_rows, sound_rows, why_stop
 from models.datasets.row_checks import CountTokens, ParseAnswer, computed_columns, neighbours_of
 from models.datasets.schema import (

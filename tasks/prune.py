@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from models.atomic_write import leftovers
 from tasks.results import CHECKPOINTS, RESULT, runs_of
 from tasks.step import reference_folder, token_folder
 from tasks.tracking import needs, registry
@@ -147,8 +148,8 @@ def _step_folders(home: Path) -> list[Path]:
 
 
 def _leftovers(home: Path) -> list[Path]:
-    """Folders under the names that a removal or the logging of a model gives them on the way."""
-    return sorted([*home.glob("store/*/.*.gone"), *home.glob("logging-*")])
+    """What lies under a name that a removal, the logging of a model or a write gives on the way."""
+    return sorted([*home.glob("store/*/.*.gone"), *home.glob("logging-*"), *leftovers(home, deep=False)])
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from models.atomic_write import sweep
 from models.disk import needs_space
 from models.errors import UserError
 from tasks.contents import content_of
@@ -179,6 +180,7 @@ def run_step(context: StepContext[Any], work: Callable[[Path, str], Made]) -> St
     folder = context.folder
     clear_result(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
     run_id = runs.open_step_run(context.run, context.step, name=context.name)
     started = time.perf_counter()
     try:

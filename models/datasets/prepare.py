@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from models.datasets.folder import replace_folder
+from models.atomic_write import replace_folder
 from models.datasets.formats import HELD_OUT, Record, read_records
 from models.datasets.normalise import normalise
 from models.datasets.params import checked, read_section, run_stage

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from models.policy.folder import write_folder
+from models.atomic_write import replace_folder, sweep
 
 BEST = "best"
 """Folder beside the checkpoints that holds the best policy so far."""
@@ -71,7 +71,9 @@ def save_checkpoint(
         UserError: no space left; the older checkpoints are untouched.
     """
 
-    def write(folder: Path) -> None:
+    target = root / f"round_{round_number:06d}"
+    sweep(root)
+    with replace_folder(target) as folder:
         tensors = {name: _trainable(module) for name, module in modules.items()}
         tensors |= {f"{name}.optimiser": _flatten(optimiser) for name, optimiser in optimisers.items()}
         for name, state in tensors.items():
@@ -85,12 +87,6 @@ def save_checkpoint(
         (folder / "state.json").write_text(
             json.dumps({"round": round_number, "updates": dict(updates), "sha256": hashes})
         )
-
-    target = root / f"round_{round_number:06d}"
-    root.mkdir(parents=True, exist_ok=True)
-    for half in root.glob(".round_*.part"):  # a killed run's
-        shutil.rmtree(half)
-    write_folder(target, write)
     checkpoints = sorted(root.glob("round_*"))
     here = checkpoints.index(target)
     # What lies ahead was broken, or this training would have gone on from there.
@@ -139,12 +135,9 @@ def keep_best(root: Path, policy: nn.Module) -> None:
         UserError: no space left; those kept before are untouched.
     """
 
-    def write(folder: Path) -> None:
+    with replace_folder(root / BEST) as folder:
         tensors = {key: value.detach().cpu().contiguous().clone() for key, value in _trainable(policy).items()}
         save_file(tensors, folder / "policy.safetensors")
-
-    root.mkdir(parents=True, exist_ok=True)
-    write_folder(root / BEST, write)
 
 
 def restore_best(root: Path, policy: nn.Module) -> None:

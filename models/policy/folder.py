@@ -4,41 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.atomic_write import sync, sync_folder
-from models.disk import no_space, out_of_space
+from models.atomic_write import replace_folder
 from models.errors import UserError, shortened
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-
-def write_folder(target: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a folder beside `target`, sync it and rename it into place; on failure nothing is left.
-
-    Raises:
-        UserError: the disk is full.
-    """
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    try:
-        write(beside)
-        sync_folder(beside)
-        if target.exists():
-            shutil.rmtree(target)
-        os.replace(beside, target)
-        sync(target.parent)  # the new name, too, is safe from a power cut
-    except BaseException as error:
-        shutil.rmtree(beside, ignore_errors=True)
-        if out_of_space(error):
-            raise no_space(target) from error
-        raise
 
 
 def save_model_folder(
@@ -53,12 +27,10 @@ def save_model_folder(
         beside: writes what else belongs into the folder, such as `models.policy.use`.
     """
 
-    def write(folder: Path) -> None:
+    with replace_folder(target) as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         beside(folder)
-
-    write_folder(target, write)
     return hash_folder(target)
 
 

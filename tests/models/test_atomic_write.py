@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from models import atomic_write
-from models.atomic_write import replace_file, sync_folder, write_file
+from models.atomic_write import leftovers, replace_file, replace_folder, sweep, sync_folder, write_file
 from models.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,3 +139,34 @@ def test_no_other_room_syncs_a_file_by_hand() -> None:
     code = [file for folder in ("models", "tasks", "flows", "benchmarks") for file in (ROOT / folder).rglob("*.py")]
     by_hand = {str(file.relative_to(ROOT)) for file in code if "fsync(" in file.read_text()}
     assert by_hand == {"models/atomic_write.py"}
+
+
+# ---------------------------------------- what killed writes leave
+
+DEAD = 4194305
+"""No thread of Linux has so high a number."""
+
+
+def test_what_a_killed_write_left_is_swept_and_what_is_being_written_stays(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / f"deep/.log.jsonl.{DEAD}.part").write_text("half")
+    (tmp_path / f".policy.{DEAD}.part").mkdir()
+    (tmp_path / f".policy.{DEAD}.part/.config.json.{DEAD}.part").write_text("half")
+    (tmp_path / "kept.part").write_text("a user's")
+    (tmp_path / ".mine.part").write_text("a user's")
+    with replace_file(tmp_path / "new") as beside:
+        beside.write_text("half")
+        assert len(leftovers(tmp_path)) == 3
+        sweep(tmp_path)
+        assert names(tmp_path) == sorted([".mine.part", "deep", "kept.part", beside.name])
+    assert names(tmp_path) == [".mine.part", "deep", "kept.part", "new"] and names(tmp_path / "deep") == []
+
+
+def test_a_folder_that_is_written_again_sweeps_what_its_killed_writer_left_and_nothing_of_another(
+    tmp_path: Path,
+) -> None:
+    for name in ("policy", "other"):
+        (tmp_path / f".{name}.{DEAD}.part").mkdir()
+    with replace_folder(tmp_path / "policy") as beside:
+        assert names(beside) == []
+    assert names(tmp_path) == [f".other.{DEAD}.part", "policy"]

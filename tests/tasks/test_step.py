@@ -138,3 +138,11 @@ def test_the_versions_of_packages_that_compute_are_part_of_the_source_hash(monke
     before = step.source_hash.__wrapped__()
     monkeypatch.setattr(step.importlib.metadata, "version", lambda package: "0.0.0")
     assert step.source_hash.__wrapped__() != before
+
+
+def test_what_a_killed_write_left_in_a_steps_folder_is_no_output_of_the_next_run(home: Path, parent: str) -> None:
+    given = context(home, "five", "k", parent)
+    (given.folder / "policy").mkdir(parents=True)
+    (given.folder / "policy" / ".model.safetensors.4194305.part").write_text("half")
+    run_step(given, lambda folder, run: Made("d", "h"))
+    assert [entry.name for entry in given.folder.rglob("*")] == ["policy", "result.json"]

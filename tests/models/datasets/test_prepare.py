@@ -249,15 +249,15 @@ def test_a_failure_while_writing_leaves_the_old_folder_and_nothing_beside_it(use
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("models.datasets.prepare.sha256_of", no_space)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(UserError, match="mine: no space left to write it"):
         prepare(user.model_copy(update={"seed": 5}), tmp_path / "out/mine")
     assert digests(tmp_path / "out/mine") == before
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
 
 
 def test_a_killed_runs_remains_do_not_get_into_the_next(user, tmp_path):
-    (tmp_path / "out/.mine.partial").mkdir(parents=True)
-    (tmp_path / "out/.mine.partial/preferences_train.parquet").touch()
+    (tmp_path / "out/.mine.4194305.part").mkdir(parents=True)
+    (tmp_path / "out/.mine.4194305.part/preferences_train.parquet").touch()
     prepare(user, tmp_path / "out/mine")
     assert "preferences" not in available(tmp_path / "out/mine")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]

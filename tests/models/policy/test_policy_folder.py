@@ -11,11 +11,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_models import tiny_policy, word_tokenizer
 
+from models.atomic_write import replace_folder
 from models.errors import UserError
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.policy.build import SizeSettings, new_policy, open_policy
 from models.policy.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
-from models.policy.folder import check_model_folder, hash_folder, load_tokenizer, save_model_folder, write_folder
+from models.policy.folder import check_model_folder, hash_folder, load_tokenizer, save_model_folder
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,11 @@ def small_disk(tmp_path):
         pytest.skip("a file system cannot be mounted here")
     yield place
     subprocess.run(["umount", str(place)], check=True)
+
+
+def write_folder(target, write):
+    with replace_folder(target) as folder:
+        write(folder)
 
 
 def test_a_folder_appears_whole_and_replaces_what_was_there(tmp_path):
