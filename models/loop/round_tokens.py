@@ -50,7 +50,7 @@ class RoundTokens:
     @cached_property
     def _flags(self) -> Tensor:
         """Which tokens of the round are trained on, [all tokens], bool."""
-        rows = [one.trained or (True,) * len(one.completion) for one in self._chosen.rollouts]
+        rows = [rollout.trained or (True,) * len(rollout.completion) for rollout in self._chosen.rollouts]
         return torch.tensor([flag for row in rows for flag in row])
 
     def _trained(self, rows: Sequence[Tensor]) -> Tensor:

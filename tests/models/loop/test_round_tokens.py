@@ -19,7 +19,7 @@ MARKING = [
 ]
 
 
-@pytest.mark.parametrize("objective", MARKING, ids=lambda one: one.name)
+@pytest.mark.parametrize("objective", MARKING, ids=lambda objective: objective.name)
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_what_is_marked_does_not_depend_on_how_the_round_is_cut_into_rows(objective, minibatches):
     whole, metrics = step(objective=objective, token_budget=10**6, minibatches=minibatches)
@@ -57,7 +57,7 @@ def test_tokens_that_are_not_trained_on_are_no_part_of_a_quantile_and_never_mark
     flags = (False,) + (True,) * (len(first.completion) - 1)
     chosen = replace(chosen, rollouts=[replace(first, trained=flags), *chosen.rollouts[1:]])
     seen = tokens_of(chosen)
-    total = sum(len(one.completion) for one in chosen.rollouts)
+    total = sum(len(rollout.completion) for rollout in chosen.rollouts)
     assert len(seen.advantage) == len(seen.entropy) == total - 1
     rows = seen.by_completion(torch.ones(total - 1, dtype=torch.bool))
     assert [len(row) for row in rows] == chosen.lengths.tolist() and rows[0].tolist() == list(flags)

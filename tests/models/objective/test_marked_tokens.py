@@ -78,8 +78,8 @@ def test_forks_are_those_of_highest_entropy_and_no_other_token_has_a_gradient():
 
 def test_the_kl_stays_at_every_token():
     seen = make_batch(numbers(1.0, 1.0), None, numbers(-1.0, -1.0), numbers(-2.0, -2.0), entropy=numbers(1.0, 0.0))
-    found = gradient_of(Whole(TopEntropy(share=0.5, kl=0.5, kl_estimator="k2")), seen.old, seen)
-    torch.testing.assert_close(found, numbers(-1.0 + 0.5, 0.5))
+    gradient = gradient_of(Whole(TopEntropy(share=0.5, kl=0.5, kl_estimator="k2")), seen.old, seen)
+    torch.testing.assert_close(gradient, numbers(-1.0 + 0.5, 0.5))
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_the_entropy_of_a_softmax_falls_by_the_covariance_of_log_probs_and_advan
     mean = (chance * advantage).sum()
     expected = -(chance * (log_prob - (chance * log_prob).sum()) * (advantage - mean)).sum()
     step = 1e-6
-    found = (entropy(logits + step * advantage) - entropy(logits - step * advantage)) / (2 * step)
-    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-8)
+    slope = (entropy(logits + step * advantage) - entropy(logits - step * advantage)) / (2 * step)
+    torch.testing.assert_close(slope, expected, rtol=1e-7, atol=1e-8)
 
 
 def test_clip_cov_draws_between_its_bounds_as_many_as_it_may_and_the_same_in_a_resumed_run():
