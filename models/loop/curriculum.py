@@ -110,6 +110,25 @@ def choose(
     return prompts_of_round(problems, count, number, seed)
 
 
+def drawn_at_most(
+    problems: Sequence[Problem], settings: CurriculumSettings, count: int, rounds: int, seed: int, open_ended: bool
+) -> list[Problem]:
+    """The prompts that the rounds will draw, each once; all that they may where that shows only as they run.
+
+    Args:
+        problems: all that there are.
+        settings: the rule.
+        count: prompts of a round.
+        rounds: of the whole run.
+        seed: of the run.
+        open_ended: whether rounds draw further prompts.
+    """
+    if open_ended or not settings.foretold:
+        return list(problems)
+    rows = [problem for number in range(rounds) for problem in prompts_of_round(problems, count, number, seed)]
+    return list({problem.id: problem for problem in rows}.values())
+
+
 def note(tally: Tally, scored: Scored, settings: CurriculumSettings) -> None:
     """Count what the round's completions tell of their prompts; of what the policy has sampled alone."""
     worth = scored.component(settings.by, "schedule.curriculum.by").clamp(0.0, 1.0).tolist()

@@ -11,11 +11,11 @@ from pathlib import Path
 from prefect import get_run_logger, task
 
 from models.loop.alarm import AlarmSettings, Collapse
+from models.loop.curriculum import drawn_at_most
 from models.loop.fit import ScheduleSettings
 from models.loop.learned import nothing_learned
 from models.loop.loop import Watchers, run_loop
 from models.loop.method import Slots
-from models.loop.prompts import prompts_of_round
 from models.loop.readings import Readings
 from models.loop.rollout import Problem
 from models.loop.score import failures_of
@@ -156,18 +156,12 @@ def log_inputs(
 ) -> None:
     """Record what the policy is made from: the rows that its rounds draw, warm start and reward model.
 
-    Which prompts are drawn in place of others is known only when rewards are: then the rows are all that may be.
+    Where that depends on rewards (further draws, a curriculum) the rows are all that may be drawn.
     """
-    count = recipe.rollouts.prompts
-    anything = recipe.open_ended or not settings.curriculum.foretold
-    drawn = {
-        problem.id: problem
-        for number in range(settings.rounds)
-        for problem in (problems if anything else prompts_of_round(problems, count, number, recipe.seed))
-    }
+    count, rule = recipe.rollouts.prompts, settings.curriculum
+    drawn = drawn_at_most(problems, rule, count, settings.rounds, recipe.seed, recipe.open_ended)
     rows = [
-        (problem.id, problem.prompt, problem.answer, [known.completion for known in problem.known])
-        for problem in drawn.values()
+        (problem.id, problem.prompt, problem.answer, [known.completion for known in problem.known]) for problem in drawn
     ]
     log_rows(run_id, recipe.data_name, recipe.rollouts.reads, "train", rows, data)
     registry.log_model_inputs(run_id, [warmed.links["model_id"], *([rewarded.links["model_id"]] if rewarded else [])])

@@ -11,7 +11,7 @@ from tiny_worlds import make_world
 
 from models.errors import UserError
 from models.loop import tally as tallies
-from models.loop.curriculum import CurriculumSettings, choose, drawn, note, solved
+from models.loop.curriculum import CurriculumSettings, choose, drawn, drawn_at_most, note, solved
 from models.loop.prompts import prompts_of_round
 from models.loop.rollout import Problem, Rollout
 from models.loop.score import Scoring
@@ -198,6 +198,14 @@ def test_the_filter_keeps_by_hand_and_tries_once():
     assert ids(kept) == [f"q{number}" for number in range(15, 25)]  # 15/30 to 24/30
     assert world.learner.tally.completions == 60
     assert tries(world, low=0.0, high=0.1).passing(world, MANY) == kept and world.learner.tally.completions == 60
+
+
+def test_the_rows_of_a_run_are_those_of_its_rounds_or_all_where_rewards_decide():
+    plain, by_signal = CurriculumSettings(), CurriculumSettings(order="signal")
+    rows = ids(drawn_at_most(MANY, plain, 4, 3, 1, open_ended=False))
+    assert rows == [name for number in range(3) for name in ids(prompts_of_round(MANY, 4, number, 1))]
+    assert drawn_at_most(MANY, plain, 4, 3, 1, open_ended=True) == MANY
+    assert drawn_at_most(MANY, by_signal, 4, 3, 1, open_ended=False) == MANY
 
 
 def test_a_tally_is_written_to_the_last_digit():
