@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from models.bounds import Positive, Seed, Temperature, require_finite
 from models.datasets.settings import DataSettings
 from models.datasets.validation import ValidationSettings
-from models.engine.engine import EngineSettings, Sampling
+from models.engine.engine import EngineSettings
 from models.evaluation.gate import GateSettings
 from models.learner.supervised import SupervisedSettings
 from models.loop.alarm import AlarmSettings
@@ -69,15 +69,6 @@ class EvaluationSettings:
     ks: tuple[Positive, ...] = (1, 4, 16)
     """Subset sizes of pass@k and maj@k."""
     seed: Seed = 0
-
-    def sampling(self, max_tokens: int) -> Sampling:
-        """How the sampled completions are drawn."""
-        return Sampling(
-            max_tokens=self.max_tokens or max_tokens,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            samples=self.samples,
-        )
 
 
 def _as_list(value: Any) -> Any:
