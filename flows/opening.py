@@ -20,7 +20,9 @@ from models.recipe.load import digest, load_recipe, plain, require_files
 from models.recipe.schema import Recipe
 from tasks import interrupt, run_names
 from tasks.code_version import CodeVersion, running_version
-from tasks.tracking import aliases, records, runs, store, summaries, tags
+from tasks.registered_base import described as as_recorded
+from tasks.registered_base import resolve_base, until_done
+from tasks.tracking import aliases, records, registry, runs, store, summaries, tags
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,19 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
     checked = load_recipe(recipe, overrides)
     require_files(checked)
     with own_folder(checked.name) as home:
+        resolved, base = resolve_base(kind, checked, home)
+        if base is not None:
+            require_files(resolved)
         code = running_version(Path.cwd(), find_recipe(recipe), rewards=[source.file for source in checked.sources])
-        described = plain(checked)
+        described = plain(as_recorded(resolved, base))
         recipe_tags = {
             tags.RECIPE: checked.name,
             tags.RECIPE_SHA256: digest(described),
             tags.GIT_COMMIT: code.name,
             tags.SEED: str(checked.seed),
         }
+        if base is not None:
+            recipe_tags[tags.BASE_VERSION] = base.name
         prefect = prefect_run.address()
         if prefect:
             recipe_tags[tags.PREFECT_RUN] = prefect
@@ -69,10 +76,14 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
             "commit": code.name,
             "seed": str(checked.seed),
         }
+        if base is not None:
+            facts["trained on from"] = str(base)
+            if base.version.logged:
+                registry.log_model_inputs(run_id, [base.version.model_id])
         if prefect:
             facts["Prefect run"] = prefect
-        with closed_with(run_id):
-            yield Opened(checked, Path.cwd(), home, run_id, code, facts)
+        with closed_with(run_id), until_done(kind, checked, home):
+            yield Opened(resolved, Path.cwd(), home, run_id, code, facts)
         prefect_run.tell(*summaries.name_and_note(run_id), page)
 
 

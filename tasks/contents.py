@@ -13,9 +13,11 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import BaseModel
 
 from models.errors import UserError
+from models.loop.slots import Reward
 from models.policy.build import PolicySettings
 from models.policy.folder import given_folder, hash_folder
 from models.policy.update_sparsity import SubnetworkSettings
+from models.recipe_paths import paths_of
 from tasks.sections import Sections
 
 SETTLED = 2_000_000_000
@@ -59,6 +61,8 @@ def _named_files(settings: Any) -> dict[str, str]:
     if isinstance(settings, PolicySettings) and settings.base is not None:
         folder = given_folder(settings.base)
         return {"base": _content(folder)} if folder is not None else {}
+    if isinstance(settings, Reward) and settings.source_code is not None:
+        return dict.fromkeys(paths_of(type(settings)), settings.source_code.sha256)
     if isinstance(settings, SubnetworkSettings) and settings.masks is not None:
         if not Path(settings.masks).is_file():
             raise UserError(f"policy.subnetwork.masks: {settings.masks}: no such file")

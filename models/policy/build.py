@@ -75,7 +75,8 @@ class PolicySettings:
     """What learns. Stands under `policy:`."""
 
     base: str | None = None
-    """Local model folder or hub id. None: a new model of `size`, warm-started by supervised fine-tuning."""
+    """Local model folder, hub id, or a registered version to train on from: `champion` (the recipe's own),
+    models:/NAME/VERSION, models:/NAME@ALIAS. None: a new model of `size`, warm-started by supervised fine-tuning."""
     size: SizeSettings = SizeSettings()
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     lora: LoraSettings | None = None

@@ -45,6 +45,16 @@ def hash_folder(folder: Path) -> str:
     return total.hexdigest()
 
 
+CHAMPION, MODELS = "champion", "models:/"
+"""What `policy.base` may be beside a folder and a hub id: the recipe's own champion, the address of a registered
+version."""
+
+
+def is_registered(base: str) -> bool:
+    """Whether the name of a base model means a registered version; a folder called so is written `./champion`."""
+    return base == CHAMPION or base.startswith(MODELS)
+
+
 def given_folder(base: str) -> Path | None:
     """The local folder that the name of a base model means; None where it is a hub id."""
     try:

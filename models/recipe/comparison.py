@@ -22,6 +22,7 @@ from typing import Any
 from models.bounds import LARGEST
 from models.errors import UserError, shortened
 from models.evaluation.report import summary_names
+from models.policy.folder import is_registered
 from models.recipe.find import find_recipe
 from models.recipe.load import load_recipe, plain, require_files
 from models.recipe.schema import Recipe
@@ -111,6 +112,9 @@ def contenders(
     contenders = [_contender(path, overrides, smoke) for path in paths]
     require_shared(contenders)
     for contender in contenders:
+        base = contender.recipe.policy.base
+        if base is not None and is_registered(base):
+            raise UserError(f"policy.base is {base}: a comparison begins with a folder or a hub id")
         require_files(contender.recipe)
     require_metric(metric, contenders[0].recipe)
     granted = min(contender.completions for contender in contenders) if budget is None else budget

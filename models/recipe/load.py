@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from models.datasets.raw import files_of
 from models.errors import UserError, shortened
 from models.policy.base_folder import NEW_POLICY_MODULES, check_base_folder, check_targets
-from models.policy.folder import check_classifier_code, given_folder
+from models.policy.folder import check_classifier_code, given_folder, is_registered
 from models.policy.hub import check_hub_id
 from models.policy.weights_header import tensor_shapes
 from models.recipe.explain import explain
@@ -72,6 +72,8 @@ def require_files(recipe: Recipe) -> None:
 def _check_base(recipe: Recipe) -> Sequence[str] | None:
     """Make sure that the base can be had and has room. Returns the names of its modules, None for one of the hub."""
     base = recipe.policy.base or ""
+    if is_registered(base):  # looked for where the registry is known (tasks/registered_base.py)
+        return None
     folder = given_folder(base)
     if folder is None:
         check_hub_id(base)

@@ -107,6 +107,7 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
         ("git commit", tags.GIT_COMMIT),
         ("data revision", tags.DATA_REVISION),
         ("seed", tags.SEED),
+        ("trained on from", tags.BASE_VERSION),
     )
     models_read = [f"starts from {label}" for label in chain.policy.models_read]
     sections.append((f"policy version {policy.version}", _facts(chain.policy, facts) + models_read))

@@ -56,6 +56,8 @@ DATA_REVISION = "rewardflow.data_revision"
 """DVC revision (git commit or tag) of the data that was read."""
 SEED = "rewardflow.seed"
 """Seed of the run."""
+BASE_VERSION = "rewardflow.base_version"
+"""NAME/VERSION of the registered model that the policy was trained on from; not there where it began otherwise."""
 
 # On model versions.
 WEIGHTS_SHA256 = "rewardflow.weights_sha256"
