@@ -20,6 +20,7 @@ from tasks.comparison import Cost, write_comparison
 from tasks.shared_engine import shared_engine
 from tasks.steps.fine_tune import curves_of, why_not_learned
 from tasks.tracking import records, runs, summaries, tags
+from tasks.tracking.journal import Row
 
 
 @flow(name="compare")
@@ -79,7 +80,8 @@ def compare(
                 for seed in range(seeds):
                     done.append(_trained(contender, seed, home, run))
                     scores[contender.name].append(_score(done[-1], metric))
-                costs.append(_cost(contender, done))
+                journals = [curves_of(training.tuned) for training in done if training.tuned]
+                costs.append(cost_of(contender, journals))
                 lost += not_learned(contender.name, done)
             standing = standings(scores)
             write_comparison(run, metric, standing, costs, lost)
@@ -117,18 +119,19 @@ def _score(training: Training, metric: str) -> float:
     return training.scores[key]
 
 
-def _cost(contender: Contender, done: list[Training]) -> Cost:
-    """What a method was given, and the seconds and tokens of its rounds, the mean over trainings."""
-    seconds, tokens, rounds, drawn = 0.0, 0.0, 0, 0.0
-    for training in done:
-        assert training.tuned is not None
-        for row in curves_of(training.tuned):
-            rounds += 1
-            drawn += row.metrics.get("rollouts/completions", 0.0)
-            seconds += row.metrics.get("seconds/round", 0.0)
-            tokens += row.metrics.get("speed/round", 0.0) * row.metrics.get("seconds/round", 0.0)
-    spent = seconds / len(done), tokens / len(done)
+def cost_of(contender: Contender, trainings: list[list[Row]]) -> Cost:
+    """What a method was given, and the seconds and tokens of its rounds, the mean over trainings.
+
+    Args:
+        contender: the method, with the rounds that were granted.
+        trainings: the journal of each, row by row.
+    """
+    rows = [row.metrics for journal in trainings for row in journal]
+    count = len(trainings)
+    seconds = sum(row.get("seconds/round", 0.0) for row in rows) / count
+    tokens = sum(row.get("speed/round", 0.0) * row.get("seconds/round", 0.0) for row in rows) / count
     if not contender.recipe.open_ended:
-        return Cost(contender.rounds, contender.completions, contender.updates, *spent)
-    taken = round(rounds / len(done))  # fewer than granted: further draws count against the budget
-    return Cost(taken, round(drawn / len(done)), contender.updates * taken // contender.rounds, *spent)
+        return Cost(contender.rounds, contender.completions, contender.updates, seconds, tokens)
+    rounds = round(len(rows) / count)  # fewer than granted: what is drawn beside counts against the budget
+    completions = round(sum(row.get("rollouts/completions", 0.0) for row in rows) / count)
+    return Cost(rounds, completions, contender.updates * rounds // contender.rounds, seconds, tokens)
