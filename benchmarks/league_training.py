@@ -35,6 +35,7 @@ from models.evaluation.metrics import prompt_values
 from models.learner.log_probs import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import fit_supervised
+from models.loop.judge import Role
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
 from models.loop.readings import Readings
@@ -43,12 +44,13 @@ from models.loop.world import World
 from models.policy.build import load_causal_model, new_policy
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.policy.use import read_use
-from models.policy.weights import merged_weights
+from models.policy.weights import merged_weights, plain_model
 from models.recipe.load import digest, load_recipe, plain
 from models.recipe.schema import Recipe
+from models.recipe.teachers import frozen_models, recipe_of
 from models.text.encoding import Codec
 from models.text.tokenizer import train_tokenizer
-from tasks.open_learner import build_learner
+from tasks.open_learner import build_learner, open_teachers
 from tasks.prompts import PromptSections, read_problems, read_prompts, with_reference
 from tasks.steps.validate_data import training_texts
 from tasks.steps.warm_start import demonstrations
@@ -56,8 +58,9 @@ from tasks.steps.warm_start import demonstrations
 PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
 TASK = "arithmetic"
 """The recipe whose data and policy all share."""
+WARM_START = "warm_start.steps=450"
 COMMON = (
-    "warm_start.steps=450", "policy.precision=float32", "engine.name=transformers", "schedule.samples_every=1000000",
+    "policy.precision=float32", "engine.name=transformers", "schedule.samples_every=1000000",
     "schedule.checkpoint_every=1000000",
 )  # fmt: skip
 BUDGET = 7680
@@ -97,7 +100,7 @@ class Work:
         if not place.is_dir():
             tokenizer = train_tokenizer(training_texts(self.data), recipe.policy.tokenizer)
             model = new_policy(recipe.policy.size, tokenizer, recipe.seed)
-            shown = demonstrations(self.data, Codec(tokenizer), "train", recipe.policy.size.positions)
+            shown = demonstrations(self.data, Codec(tokenizer), "train", recipe.policy.size.positions, settings)
             fit_supervised(model, shown, settings, seed=recipe.seed)
             half = self.folder / f".{place.name}.{torch.randint(2**40, ()).item()}"
             save_model_folder(model, tokenizer, half)
@@ -107,6 +110,23 @@ class Work:
                 shutil.rmtree(half)
         return place
 
+    def frozen(self, recipe: Recipe) -> dict[Role, Path]:
+        """Model folders of the frozen models that the recipe learns from, made when they are first asked for: a recipe
+        that is trained has the league's budget and warm start, one that is only fine-tuned is taken as it is."""
+        folders = {}
+        for role, named in frozen_models(recipe).items():
+            assert named.recipe is not None, "the league makes whatever its recipes learn from"
+            maker = recipe_of(named, recipe, role)
+            if maker.schedule is None:
+                folders[role] = self.start(maker)
+                continue
+            maker = league_recipe(named.recipe, BUDGET, 0, named.set)
+            place = self.folder / f"made_{maker.name}_{digest(plain(maker), self.data.name)[:12]}"
+            if not place.is_dir():
+                train(self, maker, 1, keep=place)
+            folders[role] = place
+        return folders
+
 
 def league_recipe(name: str, budget: int, seed: int, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe as the league trains it: seed, the rounds that come nearest to the budget, the shared beginning.
@@ -114,13 +134,14 @@ def league_recipe(name: str, budget: int, seed: int, overrides: Sequence[str] = 
     Raises:
         UserError: it has another task, or a round of it is larger than the budget.
     """
-    recipe: Any = load_recipe(name, [*COMMON, f"seed={seed}", *overrides])
+    shared = (WARM_START, *COMMON, f"seed={seed}", *overrides)
+    recipe: Any = load_recipe(name, shared)
     if recipe.data.name != TASK:
         raise UserError(f"{name}: its task is {recipe.data.name}, not {TASK}")
     size = recipe.rollouts.prompts * recipe.rollouts.largest_group()
     if budget < size:
         raise UserError(f"{name}: a round is {size} completions, more than the budget of {budget}")
-    chosen = [*COMMON, f"seed={seed}", *overrides, f"schedule.rounds={(budget + size // 2) // size}"]
+    chosen = [*shared, f"schedule.rounds={(budget + size // 2) // size}"]
     if recipe.open_ended:
         chosen.append(f"schedule.completions={budget}")
     without: Recipe = load_recipe(name, chosen)
@@ -150,8 +171,22 @@ class Trained:
     """Of the rounds, measurements left out."""
 
 
-def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], None] = lambda line: None) -> Trained:
-    """Train `recipe` from its warm start and measure it at the start, `points` times on the way, and at the end."""
+def train(
+    work: Work,
+    recipe: Any,
+    points: int = POINTS,
+    tell: Callable[[str], None] = lambda line: None,
+    keep: Path | None = None,
+) -> Trained:
+    """Train `recipe` from its warm start and measure it at the start, `points` times on the way, and at the end.
+
+    Args:
+        work: what all trainings share.
+        recipe: see `league_recipe`.
+        points: measurements beside that of the start.
+        tell: hears each measurement.
+        keep: a model folder that the policy is written to; None: it is not kept.
+    """
     start = work.start(recipe)
     codec = Codec(load_tokenizer(start))
     policy = load_causal_model(start, torch.float32)
@@ -159,6 +194,7 @@ def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], N
     held_out = read_problems(work.data, codec, "validation", asked, PROBLEMS)
     problems = read_prompts(work.data, codec, asked)
     learner = build_learner(policy, recipe, recipe.schedule, work.folder, None)
+    open_teachers(learner, codec.tokenizer, work.frozen(recipe), trust_remote_code=recipe.policy.trust_remote_code)
     problems = with_reference(problems, learner, asked, work.folder)
     engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None
     judge = TransformersEngine(start, EngineSettings(), end=codec.end)  # takes the weights of one point after the other
@@ -185,6 +221,8 @@ def train(work: Work, recipe: Any, points: int = POINTS, tell: Callable[[str], N
     seconds = time.perf_counter() - began - outside
     if curve[-1].round < len(rounds):  # further draws spent the budget before the last round
         curve.append(measure_learner(judge, learner, codec, held_out, recipe, len(rounds), start))
+    if keep is not None:
+        save_model_folder(plain_model(learner.policy), codec.tokenizer, keep)
     claims = {}
     if recipe.objective.level == "pair" or recipe.rollouts.reads != "problems":
         begun = load_causal_model(start, torch.float32)

@@ -15,8 +15,9 @@ from flows.schedule import create_gpu_limit
 from flows.servers import end_orphans, page_address
 from models.disk import needs_space
 from models.errors import UserError
+from models.recipe.files import require_files
 from models.recipe.find import find_recipe
-from models.recipe.load import digest, load_recipe, plain, require_files
+from models.recipe.load import digest, load_recipe, plain
 from models.recipe.schema import Recipe
 from tasks import interrupt, run_names
 from tasks.code_version import CodeVersion, running_version

@@ -9,8 +9,11 @@ from prefect import get_run_logger
 
 from flows.opening import Opened
 from flows.steps import call_preparation, call_step, call_validation
+from models.loop.judge import Role
+from models.policy.teacher import FrozenSettings
+from models.recipe.teachers import frozen_models, recipe_of
 from tasks.description import UNPINNED
-from tasks.registered_policy import PolicyFiles, made_policy
+from tasks.registered_policy import PolicyFiles, given_policy, made_policy
 from tasks.sections import Sections
 from tasks.step import StepResult
 from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
@@ -69,15 +72,31 @@ def train_policy(opened: Opened, refresh: bool = False) -> Training:
     prepared, version = call_preparation(opened)
     runs.set_tags(run, {tags.DATA_REVISION: version.revision})
     log_data(run, version)
-    unpinned = "; ".join(filter(None, (opened.code.unpinned, version.unpinned)))
+    served = recipe.teacher is not None and recipe.teacher.address is not None
+    unknown = "nobody can say later which model stood behind teacher.address" if served else ""
+    unpinned = "; ".join(filter(None, (opened.code.unpinned, version.unpinned, unknown)))
     if unpinned:
         get_run_logger().warning(f"not pinned, so it cannot be reproduced: {unpinned}")
         runs.set_tags(run, {tags.UNPINNED: unpinned})
         opened.facts[UNPINNED] = unpinned
 
-    def step(task: Any, sections: Sections, *inputs: StepResult | None) -> StepResult:
-        steps.append(call_step(opened, task, sections, *inputs, refresh=refresh))
+    def step(task: Any, sections: Sections, *inputs: Any, name: str = "") -> StepResult:
+        steps.append(call_step(opened, task, sections, *inputs, refresh=refresh, name=name))
         return steps[-1]
+
+    def frozen(role: Role, settings: FrozenSettings) -> PolicyFiles:
+        """A model that the policy learns from: as it lies there, or as a recipe of its own makes it."""
+        if settings.path is not None:
+            return given_policy(settings.path)
+        maker = recipe_of(settings, recipe, role)
+        warmed = step(warm_start, WarmStartSections(maker), validated, name=f"{role}: warm_start")
+        if maker.schedule is None:
+            return made_policy(warmed)
+        rewarded = None
+        if any(reward.needs_reward_model for reward in maker.rewards):
+            rewarded = step(reward_model, RewardModelSections(maker), validated, warmed, name=f"{role}: reward_model")
+        tuned = step(fine_tune, FineTuneSections(maker), validated, warmed, rewarded, {}, name=f"{role}: fine_tune")
+        return made_policy(tuned)
 
     validated = call_validation(opened, version, refresh)
     steps = [prepared, validated]
@@ -87,5 +106,6 @@ def train_policy(opened: Opened, refresh: bool = False) -> Training:
         rewarded = step(reward_model, RewardModelSections(recipe), validated, warmed)
     training = Training(opened, refresh, version, validated, warmed, rewarded, steps=steps)
     if recipe.schedule is not None:
-        training.tuned = step(fine_tune, FineTuneSections(recipe), validated, warmed, rewarded)
+        teachers = {role: frozen(role, settings) for role, settings in frozen_models(recipe).items()}
+        training.tuned = step(fine_tune, FineTuneSections(recipe), validated, warmed, rewarded, teachers)
     return training

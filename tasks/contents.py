@@ -16,6 +16,7 @@ from models.errors import UserError
 from models.loop.slots import Reward
 from models.policy.build import PolicySettings
 from models.policy.folder import given_folder, hash_folder
+from models.policy.teacher import FrozenSettings
 from models.policy.update_sparsity import SubnetworkSettings
 from models.recipe_paths import paths_of
 from tasks.sections import Sections
@@ -60,17 +61,19 @@ def _named_files(settings: Any) -> dict[str, str]:
     """Setting -> hash of the file or folder that it names on this machine; a base that is none is a hub id."""
     if isinstance(settings, PolicySettings) and settings.base is not None:
         folder = given_folder(settings.base)
-        return {"base": _content(folder)} if folder is not None else {}
+        return {"base": content_of_files(folder)} if folder is not None else {}
     if isinstance(settings, Reward) and settings.source_code is not None:
         return dict.fromkeys(paths_of(type(settings)), settings.source_code.sha256)
     if isinstance(settings, SubnetworkSettings) and settings.masks is not None:
         if not Path(settings.masks).is_file():
             raise UserError(f"policy.subnetwork.masks: {settings.masks}: no such file")
-        return {"masks": _content(Path(settings.masks))}
+        return {"masks": content_of_files(Path(settings.masks))}
+    if isinstance(settings, FrozenSettings) and settings.path is not None:
+        return {"path": content_of_files(Path(settings.path).expanduser())}
     return {}
 
 
-def _content(place: Path) -> str:
+def content_of_files(place: Path) -> str:
     """Hash of a file or of all files of a folder, read once as long as their stamps stay: base models are large."""
     files = [place] if place.is_file() else sorted(file for file in place.rglob("*") if file.is_file())
     stamps = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)

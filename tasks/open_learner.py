@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,15 @@ from models.learner.fused_log_probs import Distribution
 from models.learner.optimiser import build_optimiser
 from models.learner.packing import Sequences
 from models.loop.fit import ScheduleSettings
+from models.loop.judge import Role
 from models.loop.learner import Companion, Learner
 from models.loop.rollout import Problem
 from models.loop.slots import Advantage, Reference, Reward, Rollouts
 from models.policy.build import PolicySettings, on_device, with_adapter
+from models.policy.served_teacher import open_served
+from models.policy.teacher import TeacherSettings, open_frozen
 from models.policy.update_sparsity import learn_only, masks_of
+from models.recipe.teachers import KEYS
 from models.reward_model.model import load_reward_model
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
@@ -31,7 +35,7 @@ from tasks.shared_engine import lent_engine
 from tasks.step import StepResult
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 class LearnerSections(Sections):
@@ -89,6 +93,38 @@ def build_learner(
         mask_top_p=recipe.rollouts.mask_top_p,
         companions=companions,
     )
+
+
+def open_teachers(
+    learner: Learner,
+    tokenizer: PreTrainedTokenizerBase,
+    folders: Mapping[Role, Path],
+    served: TeacherSettings | None = None,
+    *,
+    trust_remote_code: bool = False,
+) -> None:
+    """Give the learner the frozen models that its recipe learns from, in the precision that it learns in.
+
+    Args:
+        learner: of the policy that is distilled.
+        tokenizer: the policy's.
+        folders: of models that lie on this machine.
+        served: the recipe's teacher, where it may stand behind an address.
+        trust_remote_code: see `models.policy.build.PolicySettings`.
+
+    Raises:
+        UserError: one of `folders` holds no model, or one with another vocabulary than the policy; the server does not
+            answer as it should.
+    """
+    dtype = learner.autocast or torch.float32
+    learner.teachers = {
+        role: open_frozen(folder, tokenizer, KEYS[role], dtype=dtype, trust_remote_code=trust_remote_code)
+        for role, folder in folders.items()
+    }
+    if served is not None and served.address is not None:
+        learner.served_teacher = open_served(
+            served.address, served.model, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]
+        )
 
 
 def engine_for(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from models.policy.folder import hash_folder
+from tasks.contents import content_of_files
 from tasks.step import StepResult
 from tasks.tracking import registry, tags
 
@@ -29,6 +30,12 @@ def registered_policy(version: registry.VersionInfo) -> PolicyFiles:
     """
     folder = registry.fetch(version.uri)
     return PolicyFiles(folder, version.tags.get(tags.WEIGHTS_SHA256) or hash_folder(folder), version.model_id)
+
+
+def given_policy(path: str) -> PolicyFiles:
+    """A model folder that a recipe names; it is none of the tracking store's."""
+    folder = Path(path).expanduser()
+    return PolicyFiles(folder, content_of_files(folder), "")
 
 
 def made_policy(made: StepResult) -> PolicyFiles:

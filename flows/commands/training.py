@@ -35,7 +35,8 @@ def run(
     from models.recipe.find import find_recipe
 
     find_recipe(recipe)  # a misspelt name is told before the parts are imported, which takes seconds
-    from models.recipe.load import load_recipe, require_files
+    from models.recipe.files import require_files
+    from models.recipe.load import load_recipe
     from models.recipe.smoke import made_small
 
     chosen = overrides or []

@@ -17,9 +17,9 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.judge import Judge, TeacherUse
-from models.loop.rollout import Scored
+from models.loop.rollout import Extra, Scored
 from models.loop.signal import Signal
-from models.loop.slots import Advantage, Extra
+from models.loop.slots import Advantage
 from models.loop.world import World
 from models.parts import part
 

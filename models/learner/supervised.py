@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from models.bounds import Positive
@@ -35,6 +37,13 @@ class SupervisedSettings:
     token_budget: Positive = 16384
     """Tokens of one packed row; bounds memory and does not change the result."""
     report_every: Positive = 10
+    only_right: bool = False
+    """Leave out demonstrations that do not state the true answer, where the data know it."""
+    context: Annotated[str, Field(pattern=r"\{told\}")] | None = None
+    """Every demonstration that is right is shown once more behind this in place of its prompt, `{prompt}` and `{told}`
+    replaced: so that the policy can judge itself by what it is told (rollouts privileged). None: nothing is told."""
+    tells: Literal["answer", "demonstration"] = "answer"
+    """What `{told}` is: the true answer, or the demonstration itself."""
     optimiser: OptimiserSettings = field(
         default_factory=lambda: OptimiserSettings(
             learning_rate=1e-3, decay="cosine", warmup_steps=20, weight_decay=0.01

@@ -24,6 +24,19 @@ explained: the policy wrote it knowing the answer
 demonstration, chosen, rejected: the data hold it
 """
 
+Reads = Literal["problems", "demonstrations", "preferences"]
+"""What the prompts of the rollouts are taken from: problems with an answer, or prompts with the answers that the data
+hold."""
+
+Extra = Literal["greedy", "opponents", "choices", "privileged"]
+"""What rollouts may give with the completions that the policy is trained on, for parts that cannot do without.
+
+greedy: the policy's likeliest completion of each prompt
+opponents: completions to be compared with only, which the policy is not trained on
+choices: at each token, whether the policy wrote it
+privileged: what a judge reads in place of the prompt, such as the prompt and its answer
+"""
+
 
 @dataclass(frozen=True, eq=False)
 class Known:

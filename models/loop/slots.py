@@ -22,26 +22,13 @@ from models.engine.engine import Sampling
 from models.loop.judge import Divergence, TeacherUse
 from models.loop.learner import Companion, Learner
 from models.loop.limits import AS_USUAL, Limits
-from models.loop.rollout import Problem, Rollout, Scored, TokenBatch, sum_of_tokens
+from models.loop.rollout import Extra, Problem, Reads, Rollout, Scored, TokenBatch, sum_of_tokens
 from models.loop.round_tokens import RoundTokens
 from models.loop.signal import Signal
 from models.loop.world import World
 from models.parts import Part
 from models.source_code import SourceCode
 from models.text.encoding import Codec
-
-Reads = Literal["problems", "demonstrations", "preferences"]
-"""What the prompts of the rollouts are taken from: problems with an answer, or prompts with the answers that the data
-hold."""
-
-Extra = Literal["greedy", "opponents", "choices", "privileged"]
-"""What rollouts may give with the completions that the policy is trained on, for parts that cannot do without.
-
-greedy: the policy's likeliest completion of each prompt
-opponents: completions to be compared with only, which the policy is not trained on
-choices: at each token, whether the policy wrote it
-privileged: what a judge reads in place of the prompt, such as the prompt and its answer
-"""
 
 Level = Literal["token", "completion", "pair", "group"]
 """What an objective has a loss for: tokens, completions, pairs of completions of the same prompt, or groups."""

@@ -21,8 +21,8 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.judge import Divergence, Judge, TeacherUse
-from models.loop.rollout import TokenBatch
-from models.loop.slots import Extra, Objective
+from models.loop.rollout import Extra, TokenBatch
+from models.loop.slots import Objective
 from models.parts import part
 
 

@@ -23,8 +23,9 @@ from models.bounds import LARGEST
 from models.errors import UserError, shortened
 from models.evaluation.report import summary_names
 from models.policy.folder import is_registered
+from models.recipe.files import require_files
 from models.recipe.find import find_recipe
-from models.recipe.load import load_recipe, plain, require_files
+from models.recipe.load import load_recipe, plain
 from models.recipe.schema import Recipe
 from models.recipe.smoke import made_small
 

@@ -13,16 +13,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from models.datasets.raw import files_of
-from models.errors import UserError, shortened
-from models.policy.base_folder import NEW_POLICY_MODULES, check_base_folder, check_targets
-from models.policy.folder import check_classifier_code, given_folder, is_registered
-from models.policy.hub import check_hub_id
-from models.policy.weights_header import tensor_shapes
+from models.errors import UserError
 from models.recipe.explain import explain
 from models.recipe.find import find_recipe
 from models.recipe.layers import read_layers
-from models.recipe.room import check_room
 from models.recipe.schema import Recipe, recipe_type
 
 
@@ -45,56 +39,6 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         raise UserError(f"{file}: {explain(error, recipe_type())}") from None
     except UserError as error:  # a section's own check
         raise UserError(f"{file}: {error}") from None
-
-
-def require_files(recipe: Recipe) -> None:
-    """Make sure that the files which a recipe names are there, so that a run does not find out after its first steps.
-
-    Raises:
-        UserError: a data file is missing or of an unknown kind, policy.base is a folder that holds no whole model or
-            a hub id that cannot be had, adapters aim at no module, the masks of a subnetwork are not there, or a
-            reward's own file does not work.
-    """
-    files_of(recipe.data.path or ())
-    files_of(recipe.data.test_path or (), "data.test_path")
-    modules = _check_base(recipe) if recipe.policy.base is not None else NEW_POLICY_MODULES
-    if recipe.policy.lora is not None and modules is not None:
-        check_targets(recipe.policy.lora.targets, modules)
-    if recipe.policy.chat and recipe.policy.base is None:
-        raise UserError("policy.chat: a policy made from its size has no chat template; set policy.base or chat: false")
-    masks = recipe.policy.subnetwork.masks if recipe.policy.subnetwork else None
-    if masks is not None:
-        _check_masks(Path(masks))
-    for reward in recipe.rewards:
-        reward.try_out()
-
-
-def _check_base(recipe: Recipe) -> Sequence[str] | None:
-    """Make sure that the base can be had and has room. Returns the names of its modules, None for one of the hub."""
-    base = recipe.policy.base or ""
-    if is_registered(base):  # looked for where the registry is known (tasks/registered_base.py)
-        return None
-    folder = given_folder(base)
-    if folder is None:
-        check_hub_id(base)
-        return None
-    try:
-        positions, modules = check_base_folder(folder, chat=recipe.policy.chat)
-        check_room(recipe, positions)
-        if recipe.policy.trust_remote_code and recipe.reward_model is not None:
-            check_classifier_code(folder)
-    except (UserError, ValueError) as error:
-        raise UserError(f"policy.base: {error}") from None
-    return modules
-
-
-def _check_masks(file: Path) -> None:
-    try:
-        if not file.is_file():
-            raise UserError(f"{shortened(file)}: no such file")
-        tensor_shapes(file)
-    except (UserError, OSError) as error:
-        raise UserError(f"policy.subnetwork.masks: {error}") from None
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:

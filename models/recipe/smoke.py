@@ -12,6 +12,7 @@ from typing import Any
 
 from models.recipe.load import load_recipe, plain
 from models.recipe.schema import Recipe
+from models.recipe.teachers import KEYS, frozen_models, recipe_of
 
 MOST_PROMPTS, MOST_COMPLETIONS = 4, 4
 MOST_TOKENS = 256
@@ -58,6 +59,10 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
             "reward_model.fit.batch_pairs": 8,
             "reward_model.least_accuracy": 0.0,
         }
+    for role, frozen in frozen_models(recipe).items():
+        if frozen.recipe is not None:
+            small = [*frozen.set, *smoke_overrides(recipe_of(frozen, recipe, role))]
+            settings[f"{KEYS[role]}.set"] = json.dumps(small)
     if recipe.schedule is not None:
         settings |= {"schedule.rounds": 2, "schedule.checkpoint_every": 1, "schedule.samples_every": 1}
         if recipe.schedule.curriculum.filters:
@@ -69,6 +74,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         if "group_size" in described["rollouts"]:
             most = max(MOST_COMPLETIONS, recipe.advantage.least_group)
             settings["rollouts.group_size"] = min(recipe.rollouts.group_size, most)
+        if described["rollouts"].get("tells") == "peer":  # none would be right, and so nobody told anything
+            settings["rollouts.tells"] = "answer"
         # So untrained a policy is never right: only rewards that always spread leave something to learn from.
         select: list[dict[str, Any]] = described["select"]
         spread = [selector | {"by": "total"} if selector["name"] == "drop_flat" else selector for selector in select]

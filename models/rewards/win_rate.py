@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from models.errors import UserError
-from models.loop.rollout import Rollout
-from models.loop.slots import Extra, Reward
+from models.loop.rollout import Extra, Rollout
+from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
 from models.rewards.exact_answer import solves

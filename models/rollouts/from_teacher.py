@@ -20,9 +20,8 @@ from pydantic import Field
 from models.engine.decoding_loop import Voice
 from models.errors import UserError
 from models.loop.judge import TeacherUse
-from models.loop.rollout import Problem, Rollout
+from models.loop.rollout import Problem, Reads, Rollout
 from models.loop.round_seeds import for_choices, for_second_draw, round_seed
-from models.loop.slots import Reads
 from models.loop.voices import drawn_by
 from models.loop.world import World
 from models.parts import part

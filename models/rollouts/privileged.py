@@ -16,8 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.loop.rollout import Problem, Rollout
-from models.loop.slots import Reads
+from models.loop.rollout import Problem, Reads, Rollout
 from models.loop.world import World
 from models.parts import part
 from models.rewards.exact_answer import is_right, solves

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from prefect import get_run_logger, task
 from models.loop.alarm import AlarmSettings, Collapse
 from models.loop.curriculum import drawn_at_most
 from models.loop.fit import ScheduleSettings
+from models.loop.judge import Role
 from models.loop.learned import nothing_learned
 from models.loop.loop import Watchers, run_loop
 from models.loop.method import Slots
@@ -23,6 +24,7 @@ from models.loop.truncation import TruncationSettings
 from models.loop.world import World
 from models.policy.build import open_policy
 from models.policy.folder import save_model_folder
+from models.policy.teacher import TeacherSettings
 from models.policy.update_sparsity import changed_share_of_files
 from models.policy.weights import plain_model
 from models.text.end_ids import ends_of_model
@@ -38,10 +40,12 @@ from tasks.open_learner import (
     ScorerSections,
     build_learner,
     engine_for,
+    open_teachers,
     reward_scorer,
 )
 from tasks.progress import progress
 from tasks.prompts import read_prompts, with_reference
+from tasks.registered_policy import PolicyFiles
 from tasks.results import CHECKPOINTS
 from tasks.shared_engine import engine_place
 from tasks.step import Made, StepContext, StepResult, run_step, token_folder
@@ -64,13 +68,20 @@ class FineTuneSections(EngineSections, LearnerSections, ScorerSections):
     """Follows from slots and schedule."""
     truncated: TruncationSettings
     alarm: AlarmSettings | None
+    teacher: TeacherSettings | None
 
 
 @task(name="fine_tune", **cached_by_key)
 def fine_tune(
-    context: StepContext[FineTuneSections], validated: StepResult, warmed: StepResult, rewarded: StepResult | None
+    context: StepContext[FineTuneSections],
+    validated: StepResult,
+    warmed: StepResult,
+    rewarded: StepResult | None,
+    frozen: Mapping[Role, PolicyFiles],
 ) -> StepResult:
     """Run the recipe's loop from the warm start. The policy lies in `policy/` of the step's folder.
+
+    `frozen` are the models that it is distilled from, by role.
 
     A killed run left checkpoints in the same folder; this one goes on from the newest.
     """
@@ -85,7 +96,11 @@ def fine_tune(
         codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_model(policy), folder=token_folder(home))
         problems = read_prompts(clean_folder(validated), codec, recipe)
         log_inputs(run_id, recipe, settings, problems, clean_folder(validated), warmed, rewarded)
+        log_teachers(run_id, frozen, recipe.teacher)
         learner = build_learner(policy, recipe, settings, home, run_id)
+        folders: dict[Role, Path] = {role: files.folder for role, files in frozen.items()}
+        trusted = recipe.policy.trust_remote_code
+        open_teachers(learner, tokenizer, folders, recipe.teacher, trust_remote_code=trusted)
         problems = with_reference(problems, learner, recipe, home)
         draws = recipe.rollouts.draws
         with engine_for(start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine:
@@ -167,6 +182,17 @@ def log_inputs(
     registry.log_model_inputs(run_id, [warmed.links["model_id"], *([rewarded.links["model_id"]] if rewarded else [])])
     if rewarded is not None:
         runs.set_tags(run_id, {tags.REWARD_MODEL_VERSION: rewarded.links["version"]})
+
+
+def log_teachers(run_id: str, frozen: Mapping[Role, PolicyFiles], teacher: TeacherSettings | None) -> None:
+    """Record whom the policy is distilled from: models of the tracking store as inputs, any folder by its content."""
+    if known := [files.model_id for files in frozen.values() if files.model_id]:
+        registry.log_model_inputs(run_id, known)
+    values = {tags.FROZEN[role]: files.digest for role, files in frozen.items()}
+    if teacher is not None and teacher.address is not None:
+        values[tags.FROZEN["teacher"]] = " ".join(filter(None, (teacher.address, teacher.model)))
+    if values:
+        runs.set_tags(run_id, values)
 
 
 def log_times(run_id: str, curves: Sequence[Row], outside: float) -> dict[str, float]:

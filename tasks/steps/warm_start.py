@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prefect import get_run_logger, task
 
@@ -14,6 +15,7 @@ from models.learner.supervised import SupervisedSettings, fit_supervised, negati
 from models.policy.build import PolicySettings, new_policy, open_policy, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import plain_model
+from models.rewards.exact_answer import is_right
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_model, name_ends
 from models.text.token_cache import CachedCodec
@@ -83,15 +85,33 @@ def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedMode
     return new_policy(policy.size, trained, seed), trained
 
 
-def demonstrations(data: Path, codec: Codec, split: str, longest: int) -> Sequences:
-    """Encoded demonstrations of a split that fit into `longest` tokens; empty where the data set has none."""
+def demonstrations(
+    data: Path, codec: Codec, split: str, longest: int, settings: SupervisedSettings | None = None
+) -> Sequences:
+    """Encoded demonstrations of a split that fit into `longest` tokens; empty where the data set has none.
+
+    Args:
+        settings: which are left out, and what is told in place of a prompt; None: none, and nothing.
+    """
     if split not in available(data).get("demonstrations", ()):
         return Sequences([], [])
     rows = read_rows(data, "demonstrations", split)  # type: ignore[arg-type]
-    prompts = codec.prompts([row["prompt"] for row in rows])
-    completions = codec.completions([row["completion"] for row in rows])
-    fitting = [i for i in range(len(rows)) if len(prompts[i]) + len(completions[i]) <= longest]
+    settings = settings or SupervisedSettings()
+    right = [row for row in rows if is_right(str(row["completion"]), str(row["answer"]), finished=True)]
+    hinted = right if settings.context else []
+    if settings.only_right:
+        rows = right
+    asked = [str(row["prompt"]) for row in rows] + [_context(row, settings) for row in hinted]
+    prompts = codec.prompts(asked)
+    completions = codec.completions([str(row["completion"]) for row in (*rows, *hinted)])
+    fitting = [i for i in range(len(prompts)) if len(prompts[i]) + len(completions[i]) <= longest]
     return Sequences(prompts, completions).take(fitting)
+
+
+def _context(row: Mapping[str, Any], settings: SupervisedSettings) -> str:
+    """A prompt with its answer or its solution."""
+    hint = str(row["answer" if settings.tells == "answer" else "completion"])
+    return (settings.context or "").replace("{prompt}", str(row["prompt"])).replace("{told}", hint)
 
 
 def _fine_tune(
@@ -105,10 +125,11 @@ def _fine_tune(
     run_id: str,
 ) -> dict[str, float]:
     longest = int(model.config.max_position_embeddings)
-    train = demonstrations(data, codec, "train", longest)
+    train = demonstrations(data, codec, "train", longest, settings)
     if not len(train):
-        raise UserError(f"warm_start: the data set {recipe.data_name} has no demonstrations that fit {longest} tokens")
-    held_out = demonstrations(data, codec, "validation", longest)
+        wanted = f"that fit {longest} tokens{' and are right' * settings.only_right}"
+        raise UserError(f"warm_start: the data set {recipe.data_name} has no demonstrations {wanted}")
+    held_out = demonstrations(data, codec, "validation", longest, settings)
     used: tuple[tuple[Split, Sequences], ...] = (("train", train), ("validation", held_out))
     for split, sequences in used:
         if len(sequences):

@@ -29,6 +29,7 @@ from models.policy.folder import save_model_folder
 from models.policy.use import read_use
 from models.policy.weights import plain_model
 from models.recipe.load import load_recipe
+from models.recipe.teachers import frozen_models
 from models.rewards.exact_answer import is_right
 from tasks.open_learner import build_learner
 
@@ -45,14 +46,39 @@ ROUNDS, FASTER, GROUP = 8, 6.0, 8
 OVERRIDES = ["policy.precision=float32", "policy.base=null", "alarm=null"]
 
 
+def shown(texts, seed=0, warm_start=None):
+    """A policy that was shown some answers, and, where a recipe's warm start tells it something, as often the right
+    one behind that."""
+    policy = tiny_policy(torch.float32, seed=seed, spread=1.0)
+    completions = [CODEC.completions([text])[0] for text in texts]
+    both = [(problem.tokens, ids) for problem in PROBLEMS for ids in completions]
+    if warm_start is not None:
+        hint = "7" if warm_start.tells == "answer" else RIGHT
+        context = warm_start.context.replace("{told}", hint)
+        contexts = [context.replace("{prompt}", problem.prompt) for problem in PROBLEMS]
+        right = CODEC.completions([RIGHT])[0]
+        both += [(tuple(ids), right) for ids in CODEC.prompts(contexts) for _ in texts]
+    settings = SupervisedSettings(steps=40, batch=24, optimiser=OptimiserSettings(learning_rate=0.01, warmup_steps=5))
+    fit_supervised(policy, Sequences(*(list(side) for side in zip(*both, strict=True))), settings, seed=0)
+    return policy
+
+
+@pytest.fixture(scope="session")
+def frozen():
+    """By role, whom recipes that distil learn from: a policy that mostly says the right answer, and one that mostly
+    says the wrong one."""
+    said = {"teacher": [RIGHT, RIGHT, RIGHT, WRONG, OTHER], "contrast": [WRONG, WRONG, WRONG, RIGHT, OTHER]}
+    return {role: shown(texts, seed=1).requires_grad_(False) for role, texts in said.items()}
+
+
 @pytest.fixture(scope="session")
 def start(tmp_path_factory):
     """A policy that was shown the answers, as a model folder."""
-    policy = tiny_policy(torch.float32, spread=1.0)
-    shown = [CODEC.completions([text])[0] for text in SHOWN]
-    both = [(problem.tokens, ids) for problem in PROBLEMS for ids in shown]
-    settings = SupervisedSettings(steps=40, batch=24, optimiser=OptimiserSettings(learning_rate=0.01, warmup_steps=5))
-    fit_supervised(policy, Sequences(*(list(side) for side in zip(*both, strict=True))), settings, seed=0)
+    return save_start(shown(SHOWN), tmp_path_factory)
+
+
+def save_start(policy, tmp_path_factory):
+    """A policy as a model folder."""
     folder = tmp_path_factory.mktemp("start") / "policy"
     save_model_folder(policy, TOKENIZER, folder)
     return folder
@@ -108,9 +134,8 @@ def says(policy, start, folder=None, beside=lambda into: None):
     return Says(*logs, sum(right) / len(right))
 
 
-def trained(file, start, folder):
-    """The recipe, and what the policy said before and after."""
-    recipe = load_recipe(file, OVERRIDES)
+def trained(recipe, start, folder, frozen):
+    """What the policy said before and after."""
     optimiser = replace(recipe.schedule.optimiser, learning_rate=FASTER * recipe.schedule.optimiser.learning_rate)
     optimiser = replace(optimiser, warmup_steps=1)
     settings = replace(
@@ -121,6 +146,7 @@ def trained(file, start, folder):
     policy = load_causal_model(start, torch.float32)
     before = says(policy, start)
     learner = build_learner(policy, recipe, settings, folder, None)
+    learner.teachers = {role: frozen[role] for role in frozen_models(recipe)}
     engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.rollouts.draws else None
     world = make_world(engine, None, recipe.seed, learner, settings.token_budget, recipe.truncated)
     sound = recipe.objective.level == "pair" and slots.rollouts.reads == "demonstrations"  # all of the data is better
@@ -128,7 +154,6 @@ def trained(file, start, folder):
     problems = [replace(problem, known=tuple(answers)) for problem in PROBLEMS]
     run_loop(world, slots, settings, problems, folder / "checkpoints", Watchers())
     return (
-        recipe,
         before,
         says(learner.policy, start, folder / "policy", lambda into: slots.rollouts.export(learner, CODEC, start, into)),
     )
@@ -139,8 +164,11 @@ OWN_RANKING = ("own_likelihood",)
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
-def test_what_the_recipe_claims_has_risen(file, start, tmp_path):
-    recipe, before, after = trained(file, start, tmp_path)
+def test_what_the_recipe_claims_has_risen(file, start, frozen, tmp_path, tmp_path_factory):
+    recipe = load_recipe(file, OVERRIDES)
+    if recipe.warm_start is not None and recipe.warm_start.context is not None:
+        start = save_start(shown(SHOWN, warm_start=recipe.warm_start), tmp_path_factory)
+    before, after = trained(recipe, start, tmp_path, frozen)
     right, wrong = after.right - before.right, after.wrong - before.wrong
     if any(reward.name in OWN_RANKING for reward in recipe.rewards):
         assert wrong > right + 0.1  # the wrong answer is the one that it was shown twice

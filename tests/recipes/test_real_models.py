@@ -6,8 +6,9 @@ import pytest
 from real_models import RECIPES, ROOT, data_of, save_tiny_qwen
 
 from models.plan.report import planned
+from models.recipe.files import require_files
 from models.recipe.find import find_recipe
-from models.recipe.load import load_recipe, plain, require_files
+from models.recipe.load import load_recipe, plain
 from models.recipe.smoke import made_small
 
 

@@ -10,7 +10,8 @@ from safetensors.torch import save_file
 from models.errors import UserError
 from models.policy.build import PolicySettings
 from models.policy.update_sparsity import SubnetworkSettings
-from models.recipe.load import load_recipe, require_files
+from models.recipe.files import require_files
+from models.recipe.load import load_recipe
 from tasks.contents import content_of
 from tasks.step import content_key
 

@@ -19,6 +19,7 @@ from models.loop.loop import Watchers, run_loop
 from models.loop.rollout import Known
 from models.loop.slots import Reward
 from models.recipe.load import load_recipe
+from models.recipe.teachers import frozen_models
 from tasks.open_learner import build_learner
 
 RECIPES = [
@@ -37,6 +38,8 @@ def small(part, least):
     changed = {name: value for name, value in SMALL.items() if name in names}
     if "group_size" in names:
         changed["group_size"] = min(part.group_size, 4 if least <= 2 else least + 3)
+    if "tells" in names:
+        changed["tells"] = "answer"  # no try of so small a policy is right, to be told to a judge
     return replace(part, **changed)
 
 
@@ -71,6 +74,10 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
     start = save_start(tmp_path / "start")
     policy = tiny_policy(torch.float32, spread=3.0)
     learner = build_learner(policy, recipe, settings, tmp_path, None)
+    learner.teachers = {
+        role: tiny_policy(torch.float32, seed=seed, spread=3.0, hidden=32).requires_grad_(False)
+        for seed, role in enumerate(frozen_models(recipe), start=1)
+    }
     engine = TransformersEngine(start, EngineSettings(), end=END) if slots.rollouts.draws else None
     scorer = rewards_of if recipe.reward_model else None
     world = make_world(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)

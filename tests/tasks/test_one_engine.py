@@ -61,7 +61,7 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def tuned(steps: dict, key: str, overrides: tuple[str, ...] = ()) -> StepResult:
     sections = fine_tune.FineTuneSections(load_recipe("tiny.yaml", list(overrides)))
     handed = context(steps["home"], "fine_tune", key * 64, steps["run"], sections)
-    return fine_tune.fine_tune.fn(handed, steps["validated"], steps["warmed"], steps["rewarded"])
+    return fine_tune.fine_tune.fn(handed, steps["validated"], steps["warmed"], steps["rewarded"], {})
 
 
 def measured(steps: dict, result: StepResult, key: str, split: str = "validation") -> str:

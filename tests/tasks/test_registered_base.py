@@ -10,7 +10,8 @@ from tiny_models import tiny_policy
 
 from models.errors import UserError
 from models.policy.folder import given_folder, save_model_folder
-from models.recipe.load import digest, load_recipe, plain, require_files
+from models.recipe.files import require_files
+from models.recipe.load import digest, load_recipe, plain
 from models.recipe.schema import Recipe
 from tasks.contents import content_of
 from tasks.registered_base import described, note_of, resolve_base, until_done

@@ -2,7 +2,7 @@
 
 import copy
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ READ: dict[type[Sections], tuple[str, ...]] = {
         "name", "data.name", "seed", "reward_model", "policy.chat", "policy.precision", "policy.trust_remote_code",
     ),
     fine_tune.FineTuneSections: (
-        *LENGTHS, *SCORES, *SLOTS, "seed", "policy", "engine", "truncated", "schedule", "alarm",
+        *LENGTHS, *SCORES, *SLOTS, "seed", "policy", "engine", "truncated", "schedule", "alarm", "teacher",
     ),
     evaluate.ShownSections: (
         *DRAWN, "evaluation.problems", "evaluation.samples", "evaluation.ks", "gate.safety_patterns",
@@ -148,6 +148,14 @@ def test_every_step_is_looked_at():
     assert there == {task.name for task in TASKS} | {"upload_reports"}  # which reads nothing of a recipe
 
 
+def kinds_of(hint: Any) -> set[Any]:
+    """The types that a type is made of; of a mapping those of its values."""
+    if typing.get_origin(hint) is Mapping:
+        return kinds_of(typing.get_args(hint)[1])
+    parts = typing.get_args(hint)
+    return {kind for part in parts for kind in kinds_of(part)} if parts else {hint}
+
+
 @pytest.mark.parametrize("task", [
     validation.validate_data, start.warm_start, fit_reward_model.reward_model, fine_tune.fine_tune,
     evaluate.evaluate_policy,
@@ -155,6 +163,5 @@ def test_every_step_is_looked_at():
 def test_what_a_step_is_given_beside_its_sections_is_known_by_the_hash_of_its_content(task: Task[..., Any]):
     hints = typing.get_type_hints(task.fn)
     given = [hint for name, hint in hints.items() if name not in ("context", "return")]
-    kinds = {kind for hint in given for kind in (typing.get_args(hint) or (hint,))} - {type(None)}
-    for kind in kinds:
+    for kind in {kind for hint in given for kind in kinds_of(hint)} - {type(None)}:
         assert "digest" in {**getattr(kind, "model_fields", {}), **typing.get_type_hints(kind)}

@@ -22,7 +22,8 @@ from models.policy.base_folder import NEW_POLICY_MODULES, check_base_folder, che
 from models.policy.build import LoraSettings, SizeSettings, new_policy, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.hub import check_hub_id
-from models.recipe.load import load_recipe, require_files
+from models.recipe.files import require_files
+from models.recipe.load import load_recipe
 
 
 @pytest.fixture(scope="module")

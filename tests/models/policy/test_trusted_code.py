@@ -11,7 +11,8 @@ from models.engine.open_engine import open_engine
 from models.errors import UserError
 from models.policy.build import open_policy
 from models.policy.folder import load_tokenizer, save_model_folder
-from models.recipe.load import load_recipe, require_files
+from models.recipe.files import require_files
+from models.recipe.load import load_recipe
 from models.reward_model.model import load_reward_model, reward_model_from_policy
 from models.reward_model.scoring import score_all
 

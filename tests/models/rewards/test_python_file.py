@@ -11,7 +11,8 @@ from models.errors import UserError
 from models.loop.limits import Limits
 from models.loop.rollout import Rollout
 from models.loop.score import score
-from models.recipe.load import digest, load_recipe, plain, require_files
+from models.recipe.files import require_files
+from models.recipe.load import digest, load_recipe, plain
 from models.rewards.python_file import PythonReward
 
 BASE = "extends: arithmetic\nselect: {name: drop_flat, by: total}\n"

@@ -37,7 +37,7 @@ def handed(inputs, *overrides):
     """The step's arguments."""
     sections = step.FineTuneSections(load_recipe("tiny.yaml", list(overrides)))
     given = context(inputs["home"], "fine_tune", "k" * 64, inputs["run"], sections)
-    return given, inputs["validated"], inputs["warmed"], inputs["rewarded"]
+    return given, inputs["validated"], inputs["warmed"], inputs["rewarded"], {}
 
 
 def test_a_training_stopped_before_its_result_is_written_keeps_its_checkpoints_and_goes_on(inputs, monkeypatch, caplog):

@@ -1,0 +1,139 @@
+"""A teacher behind an OpenAI-compatible address: log-probs of given tokens, and nothing else.
+
+Prompts and completions are sent as token ids to `/completions` with `echo`, `logprobs` and no token to generate, as
+vLLM's server and the older servers of OpenAI's interface answer it: the log-prob of each token, at temperature 1. What
+a server has loaded cannot be hashed; a run that learned from one cannot be made again by anybody else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.errors import UserError
+from models.learner.packing import Sequences
+
+KEY_VARIABLE = "REWARDFLOW_TEACHER_KEY"
+"""Environment variable whose value is sent as the bearer token; it stands in no recipe, log or result."""
+TOGETHER = 64
+"""Sequences of one request."""
+TRIES = 3
+"""Requests that are made before a server counts as away."""
+WAIT = 2.0
+"""Seconds before the second try; twice as many before each further one."""
+TIMEOUT = 300.0
+"""Seconds that one request may take."""
+PROBE = "1 2 3 + = a the of . end"
+"""Text whose ids server and policy must agree about."""
+
+
+@dataclass(frozen=True)
+class ServedTeacher:
+    """A model behind an address."""
+
+    address: str
+    """Up to and with /v1."""
+    model: str
+    """What the server calls it."""
+
+    def __call__(self, sequences: Sequences) -> list[Tensor]:
+        """Log-probs of the tokens of every completion, [completions] tensors of [tokens of it], nats, float32.
+
+        Raises:
+            UserError: the server does not answer, or not with one log-prob for each token.
+        """
+        rows = [[*prompt, *ids] for prompt, ids in zip(sequences.prompts, sequences.completions, strict=True)]
+        values: list[Tensor] = []
+        for start in range(0, len(rows), TOGETHER):
+            part = rows[start : start + TOGETHER]
+            asked = {"model": self.model, "prompt": part, "max_tokens": 0, "echo": True, "logprobs": 0}
+            answer = send(f"{self.address}/completions", asked)
+            values += [
+                self._of_completion(choice, row, len(sequences.completions[start + place]))
+                for place, (choice, row) in enumerate(zip(self._choices(answer, len(part)), part, strict=True))
+            ]
+        return values
+
+    def _choices(self, answer: Any, count: int) -> list[Any]:
+        choices = answer.get("choices") if isinstance(answer, dict) else None
+        if not isinstance(choices, list) or len(choices) != count:
+            raise UserError(f"teacher.address: {self.address} did not answer each of {count} sequences")
+        return sorted(choices, key=lambda choice: int(choice.get("index", 0)))
+
+    def _of_completion(self, choice: Any, row: Sequence[int], length: int) -> Tensor:
+        values = (choice.get("logprobs") or {}).get("token_logprobs")
+        if not isinstance(values, list) or len(values) != len(row) or any(value is None for value in values[-length:]):
+            raise UserError(
+                f"teacher.address: {self.address} tells no log-prob for each token of a given text (echo with logprobs)"
+            )
+        return torch.tensor(values[-length:], dtype=torch.float32)
+
+
+def open_served(address: str, model: str | None, ids_of: Callable[[str], Sequence[int]]) -> ServedTeacher:
+    """A server's model, after a look at whether it is there and means the same by a token id.
+
+    Args:
+        address: base address, with or without a slash at its end.
+        model: what the server calls the model; None: the first that it names.
+        ids_of: text -> token ids by the policy's tokenizer, nothing added.
+
+    Raises:
+        UserError: the server does not answer, has no such model, or has another tokenizer.
+    """
+    base = address.rstrip("/")
+    listed = send(f"{base}/models")
+    names = [entry.get("id") for entry in listed.get("data", [])] if isinstance(listed, dict) else []
+    if not names or (model is not None and model not in names):
+        there = ", ".join(map(str, names)) or "none"
+        raise UserError(f"teacher.model: {base} has no model {model or ''}; it has {there}")
+    served = ServedTeacher(base, model or str(names[0]))
+    asked = {"model": served.model, "prompt": PROBE, "add_special_tokens": False}
+    answer = send(f"{base.removesuffix('/v1')}/tokenize", asked, optional=True)
+    if isinstance(answer, dict) and answer.get("tokens") != list(ids_of(PROBE)):
+        raise UserError(
+            f"teacher.address: {base} has another tokenizer than the policy; log-probs are of the same tokens alone"
+        )
+    return served
+
+
+def send(url: str, body: Any = None, *, optional: bool = False) -> Any:
+    """The JSON that a server answers; a GET where there is no body.
+
+    Args:
+        url: where.
+        body: is sent as JSON.
+        optional: whether the server may not know the address: None then.
+
+    Raises:
+        UserError: it does not answer after some tries, refuses, or answers with something else.
+    """
+    headers = {"Content-Type": "application/json"}
+    if key := os.environ.get(KEY_VARIABLE):
+        headers["Authorization"] = f"Bearer {key}"
+    data = None if body is None else json.dumps(body).encode()
+    reason = ""
+    for attempt in range(TRIES):
+        if attempt:
+            time.sleep(WAIT * 2 ** (attempt - 1))
+        try:
+            request = urllib.request.Request(url, data, headers)
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            if optional and error.code in (404, 405):
+                return None
+            reason = f"{error.code} {error.read(300).decode(errors='replace')}".strip()
+            if error.code < 500 and error.code != 429:
+                break
+        except (OSError, ValueError) as error:
+            reason = str(error) or type(error).__name__
+    raise UserError(f"teacher.address: {url} does not answer as it should ({' '.join(reason.split())[:200]})")

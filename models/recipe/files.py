@@ -1,0 +1,94 @@
+"""Whether what a recipe names is there, asked before anything starts: data, base model, masks, teachers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from models.datasets.raw import files_of
+from models.errors import UserError, shortened
+from models.policy.base_folder import NEW_POLICY_MODULES, check_base_folder, check_targets
+from models.policy.folder import (
+    check_classifier_code,
+    check_model_folder,
+    given_folder,
+    is_registered,
+    load_tokenizer,
+)
+from models.policy.hub import check_hub_id
+from models.policy.teacher import check_vocabulary
+from models.policy.weights_header import tensor_shapes
+from models.recipe.room import check_room
+from models.recipe.schema import Recipe
+from models.recipe.teachers import KEYS, frozen_models, recipe_of
+
+
+def require_files(recipe: Recipe) -> None:
+    """Make sure that the files which a recipe names are there, so that a run does not find out after its first steps.
+
+    Raises:
+        UserError: a data file is missing or of an unknown kind, policy.base is a folder that holds no whole model or
+            a hub id that cannot be had, adapters aim at no module, the masks of a subnetwork are not there, a
+            reward's own file does not work, or a teacher can neither be had nor be made.
+    """
+    files_of(recipe.data.path or ())
+    files_of(recipe.data.test_path or (), "data.test_path")
+    modules = _check_base(recipe) if recipe.policy.base is not None else NEW_POLICY_MODULES
+    if recipe.policy.lora is not None and modules is not None:
+        check_targets(recipe.policy.lora.targets, modules)
+    if recipe.policy.chat and recipe.policy.base is None:
+        raise UserError("policy.chat: a policy made from its size has no chat template; set policy.base or chat: false")
+    masks = recipe.policy.subnetwork.masks if recipe.policy.subnetwork else None
+    if masks is not None:
+        _check_masks(Path(masks))
+    for reward in recipe.rewards:
+        reward.try_out()
+    _check_teachers(recipe)
+
+
+def _check_base(recipe: Recipe) -> Sequence[str] | None:
+    """Make sure that the base can be had and has room. Returns the names of its modules, None for one of the hub."""
+    base = recipe.policy.base or ""
+    if is_registered(base):  # looked for where the registry is known (tasks/registered_base.py)
+        return None
+    folder = given_folder(base)
+    if folder is None:
+        check_hub_id(base)
+        return None
+    try:
+        positions, modules = check_base_folder(folder, chat=recipe.policy.chat)
+        check_room(recipe, positions)
+        if recipe.policy.trust_remote_code and recipe.reward_model is not None:
+            check_classifier_code(folder)
+    except (UserError, ValueError) as error:
+        raise UserError(f"policy.base: {error}") from None
+    return modules
+
+
+def _check_masks(file: Path) -> None:
+    try:
+        if not file.is_file():
+            raise UserError(f"{shortened(file)}: no such file")
+        tensor_shapes(file)
+    except (UserError, OSError) as error:
+        raise UserError(f"policy.subnetwork.masks: {error}") from None
+
+
+def _check_teachers(recipe: Recipe) -> None:
+    """Make sure that the models which the recipe learns from are there, and have its tokens as far as these are known,
+    or can be made."""
+    for role, settings in frozen_models(recipe).items():
+        if settings.recipe is not None:
+            require_files(recipe_of(settings, recipe, role))
+            continue
+        assert settings.path is not None, "a path where there is no recipe"
+        folder, key = Path(settings.path).expanduser(), f"{KEYS[role]}.path"
+        try:
+            check_model_folder(folder)
+        except UserError as error:
+            raise UserError(f"{key}: {error}") from None
+        base = given_folder(recipe.policy.base) if recipe.policy.base else None
+        if base is not None:
+            trusted = recipe.policy.trust_remote_code
+            ours, theirs = (load_tokenizer(place, trust_remote_code=trusted) for place in (base, folder))
+            check_vocabulary(folder, theirs, ours, key)

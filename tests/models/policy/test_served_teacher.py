@@ -1,0 +1,186 @@
+"""What must be true of a teacher behind an address, each test named as the theorem it checks.
+
+The teacher itself is vLLM's own OpenAI server; servers that misbehave are small ones of the standard library.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import torch
+from tiny_loops import CODEC, TOKENIZER
+from tiny_models import NO_VLLM, plain_log_probs, tiny_policy
+
+from models.errors import UserError
+from models.learner.packing import Sequences
+from models.policy import served_teacher
+from models.policy.folder import save_model_folder
+from models.policy.served_teacher import ServedTeacher, open_served
+
+SEQUENCES = Sequences([(3, 5, 7), (3, 5, 7), (6, 4)], [(6, 7, 1), (8, 1), (9, 10, 11, 1)])
+
+
+def ids_of(text):
+    return TOKENIZER(text, add_special_tokens=False)["input_ids"]
+
+
+@contextmanager
+def answering(answer):
+    """A server on loopback that answers every request with `answer(path, body)`: a status and an object."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null")
+            status, values = answer(self.path, body)
+            data = json.dumps(values).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST
+
+        def log_message(self, *given):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(served_teacher, "WAIT", 0.01)
+
+
+def test_a_server_that_is_away_is_one_line_after_three_tries():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+    with pytest.raises(
+        UserError, match=r"^teacher.address: .*/v1/completions does not answer as it should \(.*refused"
+    ):
+        ServedTeacher(address, "m")(SEQUENCES)
+
+
+def test_a_server_that_fails_once_is_asked_again_and_one_that_refuses_is_not():
+    seen = []
+
+    def answer(path, body):
+        seen.append(path)
+        if len(seen) == 1:
+            return 503, {}
+        rows = [{"index": n, "logprobs": {"token_logprobs": [None] + [-1.0] * (len(row) - 1)}}
+                for n, row in enumerate(body["prompt"])]  # fmt: skip
+        return 200, {"choices": rows[::-1]}
+
+    with answering(answer) as address:
+        values = ServedTeacher(address, "m")(SEQUENCES)
+    assert len(seen) == 2 and [row.tolist() for row in values] == [[-1.0] * len(ids) for ids in SEQUENCES.completions]
+    seen.clear()
+    with (
+        answering(lambda path, body: (seen.append(path), (400, {"error": "no echo"}))[1]) as address,
+        pytest.raises(UserError, match=r"does not answer as it should \(400 .*no echo"),
+    ):
+        ServedTeacher(address, "m")(SEQUENCES)
+    assert len(seen) == 1
+
+
+def test_a_server_that_does_not_tell_every_log_prob_is_refused():
+    def answer(path, body):
+        return 200, {"choices": [{"index": n, "logprobs": None} for n in range(len(body["prompt"]))]}
+
+    with answering(answer) as address, pytest.raises(UserError, match="tells no log-prob for each token"):
+        ServedTeacher(address, "m")(SEQUENCES)
+
+
+def test_a_model_that_the_server_has_not_is_refused_with_those_that_it_has():
+    with (
+        answering(lambda path, body: (200, {"data": [{"id": "big"}]})) as address,
+        pytest.raises(UserError, match=r"^teacher\.model: .* has no model small; it has big"),
+    ):
+        open_served(address, "small", ids_of)
+
+
+def test_a_server_of_another_tokenizer_is_refused():
+    def answer(path, body):
+        return 200, {"data": [{"id": "big"}]} if path.endswith("/models") else {"tokens": [1, 2, 3]}
+
+    with answering(answer) as address, pytest.raises(UserError, match="has another tokenizer than the policy"):
+        open_served(address, None, ids_of)
+
+
+def test_the_key_is_sent_and_never_shown(monkeypatch):
+    monkeypatch.setenv(served_teacher.KEY_VARIABLE, "very-secret")
+    with (
+        answering(lambda path, body: (401, {"error": "no"})) as address,
+        pytest.raises(UserError) as refused,
+    ):
+        open_served(address, None, ids_of)
+    assert "very-secret" not in str(refused.value)
+
+
+@contextmanager
+def vllm_server(folder, log):
+    """vLLM's OpenAI server on loopback with the model of `folder`; ends with its whole process group."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--host",
+               "127.0.0.1", "--port", str(port), "--enforce-eager", "--dtype", "float32", "--max-model-len", "64",
+               "--served-model-name", "teacher"]  # fmt: skip
+    with log.open("wb") as into:
+        process = subprocess.Popen(command, stdout=into, stderr=into, env=os.environ | settings, start_new_session=True)
+        try:
+            address, until = f"http://127.0.0.1:{port}/v1", time.monotonic() + 300
+            while True:
+                assert process.poll() is None and time.monotonic() < until, log.read_text()[-2000:]
+                try:
+                    urllib.request.urlopen(f"{address}/models", timeout=5).close()
+                    break
+                except OSError:
+                    time.sleep(1.0)
+            yield address
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@NO_VLLM
+@pytest.mark.slow
+def test_vllms_server_tells_the_log_probs_that_the_model_itself_has(tmp_path):
+    teacher = tiny_policy(torch.float32, seed=1, spread=3.0)
+    save_model_folder(teacher, TOKENIZER, tmp_path / "teacher")
+    with vllm_server(tmp_path / "teacher", tmp_path / "log") as address:
+        served = open_served(address, None, ids_of)
+        values = served(SEQUENCES)
+        with pytest.raises(UserError, match="has another tokenizer than the policy"):
+            open_served(address, "teacher", lambda text: [*ids_of(text), 5])
+    assert served.model == "teacher" and CODEC.tokenizer is TOKENIZER
+    for row, own in zip(values, plain_log_probs(teacher, SEQUENCES), strict=True):
+        torch.testing.assert_close(row, own.detach(), rtol=1e-4, atol=1e-4)
