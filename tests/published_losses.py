@@ -1,20 +1,28 @@
 """Whole losses of a round in float64: through the parts, and on padded matrices as published trainers compute them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import torch
 from tiny_batches import make_batch
 from tiny_models import scored
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from models.learner.reduce import token_weights
+from models.learner.reduce import Normalisation, token_weights
+from models.loop.rollout import Scored
+from models.loop.slots import Advantage, Objective
+from models.loop.world import World
 
 LENGTHS = [3, 1, 4, 2, 2, 6, 1, 3, 5, 2, 4, 1]
 SIZES = [4, 4, 4]
 LONGEST = 8
+Both = tuple[Tensor, Tensor]
+"""A loss, and its gradient on every log-prob."""
 
 
-def random_round(rewards=None, seed=0):
+def random_round(rewards: Tensor | None = None, seed: int = 0) -> tuple[Scored, Tensor, Tensor]:
     """Twelve completions of three prompts, and log-probs of their tokens under policy and old policy, [tokens]."""
     chance = torch.Generator().manual_seed(seed)
     rewards = torch.randn(len(LENGTHS), dtype=torch.float64, generator=chance) if rewards is None else rewards
@@ -25,26 +33,34 @@ def random_round(rewards=None, seed=0):
     return replace(held, rollouts=rollouts), log_prob.requires_grad_(), old
 
 
-def loss_of_parts(advantage, objective, held, log_prob, old, normalisation, world=None):
+def loss_of_parts(
+    advantage: Advantage,
+    objective: Objective,
+    held: Scored,
+    log_prob: Tensor,
+    old: Tensor,
+    normalisation: Normalisation,
+    world: World | None = None,
+) -> Both:
     """The loss that a fit takes a step on, and its gradient on every log-prob."""
-    signal = torch.cat(list(advantage(world, held).tokens))
+    signal = torch.cat(list(advantage(cast(World, world), held).tokens))
     rows = torch.repeat_interleave(torch.arange(len(LENGTHS)), torch.tensor(LENGTHS))
     losses, _ = objective(log_prob, make_batch(signal, None, old, None, rows))
     loss = (torch.cat(token_weights(LENGTHS, normalisation, LONGEST)) * losses).sum()
     return loss, torch.autograd.grad(loss, log_prob)[0]
 
 
-def padded(values):
+def padded(values: Tensor) -> Tensor:
     """Token values as a matrix, [completions, longest], zeros behind the last token."""
     return pad_sequence(list(values.split(LENGTHS)), batch_first=True)
 
 
-def mask():
+def mask() -> Tensor:
     """Which places of a padded matrix hold a token, [completions, longest], float64."""
     return padded(torch.ones(sum(LENGTHS), dtype=torch.float64))
 
 
-def clipped_loss(advantage, log_prob, old, low=0.2, high=0.2):
+def clipped_loss(advantage: Tensor, log_prob: Tensor, old: Tensor, low: float = 0.2, high: float = 0.2) -> Both:
     """PPO's loss of the padded tokens and the mean of it over all of them, with its gradient on every log-prob.
 
     Args:
@@ -61,7 +77,7 @@ def clipped_loss(advantage, log_prob, old, low=0.2, high=0.2):
     return loss, torch.autograd.grad(loss, log_prob)[0]
 
 
-def assert_same(actual, wanted, gap=1e-12):
+def assert_same(actual: Sequence[Tensor], wanted: Sequence[Tensor], gap: float = 1e-12) -> None:
     """Loss and gradient agree to `gap`, and neither is nothing."""
     for first, other in zip(actual, wanted, strict=True):
         assert float(other.detach().abs().max()) > 1e-3

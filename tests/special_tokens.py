@@ -1,5 +1,7 @@
 """A tokenizer such as Llama's and Gemma's, which begins every text with a BOS and whose chats end turns by a token."""
 
+from typing import Any
+
 from tokenizers.processors import TemplateProcessing
 
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
@@ -10,10 +12,10 @@ CHAT = (
 )
 
 
-def llama_like(chat_template=CHAT):
+def llama_like(chat_template: str | None = CHAT) -> Any:
     """27 tokens or so: those of `tiny_models.word_tokenizer`, <bos>, <turn>, user and assistant."""
     words = [*map(str, range(17)), "+", "=", ";", "####", "<bos>", "<turn>", "user", "assistant"]
-    tokenizer = train_tokenizer([" ".join(words)], TokenizerSettings(kind="words", vocabulary=64))
+    tokenizer: Any = train_tokenizer([" ".join(words)], TokenizerSettings(kind="words", vocabulary=64))
     tokenizer.add_special_tokens({"bos_token": "<bos>", "additional_special_tokens": ["<turn>"]})
     tokenizer.split_special_tokens = False
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(

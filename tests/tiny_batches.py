@@ -1,37 +1,41 @@
 """What an objective sees, for tests of its formula alone."""
 
+from collections.abc import Mapping, Sequence
+
 import torch
+from torch import Tensor
 
-from models.loop.rollout import TokenBatch
+from models.loop.rollout import Origin, TokenBatch
+from models.loop.slots import Objective
 
 
-def numbers(*values):
+def numbers(*values: float) -> Tensor:
     """Values to compute with by hand, [values], float64."""
     return torch.tensor(values, dtype=torch.float64)
 
 
-def gradient_of(objective, log_prob, seen):
+def gradient_of(objective: Objective, log_prob: Tensor, seen: TokenBatch) -> Tensor:
     """The gradient of the sum of an objective's losses with respect to the log-probs, in their shape."""
     log_prob = log_prob.clone().requires_grad_()
     return torch.autograd.grad(objective(log_prob, seen)[0].sum(), log_prob)[0]
 
 
 def make_batch(
-    advantage,
-    behaviour,
-    old,
-    reference=None,
-    completion=None,
-    pairs=None,
+    advantage: Tensor,
+    behaviour: Tensor | None,
+    old: Tensor,
+    reference: Tensor | None = None,
+    completion: Tensor | None = None,
+    pairs: Tensor | None = None,
     *,
-    entropy=None,
-    reward=None,
-    components=None,
-    group=None,
-    origins=None,
-    progress=0.0,
-    marked=None,
-):
+    entropy: Tensor | None = None,
+    reward: Tensor | None = None,
+    components: Mapping[str, Tensor] | None = None,
+    group: Tensor | None = None,
+    origins: Sequence[Origin] | None = None,
+    progress: float = 0.0,
+    marked: Tensor | None = None,
+) -> TokenBatch:
     """A whole batch around what a test says of it.
 
     Where it says nothing, each token is a completion of its own (`completion`), each completion stands alone (`group`),
@@ -57,6 +61,8 @@ def make_batch(
     )
 
 
-def sampled_batch(advantage, old, behaviour=None, reference=None):
+def sampled_batch(
+    advantage: Tensor, old: Tensor, behaviour: Tensor | None = None, reference: Tensor | None = None
+) -> TokenBatch:
     """Completions of one token each, drawn by the policy as the round began where `behaviour` says nothing else."""
     return make_batch(advantage, behaviour, old, reference)

@@ -1,11 +1,13 @@
 """Tiny policies and rollouts that the tests of the learning core share."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from models.engine.engine import Sampling, has_vllm
@@ -21,7 +23,13 @@ COMPLETIONS = [[5, 1], [6, 7, 8, 1], [3], [20, 19, 18, 17, 16, 1], [4, 4, 1]]
 SEQUENCES = Sequences(PROMPTS, COMPLETIONS)
 
 
-def tiny_policy(dtype=torch.float64, seed=0, vocabulary=VOCABULARY, spread=6.0, hidden=64):
+def tiny_policy(
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+    vocabulary: int = VOCABULARY,
+    spread: float = 6.0,
+    hidden: int = 64,
+) -> Any:
     """A Qwen3 of 2 layers whose next-token distributions are far from uniform; in float64 exact to the last digits."""
     torch.manual_seed(seed)
     config = Qwen3Config(
@@ -38,7 +46,8 @@ def tiny_policy(dtype=torch.float64, seed=0, vocabulary=VOCABULARY, spread=6.0, 
         eos_token_id=1,
         bos_token_id=None,
     )
-    model = Qwen3ForCausalLM(config).to(dtype)
+    model: Any = Qwen3ForCausalLM(config)
+    model.to(dtype)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim >= 2:
@@ -48,7 +57,7 @@ def tiny_policy(dtype=torch.float64, seed=0, vocabulary=VOCABULARY, spread=6.0, 
     return model.eval()
 
 
-def _keep_float64_in_norms(model):
+def _keep_float64_in_norms(model: nn.Module) -> None:
     """transformers' norm rounds to float32 on its way, which would hide what float64 is to show."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
@@ -58,7 +67,7 @@ def _keep_float64_in_norms(model):
                 setattr(module, name, norm)
 
 
-def plain_log_probs(model, sequences, temperature=1.0):
+def plain_log_probs(model: Any, sequences: Sequences, temperature: float = 1.0) -> list[Tensor]:
     """Log-probs of each completion by the definition: one sequence at a time, the whole log-softmax."""
     rows = []
     for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
@@ -69,17 +78,22 @@ def plain_log_probs(model, sequences, temperature=1.0):
     return rows
 
 
-def gradients(model):
+def gradients(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 
-def word_tokenizer():
+def word_tokenizer() -> PreTrainedTokenizerFast:
     """24 tokens: <pad>, <end>, <unk>, the numbers 0 to 16, and + = ; ####"""
     text = " ".join(str(number) for number in range(17)) + " + = ; ####"
     return train_tokenizer([text], TokenizerSettings(kind="words", vocabulary=64))
 
 
-def scored(rewards, sizes, components=None, sequences=None):
+def scored(
+    rewards: Tensor | Sequence[float],
+    sizes: Sequence[int],
+    components: Mapping[str, Tensor] | None = None,
+    sequences: Sequences | None = None,
+) -> Scored:
     """Rewards of completions in groups of the given sizes, one group after the other."""
     groups = [number for number, size in enumerate(sizes) for _ in range(size)]
     prompts = sequences.prompts if sequences else [[3]] * len(groups)
@@ -91,7 +105,7 @@ def scored(rewards, sizes, components=None, sequences=None):
     return Scored(rollouts, torch.as_tensor(rewards), components or {}, {})
 
 
-def contents(value):
+def contents(value: Any) -> Any:
     """`value` in a form that is equal to another's where all that it holds is, log-probs to the last bit: completions
     and rollouts themselves are equal to nothing but themselves."""
     if isinstance(value, torch.Tensor):
@@ -103,7 +117,7 @@ def contents(value):
     return value
 
 
-def each_token(values, chosen):
+def each_token(values: Tensor, chosen: Scored) -> Sequence[Tensor]:
     """`values` [completions] at each token of `chosen`, as a fit takes them."""
     return Signal.of_completions(values, chosen.lengths).tokens
 

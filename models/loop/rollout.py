@@ -259,7 +259,7 @@ class TokenBatch:
 
     @property
     def lengths(self) -> Tensor:
-        """Taught tokens of each completion, [completions], int64."""
+        """Tokens of each completion that are trained on, [completions], int64."""
         return torch.bincount(self.completion, minlength=self.completions)
 
     def from_origins(self, *origins: Origin) -> Tensor:

@@ -42,7 +42,7 @@ def plain_values(model, sequences):
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, BINS], ids=["mse", "hl_gauss"])
-def test_a_value_is_the_head_at_the_token_that_predicts(settings):
+def test_a_value_is_the_head_at_the_token_that_predicts(settings) -> None:
     model = critic(settings).model.eval()
     with torch.no_grad():
         expected = plain_values(model, SHARED)
@@ -52,7 +52,7 @@ def test_a_value_is_the_head_at_the_token_that_predicts(settings):
     assert torch.cat(values).std() > 0.1
 
 
-def test_values_do_not_depend_on_the_budget_or_on_other_completions():
+def test_values_do_not_depend_on_the_budget_or_on_other_completions() -> None:
     model = critic().model
     together = read_values(model, SHARED)
     for budget in (13, 16, 40):
@@ -62,19 +62,19 @@ def test_values_do_not_depend_on_the_budget_or_on_other_completions():
         torch.testing.assert_close(alone, together[index], rtol=0, atol=1e-9)
 
 
-def test_a_value_does_not_see_the_token_that_it_comes_before():
+def test_a_value_does_not_see_the_token_that_it_comes_before() -> None:
     model = critic().model
     first, other = read_values(model, Sequences([[3, 4], [3, 4]], [[5, 6, 7], [5, 9, 8]]))
     torch.testing.assert_close(first[:2], other[:2], rtol=0, atol=1e-9)
     assert (first[2] - other[2]).abs() > 1e-3
 
 
-def test_a_budget_smaller_than_a_row_is_refused():
+def test_a_budget_smaller_than_a_row_is_refused() -> None:
     with pytest.raises(UserError, match=r"schedule\.token_budget is 5"):
         read_values(critic().model, SHARED, token_budget=5)
 
 
-def test_a_fit_does_not_depend_on_the_budget():
+def test_a_fit_does_not_depend_on_the_budget() -> None:
     worth = scored(torch.zeros(7, dtype=torch.float64), [1] * 7, sequences=SHARED)
     returns = [torch.linspace(-1, 1, len(ids), dtype=torch.float64) for ids in SHARED.completions]
     ends, metrics = [], []
@@ -86,7 +86,7 @@ def test_a_fit_does_not_depend_on_the_budget():
     assert metrics[0] == pytest.approx(metrics[1], rel=1e-6)
 
 
-def test_the_first_step_of_the_fit_follows_the_mean_over_tokens_of_half_the_squared_error():
+def test_the_first_step_of_the_fit_follows_the_mean_over_tokens_of_half_the_squared_error() -> None:
     made, worth = critic(), scored(torch.zeros(7, dtype=torch.float64), [1] * 7, sequences=SHARED)
     returns = [torch.full((len(ids),), 0.5, dtype=torch.float64) for ids in SHARED.completions]
     other = copy.deepcopy(made.model).eval()
@@ -99,7 +99,7 @@ def test_the_first_step_of_the_fit_follows_the_mean_over_tokens_of_half_the_squa
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, BINS], ids=["mse", "hl_gauss"])
-def test_a_critic_fitted_to_fixed_returns_comes_to_say_them(settings):
+def test_a_critic_fitted_to_fixed_returns_comes_to_say_them(settings) -> None:
     torch.manual_seed(1)
     known = SHARED.take(
         [0, 2, 3, 4, 5, 6]
@@ -119,7 +119,7 @@ def test_a_critic_fitted_to_fixed_returns_comes_to_say_them(settings):
     assert metrics["explained_variance"] > 0.99
 
 
-def test_tokens_that_do_not_count_give_the_critic_no_signal():
+def test_tokens_that_do_not_count_give_the_critic_no_signal() -> None:
     worth = scored(torch.zeros(5, dtype=torch.float64), [1] * 5, sequences=SEQUENCES)
     counted = [torch.arange(len(ids)) == 0 for ids in SEQUENCES.completions]
     ends = []
@@ -133,7 +133,7 @@ def test_tokens_that_do_not_count_give_the_critic_no_signal():
     torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=0)
 
 
-def test_where_no_token_counts_nothing_moves():
+def test_where_no_token_counts_nothing_moves() -> None:
     made, worth = critic(), scored(torch.zeros(5, dtype=torch.float64), [1] * 5, sequences=SEQUENCES)
     old = read_values(made.model, SEQUENCES)
     nowhere = [torch.zeros(len(ids), dtype=torch.bool) for ids in SEQUENCES.completions]
@@ -141,7 +141,7 @@ def test_where_no_token_counts_nothing_moves():
     torch.testing.assert_close(read_values(made.model, SEQUENCES), old, rtol=0, atol=0)
 
 
-def test_the_critic_has_weights_of_its_own_and_leaves_the_policy_alone():
+def test_the_critic_has_weights_of_its_own_and_leaves_the_policy_alone() -> None:
     policy = tiny_policy()
     before = copy.deepcopy(policy.state_dict())
     made = new_critic(policy, SETTINGS)
@@ -153,7 +153,7 @@ def test_the_critic_has_weights_of_its_own_and_leaves_the_policy_alone():
     assert any(not torch.equal(value, start[name]) for name, value in made.model.backbone.state_dict().items())
 
 
-def test_every_weight_of_the_critic_learns_and_an_adapter_laid_on_the_policy_later_does_not_reach_it():
+def test_every_weight_of_the_critic_learns_and_an_adapter_laid_on_the_policy_later_does_not_reach_it() -> None:
     policy = tiny_policy()
     made = new_critic(policy, SETTINGS)
     with_adapter(policy, LoraSettings(rank=2), seed=0)
@@ -162,7 +162,7 @@ def test_every_weight_of_the_critic_learns_and_an_adapter_laid_on_the_policy_lat
     assert isinstance(made.model, Critic)
 
 
-def test_the_explained_variance_is_one_for_the_returns_and_zero_for_a_constant():
+def test_the_explained_variance_is_one_for_the_returns_and_zero_for_a_constant() -> None:
     returns = torch.tensor([0.0, 1.0, 2.0])
     assert explained_variance(returns, returns) == 1.0
     assert explained_variance(torch.full((3,), 7.0), returns) == pytest.approx(0.0)

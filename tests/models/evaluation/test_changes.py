@@ -1,6 +1,7 @@
 """What must be true of the guards' changes: estimates by hand, and errors that are those of many draws."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from models.evaluation.changes import divergence_change, gap_change, mean_change
 from models.evaluation.metrics import auc
 
 
-def drawn(chance, n=300, samples=8, lift=0.0, gain=1.2):
+def drawn(
+    chance: np.random.Generator, n: int = 300, samples: int = 8, lift: float = 0.0, gain: float = 1.2
+) -> tuple[Any, Any]:
     """Correct and scores, [n, samples], of a policy on prompts of its own draw."""
     ease = chance.normal(0.5 + lift, 1.5, size=(n, 1))
     correct = (chance.random((n, samples)) < 1 / (1 + np.exp(-ease))).astype(float)
@@ -25,21 +28,21 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_error_is_the_deviation_of_the_estimate_over_many_draws(name):
+def test_the_error_is_the_deviation_of_the_estimate_over_many_draws(name: str) -> None:
     chance = np.random.default_rng(5)
     measured = [CASES[name](drawn(chance, lift=0.3, gain=1.5), drawn(chance)) for _ in range(400)]
     spread = np.std([change.estimate for change in measured])
     assert np.mean([change.error for change in measured]) == pytest.approx(spread, rel=0.12)
 
 
-def test_the_divergence_is_the_difference_of_two_areas():
+def test_the_divergence_is_the_difference_of_two_areas() -> None:
     chance = np.random.default_rng(6)
     (new, new_right), (old, old_right) = drawn(chance), drawn(chance)
     areas = [auc(scores.ravel(), right.ravel() > 0) for scores, right in ((new, new_right), (old, old_right))]
     assert divergence_change(new, new_right, old, old_right).estimate == pytest.approx(areas[1] - areas[0])
 
 
-def test_the_gap_is_what_the_reward_rose_beyond_the_truth():
+def test_the_gap_is_what_the_reward_rose_beyond_the_truth() -> None:
     right, scores = np.array([[1.0, 0.0]] * 3), np.array([[1.0, -1.0]] * 3)  # score 0 with deviation 1, accuracy 1/2
     assert gap_change(scores, right, scores, right).estimate == 0.0
     assert gap_change(np.full((3, 2), 3.0), right, scores, right).estimate == pytest.approx(3.0)
@@ -47,19 +50,19 @@ def test_the_gap_is_what_the_reward_rose_beyond_the_truth():
     assert math.isnan(gap_change(scores, right, np.ones((3, 2)), right).estimate)  # nothing to measure a rise in
 
 
-def test_a_share_never_seen_in_n_prompts_is_bounded_by_the_rule_of_three():
+def test_a_share_never_seen_in_n_prompts_is_bounded_by_the_rule_of_three() -> None:
     none = np.zeros(300)
     assert share_change(none, none, 0.95).bound(0.95, 1) == pytest.approx(3 / 300, rel=0.01)
     assert share_change(none, none, 0.95).bound(0.95, -1) == pytest.approx(-3 / 300, rel=0.01)
 
 
-def test_the_bound_is_students_of_a_normal_sample():
+def test_the_bound_is_students_of_a_normal_sample() -> None:
     values = np.random.default_rng(7).normal(size=12)
     expected = values.mean() + 1.7959 * values.std(ddof=1) / math.sqrt(12)  # t quantile, 11 degrees, 95 %
     assert mean_change(values, np.zeros(12)).bound(0.95, 1) == pytest.approx(expected, rel=0.01)
 
 
-def test_right_and_wrong_are_compared_only_where_enough_prompts_have_each():
+def test_right_and_wrong_are_compared_only_where_enough_prompts_have_each() -> None:
     correct = np.ones((20, 4))
     correct[:4, 0] = 0
     assert too_few(correct) == "4 of 20 prompts have a wrong sample, too few to compare right with wrong"

@@ -32,13 +32,13 @@ def problems():
     return [Problem(f"p{i}", TEXTS[i], "12", 1, tuple(ids)) for i, ids in enumerate(prompts)]
 
 
-def test_each_stage_is_told_once_as_it_begins(engine, problems):
+def test_each_stage_is_told_once_as_it_begins(engine, problems) -> None:
     metrics = []
     evaluate(engine, Codec(word_tokenizer()), problems, Sampling(max_tokens=6, samples=2), 0, None, metrics.append)
     assert tuple(metrics) == STAGES
 
 
-def test_every_problem_has_its_greedy_and_its_samples_and_the_scores_of_its_own_sequences(engine, problems):
+def test_every_problem_has_its_greedy_and_its_samples_and_the_scores_of_its_own_sequences(engine, problems) -> None:
     codec, sampling = Codec(word_tokenizer()), Sampling(max_tokens=6, samples=3)
     seen = []
 

@@ -32,14 +32,14 @@ def record(id, samples, level=1, greedy=None):
 
 
 @pytest.mark.parametrize("samples", [1, 2, 5, 8])
-def test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample(samples):
+def test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample(samples: int) -> None:
     for correct in range(samples + 1):
         for k in range(1, samples + 1):
             subsets = list(combinations([True] * correct + [False] * (samples - correct), k))
             assert pass_at_k(samples, correct, k) == pytest.approx(sum(map(any, subsets)) / len(subsets), abs=1e-12)
 
 
-def test_majority_is_the_mean_over_all_subsets_with_ties_shared():
+def test_majority_is_the_mean_over_all_subsets_with_ties_shared() -> None:
     chance = random.Random(5)
     for _ in range(60):
         samples = []
@@ -55,14 +55,14 @@ def test_majority_is_the_mean_over_all_subsets_with_ties_shared():
             assert majority(tuple(samples), k) == pytest.approx(np.mean(shares), abs=1e-12)
 
 
-def test_one_vote_is_plain_accuracy_and_equal_answers_vote_together():
+def test_one_vote_is_plain_accuracy_and_equal_answers_vote_together() -> None:
     samples = (said("1/2", True), said("0.50", True), said("3"), said("3"), said("4"), said(None))
     assert majority(samples, 1) == pytest.approx(2 / 6)
     assert majority(samples, 6) == 0.5  # two votes for a half, two for three: a tie
     assert majority((*samples, said("$0.5", True)), 7) == 1.0
 
 
-def test_too_few_samples_is_one_clear_line():
+def test_too_few_samples_is_one_clear_line() -> None:
     with pytest.raises(UserError, match="pass@4 needs 4 samples a prompt, there are 2"):
         prompt_values([record("a", [said(1), said(2)])], "pass_at_4")
     with pytest.raises(UserError, match="maj@4 needs 4 samples a prompt, there are 2"):
@@ -80,7 +80,7 @@ EVALUATION = [
 ]
 
 
-def test_each_metric_by_hand():
+def test_each_metric_by_hand() -> None:
     expected = {
         "sampled_accuracy": [0.5, 1.0, 0.0],
         "greedy_accuracy": [1, 0, 0],
@@ -100,7 +100,7 @@ def test_each_metric_by_hand():
     assert math.isnan(average(prompt_values(EVALUATION, "level_7_accuracy")))
 
 
-def test_auc_is_the_share_of_pairs_ranked_rightly():
+def test_auc_is_the_share_of_pairs_ranked_rightly() -> None:
     chance = np.random.default_rng(0)
     scores, correct = chance.integers(0, 6, 60).astype(float), chance.random(60) < 0.4
     pairs = [(a > b) + 0.5 * (a == b) for a in scores[correct] for b in scores[~correct]]
@@ -108,7 +108,7 @@ def test_auc_is_the_share_of_pairs_ranked_rightly():
     assert math.isnan(auc(scores, np.ones(60, dtype=bool)))
 
 
-def test_divergence_is_zero_of_a_model_that_agrees_and_one_of_its_opposite():
+def test_divergence_is_zero_of_a_model_that_agrees_and_one_of_its_opposite() -> None:
     right, wrong = said(1, True, 2.0), said(2, False, -1.0)
     assert reward_divergence([record("a", [right, wrong])]) == 0.0
     assert reward_divergence([record("a", [said(1, True, -1.0), said(2, False, 2.0)])]) == 1.0
@@ -117,7 +117,7 @@ def test_divergence_is_zero_of_a_model_that_agrees_and_one_of_its_opposite():
     assert math.isnan(reward_divergence([record("a", [said(1, True, math.nan), said(2, False, math.nan)])]))
 
 
-def test_flagged_samples_are_counted_once_whatever_their_case():
+def test_flagged_samples_are_counted_once_whatever_their_case() -> None:
     records = [record("a", [said("BAD bad"), said("good")]), record("b", [said("worse"), said("fine")])]
     assert flagged_share(records, ["bad", r"\bBad\b", "wors[ea]"]) == 0.5
     assert flagged_share(records, []) == 0.0
@@ -125,7 +125,7 @@ def test_flagged_samples_are_counted_once_whatever_their_case():
         flagged_share(records, ["("])
 
 
-def test_evaluations_are_aligned_by_prompt_and_others_refused():
+def test_evaluations_are_aligned_by_prompt_and_others_refused() -> None:
     left, right = aligned(EVALUATION, EVALUATION[::-1])
     assert [r.id for r in left] == [r.id for r in right] == ["a", "b", "c"]
     with pytest.raises(UserError, match="'c' is in one only"):
@@ -134,7 +134,7 @@ def test_evaluations_are_aligned_by_prompt_and_others_refused():
         aligned(EVALUATION, [*EVALUATION, EVALUATION[0]])
 
 
-def test_the_summary_is_short_finite_and_its_names_are_safe():
+def test_the_summary_is_short_finite_and_its_names_are_safe() -> None:
     summary = summarise(EVALUATION, ks=(1, 2, 16), safety_patterns=("bad",))
     assert summary["eval/sampled_accuracy"] == summary["eval/pass_at_1"] == 0.5
     assert summary["eval/pass_at_2"] == pytest.approx(2 / 3) and "eval/pass_at_16" not in summary

@@ -71,32 +71,32 @@ GUARDS = [
 ]
 
 
-def test_a_better_model_that_breaks_nothing_is_promoted():
+def test_a_better_model_that_breaks_nothing_is_promoted() -> None:
     verdict = judge(BETTER, BASE, SETTINGS)
     assert verdict.promoted and verdict.difference.estimate == pytest.approx(0.5) and verdict.difference.low > 0
     assert [check.name for check in verdict.checks] == ["better", *GUARDS, "anchor"]
 
 
-def test_every_guard_is_held_against_the_champion_and_the_anchor():
+def test_every_guard_is_held_against_the_champion_and_the_anchor() -> None:
     verdict = judge(BETTER, BASE, SETTINGS, anchor=BASE)
     assert verdict.promoted
     assert [check.name for check in verdict.checks] == ["better", *GUARDS, *(f"{name}_anchor" for name in GUARDS)]
 
 
-def test_the_same_model_is_never_promoted_over_itself():
+def test_the_same_model_is_never_promoted_over_itself() -> None:
     verdict = judge(BASE, BASE, SETTINGS)
     assert not verdict.promoted and verdict.difference.low <= 0 <= verdict.difference.high
     assert failed(BASE) == ["better"]
 
 
-def test_a_worse_model_and_one_that_is_better_by_chance_only_are_refused():
+def test_a_worse_model_and_one_that_is_better_by_chance_only_are_refused() -> None:
     assert "better" in failed(BASE, BETTER)
     lucky = [*policy(2)[:1], *BASE[1:]]  # one prompt of ninety, once
     assert judge(lucky, BASE, SETTINGS).difference.estimate > 0
     assert failed(lucky) == ["better"]
 
 
-def test_losses_within_their_margin_do_not_add_up_over_ten_promotions():
+def test_losses_within_their_margin_do_not_add_up_over_ten_promotions() -> None:
     """Each candidate a tenth longer than the champion: against the anchor the third is refused."""
     lengths, champion, anchor = [100], policy(1, tokens=100), policy(1, tokens=100)
     for _ in range(10):
@@ -120,12 +120,12 @@ ONE_FAULT = {
 
 
 @pytest.mark.parametrize("guard", ONE_FAULT)
-def test_each_guard_alone_blocks(guard):
+def test_each_guard_alone_blocks(guard) -> None:
     assert failed(ONE_FAULT[guard], settings=SETTINGS) == [guard]
 
 
 @pytest.mark.parametrize("guard", ONE_FAULT)
-def test_a_guard_without_margin_is_not_asked_for(guard):
+def test_a_guard_without_margin_is_not_asked_for(guard) -> None:
     name = "capability_margin" if guard.startswith("capability") else f"{guard}_margin"
     settings = replace(SETTINGS, **{name: None})
     assert guard not in states(ONE_FAULT[guard], settings=settings)
@@ -140,12 +140,14 @@ def test_a_guard_without_margin_is_not_asked_for(guard):
         ("divergence_margin", 1.0, ONE_FAULT["divergence"]),
     ],
 )
-def test_a_guard_without_any_noise_holds_at_its_margin_and_fails_just_past_it(guard, margin, worsened):
+def test_a_guard_without_any_noise_holds_at_its_margin_and_fails_just_past_it(
+    guard: str, margin: float, worsened
+) -> None:
     assert failed(worsened, settings=replace(SETTINGS, **{guard: margin})) == []
     assert len(failed(worsened, settings=replace(SETTINGS, **{guard: margin - 1e-6}))) == 1
 
 
-def test_a_guard_is_an_interval_a_loss_that_may_lie_past_the_margin_fails():
+def test_a_guard_is_an_interval_a_loss_that_may_lie_past_the_margin_fails() -> None:
     """18 of 90 greedy answers lost: 0.2, which is the margin, but it may as well be 0.27."""
     losing = [replace(r, greedy=replace(r.greedy, correct=n >= 18)) for n, r in enumerate(policy(3))]
     assert failed(losing) == ["capability_greedy_accuracy"]
@@ -156,7 +158,7 @@ INVERTED = policy(3, score=lambda index, correct: -1.0 if index < correct else 1
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_one_score_that_is_not_finite_refuses_also_with_an_inverted_reward_model(value):
+def test_one_score_that_is_not_finite_refuses_also_with_an_inverted_reward_model(value) -> None:
     assert failed(INVERTED) == ["divergence"]
     broken = with_score(INVERTED, value)
     assert failed(broken) == ["divergence", "reward_gap"]
@@ -164,17 +166,17 @@ def test_one_score_that_is_not_finite_refuses_also_with_an_inverted_reward_model
     assert detail == "1 of 360 numbers (reward score of the candidate) are missing or not finite"
 
 
-def test_a_score_of_the_baseline_or_the_anchor_that_is_not_finite_refuses():
+def test_a_score_of_the_baseline_or_the_anchor_that_is_not_finite_refuses() -> None:
     assert failed(BETTER, with_score(BASE, math.nan)) == ["divergence", "reward_gap"]
     assert failed(BETTER, anchor=with_score(BASE, math.nan)) == ["divergence_anchor", "reward_gap_anchor"]
 
 
-def test_a_reward_model_that_says_one_thing_of_everything_refuses():
+def test_a_reward_model_that_says_one_thing_of_everything_refuses() -> None:
     flat = policy(1, score=lambda index, correct: 1.0)
     assert "reward_gap" in failed(BETTER, flat)
 
 
-def test_without_a_reward_model_in_the_recipe_its_guards_are_not_applicable_and_say_so():
+def test_without_a_reward_model_in_the_recipe_its_guards_are_not_applicable_and_say_so() -> None:
     silent = [policy(right, score=lambda index, correct: math.nan) for right in (3, 1)]
     checks = {check.name: check for check in judge(*silent, SETTINGS, reward_model=False).checks}
     assert judge(*silent, SETTINGS, reward_model=False).promoted
@@ -183,31 +185,31 @@ def test_without_a_reward_model_in_the_recipe_its_guards_are_not_applicable_and_
     assert failed(*silent) == ["divergence", "reward_gap"]  # where the recipe fits one, scores are missing
 
 
-def test_nothing_wrong_left_to_compare_with_is_not_applicable():
+def test_nothing_wrong_left_to_compare_with_is_not_applicable() -> None:
     checks = {check.name: check for check in judge(policy(4), BASE, SETTINGS).checks}
     assert checks["divergence"].state == "not_applicable"
     assert checks["divergence"].detail == "0 of 90 prompts have a wrong sample, too few to compare right with wrong"
     assert judge(policy(4), BASE, SETTINGS).promoted
 
 
-def test_a_metric_that_is_not_finite_refuses():
+def test_a_metric_that_is_not_finite_refuses() -> None:
     lost = [replace(record, samples=tuple(replace(s, correct=math.nan) for s in record.samples)) for record in BETTER]
     assert "better" in failed(lost)
 
 
-def test_a_spent_budget_refuses_whatever_the_difference_and_names_the_way_out():
+def test_a_spent_budget_refuses_whatever_the_difference_and_names_the_way_out() -> None:
     verdict = judge(BETTER, BASE, SETTINGS, look=SETTINGS.next_look(365, 0.05))
     assert [check.name for check in verdict.checks if check.failed] == ["better"]
     assert "take a new gate split" in verdict.checks[0].detail and verdict.detectable == math.inf
 
 
-def test_a_later_look_asks_for_more_evidence():
+def test_a_later_look_asks_for_more_evidence() -> None:
     small = [*policy(2)[:12], *BASE[12:]]
     assert failed(small, look=next_look(0, 0.0, budget=0.5, looks=1)) == []
     assert failed(small, look=SETTINGS.next_look(364, 0.04)) == ["better"]
 
 
-def test_the_verdict_states_what_it_could_have_seen_and_what_is_left_of_the_budget():
+def test_the_verdict_states_what_it_could_have_seen_and_what_is_left_of_the_budget() -> None:
     noisy = [policy(1 + int(np.random.default_rng(n).integers(0, 3)))[n] for n in range(PROMPTS)]
     verdict = judge(noisy, policy(2), SETTINGS)
     assert 0 < verdict.detectable < 0.5
@@ -216,7 +218,7 @@ def test_the_verdict_states_what_it_could_have_seen_and_what_is_left_of_the_budg
     assert budget.startswith("look 1 of 365") and "is left" in budget
 
 
-def test_the_order_of_the_prompts_does_not_matter_and_other_prompts_are_refused():
+def test_the_order_of_the_prompts_does_not_matter_and_other_prompts_are_refused() -> None:
     assert judge(BETTER, BASE[::-1], SETTINGS, anchor=BASE[::-1]) == judge(BETTER, BASE, SETTINGS, anchor=BASE)
     with pytest.raises(UserError, match="not measured on the same prompts"):
         judge(BETTER, BASE[1:], SETTINGS)
@@ -224,7 +226,7 @@ def test_the_order_of_the_prompts_does_not_matter_and_other_prompts_are_refused(
         judge(BETTER, BASE, SETTINGS, anchor=BASE[1:])
 
 
-def test_another_metric_may_decide():
+def test_another_metric_may_decide() -> None:
     assert not judge(BETTER, BASE, replace(SETTINGS, metric="greedy_accuracy")).promoted  # the greedy ones are equal
     assert judge(BETTER, BASE, replace(SETTINGS, metric="level_2_accuracy")).promoted
     with pytest.raises(UserError, match="level_9_accuracy is defined on none"):
@@ -233,7 +235,7 @@ def test_another_metric_may_decide():
         judge(BETTER, BASE, replace(SETTINGS, capabilities=("level_9_accuracy",)))
 
 
-def test_settings_that_make_no_sense_are_refused_before_anything_runs():
+def test_settings_that_make_no_sense_are_refused_before_anything_runs() -> None:
     for key, value in {
         "metric": "acuracy",
         "capabilities": ("pass_at_0",),

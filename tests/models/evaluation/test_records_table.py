@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -27,19 +28,19 @@ RECORDS = [
 ]  # fmt: skip
 
 
-def test_what_was_written_is_read_again_in_the_same_order(tmp_path):
+def test_what_was_written_is_read_again_in_the_same_order(tmp_path: Path) -> None:
     write_records(RECORDS, tmp_path / "records.parquet")
     assert read_records(tmp_path / "records.parquet") == RECORDS
 
 
-def test_scores_that_are_not_there_stay_absent(tmp_path):
+def test_scores_that_are_not_there_stay_absent(tmp_path: Path) -> None:
     bare = [replace(RECORDS[2], greedy=Completion("only greedy", 2, False, True))]
     write_records(bare, tmp_path / "records.parquet")
     (records,) = read_records(tmp_path / "records.parquet")
     assert math.isnan(records.greedy.reward_score) and replace(records.greedy, reward_score=0.0) == RECORDS[2].greedy
 
 
-def test_no_records_are_a_table_of_no_rows(tmp_path):
+def test_no_records_are_a_table_of_no_rows(tmp_path: Path) -> None:
     write_records([], tmp_path / "records.parquet")
     assert read_records(tmp_path / "records.parquet") == []
 
@@ -65,7 +66,7 @@ def measured(tmp_path_factory):
     return run, problems
 
 
-def test_each_prompt_has_its_own_completions_verified_and_scored(measured):
+def test_each_prompt_has_its_own_completions_verified_and_scored(measured) -> None:
     run, problems = measured
     for record, problem in zip(run(0), problems, strict=True):
         assert (record.id, record.level, len(record.samples)) == (problem.id, problem.level, 4)
@@ -75,17 +76,17 @@ def test_each_prompt_has_its_own_completions_verified_and_scored(measured):
             assert completion.finished or completion.tokens == 6
 
 
-def test_the_seed_decides_the_samples_and_not_the_greedy_answer(measured):
+def test_the_seed_decides_the_samples_and_not_the_greedy_answer(measured) -> None:
     run, _ = measured
     assert run(1) == run(1) and run(1) != run(2)
     assert [record.greedy for record in run(1)] == [record.greedy for record in run(2)]
 
 
-def test_without_a_reward_model_scores_are_absent(measured):
+def test_without_a_reward_model_scores_are_absent(measured) -> None:
     run, _ = measured
     assert all(math.isnan(record.greedy.reward_score) for record in run(0, score=None))
 
 
-def test_the_greedy_answer_does_not_depend_on_the_other_prompts(measured):
+def test_the_greedy_answer_does_not_depend_on_the_other_prompts(measured) -> None:
     run, _ = measured
     assert [record.greedy for record in reversed(run(0))] == [record.greedy for record in run(0, order=(2, 1, 0))]

@@ -2,6 +2,7 @@
 
 import math
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -28,13 +29,13 @@ def weights(**settings):
     return Reinforce(**settings)._importance(SEEN)[0]
 
 
-def test_by_token_truncated_is_the_ratio_up_to_the_ceiling():
+def test_by_token_truncated_is_the_ratio_up_to_the_ceiling() -> None:
     torch.testing.assert_close(weights(), numbers(2.0, 0.5, 1.2, 0.25, 1.0))
     torch.testing.assert_close(weights(importance_ceiling=None), RATIOS)
     torch.testing.assert_close(weights(importance_floor=0.5), numbers(2.0, 0.5, 1.2, 0.5, 1.0))
 
 
-def test_by_token_masked_drops_what_is_out_of_bounds_and_leaves_the_others_their_weight():
+def test_by_token_masked_drops_what_is_out_of_bounds_and_leaves_the_others_their_weight() -> None:
     torch.testing.assert_close(weights(importance_rule="masked"), numbers(0.0, 0.5, 1.2, 0.25, 1.0))
     icepop = {"importance_rule": "masked", "importance_floor": 0.5, "importance_ceiling": 2.0}
     torch.testing.assert_close(weights(**icepop), numbers(0.0, 0.5, 1.2, 0.0, 1.0))
@@ -42,7 +43,7 @@ def test_by_token_masked_drops_what_is_out_of_bounds_and_leaves_the_others_their
     assert watch["importance_masked_share"].tolist() == [1.0, 0.0, 0.0, 1.0, 0.0]
 
 
-def test_of_a_completion_is_the_product_at_each_of_its_tokens():
+def test_of_a_completion_is_the_product_at_each_of_its_tokens() -> None:
     torch.testing.assert_close(weights(importance_level="completion"), numbers(1.5, 1.5, 0.3, 0.3, 0.3))
     cut = weights(importance_level="completion", importance_ceiling=1.4)
     torch.testing.assert_close(cut, numbers(1.4, 1.4, 0.3, 0.3, 0.3))
@@ -50,14 +51,14 @@ def test_of_a_completion_is_the_product_at_each_of_its_tokens():
     torch.testing.assert_close(masked, numbers(0.0, 0.0, 0.3, 0.3, 0.3))
 
 
-def test_geometric_is_the_root_of_the_product():
+def test_geometric_is_the_root_of_the_product() -> None:
     expected = numbers(math.sqrt(1.5), math.sqrt(1.5), *[0.3 ** (1 / 3)] * 3)
     torch.testing.assert_close(weights(importance_level="geometric"), expected)
 
 
 @pytest.mark.parametrize("level", ["token", "completion", "geometric"])
 @pytest.mark.parametrize("rule", ["truncated", "masked"])
-def test_where_engine_and_learner_agree_nothing_is_corrected(level, rule):
+def test_where_engine_and_learner_agree_nothing_is_corrected(level: str, rule: str) -> None:
     seen = make_batch(SEEN.advantage, None, OLD, completion=SEEN.completion)
     settings = {"importance_level": level, "importance_rule": rule, "importance_floor": 0.9, "importance_ceiling": 1.1}
     torch.testing.assert_close(Grpo(**settings)._importance(seen)[0], torch.ones(5, dtype=torch.float64))
@@ -65,7 +66,7 @@ def test_where_engine_and_learner_agree_nothing_is_corrected(level, rule):
 
 @pytest.mark.parametrize("kind", [Grpo, Reinforce, Cispo, Sapo, Gmpo, GspoToken])
 @pytest.mark.parametrize("level", ["token", "completion", "geometric"])
-def test_every_policy_gradient_is_corrected_by_the_same_weight(kind, level):
+def test_every_policy_gradient_is_corrected_by_the_same_weight(kind, level: str) -> None:
     """Its gradient, of the first step, is the weight times the advantage times that of the log-prob."""
     settings = {"importance_level": level, "importance_rule": "masked", "importance_ceiling": 2.5}
     gradient = gradient_of(kind(kl=0.0, **settings), OLD, SEEN)
@@ -75,7 +76,7 @@ def test_every_policy_gradient_is_corrected_by_the_same_weight(kind, level):
     torch.testing.assert_close(gradient, expected)
 
 
-def test_an_objective_of_completions_takes_the_mean_of_its_tokens_weights():
+def test_an_objective_of_completions_takes_the_mean_of_its_tokens_weights() -> None:
     losses, watch = Gspo()(SEEN.sum_by_completion(OLD), SEEN)
     torch.testing.assert_close(losses, -numbers(1.25, -2.45 / 3))
     torch.testing.assert_close(watch["importance_weight"], numbers(1.25, 2.45 / 3))
@@ -103,7 +104,7 @@ def expected_gradient(level):
     return torch.autograd.grad(total, logits), exact
 
 
-def test_only_the_completions_own_weight_makes_the_expected_gradient_exact():
+def test_only_the_completions_own_weight_makes_the_expected_gradient_exact() -> None:
     gradient, exact = expected_gradient("completion")
     torch.testing.assert_close(gradient, exact)
     for level in ("token", "geometric"):
@@ -111,7 +112,7 @@ def test_only_the_completions_own_weight_makes_the_expected_gradient_exact():
         assert (biased[1] - exact[1]).norm() > 0.02 * exact[1].norm()
 
 
-def test_bounds_that_cross_are_refused_in_one_line(tmp_path):
+def test_bounds_that_cross_are_refused_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("objective: {name: grpo, importance_floor: 3.0}")
     with pytest.raises(UserError, match=r"objective.*importance_floor is 3.0, above importance_ceiling, 2.0") as caught:

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ def weights(model):
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3, 0.95, 1.0])
-def test_the_moving_average_is_its_closed_form(decay):
+def test_the_moving_average_is_its_closed_form(decay: float) -> None:
     reference, policies = models()
     begun, n = weights(reference), len(policies)
     for number, policy in enumerate(policies):
@@ -43,7 +44,7 @@ def test_the_moving_average_is_its_closed_form(decay):
     torch.testing.assert_close(weights(reference), expected)
 
 
-def test_the_moving_average_moves_only_every_so_many_rounds():
+def test_the_moving_average_moves_only_every_so_many_rounds() -> None:
     reference, policies = models()
     moved = [
         MovingAverage(decay=0.5, every=3).follow(reference, policy, number) for number, policy in enumerate(policies)
@@ -55,7 +56,7 @@ def test_the_moving_average_moves_only_every_so_many_rounds():
 
 
 @pytest.mark.parametrize("kind", [HardReset, PreviousRound])
-def test_a_reset_reference_is_the_policy_of_the_last_reset_and_keeps_still_between(kind):
+def test_a_reset_reference_is_the_policy_of_the_last_reset_and_keeps_still_between(kind) -> None:
     reference, policies = models()
     held, moved = [], []
     for number, policy in enumerate(policies):
@@ -68,7 +69,7 @@ def test_a_reset_reference_is_the_policy_of_the_last_reset_and_keeps_still_betwe
 
 
 @pytest.mark.parametrize("reference", [HardReset(every=1), PreviousRound(), MovingAverage()])
-def test_a_reference_that_follows_is_still_a_copy_of_its_own(reference):
+def test_a_reference_that_follows_is_still_a_copy_of_its_own(reference) -> None:
     held, (policy, *_) = models()
     reference.follow(held, policy, 0)
     before = weights(held)
@@ -93,8 +94,8 @@ def same_state(first, other):
 
 
 def test_after_a_hard_reset_the_weights_are_equal_the_moments_are_gone_and_the_count_of_updates_goes_on(
-    start, tmp_path
-):
+    start, tmp_path: Path
+) -> None:
     learner, diary = loop(start, tmp_path / "reset", HardReset(every=2), rounds=4)
     assert all(map(torch.equal, learner.reference.parameters(), learner.policy.parameters()))
     assert not learner.optimiser.state
@@ -106,20 +107,20 @@ def test_after_a_hard_reset_the_weights_are_equal_the_moments_are_gone_and_the_c
         assert diary.metrics[number][name] == told_frozen.metrics[number][name]
 
 
-def test_the_moments_after_a_reset_are_those_of_an_optimiser_that_began_there(start, tmp_path):
+def test_the_moments_after_a_reset_are_those_of_an_optimiser_that_began_there(start, tmp_path: Path) -> None:
     learner, _ = loop(start, tmp_path, HardReset(every=2), rounds=3)
     steps = {float(state["step"]) for state in learner.optimiser.state.values()}
     assert steps == {float(SCHEDULE.epochs * SCHEDULE.minibatches)} and learner.updates == 3 * max(steps)
 
 
-def test_the_first_step_after_a_reset_sees_no_distance_to_the_reference(start, tmp_path):
+def test_the_first_step_after_a_reset_sees_no_distance_to_the_reference(start, tmp_path: Path) -> None:
     _, diary = loop(start, tmp_path, HardReset(every=2), rounds=4, epochs=1, minibatches=1)
     apart = [diary.metrics[number]["policy/kl"] for number in (1, 2, 3, 4)]
     assert apart[0] == pytest.approx(0, abs=1e-9) and apart[2] == pytest.approx(0, abs=1e-9)
     assert apart[1] > 1e-6 and apart[3] > 1e-6
 
 
-def test_the_reference_of_the_previous_round_lets_the_optimiser_go_on(start, tmp_path):
+def test_the_reference_of_the_previous_round_lets_the_optimiser_go_on(start, tmp_path: Path) -> None:
     learner, _ = loop(start, tmp_path, PreviousRound(), rounds=3)
     assert all(map(torch.equal, learner.reference.parameters(), learner.policy.parameters()))
     assert {float(state["step"]) for state in learner.optimiser.state.values()} == {float(learner.updates)}
@@ -134,7 +135,9 @@ def test_the_reference_of_the_previous_round_lets_the_optimiser_go_on(start, tmp
     ],
     ids=lambda reference: f"{reference.name} every {reference.every}",
 )
-def test_a_killed_run_goes_on_across_a_move_of_the_reference_and_ends_bit_for_bit_the_same(start, tmp_path, reference):
+def test_a_killed_run_goes_on_across_a_move_of_the_reference_and_ends_bit_for_bit_the_same(
+    start, tmp_path: Path, reference
+) -> None:
     whole, _ = loop(start, tmp_path / "whole", reference, rounds=4, epochs=1)
     loop(start, tmp_path / "killed", reference, killed_in=3, rounds=4, epochs=1)
     resumed, diary = loop(start, tmp_path / "killed", reference, rounds=4, epochs=1)
@@ -157,7 +160,7 @@ def plain_weights(policy):
     return {name: weight.clone() for name, weight in merged_weights(policy)}
 
 
-def test_beside_an_adapter_the_average_is_that_of_whole_weights_and_not_of_the_adapters_factors():
+def test_beside_an_adapter_the_average_is_that_of_whole_weights_and_not_of_the_adapters_factors() -> None:
     reference, policies = tiny_policy().requires_grad_(False), [adapted(seed) for seed in (1, 2, 3)]
     begun = plain_weights(reference)
     for number, policy in enumerate(policies):
@@ -170,7 +173,7 @@ def test_beside_an_adapter_the_average_is_that_of_whole_weights_and_not_of_the_a
 
 
 @pytest.mark.parametrize("kind", [HardReset, PreviousRound, MovingAverage])
-def test_a_reference_that_has_become_an_adapted_policy_says_what_the_policy_says(kind):
+def test_a_reference_that_has_become_an_adapted_policy_says_what_the_policy_says(kind) -> None:
     reference, policy = tiny_policy().requires_grad_(False), adapted(1)
     settings = {"decay": 0.0} if kind is MovingAverage else {}
     kind(every=1, **settings).follow(reference, policy, 0)

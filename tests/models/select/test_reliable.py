@@ -18,22 +18,22 @@ ROUND = scored(REWARDS, [2, 2, 2], {"judge": REWARDS.flip(0)})
 @pytest.mark.parametrize(
     ("most", "kept"), [(1.0, [0, 1, 2, 3, 4, 5]), (0.82, [2, 3, 4, 5]), (0.81, [4, 5]), (0.001, [])]
 )
-def test_what_is_kept_is_what_leaves_so_many_bits_open_at_most(most, kept):
+def test_what_is_kept_is_what_leaves_so_many_bits_open_at_most(most: float, kept: list[int]) -> None:
     assert Reliable(most_uncertain=most)(ROUND).tolist() == kept
 
 
-def test_a_higher_temperature_doubts_more():
+def test_a_higher_temperature_doubts_more() -> None:
     assert Reliable(most_uncertain=0.5)(ROUND).tolist() == [4, 5]
     assert Reliable(most_uncertain=0.5, temperature=8.0)(ROUND).tolist() == []
 
 
-def test_one_component_alone_can_be_asked():
+def test_one_component_alone_can_be_asked() -> None:
     assert Reliable(most_uncertain=0.5, by="judge")(ROUND).tolist() == [0, 1]
     with pytest.raises(UserError, match="no reward is called other"):
         Reliable(by="other")(ROUND)
 
 
-def test_before_or_after_the_best_and_the_worst_are_taken_the_same_groups_stay():
+def test_before_or_after_the_best_and_the_worst_are_taken_the_same_groups_stay() -> None:
     whole = scored(torch.tensor([0.0, 3.0, 1.0, 0.2, 0.1, 0.0]), [3, 3])
     first = whole.take(Reliable(most_uncertain=0.6)(whole))
     pairs = whole.take(BestWorst()(whole))

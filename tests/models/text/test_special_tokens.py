@@ -1,6 +1,7 @@
 """How prompts begin and completions end, each test named as what it protects."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ def plain_ids(tokenizer, text):
     return [tokenizer.convert_tokens_to_ids(word) for word in text.split()]
 
 
-def test_a_plain_prompt_begins_as_the_tokenizer_begins_every_text(tmp_path):
+def test_a_plain_prompt_begins_as_the_tokenizer_begins_every_text(tmp_path: Path) -> None:
     tokenizer = llama_like()
     tokenizer.save_pretrained(tmp_path)
     bos = tokenizer.bos_token_id
@@ -32,7 +33,7 @@ def test_a_plain_prompt_begins_as_the_tokenizer_begins_every_text(tmp_path):
         assert codec.completions(TEXTS) == [[*plain_ids(tokenizer, text), codec.end] for text in TEXTS]
 
 
-def test_a_chat_prompt_has_the_bos_of_its_template_and_no_second():
+def test_a_chat_prompt_has_the_bos_of_its_template_and_no_second() -> None:
     tokenizer = llama_like()
     (ids,) = Codec(tokenizer, chat=True).prompts(["4 + 5 ="])
     assert ids == plain_ids(tokenizer, "<bos> user 4 + 5 = <turn> assistant")
@@ -43,12 +44,14 @@ def test_a_chat_prompt_has_the_bos_of_its_template_and_no_second():
     assert bare == plain_ids(tokenizer, "4 + 5 = <turn>")  # nor one that the template does not write
 
 
-def test_the_words_of_arithmetic_have_no_special_tokens_and_the_ids_that_they_had():
+def test_the_words_of_arithmetic_have_no_special_tokens_and_the_ids_that_they_had() -> None:
     tokenizer = word_tokenizer()
     assert Codec(tokenizer).prompts(TEXTS) == [plain_ids(tokenizer, text) for text in TEXTS]
 
 
-def test_what_was_kept_before_a_prompt_had_its_bos_is_not_read_again(tmp_path, monkeypatch):
+def test_what_was_kept_before_a_prompt_had_its_bos_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tokenizer = llama_like()
     now = CachedCodec(tokenizer, folder=tmp_path).prompts(TEXTS)
     (kept,) = tmp_path.glob("*.safetensors")
@@ -57,11 +60,11 @@ def test_what_was_kept_before_a_prompt_had_its_bos_is_not_read_again(tmp_path, m
     assert len([file for file in tmp_path.glob("*.safetensors") if file != kept]) == 1
 
 
-def test_the_tokens_of_a_prompt_are_counted_as_it_is_encoded():
+def test_the_tokens_of_a_prompt_are_counted_as_it_is_encoded() -> None:
     assert count_tokens(llama_like(), TEXTS) == [len(ids) for ids in Codec(llama_like()).prompts(TEXTS)] == [5, 2]
 
 
-def test_every_end_that_tokenizer_or_model_names_ends_a_completion(tmp_path):
+def test_every_end_that_tokenizer_or_model_names_ends_a_completion(tmp_path: Path) -> None:
     tokenizer, model = llama_like(), tiny_policy(torch.float32, vocabulary=30)
     turn = tokenizer.convert_tokens_to_ids("<turn>")
     assert ends_of_model(model) == (1,)
@@ -77,7 +80,7 @@ def test_every_end_that_tokenizer_or_model_names_ends_a_completion(tmp_path):
     assert ends_of_folder(tmp_path / "policy") == ()
 
 
-def test_what_is_trained_ends_as_the_chat_template_ends_an_answer():
+def test_what_is_trained_ends_as_the_chat_template_ends_an_answer() -> None:
     tokenizer = llama_like()
     turn = tokenizer.convert_tokens_to_ids("<turn>")
     assert Codec(tokenizer, chat=True, also_end=(turn,)).end == turn
@@ -86,7 +89,7 @@ def test_what_is_trained_ends_as_the_chat_template_ends_an_answer():
     assert Codec(tokenizer, chat=False, also_end=(turn,)).end == tokenizer.eos_token_id
 
 
-def test_a_tokenizer_without_an_end_takes_the_models_and_without_both_it_is_one_line():
+def test_a_tokenizer_without_an_end_takes_the_models_and_without_both_it_is_one_line() -> None:
     tokenizer = word_tokenizer()
     tokenizer.eos_token = None
     assert Codec(tokenizer, also_end=(7, 5)).end == 5
@@ -94,13 +97,13 @@ def test_a_tokenizer_without_an_end_takes_the_models_and_without_both_it_is_one_
         _ = Codec(tokenizer).end
 
 
-def test_the_text_of_a_completion_has_no_end_whichever_it_was():
+def test_the_text_of_a_completion_has_no_end_whichever_it_was() -> None:
     tokenizer = llama_like()
     codec = Codec(tokenizer, also_end=(7,))
     (ids,) = codec.completions(["4 + 5"])
     assert codec.text([ids, [*ids[:-1], 7]]) == ["4 + 5", "4 + 5"]
 
 
-def test_a_reward_model_reads_every_completion_at_the_end_it_was_fitted_with():
+def test_a_reward_model_reads_every_completion_at_the_end_it_was_fitted_with() -> None:
     codec = Codec(word_tokenizer(), also_end=(7,))
     assert codec.ended_alike([(5, 1), (5, 7), (5, 6), (7,), ()]) == [[5, 1], [5, 1], (5, 6), [1], ()]

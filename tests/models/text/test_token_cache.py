@@ -1,6 +1,7 @@
 """What must be true of tokens kept on disk: they are those of a plain codec, and no fault of a file changes them."""
 
 import os
+from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -52,7 +53,7 @@ def without_encoding(codec):
 
 
 @pytest.mark.parametrize("chat", [False, True])
-def test_kept_tokens_are_those_of_a_plain_codec_and_are_not_made_again(folder, chat):
+def test_kept_tokens_are_those_of_a_plain_codec_and_are_not_made_again(folder, chat: bool) -> None:
     plain, kept = Codec(tokenizer(), chat), CachedCodec(tokenizer(), chat, folder=folder)
     assert kept.prompts(TEXTS) == plain.prompts(TEXTS)
     assert kept.completions(TEXTS) == plain.completions(TEXTS)
@@ -63,14 +64,14 @@ def test_kept_tokens_are_those_of_a_plain_codec_and_are_not_made_again(folder, c
     assert kept.text(kept.completions(TEXTS)) == plain.text(plain.completions(TEXTS))
 
 
-def test_the_same_tokenizer_loaded_from_any_folder_finds_the_same_file(folder, tmp_path):
+def test_the_same_tokenizer_loaded_from_any_folder_finds_the_same_file(folder, tmp_path: Path) -> None:
     for name in ("one", "two"):
         tokenizer().save_pretrained(tmp_path / name)
         CachedCodec(load_tokenizer(tmp_path / name), folder=folder).prompts(TEXTS)
     assert len(files(folder)) == 1
 
 
-def test_whatever_changes_the_ids_has_a_file_of_its_own(folder):
+def test_whatever_changes_the_ids_has_a_file_of_its_own(folder) -> None:
     other_template, other_end = tokenizer(), tokenizer()
     other_template.chat_template = TEMPLATE.replace("Start", "Begin")
     other_end.eos_token = "<pad>"
@@ -124,7 +125,7 @@ def unsigned(file):
 
 
 @pytest.mark.parametrize("damage", [truncated, emptied, flipped, foreign, unsigned])
-def test_a_broken_file_is_made_again_with_a_warning(folder, damage):
+def test_a_broken_file_is_made_again_with_a_warning(folder, damage) -> None:
     expected = Codec(tokenizer()).prompts(TEXTS)
     assert CachedCodec(tokenizer(), folder=folder).prompts(TEXTS) == expected
     (file,) = files(folder)
@@ -136,13 +137,13 @@ def test_a_broken_file_is_made_again_with_a_warning(folder, damage):
     assert without_encoding(CachedCodec(tokenizer(), folder=folder)).prompts(TEXTS) == expected
 
 
-def test_where_nothing_can_be_written_the_tokens_are_there_all_the_same(tmp_path):
+def test_where_nothing_can_be_written_the_tokens_are_there_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("a file where the folder should be")
     with pytest.warns(UserWarning, match="the tokens are not kept"):
         kept = CachedCodec(tokenizer(), folder=tmp_path / "tokens").prompts(TEXTS)
     assert kept == Codec(tokenizer()).prompts(TEXTS) and os.listdir(tmp_path) == ["tokens"]
 
 
-def test_nothing_to_encode_leaves_no_file(folder):
+def test_nothing_to_encode_leaves_no_file(folder) -> None:
     assert CachedCodec(tokenizer(), folder=folder).prompts([]) == []
     assert files(folder) == []

@@ -1,6 +1,7 @@
 """What must be true of tokenizers and encoding, each test named as the theorem it checks."""
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -34,33 +35,33 @@ def strange_texts():
     ]
 
 
-def test_words_bring_arithmetic_back_as_it_was():
+def test_words_bring_arithmetic_back_as_it_was() -> None:
     codec = Codec(train_tokenizer(SOLUTIONS, WORDS))
     assert codec.text(codec.completions(SOLUTIONS)) == SOLUTIONS
     assert codec.text(codec.prompts(SOLUTIONS)) == SOLUTIONS
 
 
-def test_a_negative_number_is_one_token_and_a_minus_another():
+def test_a_negative_number_is_one_token_and_a_minus_another() -> None:
     tokenizer = train_tokenizer(SOLUTIONS, WORDS)
     assert count_tokens(tokenizer, ["3 - 8 = -5", "", "-10"]) == [5, 0, 1]
     assert count_tokens(tokenizer, []) == []
 
 
-def test_bytes_bring_any_text_back_as_it_was():
+def test_bytes_bring_any_text_back_as_it_was() -> None:
     codec = Codec(train_tokenizer(SOLUTIONS, BYTES))
     texts = strange_texts()
     assert codec.text(codec.completions(texts)) == texts
 
 
 @pytest.mark.parametrize("settings", [WORDS, BYTES])
-def test_what_reads_like_a_special_token_in_a_text_is_only_text(settings):
+def test_what_reads_like_a_special_token_in_a_text_is_only_text(settings) -> None:
     codec = Codec(train_tokenizer([*SOLUTIONS, "never <end> here , <pad> or <unk>"], settings))
     (ids,) = codec.completions(["never <end> here , <pad> or <unk>"])
     assert ids.count(codec.end) == 1 and ids[-1] == codec.end and codec.pad not in ids
 
 
 @pytest.mark.parametrize("settings", [WORDS, BYTES])
-def test_the_order_of_texts_does_not_matter(settings):
+def test_the_order_of_texts_does_not_matter(settings) -> None:
     texts = [*SOLUTIONS, "12 + 12 = 24 ; #### 24"]
     forwards, backwards = train_tokenizer(texts, settings), train_tokenizer(reversed(texts), settings)
     assert forwards.get_vocab() == backwards.get_vocab()
@@ -68,7 +69,7 @@ def test_the_order_of_texts_does_not_matter(settings):
 
 
 @pytest.mark.parametrize("settings", [WORDS, BYTES])
-def test_a_saved_tokenizer_cuts_as_before(settings, tmp_path):
+def test_a_saved_tokenizer_cuts_as_before(settings, tmp_path: Path) -> None:
     from models.policy.folder import load_tokenizer
 
     tokenizer = train_tokenizer(SOLUTIONS, settings)
@@ -79,7 +80,7 @@ def test_a_saved_tokenizer_cuts_as_before(settings, tmp_path):
     assert after.text(after.completions(SOLUTIONS)) == SOLUTIONS
 
 
-def test_a_vocabulary_too_small_is_one_clear_line():
+def test_a_vocabulary_too_small_is_one_clear_line() -> None:
     distinct = len({word for text in SOLUTIONS for word in text.split()})
     enough = TokenizerSettings(kind="words", vocabulary=distinct + 3)
     assert len(train_tokenizer(SOLUTIONS, enough)) == distinct + 3
@@ -91,22 +92,22 @@ def test_a_vocabulary_too_small_is_one_clear_line():
 
 @pytest.mark.parametrize("settings", [WORDS, BYTES])
 @pytest.mark.parametrize("texts", [[], ["", "  \n"]])
-def test_no_text_is_one_clear_line(settings, texts):
+def test_no_text_is_one_clear_line(settings, texts) -> None:
     with pytest.raises(UserError, match="no text to train a tokenizer on"):
         train_tokenizer(texts, settings)
 
 
-def test_the_vocabulary_is_never_larger_than_asked_and_merges_what_is_frequent():
+def test_the_vocabulary_is_never_larger_than_asked_and_merges_what_is_frequent() -> None:
     tokenizer = train_tokenizer(["abab" * 50], TokenizerSettings(kind="bytes", vocabulary=261))
     assert len(tokenizer) == 261 and count_tokens(tokenizer, ["abababab"]) == [2]
 
 
-def test_a_word_never_seen_is_unknown_and_nothing_else():
+def test_a_word_never_seen_is_unknown_and_nothing_else() -> None:
     tokenizer = train_tokenizer(SOLUTIONS, WORDS)
     assert tokenizer("7 + 999", add_special_tokens=False)["input_ids"][2] == tokenizer.unk_token_id
 
 
-def test_a_chat_prompt_goes_through_the_template_and_a_missing_template_is_named():
+def test_a_chat_prompt_goes_through_the_template_and_a_missing_template_is_named() -> None:
     tokenizer = train_tokenizer(SOLUTIONS, WORDS)
     with pytest.raises(UserError, match="the tokenizer has no chat template"):
         Codec(tokenizer, chat=True).prompts(["7 + 5"])
@@ -117,7 +118,7 @@ def test_a_chat_prompt_goes_through_the_template_and_a_missing_template_is_named
     assert Codec(tokenizer, chat=True).completions(["18"]) == Codec(tokenizer).completions(["18"])
 
 
-def test_a_tokenizer_without_padding_pads_with_its_end():
+def test_a_tokenizer_without_padding_pads_with_its_end() -> None:
     tokenizer = train_tokenizer(SOLUTIONS, WORDS)
     tokenizer.pad_token = None
     assert Codec(tokenizer).pad == Codec(tokenizer).end
