@@ -1,6 +1,8 @@
-"""A user's files are prepared anew where the code that reads them changes: it must be there to be hashed."""
+"""Data are prepared anew where the code that reads them changes: it must be there to be hashed."""
 
 from pathlib import Path
+
+import yaml
 
 import models
 from tasks.data_sources import READING_CODE
@@ -9,3 +11,9 @@ from tasks.data_sources import READING_CODE
 def test_every_module_that_reads_a_users_files_is_there() -> None:
     folder = Path(models.__path__[0]) / "datasets"
     assert [module for module in READING_CODE if not (folder / f"{module}.py").is_file()] == []
+
+
+def test_the_stages_of_the_built_in_data_name_only_files_that_are_there() -> None:
+    stages = yaml.safe_load((Path(models.__path__[0]).parent / "dvc.yaml").read_text())["stages"]
+    code = {name for stage in stages.values() for name in stage["deps"] if name.startswith("models/")}
+    assert len(code) > 5 and [name for name in sorted(code) if not (Path(models.__path__[0]).parent / name).is_file()] == []
