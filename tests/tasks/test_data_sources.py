@@ -16,4 +16,5 @@ def test_every_module_that_reads_a_users_files_is_there() -> None:
 def test_the_stages_of_the_built_in_data_name_only_files_that_are_there() -> None:
     stages = yaml.safe_load((Path(models.__path__[0]).parent / "dvc.yaml").read_text())["stages"]
     code = {name for stage in stages.values() for name in stage["deps"] if name.startswith("models/")}
-    assert len(code) > 5 and [name for name in sorted(code) if not (Path(models.__path__[0]).parent / name).is_file()] == []
+    root = Path(models.__path__[0]).parent
+    assert len(code) > 5 and [name for name in sorted(code) if not (root / name).is_file()] == []
