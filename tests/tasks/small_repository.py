@@ -34,7 +34,7 @@ def make_repository(root):
         shutil.copy(ROOT / name, root / name)
     (root / "models").mkdir()
     shutil.copytree(ROOT / "models/datasets", root / "models/datasets", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "errors.py"):
+    for name in ("atomic_write.py", "__init__.py", "errors.py"):
         shutil.copy(ROOT / "models" / name, root / "models" / name)
     set_params(
         root,
