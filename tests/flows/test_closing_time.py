@@ -32,7 +32,7 @@ def test_the_fine_tunings_run_has_the_table_the_figure_and_the_numbers(first: Ra
     assert run.data.metrics["time/rounds"] == pytest.approx(whole.seconds, abs=1e-3)
     assert sum(line.seconds for line in lines[:6]) == pytest.approx(whole.seconds, rel=0.05)
     assert run.data.metrics["time/peak_share"] > 0 and run.data.metrics["time/machine_gflops"] > 0.1
-    assert run.data.tags[records.NOTE].startswith("## tiny: fine-tuning")
+    assert run.data.tags[records.NOTE].startswith("## Fine-tuning")
     listed = store.client().list_artifacts(run.info.run_id, "plots")
     assert "plots/time.png" in [entry.path for entry in listed]
 

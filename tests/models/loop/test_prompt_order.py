@@ -3,7 +3,7 @@
 import torch
 
 from models.learner.supervised import shuffled_batches
-from models.loop.loop import _order
+from models.loop.prompts import _order
 from models.loop.round_seeds import for_choices, for_second_draw, round_seed
 from models.seeds import seed_of
 
@@ -19,7 +19,7 @@ def test_no_epochs_order_is_drawn_by_the_seed_of_a_rounds_sampling():
             for rollout in sorted(drawn)
         }
         for epoch in range(20):
-            assert _order(50, seed, epoch) not in orders
+            assert _order(50, seed, "order", epoch) not in orders
             assert tuple(next(shuffled_batches(50, 50, seed))) not in orders
 
 

@@ -172,7 +172,7 @@ def vllm_server(folder, log):
 
 
 @NO_VLLM
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_vllms_server_tells_the_log_probs_that_the_model_itself_has(tmp_path):
     teacher = tiny_policy(torch.float32, seed=1, spread=3.0)
     save_model_folder(teacher, TOKENIZER, tmp_path / "teacher")

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from flows.train import evaluate_splits
 from models.policy.folder import hash_folder
+from tasks.registered_policy import PolicyFiles
 from tasks.step import StepResult
 from tasks.tracking import aliases, registry, runs, tags
 
@@ -26,9 +27,9 @@ class Recorder(SimpleNamespace):
         )  # fmt: skip
         super().__init__(warmed=made, tuned=made, digests={})
 
-    def evaluated(self, role: str, folder: Path, digest: str, model_id: str, split: str = "validation") -> Any:
-        self.digests[role, split] = digest
-        assert role == "base" or (folder / "config.json").is_file()
+    def evaluated(self, role: str, policy: PolicyFiles, split: str = "validation") -> Any:
+        self.digests[role, split] = policy.digest
+        assert role == "base" or (policy.folder / "config.json").is_file()
         return self.tuned
 
     def evaluated_candidate(self, split: str = "validation") -> Any:

@@ -51,7 +51,7 @@ def test_every_step_of_a_recipe_for_a_real_model_goes_through(
         assert rewarded.headline.startswith("pair accuracy")
     if recipe.schedule is None:
         return
-    tuned = run(fine_tune.fine_tune, fine_tune.FineTuneSections, validated, warmed, rewarded)
+    tuned = run(fine_tune.fine_tune, fine_tune.FineTuneSections, validated, warmed, rewarded, {})
     assert "in 2 rounds" in tuned.headline and tuned.metrics["update/changed_share"] > 0
     measured = run(evaluate.evaluate_policy, evaluate.ShownSections, made_policy(tuned), validated, rewarded, warmed)
     assert "eval/sampled_accuracy" in measured.metrics
