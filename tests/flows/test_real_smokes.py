@@ -8,7 +8,7 @@ import pytest
 from project import Project, command, environment
 from real_models import RECIPES, data_of, save_tiny_qwen
 
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=8)]
+pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
