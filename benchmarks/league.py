@@ -92,13 +92,12 @@ def run(job: Job, work: Path, machine: str = "") -> Result:
     except Exception as error:  # a fault of one recipe must not stop the others
         failed = f"{type(error).__name__}: {error}"
         traceback.print_exc()
-    size = recipe.rollouts.prompts * recipe.rollouts.largest_group()
     drawn = round(sum(metrics["rollouts/completions"] for metrics in rounds))
     return Result(
         recipe=job.recipe,
         seed=job.seed,
         budget=job.budget,
-        completions=drawn if recipe.open_ended and drawn else size * recipe.schedule.rounds,
+        completions=drawn if recipe.open_ended and drawn else recipe.largest_round * recipe.schedule.rounds,
         updates=recipe.schedule.updates * len(rounds) // recipe.schedule.rounds if rounds else recipe.schedule.updates,
         learning_rate=recipe.schedule.optimiser.learning_rate,
         curve=curve,

@@ -45,6 +45,7 @@ from models.policy.build import load_causal_model, new_policy
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.policy.use import read_use
 from models.policy.weights import merged_weights, plain_model
+from models.recipe.comparison import rounds_within
 from models.recipe.load import digest, load_recipe, plain
 from models.recipe.schema import Recipe
 from models.recipe.teachers import frozen_models, recipe_of
@@ -135,17 +136,12 @@ def league_recipe(name: str, budget: int, seed: int, overrides: Sequence[str] = 
         UserError: it has another task, or a round of it is larger than the budget.
     """
     shared = (WARM_START, *COMMON, f"seed={seed}", *overrides)
-    recipe: Any = load_recipe(name, shared)
+    recipe = load_recipe(name, shared)
     if recipe.data.name != TASK:
         raise UserError(f"{name}: its task is {recipe.data.name}, not {TASK}")
-    size = recipe.rollouts.prompts * recipe.rollouts.largest_group()
-    if budget < size:
-        raise UserError(f"{name}: a round is {size} completions, more than the budget of {budget}")
-    chosen = [*shared, f"schedule.rounds={(budget + size // 2) // size}"]
-    if recipe.open_ended:
-        chosen.append(f"schedule.completions={budget}")
-    without: Recipe = load_recipe(name, chosen)
-    return without
+    if budget < recipe.largest_round:
+        raise UserError(f"{name}: a round is {recipe.largest_round} completions, more than the budget of {budget}")
+    return load_recipe(name, [*shared, *rounds_within(recipe, budget)])
 
 
 def rewards_of(recipe: Any) -> list[Any]:

@@ -63,11 +63,7 @@ class BatchNormalised(KlInReward):
     def _penalties(self, world: World, scored: Scored) -> list[Tensor]:
         """What each token has still to pay for leaving the reference, [completions] tensors of [tokens of it]."""
         nothing = [torch.zeros(length).to(scored.rewards) for length in scored.lengths.tolist()]
-        own = [index for index, rollout in enumerate(scored.rollouts) if rollout.origin in ("policy", "guide")]
-        if not self.kl_in_reward or not own:
-            return nothing
-        rows = self._token_kls(world, [scored.rollouts[index] for index in own])
-        for index, row in zip(own, rows, strict=True):
+        for index, row in zip(*self._token_kls(world, scored), strict=True):
             mine = row.to(scored.rewards) * trained_mask(scored.rollouts[index])
             nothing[index] = self.kl_in_reward * discounted_to_go(mine)
         return nothing

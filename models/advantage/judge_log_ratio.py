@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from models.loop.judge import Judge, TeacherUse
-from models.loop.rollout import Extra, Scored
+from models.formulas.judged import Judged
+from models.formulas.token_advantages import discounted_to_go
+from models.loop.rollout import Scored
 from models.loop.signal import Signal
 from models.loop.slots import Advantage
 from models.loop.world import World
@@ -25,32 +24,15 @@ from models.parts import part
 
 
 @part("judge_log_ratio")
-class JudgeLogRatio(Advantage):
+class JudgeLogRatio(Judged, Advantage):
     """Log-ratio of a judge to the policy at each sampled token. Stands under `advantage:`."""
 
     learns_from_flat_groups = True
-    judge: Judge = "teacher"
-    """Who judges: the teacher, or the reference or the policy itself, which then read what the rollouts give them in
-    place of the prompt."""
+    _asks_of_teacher = "log_probs"
     discount: Annotated[float, Field(ge=0, le=1)] = 0.0
     """How much a token counts what the judge says of those that follow it; 0: of itself alone."""
     weight: Annotated[float, Field(gt=0)] = 1.0
     """What a nat is worth."""
-
-    @property
-    def needs_teacher(self) -> TeacherUse | None:
-        """Log-probs of the sampled tokens, where it is the judge."""
-        return "log_probs" if self.judge == "teacher" else None
-
-    @property
-    def needs_reference(self) -> bool:
-        """Where it is the judge."""
-        return self.judge == "reference"
-
-    @property
-    def asks_for(self) -> Extra | None:
-        """What a judge reads that would say what the policy says if it read the same."""
-        return None if self.judge == "teacher" else "privileged"
 
     def __call__(self, world: World, scored: Scored) -> Signal:
         """Advantages token by token."""
@@ -58,18 +40,7 @@ class JudgeLogRatio(Advantage):
         judged = world.readings.judge(scored.rollouts, self.judge)
         return Signal(
             [
-                self.weight * discounted(there.cpu() - here.cpu(), self.discount)
+                self.weight * discounted_to_go(there.cpu() - here.cpu(), self.discount)
                 for here, there in zip(own, judged, strict=True)
             ]
         )
-
-
-def discounted(values: Tensor, discount: float) -> Tensor:
-    """Sum of each value and those after it, each step further counting `discount` times as much, [tokens]."""
-    if discount == 0.0:
-        return values
-    total, sums = torch.zeros((), dtype=values.dtype), []
-    for value in values.flip(0):
-        total = value + discount * total
-        sums.append(total)
-    return torch.stack(sums).flip(0)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from models.bounds import Positive
-from models.formulas.subsets import require_subsets
+from models.formulas.subsets import groups_of_at_least
 from models.loop.rollout import Scored
 from models.loop.slots import CompletionAdvantage
 from models.loop.world import World
@@ -56,11 +56,8 @@ class MaxAtK(CompletionAdvantage):
             UserError: a group holds fewer than k completions; no reward is called `by`.
         """
         worth = scored.component(self.by, "advantage.by")
-        groups = scored.groups
         advantage = torch.zeros_like(worth)
-        for number in range(int(groups.max()) + 1 if len(groups) else 0):
-            members = (groups == number).nonzero().squeeze(-1)
-            require_subsets(len(members), self.k, scored.rollouts[int(members[0])].problem.id)
+        for members in groups_of_at_least(self.k, scored):
             advantage[members] = added_to_the_best(worth[members], self.k)
         return advantage
 

@@ -21,7 +21,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.bounds import Number, Positive
-from models.formulas.subsets import require_subsets
+from models.formulas.subsets import groups_of_at_least
 from models.loop.rollout import Scored
 from models.loop.slots import CompletionAdvantage
 from models.loop.world import World
@@ -54,11 +54,8 @@ class PassAtK(CompletionAdvantage):
             UserError: a group holds fewer than k completions; no reward is called `by`.
         """
         right = scored.component(self.by, "advantage.by") > self.threshold
-        groups = scored.groups
         advantage = torch.zeros_like(scored.rewards)
-        for number in range(int(groups.max()) + 1 if len(groups) else 0):
-            members = (groups == number).nonzero().squeeze(-1)
-            require_subsets(len(members), self.k, scored.rollouts[int(members[0])].problem.id)
+        for members in groups_of_at_least(self.k, scored):
             both = advantages(len(members), int((~right[members]).sum()), self.k, self.epsilon)
             of_right, of_wrong = torch.tensor(both, dtype=advantage.dtype)
             advantage[members] = torch.where(right[members], of_right, of_wrong)

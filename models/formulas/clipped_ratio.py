@@ -19,6 +19,11 @@ from torch import Tensor
 from models.formulas.importance import Corrected
 
 
+def clip(ratio: Tensor, low: float | None, high: float | None) -> Tensor:
+    """`ratio` between 1 - low and 1 + high, where these are given, in its shape; no gradient outside."""
+    return ratio.clamp(0.0 if low is None else 1.0 - low, None if high is None else 1.0 + high)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClippedRatio(Corrected):
     """Settings of policy gradients that clip their ratio. Stand under `objective:`."""
@@ -43,10 +48,7 @@ class ClippedRatio(Corrected):
             ratio: pi / pi_old, of tokens or of completions; gradient flows.
             advantage: in the same shape.
         """
-        clipped = ratio.clamp(
-            0.0 if self.clip_low is None else 1.0 - self.clip_low,
-            None if self.clip_high is None else 1.0 + self.clip_high,
-        )
+        clipped = clip(ratio, self.clip_low, self.clip_high)
         surrogate = torch.minimum(ratio * advantage, clipped * advantage)
         watch = {"clipped_share": (ratio * advantage > clipped * advantage).to(ratio)}
         if self.dual_clip is not None:

@@ -69,14 +69,22 @@ class KlInReward(Advantage):
         """With the penalty completions of equal reward differ."""
         return self.kl_in_reward > 0
 
-    def _token_kls(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """What counts as the KL of each token, [completions] tensors of [tokens of it], nats, on the CPU.
+    def _token_kls(self, world: World, scored: Scored) -> tuple[list[int], list[Tensor]]:
+        """The completions that pay for their KL, and what counts as that of each of their tokens.
+
+        Returns:
+            Indices, [sampled]; none where nothing is taken off.
+            [sampled] tensors of [tokens of it], nats, on the CPU.
 
         Raises:
             UserError: the recipe has no reference.
         """
+        own = scored.sampled if self.kl_in_reward else []
+        if not own:
+            return [], []
         estimate = ESTIMATORS[self.kl_in_reward_estimator]
-        return [estimate(row) for row in log_ratios(world, rollouts, self.kl_in_reward)]
+        rows = log_ratios(world, [scored.rollouts[index] for index in own], self.kl_in_reward)
+        return own, [estimate(row) for row in rows]
 
     def _penalised(self, world: World, scored: Scored) -> Scored:
         """`scored` with the penalty taken off the rewards of what the policy has sampled.
@@ -87,12 +95,10 @@ class KlInReward(Advantage):
         Raises:
             UserError: a penalty is wanted, but the recipe has no reference.
         """
-        own = [index for index, rollout in enumerate(scored.rollouts) if rollout.origin in ("policy", "guide")]
-        if not self.kl_in_reward or not own:
+        own, kls = self._token_kls(world, scored)
+        if not own:
             return scored
-        rollouts = [scored.rollouts[index] for index in own]
-        rows = self._token_kls(world, rollouts)
-        ratios = [row[trained_mask(rollout)].sum() for rollout, row in zip(rollouts, rows, strict=True)]
+        sums = [row[trained_mask(scored.rollouts[index])].sum() for index, row in zip(own, kls, strict=True)]
         rewards = scored.rewards.clone()
-        rewards[torch.tensor(own)] -= self.kl_in_reward * torch.stack(ratios).to(rewards)
+        rewards[torch.tensor(own)] -= self.kl_in_reward * torch.stack(sums).to(rewards)
         return replace(scored, rewards=rewards)

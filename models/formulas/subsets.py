@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from torch import Tensor
+
 from models.errors import UserError
+from models.loop.rollout import Scored
+
+
+def groups_of_at_least(k: int, scored: Scored) -> Iterator[Tensor]:
+    """The completions of each prompt in turn, indices, [of the group].
+
+    Raises:
+        UserError: a group holds fewer than k.
+    """
+    groups = scored.groups
+    for number in range(int(groups.max()) + 1 if len(groups) else 0):
+        members = (groups == number).nonzero().squeeze(-1)
+        require_subsets(len(members), k, scored.rollouts[int(members[0])].problem.id)
+        yield members
 
 
 def require_subsets(size: int, k: int, problem: str) -> None:

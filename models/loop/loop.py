@@ -37,6 +37,7 @@ from models.loop.meter import Meter
 from models.loop.method import Slots
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
+from models.loop.round_seeds import round_seed
 from models.loop.score import Scoring
 from models.loop.slots import Objective, Rollouts
 from models.loop.tries import Tries
@@ -108,7 +109,7 @@ def run_loop(
         for number in range(start, settings.rounds):
             watchers.proceed()
             done = number + 1
-            torch.manual_seed(world.seed * 1_000_003 + number)
+            torch.manual_seed(round_seed(world.seed, number))
             if curriculum.order == "adaptive":
                 tries.order_block(unread(), problems, number, settings.rounds)
             rollouts, staleness = ahead.take(number)
@@ -252,7 +253,7 @@ def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSetting
     Where the policy wrote any, only its own are told of: not the greedy baselines, opponents, explanations and answers
     of the data that stand beside them. A share is one of the completions that the source means to train on.
     """
-    own = [index for index, rollout in enumerate(scored.rollouts) if rollout.origin in ("policy", "guide")]
+    own = scored.sampled
     seen = scored.take(torch.tensor(own)) if own else scored
     components = {f"reward/{name}": float(values.mean()) for name, values in seen.components.items()}
     return {

@@ -58,11 +58,21 @@ class Readings:
                 mask=self.mask([rollouts[index] for index in cut]),
             )[1]
 
+        return self.each(rollouts, read)
+
+    def each(self, rollouts: Sequence[Rollout], read: Callable[[Sequences, Sequence[int]], Tensor]) -> list[Tensor]:
+        """What `read` makes of the policy's packed rows, not remembered, [completions] tensors of [tokens of it, ...].
+
+        Args:
+            rollouts: [completions].
+            read: of a row's completions and their indices the values of all their tokens, [tokens, ...].
+        """
+        policy = self._learner.policy
         return read_each(
-            learner.policy,
+            policy,
             sequences_of(rollouts),
             read,
-            width=hidden_width(learner.policy),
+            width=hidden_width(policy),
             token_budget=self.token_budget,
             setting="schedule.token_budget",
         )

@@ -150,6 +150,12 @@ class Scored:
         return torch.tensor([i for i, rollout in enumerate(self.rollouts) if rollout.trained_tokens], dtype=torch.long)
 
     @property
+    def sampled(self) -> list[int]:
+        """Indices of the completions that the policy has sampled, begun by others or not: no greedy baselines,
+        opponents, explanations or answers of the data."""
+        return [index for index, rollout in enumerate(self.rollouts) if rollout.origin in ("policy", "guide")]
+
+    @property
     def sequences(self) -> Sequences:
         """Prompts and completions as the learner reads them, [completions]."""
         return sequences_of(self.rollouts)

@@ -15,6 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from models.formulas.clipped_ratio import clip
 from models.formulas.policy_gradient import PolicyGradient
 from models.loop.rollout import TokenBatch
 from models.parts import part
@@ -31,8 +32,5 @@ class Cispo(PolicyGradient):
 
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         ratio = torch.exp(log_prob.detach() - batch.old)
-        weight = ratio.clamp(
-            0.0 if self.clip_low is None else 1.0 - self.clip_low,
-            None if self.clip_high is None else 1.0 + self.clip_high,
-        )
+        weight = clip(ratio, self.clip_low, self.clip_high)
         return weight * batch.advantage * log_prob, {"clipped_share": (ratio != weight).to(ratio), "ratio": ratio}

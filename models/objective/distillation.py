@@ -20,38 +20,22 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from models.loop.judge import Divergence, Judge, TeacherUse
-from models.loop.rollout import Extra, TokenBatch
+from models.formulas.judged import Judged
+from models.loop.judge import Divergence
+from models.loop.rollout import TokenBatch
 from models.loop.slots import Objective
 from models.parts import part
 
 
 @part("distillation")
-class Distillation(Objective):
+class Distillation(Judged, Objective):
     """Divergence from a judge's whole distribution, token by token."""
 
     level = "token"
+    _asks_of_teacher = "model"
     beta: Annotated[float, Field(ge=0, le=1)] = 0.5
     """0: KL(judge || policy), which covers all that the judge would write; 1: KL(policy || judge), which keeps to what
     it finds likely; between them the generalised Jensen-Shannon divergence."""
-    judge: Judge = "teacher"
-    """Whose distribution is approached: the teacher's, or that of the reference or the policy itself, which then read
-    what the rollouts give them in place of the prompt."""
-
-    @property
-    def needs_teacher(self) -> TeacherUse | None:
-        """The model itself, where it is the judge."""
-        return "model" if self.judge == "teacher" else None
-
-    @property
-    def needs_reference(self) -> bool:
-        """Where it is the judge."""
-        return self.judge == "reference"
-
-    @property
-    def asks_for(self) -> Extra | None:
-        """What a judge reads that would say what the policy says if it read the same."""
-        return None if self.judge == "teacher" else "privileged"
 
     @property
     def divergence(self) -> Divergence | None:

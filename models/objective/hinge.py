@@ -13,7 +13,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from models.formulas.implied_rewards import implied_of_pairs
 from models.formulas.pair_loss import PairLoss, margins
 from models.loop.rollout import TokenBatch
 from models.parts import part
@@ -32,7 +31,7 @@ class Hinge(PairLoss):
         return self.against_reference
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
-        return implied_of_pairs(log_prob, batch, self.beta) if self.against_reference else self.beta * log_prob
+        return super()._scores(log_prob, batch) if self.against_reference else self.beta * log_prob
 
     def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
         return torch.relu(1.0 - margins(scores))

@@ -19,7 +19,6 @@ from typing import Literal
 from torch import Tensor
 
 from models.bounds import Number
-from models.formulas.implied_rewards import implied_of_pairs
 from models.formulas.pair_loss import mean_over_tokens
 from models.loop.rollout import TokenBatch
 from models.objective.dpo import Dpo
@@ -36,7 +35,7 @@ class LengthDpo(Dpo):
     """Reward that the policy gives up for a token of length (alpha); zero with no average is DPO."""
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
-        scores = implied_of_pairs(log_prob, batch, self.beta)
+        scores = super()._scores(log_prob, batch)
         return mean_over_tokens(scores, batch) if self.average == "tokens" else scores
 
     def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:

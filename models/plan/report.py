@@ -9,6 +9,7 @@ import torch
 
 from models.errors import UserError
 from models.learner.packing import Sequences, cut_into_rows
+from models.learner.precision import Precision, autocast_of
 from models.plan.footprint import Device, Footprint, Row, footprint
 from models.policy.build import config_of
 from models.policy.folder import given_folder
@@ -32,9 +33,8 @@ def planned(recipe: Recipe, prompt: int, memory: float | None) -> tuple[str, boo
         raise UserError(f"{recipe.name}: schedule is null, there is no loop to plan")
     config, whence = policy_config(recipe)
     device = this_device() if memory is None else Device("cuda", int(memory * GIB))
-    autocast = {"float32": None, "bfloat16": torch.bfloat16}.get(
-        recipe.policy.precision, torch.bfloat16 if device.kind == "cuda" else None
-    )
+    fastest: Precision = "bfloat16" if device.kind == "cuda" else "float32"
+    autocast = autocast_of(fastest if recipe.policy.precision == "auto" else recipe.policy.precision)
     row = largest_row(recipe, config, prompt)
     needs = footprint(recipe, config, row, device, autocast)
     return _page(recipe, needs, row, device, autocast, prompt, whence), needs.total <= device.memory
@@ -107,8 +107,8 @@ def _page(
 ) -> str:
     rollouts, schedule = recipe.rollouts, recipe.schedule
     assert schedule is not None
-    completions = rollouts.prompts * rollouts.largest_group()
-    learned = rollouts.prompts * (prompt + rollouts.largest_group() * rollouts.max_tokens)
+    completions = recipe.largest_round
+    learned = rollouts.prompts * prompt + completions * rollouts.max_tokens
     head = {
         "policy": f"{needs.parameters:,} parameters ({whence}), {needs.trained:,} of them trained",
         "precision": "float32" if autocast is None else "products in bfloat16, weights and optimiser in float32",

@@ -51,11 +51,6 @@ class Contender:
     recipe: Recipe
 
     @property
-    def completions_of_a_round(self) -> int:
-        """The most completions of one round."""
-        return self.recipe.rollouts.prompts * self.recipe.rollouts.largest_group()
-
-    @property
     def rounds(self) -> int:
         """Rounds of each training."""
         assert self.recipe.schedule is not None, "checked when it was made"
@@ -64,7 +59,7 @@ class Contender:
     @property
     def completions(self) -> int:
         """Completions of each training."""
-        return self.rounds * self.completions_of_a_round
+        return self.rounds * self.recipe.largest_round
 
     @property
     def updates(self) -> int:
@@ -133,16 +128,21 @@ def _contender(path: str, overrides: Sequence[str], smoke: bool) -> Contender:
 
 def _within(contender: Contender, budget: int) -> Contender:
     """The same with the rounds that come nearest to the budget."""
-    size = contender.completions_of_a_round
+    size = contender.recipe.largest_round
     if budget < size:
         raise UserError(
             f"--budget {budget}: a round of {contender.name} is {size} completions (rollouts.prompts x completions of "
             "a prompt); raise the budget or lower rollouts.prompts"
         )
-    chosen = (*contender.overrides, f"schedule.rounds={(budget + size // 2) // size}")
-    if contender.recipe.open_ended:
-        chosen = (*chosen, f"schedule.completions={budget}")
+    chosen = (*contender.overrides, *rounds_within(contender.recipe, budget))
     return Contender(contender.name, contender.file, chosen, load_recipe(contender.file, chosen))
+
+
+def rounds_within(recipe: Recipe, budget: int) -> list[str]:
+    """Overrides for the rounds that come nearest to `budget` completions; where rounds differ, the limit as well."""
+    size = recipe.largest_round
+    rounds = f"schedule.rounds={(budget + size // 2) // size}"
+    return [rounds, f"schedule.completions={budget}"] if recipe.open_ended else [rounds]
 
 
 def require_shared(contenders: Sequence[Contender]) -> None:

@@ -124,6 +124,12 @@ class Recipe(Section):
         return Slots(**{slot: getattr(self, slot) for slot in SLOTS})
 
     @property
+    def largest_round(self) -> int:
+        """The most completions of one round."""
+        rollouts = self.slots.rollouts
+        return rollouts.prompts * rollouts.largest_group()
+
+    @property
     def open_ended(self) -> bool:
         """Whether nobody knows before how many completions it takes: rounds draw further prompts, or some are tried."""
         tries = self.schedule is not None and self.schedule.curriculum.tries

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from models.bounds import Number
 from models.learner.fused_log_probs import next_token_log_probs
-from models.learner.log_probs import completion_states, hidden_width, output_head, read_each
+from models.learner.log_probs import completion_states, output_head
 from models.learner.packing import Sequences
-from models.loop.rollout import Rollout, sequences_of
+from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
@@ -43,14 +43,7 @@ class Typicality(Reward):
             blocks = (next_token_log_probs(block, head, learner.distribution) for block in states.split(BLOCK))
             return torch.cat([(2.0 * block).logsumexp(-1) for block in blocks])
 
-        expected = read_each(
-            learner.policy,
-            sequences_of(rollouts),
-            read,
-            width=hidden_width(learner.policy),
-            token_budget=world.token_budget,
-            setting="schedule.token_budget",
-        )
+        expected = world.readings.each(rollouts, read)
         known = world.readings.policy(rollouts)
         gaps = [(mine.double() - other.double()).mean().cpu() for mine, other in zip(known, expected, strict=True)]
         return torch.stack(gaps).float()

@@ -5,8 +5,9 @@ import torch
 from tiny_models import plain_log_probs, scored, tiny_policy
 from tiny_worlds import make_world
 
-from models.advantage.judge_log_ratio import JudgeLogRatio, discounted
+from models.advantage.judge_log_ratio import JudgeLogRatio
 from models.errors import UserError
+from models.formulas.token_advantages import discounted_to_go
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
@@ -33,9 +34,9 @@ def test_it_is_the_log_prob_of_the_teacher_less_that_of_the_policy():
 
 def test_with_a_discount_a_token_counts_what_follows_it():
     values = torch.tensor([1.0, -2.0, 4.0], dtype=torch.float64)
-    assert discounted(values, 0.5).tolist() == [1.0, 0.0, 4.0]
-    assert discounted(values, 1.0).tolist() == [3.0, 2.0, 4.0]
-    assert discounted(values, 0.0).tolist() == values.tolist()
+    assert discounted_to_go(values, 0.5).tolist() == [1.0, 0.0, 4.0]
+    assert discounted_to_go(values, 1.0).tolist() == [3.0, 2.0, 4.0]
+    assert discounted_to_go(values, 0.0).tolist() == values.tolist()
 
 
 def test_a_policy_that_is_its_teacher_has_no_advantage():
