@@ -38,7 +38,8 @@ class Trial:
     """One claim and how it is tried."""
 
     name: str
-    paper: int
+    paper: int | str
+    """Its number in the catalogue, or its address where it has none."""
     claim: str
     measures: str
     """What the effect is."""
@@ -118,15 +119,21 @@ RDPO = Arm("rdpo", FLIPS)
 DPO = Arm("rdpo", (*FLIPS, "objective.name=dpo"))
 
 
-def robust_dpo(toy: Toy, seed: int) -> Effect:
-    """Held-out pair accuracy of rDPO less that of DPO, where 30 % of the labels are flipped."""
-    flips = f"rewards.0.seed={seed}"
-    arms = {"rdpo": RDPO, "dpo": DPO}
-    effects = {
-        name: pair_accuracy(toy, train(toy, replace(arm, overrides=(*arm.overrides, flips)), seed, 60), seed)
-        for name, arm in arms.items()
-    }
-    return effects["rdpo"] - effects["dpo"], effects
+CDPO = Arm("rdpo", (*FLIPS, "objective={name: dpo, label_smoothing: 0.3}"))
+
+
+def under_flips(arm: Arm) -> Callable[..., Effect]:
+    """Held-out pair accuracy of an arm less that of DPO, where 30 % of the labels are flipped."""
+
+    def measure(toy: Toy, seed: int) -> Effect:
+        flips = f"rewards.0.seed={seed}"
+        first, second = (
+            pair_accuracy(toy, train(toy, replace(each, overrides=(*each.overrides, flips)), seed, 60), seed)
+            for each in (arm, DPO)
+        )
+        return first - second, {"robust": first, "dpo": second}
+
+    return measure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,10 +205,38 @@ ONLY_POSITIVES = Arm("topr", (*TOPR.overrides, "advantage.baseline=0.0", "reward
 SHANNON = Arm("f_dpg", (*PROMPTS, "rollouts.group_size=8"))
 FORWARD = Arm("f_dpg", (*SHANNON.overrides, "objective.to=forward_kl"))
 
+PASS_AT_K = Arm("pass_at_k", PROMPTS)
+PASS_AT_1 = Arm("pass_at_k", (*PROMPTS, "advantage={name: group_relative}"))
+PKPO = Arm("pkpo", PROMPTS)
+LEAVE_ONE_OUT = Arm("pkpo", (*PROMPTS, "advantage={name: leave_one_out}"))
+MAXRL = Arm("maxrl", PROMPTS)
+BY_DEVIATION = Arm("maxrl", (*PROMPTS, "advantage.scale=group"))
+CLIP_COV = Arm("clip_cov", PROMPTS)
+WIDE_CLIP = Arm("clip_cov", (*PROMPTS, "objective={name: grpo, kl: 0.0, clip_low: 1.0, clip_high: 1.0}"))
+KL_COV = Arm("kl_cov", PROMPTS)
+NO_CLIP = Arm("kl_cov", (*PROMPTS, "objective={name: grpo, kl: 0.0, clip_low: null, clip_high: null}"))
+"""Each with the objective that it becomes where no token is singled out."""
+FORKS = Arm("top_entropy", PROMPTS)
+EVERY_TOKEN = Arm("top_entropy", (*PROMPTS, "objective={name: grpo, kl: 0.0, clip_low: 0.2, clip_high: 0.28}"))
+
+
+def entropy_kept(arm: Arm, other: Arm) -> Callable[..., Effect]:
+    """How many nats a token of entropy the policy has more in the last quarter of the rounds than under `other`."""
+
+    def measure(toy: Toy, seed: int) -> Effect:
+        first, second = (
+            statistics.fmean(train(toy, each, seed, ROUNDS).curve("policy/entropy")[-ROUNDS // 4 :])
+            for each in (arm, other)
+        )
+        return first - second, {arm.recipe: first, f"{other.recipe}, other": second}
+
+    return measure
+
+
 TRIALS = (
     Trial("remax_memory", 384, "ReMax keeps less than PPO", "bytes, ReMax / PPO", memory_of_remax, 1.0, larger=False),
     Trial("remax_time", 384, "ReMax is faster than PPO", "seconds a round, PPO / ReMax", time_of_remax, 1.0),
-    Trial("rdpo", 311, "rDPO beats DPO at 30 % flips", "held-out pair accuracy", robust_dpo),
+    Trial("rdpo", 311, "rDPO beats DPO at 30 % flips", "held-out pair accuracy", under_flips(RDPO)),
     Trial("pacs", 263, "PACS beats GRPO at pass@8", "pass@8", difference(PACS, GRPO, "pass_at_8")),
     Trial("topr", 317, "TOPR gains from negatives", "sampled accuracy", difference(TOPR, ONLY_POSITIVES)),
     Trial("f_dpg", 333, "Jensen-Shannon beats forward KL", "sampled accuracy", difference(SHANNON, FORWARD)),
@@ -209,4 +244,13 @@ TRIALS = (
     Trial("prorl", 72, "resetting the reference helps", "sampled accuracy", difference(RESETS, FROZEN, rounds=LONG)),
     Trial("subnetworks", 62, "RL changes fewer weights than SFT", "share of weights", sparsity),
     Trial("hl_gauss", 112, "a classifying critic is steadier", "spread of explained variance", steadier_critic),
-)
+    Trial("cdpo", "cDPO", "cDPO beats DPO at 30 % flips", "held-out pair accuracy", under_flips(CDPO)),
+    Trial("pass_at_k", "2508.10751", "pass@k training lifts pass@8", "pass@8",
+          difference(PASS_AT_K, PASS_AT_1, "pass_at_8")),
+    Trial("pkpo", "2505.15201", "PKPO beats leave-one-out at pass@8", "pass@8",
+          difference(PKPO, LEAVE_ONE_OUT, "pass_at_8")),
+    Trial("maxrl", "2602.02710", "MaxRL beats GRPO at pass@8", "pass@8", difference(MAXRL, BY_DEVIATION, "pass_at_8")),
+    Trial("clip_cov", "2505.22617", "Clip-Cov keeps entropy", "nats a token", entropy_kept(CLIP_COV, WIDE_CLIP)),
+    Trial("kl_cov", "2505.22617", "KL-Cov keeps entropy", "nats a token", entropy_kept(KL_COV, NO_CLIP)),
+    Trial("top_entropy", "2506.01939", "forks alone are enough", "sampled accuracy", difference(FORKS, EVERY_TOKEN)),
+)  # fmt: skip

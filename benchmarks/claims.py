@@ -43,7 +43,8 @@ class Finding:
     """One line: a claim, its effect and what follows."""
 
     name: str
-    paper: int
+    paper: int | str
+    """Its number in the catalogue, or its address where it has none."""
     claim: str
     measure: str
     """What the effect is, and its unit."""

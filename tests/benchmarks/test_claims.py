@@ -87,6 +87,13 @@ def settings(arm):
         ("FILTERED", "UNFILTERED", {"select.1"}),
         ("RESETS", "FROZEN", {"reference"}),
         ("CLASSIFICATION", "REGRESSION", {"advantage.critic.loss"}),
+        ("CDPO", "DPO", {"objective"}),
+        ("PASS_AT_K", "PASS_AT_1", {"advantage"}),
+        ("PKPO", "LEAVE_ONE_OUT", {"advantage"}),
+        ("MAXRL", "BY_DEVIATION", {"advantage.scale"}),
+        ("CLIP_COV", "WIDE_CLIP", {"objective"}),
+        ("KL_COV", "NO_CLIP", {"objective"}),
+        ("FORKS", "EVERY_TOKEN", {"objective"}),
     ],
 )
 def test_the_arms_of_a_claim_differ_in_nothing_but_what_it_is_about(arm, other, claimed):
@@ -107,7 +114,7 @@ def test_remax_and_ppo_keep_no_reference_and_learn_from_every_completion():
 
 def test_every_claim_has_a_name_of_its_own_and_a_paper():
     assert len({trial.name for trial in TRIALS}) == len(TRIALS) >= 9
-    assert {384, 311, 263, 317, 333, 176, 72, 62, 112} == {trial.paper for trial in TRIALS}
+    assert {384, 311, 263, 317, 333, 176, 72, 62, 112} <= {trial.paper for trial in TRIALS}
 
 
 def test_the_noise_on_a_reward_is_the_same_for_the_same_completion_and_has_the_wanted_spread():
