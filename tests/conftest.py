@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -74,6 +75,24 @@ def pytest_collection_finish() -> None:
     """Leave what is loaded by now out of garbage collections: an engine that closes collects, and walked all of it."""
     gc.freeze()
     gc.enable()
+
+
+SEEN = {"": 0}
+"""The file whose tests run, and how many modules were loaded when collections were last spared what there is."""
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Do so again before a file of tests where much was loaded since, or vLLM, which frees what is frozen, was closed."""
+    file = nodeid.partition("::")[0]
+    if file in SEEN:
+        return
+    loaded = max(SEEN.values())
+    if len(sys.modules) > loaded + 100 or not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
+        loaded = len(sys.modules)
+    SEEN.clear()
+    SEEN[file] = loaded
 
 
 class InGroups(LoadScopeScheduling):

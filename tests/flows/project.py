@@ -71,10 +71,8 @@ def make_project(folder: Path) -> Path:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """The environment of a user's shell, which has chosen no MLflow either, plus `extra`."""
-    foreign = ("MLFLOW_TRACKING", "MLFLOW_REGISTRY")
-    kept = {name: value for name, value in shell().items() if not name.startswith(foreign)}
-    return {**kept, "PYTHONUNBUFFERED": "1", **extra}
+    """The environment of a user's shell plus `extra`."""
+    return {**shell(), "PYTHONUNBUFFERED": "1", **extra}
 
 
 def command(*arguments: str) -> list[str]:

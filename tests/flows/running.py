@@ -54,8 +54,9 @@ def wait_for(what: str, seen: Callable[[], Any], process: subprocess.Popen[str] 
 
 
 def shell() -> dict[str, str]:
-    """The environment without what says where this process's own Prefect and state folder are."""
-    ours = ("REWARDFLOW_HOME", "REWARDFLOW_STARTER")
+    """The environment without what says where this process's own Prefect, MLflow and state folder are: a test before
+    may have chosen a store."""
+    ours = ("REWARDFLOW_HOME", "REWARDFLOW_STARTER", "MLFLOW_TRACKING", "MLFLOW_REGISTRY")
     prefects = ("PREFECT_API", "PREFECT_HOME", "PREFECT_LOCAL_STORAGE", "PREFECT_MEMO_STORE")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours + prefects)}
 

@@ -21,7 +21,7 @@ RECIPES = sorted(file.stem for file in (ROOT / "recipes").glob("*.yaml"))
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(of=60)
+@pytest.mark.rotating(of=120)
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_smoke_of_a_recipe_goes_through(
     name: str, project: Project, request: pytest.FixtureRequest, tmp_path: Path

@@ -179,7 +179,7 @@ def test_an_interrupt_that_a_library_swallows_is_raised_again(moment: str, serve
 def test_a_command_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
     process = small_flow(tmp_path)
     until(process, "server starts")
-    servers = servers_of(tmp_path)
+    servers = wait_for("its server", lambda: servers_of(tmp_path))  # its environment is its own once it has started
     signalled(process, signal.SIGKILL)
     assert len(servers) == 1 and not psutil.wait_procs(servers, timeout=20)[1]
 

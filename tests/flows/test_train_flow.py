@@ -213,24 +213,20 @@ def test_the_policies_stand_side_by_side_in_one_table(first: Ran) -> None:
     assert rows and {"change", "prompt", "truth", "base", "candidate"} <= set(rows[0])
 
 
-def test_other_evaluation_settings_run_the_evaluations_again_and_nothing_else(project: Project, first: Ran) -> None:
-    other = project.run("--set", "evaluation.samples=20")
-    ran = [step for step, how in other.table.items() if how == "run"]
-    assert ran == ["evaluate base", "evaluate candidate"]
-
-
 @pytest.mark.parametrize("engine", ["transformers", VLLM])
-def test_a_deleted_result_is_made_again_bit_for_bit_and_what_does_not_depend_on_it_is_reused(
+def test_a_deleted_result_is_made_again_bit_for_bit_and_what_depends_on_other_settings_alone_as_well(
     project: Project, first: Ran, engine: str
 ) -> None:
+    """Other evaluation settings make the evaluations anew and nothing else, a lost result what was lost."""
     overrides, rounds = ((), 4)
     if engine == "vllm":
         overrides, rounds = (("--set", "engine.name=vllm", "--set", "schedule.rounds=3"), 3)
         project.run(*overrides)
     before, versions = fine_tuned(first.home, rounds), len(registry.versions("tiny-policy"))
     shutil.rmtree(before["folder"])
-    rebuilt = project.run(*overrides)
-    assert [step for step, how in rebuilt.table.items() if how == "run"] == ["fine_tune"]
+    rebuilt = project.run(*overrides, "--set", "evaluation.samples=20")
+    made = ["fine_tune", "evaluate base", "evaluate candidate"]
+    assert [step for step, how in rebuilt.table.items() if how == "run"] == made
     after = fine_tuned(first.home, rounds)
     assert after["run_id"] != before["run_id"] and after["digest"] == before["digest"]
     assert len(registry.versions("tiny-policy")) == versions

@@ -56,6 +56,7 @@ def rewards_of(sequences):
     return torch.tensor([0.1 * len(ids) + 0.01 * sum(ids) for ids in sequences.completions])
 
 
+@pytest.mark.rotating(of=3)
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
     recipe = load_recipe(file, OVERRIDES)
