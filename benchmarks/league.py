@@ -5,7 +5,7 @@ stands, made by the same recipe and code, is not trained again: a killed league 
 machine with what is committed. The page docs/league.md is made from the files. Other load on the machine changes the
 seconds and nothing else.
 
-`--search` tries three step sizes for recipes whose paper names none that fits, all alike: from a warm start of another
+`--search` tries four step sizes for recipes whose paper names none that fits, all alike: from a warm start of another
 seed than the league's, so that nothing is chosen by the numbers that are compared.
 """
 
@@ -32,7 +32,7 @@ from models.errors import UserError
 from models.recipe.load import digest, load_recipe, plain
 
 SEEDS = 3
-RATES = (0.00003, 0.0001, 0.0003)
+RATES = (0.00001, 0.00003, 0.0001, 0.0003)
 """Step sizes that a search tries."""
 SEARCH_SEED = 100
 KEPT = ("reward/total", "reward/exact_answer", "rollouts/length", "rollouts/cut_share", "policy/entropy",
@@ -183,7 +183,7 @@ def main() -> int:
     parser.add_argument("--page", type=Path, default=PAGE, help="the page that is written")
     parser.add_argument("--write-page", action="store_true", help="train nothing")
     parser.add_argument("--estimate", action="store_true", help="train nothing; print the seconds of what is missing")
-    parser.add_argument("--search", action="store_true", help="try three step sizes on --only")
+    parser.add_argument("--search", action="store_true", help="try some step sizes on --only")
     options = parser.parse_args()
 
     def tell(line: str) -> None:
