@@ -1,5 +1,7 @@
 """One small model of each architecture that the packed learner is proved on."""
 
+from typing import Any
+
 import torch
 from transformers import (
     CohereConfig,
@@ -28,7 +30,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-SIZE = {
+SIZE: dict[str, Any] = {
     "vocab_size": 61,
     "hidden_size": 64,
     "num_hidden_layers": 3,
@@ -68,9 +70,10 @@ MODELS = {
 }
 
 
-def built(name, dtype):
+def built(name: str, dtype: torch.dtype) -> Any:
     torch.manual_seed(0)
-    model = MODELS[name]().to(dtype).eval()
+    make: Any = MODELS[name]
+    model = make().to(dtype).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:

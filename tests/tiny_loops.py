@@ -4,22 +4,28 @@ A tiny real policy, transformers' generate as the engine, real checkpoints on di
 """
 
 import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from tiny_models import tiny_policy
 from tiny_worlds import CODEC, make_world
+from torch import Tensor
 
 from models.advantage.group_relative import GroupRelative
-from models.engine.engine import EngineSettings
+from models.engine.engine import Engine, EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
-from models.loop.loop import Slots, Watchers, run_loop
-from models.loop.rollout import Problem
+from models.loop.loop import Watchers, run_loop
+from models.loop.method import Slots
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
+from models.loop.world import World
 from models.objective.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter
 from models.policy.folder import save_model_folder
@@ -49,7 +55,7 @@ class Sevens(Reward):
 
     name = "sevens"
 
-    def __call__(self, world, rollouts):
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         words = [rollout.text.split() for rollout in rollouts]
         return torch.tensor([actual.count("7") / max(1, len(actual)) for actual in words])
 
@@ -61,7 +67,7 @@ class Brief(Reward):
     name = "brief"
     weight: float = 0.1
 
-    def __call__(self, world, rollouts):
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         return torch.tensor([1.0 - len(rollout.completion) / 5 for rollout in rollouts])
 
 
@@ -75,14 +81,14 @@ SLOTS = Slots(
 )
 
 
-def save_start(folder):
+def save_start(folder: Path) -> Path:
     """The policy that every run begins with, as a model folder."""
     save_model_folder(tiny_policy(torch.float32, spread=3.0), TOKENIZER, folder)
     return folder
 
 
-def new_learner(schedule, lora=False):
-    policy = tiny_policy(torch.float32, spread=3.0)
+def new_learner(schedule: ScheduleSettings, lora: bool = False) -> Learner:
+    policy: Any = tiny_policy(torch.float32, spread=3.0)
     if lora:
         policy = with_adapter(policy, LoraSettings(rank=4), seed=0)
         return Learner(
@@ -96,12 +102,12 @@ def new_learner(schedule, lora=False):
 class Diary:
     """Everything that the loop told."""
 
-    metrics: dict
-    samples: dict
-    resumed: list
+    metrics: dict[int, dict[str, float]]
+    samples: dict[int, list[dict[str, object]]]
+    resumed: list[int]
 
-    def watchers(self, killed_in=None):
-        def metrics(number, values):
+    def watchers(self, killed_in: int | None = None) -> Watchers:
+        def metrics(number: int, values: dict[str, float]) -> None:
             self.metrics[number] = values
             if number == killed_in:
                 raise KeyboardInterrupt
@@ -109,7 +115,16 @@ class Diary:
         return Watchers(metrics, self.samples.__setitem__, self.resumed.append)
 
 
-def run(start, checkpoints, *, schedule=SCHEDULE, slots=SLOTS, lora=False, killed_in=None, engine=TransformersEngine):
+def run(
+    start: Path,
+    checkpoints: Path,
+    *,
+    schedule: ScheduleSettings = SCHEDULE,
+    slots: Slots = SLOTS,
+    lora: bool = False,
+    killed_in: int | None = None,
+    engine: Callable[..., Engine] = TransformersEngine,
+) -> tuple[Learner, Diary]:
     """One run of the loop in a fresh process's state. Returns the learner and what was told."""
     torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
     learner, diary = new_learner(schedule, lora), Diary({}, {}, [])
@@ -121,6 +136,6 @@ def run(start, checkpoints, *, schedule=SCHEDULE, slots=SLOTS, lora=False, kille
     return learner, diary
 
 
-def same_weights(first, other):
+def same_weights(first: Learner, other: Learner) -> bool:
     left, right = first.policy.state_dict(), other.policy.state_dict()
     return all(torch.equal(left[name], right[name]) for name in left)

@@ -64,15 +64,17 @@ def test_the_cross_entropy_is_least_where_the_bins_are_the_target_and_there_its_
     entropy = -sum(p * math.log(p) for p in target[0].tolist() if p > 0)
     assert float(loss.detach()) == pytest.approx(entropy, abs=1e-9)
     loss.sum().backward()
+    assert logits.grad is not None
     assert logits.grad.abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_loss_and_gradient_are_finite_for_any_return_and_any_logits(dtype) -> None:
+def test_loss_and_gradient_are_finite_for_any_return_and_any_logits(dtype: torch.dtype) -> None:
     returns = torch.tensor([-1e6, -1.0, -0.05, 0.0, 1.0, 1e6], dtype=dtype)
     logits = (torch.randn(6, 20, generator=torch.Generator().manual_seed(0)) * 1e3).to(dtype).requires_grad_()
     loss = hl_gauss(logits, returns, EDGES.to(dtype), SIGMA)
     loss.sum().backward()
+    assert logits.grad is not None
     assert torch.isfinite(loss).all() and torch.isfinite(logits.grad).all()
     assert logits.grad.abs().max() <= 1 + 1e-5  # q - p of a cross-entropy, however far the target
 
@@ -99,6 +101,6 @@ def test_the_settings_choose_the_loss_and_what_outputs_mean() -> None:
         ({"bins": 1}, "greater than or equal to 2"),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(wrong, why: str) -> None:
+def test_settings_that_mean_nothing_are_refused(wrong: dict[str, float | str | dict[str, str]], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         TypeAdapter(CriticSettings).validate_python(wrong)

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from tiny_models import SEQUENCES, scored, tiny_policy
+from torch import Tensor
 
 from models.critic.fit import explained_variance, fit_critic
 from models.critic.losses import values_of
@@ -13,6 +14,7 @@ from models.critic.settings import CriticSettings
 from models.errors import UserError
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
+from models.loop.learner import Companion
 from models.policy.build import LoraSettings, with_adapter
 
 SETTINGS = CriticSettings(optimiser=OptimiserSettings(learning_rate=3e-3, warmup_steps=1))
@@ -24,15 +26,20 @@ SHARED = Sequences(
 )
 
 
-def critic(settings=SETTINGS, seed=1):
+def critic(settings: CriticSettings = SETTINGS, seed: int = 1) -> Companion:
     """A critic whose values spread: its head is not small."""
     torch.manual_seed(seed)
     made = new_critic(tiny_policy(), settings)
-    torch.nn.init.normal_(made.model.head.weight)
+    torch.nn.init.normal_(model_of(made).head.weight)
     return made
 
 
-def plain_values(model, sequences):
+def model_of(companion: Companion) -> Critic:
+    assert isinstance(companion.model, Critic)
+    return companion.model
+
+
+def plain_values(model: Critic, sequences: Sequences) -> list[Tensor]:
     """By the definition: one sequence at a time, the backbone's own forward, the head at the token before."""
     rows = []
     for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
@@ -42,8 +49,8 @@ def plain_values(model, sequences):
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, BINS], ids=["mse", "hl_gauss"])
-def test_a_value_is_the_head_at_the_token_that_predicts(settings) -> None:
-    model = critic(settings).model.eval()
+def test_a_value_is_the_head_at_the_token_that_predicts(settings: CriticSettings) -> None:
+    model = model_of(critic(settings)).eval()
     with torch.no_grad():
         expected = plain_values(model, SHARED)
     values = read_values(model, SHARED)
@@ -53,7 +60,7 @@ def test_a_value_is_the_head_at_the_token_that_predicts(settings) -> None:
 
 
 def test_values_do_not_depend_on_the_budget_or_on_other_completions() -> None:
-    model = critic().model
+    model = model_of(critic())
     together = read_values(model, SHARED)
     for budget in (13, 16, 40):
         torch.testing.assert_close(read_values(model, SHARED, token_budget=budget), together, rtol=0, atol=1e-9)
@@ -63,7 +70,7 @@ def test_values_do_not_depend_on_the_budget_or_on_other_completions() -> None:
 
 
 def test_a_value_does_not_see_the_token_that_it_comes_before() -> None:
-    model = critic().model
+    model = model_of(critic())
     first, other = read_values(model, Sequences([[3, 4], [3, 4]], [[5, 6, 7], [5, 9, 8]]))
     torch.testing.assert_close(first[:2], other[:2], rtol=0, atol=1e-9)
     assert (first[2] - other[2]).abs() > 1e-3
@@ -71,7 +78,7 @@ def test_a_value_does_not_see_the_token_that_it_comes_before() -> None:
 
 def test_a_budget_smaller_than_a_row_is_refused() -> None:
     with pytest.raises(UserError, match=r"schedule\.token_budget is 5"):
-        read_values(critic().model, SHARED, token_budget=5)
+        read_values(model_of(critic()), SHARED, token_budget=5)
 
 
 def test_a_fit_does_not_depend_on_the_budget() -> None:
@@ -80,8 +87,8 @@ def test_a_fit_does_not_depend_on_the_budget() -> None:
     ends, metrics = [], []
     for budget in (13, 512):
         made = critic()
-        metrics.append(fit_critic(made, worth, returns, read_values(made.model, SHARED), token_budget=budget))
-        ends.append(torch.cat(read_values(made.model, SHARED)))
+        metrics.append(fit_critic(made, worth, returns, read_values(model_of(made), SHARED), token_budget=budget))
+        ends.append(torch.cat(read_values(model_of(made), SHARED)))
     torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=1e-6)
     assert metrics[0] == pytest.approx(metrics[1], rel=1e-6)
 
@@ -89,17 +96,17 @@ def test_a_fit_does_not_depend_on_the_budget() -> None:
 def test_the_first_step_of_the_fit_follows_the_mean_over_tokens_of_half_the_squared_error() -> None:
     made, worth = critic(), scored(torch.zeros(7, dtype=torch.float64), [1] * 7, sequences=SHARED)
     returns = [torch.full((len(ids),), 0.5, dtype=torch.float64) for ids in SHARED.completions]
-    other = copy.deepcopy(made.model).eval()
+    other = copy.deepcopy(model_of(made)).eval()
     loss = ((torch.cat(plain_values(other, SHARED)) - 0.5) ** 2).mean() / 2
     norm = torch.nn.utils.get_total_norm(torch.autograd.grad(loss, list(other.parameters())))
-    metrics = fit_critic(made, worth, returns, read_values(made.model, SHARED))
+    metrics = fit_critic(made, worth, returns, read_values(model_of(made), SHARED))
     assert metrics["loss"] == pytest.approx(float(loss.detach()), rel=1e-9)
     assert metrics["gradient_norm"] == pytest.approx(float(norm), rel=1e-6)
     assert made.updates == 1
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, BINS], ids=["mse", "hl_gauss"])
-def test_a_critic_fitted_to_fixed_returns_comes_to_say_them(settings) -> None:
+def test_a_critic_fitted_to_fixed_returns_comes_to_say_them(settings: CriticSettings) -> None:
     torch.manual_seed(1)
     known = SHARED.take(
         [0, 2, 3, 4, 5, 6]
@@ -110,10 +117,10 @@ def test_a_critic_fitted_to_fixed_returns_comes_to_say_them(settings) -> None:
         torch.tensor([sum([*prompt, *ids[:at]]) % 5 / 5 - 0.4 for at in range(len(ids))], dtype=torch.float64)
         for prompt, ids in zip(known.prompts, known.completions, strict=True)
     ]
-    before = torch.cat(read_values(made.model, known)) - torch.cat(returns)
+    before = torch.cat(read_values(model_of(made), known)) - torch.cat(returns)
     for _ in range(50):
-        metrics = fit_critic(made, worth, returns, read_values(made.model, known))
-    after = torch.cat(read_values(made.model, known)) - torch.cat(returns)
+        metrics = fit_critic(made, worth, returns, read_values(model_of(made), known))
+    after = torch.cat(read_values(model_of(made), known)) - torch.cat(returns)
     assert before.abs().mean() > 0.1
     assert after.abs().max() < 0.03
     assert metrics["explained_variance"] > 0.99
@@ -128,17 +135,17 @@ def test_tokens_that_do_not_count_give_the_critic_no_signal() -> None:
         returns = [torch.full((len(ids),), elsewhere, dtype=torch.float64) for ids in SEQUENCES.completions]
         for row in returns:
             row[0] = 0.5
-        fit_critic(made, worth, returns, read_values(made.model, SEQUENCES), counted=counted)
-        ends.append(torch.cat(read_values(made.model, SEQUENCES)))
+        fit_critic(made, worth, returns, read_values(model_of(made), SEQUENCES), counted=counted)
+        ends.append(torch.cat(read_values(model_of(made), SEQUENCES)))
     torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=0)
 
 
 def test_where_no_token_counts_nothing_moves() -> None:
     made, worth = critic(), scored(torch.zeros(5, dtype=torch.float64), [1] * 5, sequences=SEQUENCES)
-    old = read_values(made.model, SEQUENCES)
+    old = read_values(model_of(made), SEQUENCES)
     nowhere = [torch.zeros(len(ids), dtype=torch.bool) for ids in SEQUENCES.completions]
     assert fit_critic(made, worth, old, old, counted=nowhere) == {} and made.updates == 0
-    torch.testing.assert_close(read_values(made.model, SEQUENCES), old, rtol=0, atol=0)
+    torch.testing.assert_close(read_values(model_of(made), SEQUENCES), old, rtol=0, atol=0)
 
 
 def test_the_critic_has_weights_of_its_own_and_leaves_the_policy_alone() -> None:
@@ -147,19 +154,19 @@ def test_the_critic_has_weights_of_its_own_and_leaves_the_policy_alone() -> None
     made = new_critic(policy, SETTINGS)
     worth = scored(torch.zeros(5, dtype=torch.float64), [1] * 5, sequences=SEQUENCES)
     returns = [torch.ones(len(ids), dtype=torch.float64) for ids in SEQUENCES.completions]
-    fit_critic(made, worth, returns, read_values(made.model, SEQUENCES))
+    fit_critic(made, worth, returns, read_values(model_of(made), SEQUENCES))
     assert all(torch.equal(value, before[name]) for name, value in policy.state_dict().items())
     start = policy.model.state_dict()
-    assert any(not torch.equal(value, start[name]) for name, value in made.model.backbone.state_dict().items())
+    assert any(not torch.equal(value, start[name]) for name, value in model_of(made).backbone.state_dict().items())
 
 
 def test_every_weight_of_the_critic_learns_and_an_adapter_laid_on_the_policy_later_does_not_reach_it() -> None:
     policy = tiny_policy()
     made = new_critic(policy, SETTINGS)
     with_adapter(policy, LoraSettings(rank=2), seed=0)
-    assert all(parameter.requires_grad for parameter in made.model.parameters())
-    assert not [name for name, _ in made.model.named_parameters() if "lora" in name]
-    assert isinstance(made.model, Critic)
+    assert all(parameter.requires_grad for parameter in model_of(made).parameters())
+    assert not [name for name, _ in model_of(made).named_parameters() if "lora" in name]
+    assert isinstance(model_of(made), Critic)
 
 
 def test_the_explained_variance_is_one_for_the_returns_and_zero_for_a_constant() -> None:

@@ -1,5 +1,8 @@
 """What must be true of the intervals: they cover the truth as often as they say."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,7 +10,7 @@ from models.errors import UserError
 from models.evaluation.bootstrap import Interval, bootstrap_mean, paired_bootstrap, unpaired_bootstrap
 
 
-def evaluations(seed, prompts=150, gain=0.1):
+def evaluations(seed: int, prompts: int = 150, gain: float = 0.1) -> tuple[Any, Any]:
     """Sampled accuracies of two policies on the same prompts, whose true mean difference is `gain`."""
     chance = np.random.default_rng(seed)
     ease = chance.beta(1, 1, prompts) * (1 - gain)
@@ -15,7 +18,7 @@ def evaluations(seed, prompts=150, gain=0.1):
 
 
 @pytest.mark.parametrize("method", [paired_bootstrap, unpaired_bootstrap])
-def test_an_interval_of_95_percent_covers_the_truth_in_about_95_of_100(method) -> None:
+def test_an_interval_of_95_percent_covers_the_truth_in_about_95_of_100(method: Callable[..., Interval]) -> None:
     hits = 0
     for seed in range(300):
         left, right = evaluations(seed)

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from models.evaluation.budget import next_look
+from models.evaluation.budget import Look, next_look
 
 
-def looks(number, budget=0.05, of=365):
+def looks(number: int, budget: float = 0.05, of: int = 365) -> list[Look]:
     measured, looked, spent = [], 0, 0.0
     for _ in range(number):
         measured.append(next_look(looked, spent, budget=budget, looks=of))

@@ -1,14 +1,17 @@
 """What must be true of an evaluation as a whole, on a tiny policy."""
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
 from tiny_models import tiny_policy, word_tokenizer
+from torch import Tensor
 
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import STAGES, evaluate
+from models.learner.packing import Sequences
 from models.loop.rollout import Problem
 from models.policy.folder import save_model_folder
 from models.text.encoding import Codec
@@ -17,7 +20,7 @@ TEXTS = ["7 + 5", "3", "1 + 1 + 1 ="]
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory):
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TransformersEngine]:
     folder = tmp_path_factory.mktemp("evaluate") / "policy"
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
     running = TransformersEngine(folder, EngineSettings(max_sequences=4), end=1)
@@ -26,23 +29,25 @@ def engine(tmp_path_factory):
 
 
 @pytest.fixture
-def problems():
+def problems() -> list[Problem]:
     codec = Codec(word_tokenizer())
     prompts = codec.prompts(TEXTS)
     return [Problem(f"p{i}", TEXTS[i], "12", 1, tuple(ids)) for i, ids in enumerate(prompts)]
 
 
-def test_each_stage_is_told_once_as_it_begins(engine, problems) -> None:
-    metrics = []
+def test_each_stage_is_told_once_as_it_begins(engine: TransformersEngine, problems: list[Problem]) -> None:
+    metrics: list[str] = []
     evaluate(engine, Codec(word_tokenizer()), problems, Sampling(max_tokens=6, samples=2), 0, None, metrics.append)
     assert tuple(metrics) == STAGES
 
 
-def test_every_problem_has_its_greedy_and_its_samples_and_the_scores_of_its_own_sequences(engine, problems) -> None:
+def test_every_problem_has_its_greedy_and_its_samples_and_the_scores_of_its_own_sequences(
+    engine: TransformersEngine, problems: list[Problem]
+) -> None:
     codec, sampling = Codec(word_tokenizer()), Sampling(max_tokens=6, samples=3)
     seen = []
 
-    def score(sequences):
+    def score(sequences: Sequences) -> Tensor:
         rows = [(*prompt, *ids) for prompt, ids in zip(sequences.prompts, sequences.completions, strict=True)]
         seen.extend(rows)
         return torch.tensor([float(sum(ids)) for ids in rows])

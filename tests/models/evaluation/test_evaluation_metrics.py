@@ -3,7 +3,9 @@
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +24,14 @@ from models.evaluation.report import summarise
 from models.evaluation.votes import majority
 
 
-def said(answer, correct=False, score=0.0, tokens=5, finished=True):
+def said(
+    answer: int | str | None, correct: bool = False, score: float = 0.0, tokens: int = 5, finished: bool = True
+) -> Completion:
     text = f"work #### {answer}" if answer is not None else "no end in sight"
     return Completion(text=text, tokens=tokens, correct=correct, finished=finished, reward_score=score)
 
 
-def record(id, samples, level=1, greedy=None):
+def record(id: str, samples: Sequence[Completion], level: int = 1, greedy: Any = None) -> PromptRecord:
     return PromptRecord(id=id, level=level, samples=tuple(samples), greedy=greedy or samples[0])
 
 
@@ -81,7 +85,7 @@ EVALUATION = [
 
 
 def test_each_metric_by_hand() -> None:
-    expected = {
+    expected: dict[str, list[float]] = {
         "sampled_accuracy": [0.5, 1.0, 0.0],
         "greedy_accuracy": [1, 0, 0],
         "pass_at_1": [0.5, 1.0, 0.0],

@@ -2,7 +2,9 @@
 is missing or not finite shuts it."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,16 @@ SETTINGS = GateSettings(
 PROMPTS = 90
 
 
-def policy(right, *, tokens=10, score=None, distinct=4, greedy=True, flagged=0, easiest=None):
+def policy(
+    right: int,
+    *,
+    tokens: int = 10,
+    score: Callable[[int, int], float] | None = None,
+    distinct: int = 4,
+    greedy: bool = True,
+    flagged: int = 0,
+    easiest: Any = None,
+) -> list[PromptRecord]:
     """An evaluation of 90 prompts with 4 samples, `right` of them correct; on level 1 `easiest` where it is given."""
     records = []
     for number in range(PROMPTS):
@@ -43,17 +54,27 @@ def policy(right, *, tokens=10, score=None, distinct=4, greedy=True, flagged=0, 
 BASE, BETTER = policy(1), policy(3)
 
 
-def states(candidate, baseline=BASE, settings=SETTINGS, **more):
+def states(
+    candidate: Sequence[PromptRecord],
+    baseline: Sequence[PromptRecord] = BASE,
+    settings: GateSettings = SETTINGS,
+    **more: Any,
+) -> dict[str, str]:
     verdict = judge(candidate, baseline, settings, **more)
     assert verdict.promoted == (not any(check.failed for check in verdict.checks))
     return {check.name: check.state for check in verdict.checks}
 
 
-def failed(candidate, baseline=BASE, settings=SETTINGS, **more):
+def failed(
+    candidate: Sequence[PromptRecord],
+    baseline: Sequence[PromptRecord] = BASE,
+    settings: GateSettings = SETTINGS,
+    **more: Any,
+) -> list[str]:
     return [name for name, state in states(candidate, baseline, settings, **more).items() if state == "failed"]
 
 
-def with_score(records, value, prompt=17, sample=2):
+def with_score(records: Sequence[PromptRecord], value: float, prompt: int = 17, sample: int = 2) -> list[PromptRecord]:
     """One of the reward scores replaced."""
     record = records[prompt]
     samples = [replace(s, reward_score=value) if i == sample else s for i, s in enumerate(record.samples)]
@@ -120,14 +141,15 @@ ONE_FAULT = {
 
 
 @pytest.mark.parametrize("guard", ONE_FAULT)
-def test_each_guard_alone_blocks(guard) -> None:
+def test_each_guard_alone_blocks(guard: str) -> None:
     assert failed(ONE_FAULT[guard], settings=SETTINGS) == [guard]
 
 
 @pytest.mark.parametrize("guard", ONE_FAULT)
-def test_a_guard_without_margin_is_not_asked_for(guard) -> None:
+def test_a_guard_without_margin_is_not_asked_for(guard: str) -> None:
     name = "capability_margin" if guard.startswith("capability") else f"{guard}_margin"
-    settings = replace(SETTINGS, **{name: None})
+    absent: dict[str, Any] = {name: None}
+    settings = replace(SETTINGS, **absent)
     assert guard not in states(ONE_FAULT[guard], settings=settings)
     assert failed(ONE_FAULT[guard], settings=settings) == []
 
@@ -141,10 +163,12 @@ def test_a_guard_without_margin_is_not_asked_for(guard) -> None:
     ],
 )
 def test_a_guard_without_any_noise_holds_at_its_margin_and_fails_just_past_it(
-    guard: str, margin: float, worsened
+    guard: str, margin: float, worsened: list[PromptRecord]
 ) -> None:
-    assert failed(worsened, settings=replace(SETTINGS, **{guard: margin})) == []
-    assert len(failed(worsened, settings=replace(SETTINGS, **{guard: margin - 1e-6}))) == 1
+    at_it: dict[str, Any] = {guard: margin}
+    past_it: dict[str, Any] = {guard: margin - 1e-6}
+    assert failed(worsened, settings=replace(SETTINGS, **at_it)) == []
+    assert len(failed(worsened, settings=replace(SETTINGS, **past_it))) == 1
 
 
 def test_a_guard_is_an_interval_a_loss_that_may_lie_past_the_margin_fails() -> None:
@@ -158,7 +182,7 @@ INVERTED = policy(3, score=lambda index, correct: -1.0 if index < correct else 1
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_one_score_that_is_not_finite_refuses_also_with_an_inverted_reward_model(value) -> None:
+def test_one_score_that_is_not_finite_refuses_also_with_an_inverted_reward_model(value: float) -> None:
     assert failed(INVERTED) == ["divergence"]
     broken = with_score(INVERTED, value)
     assert failed(broken) == ["divergence", "reward_gap"]
@@ -177,7 +201,7 @@ def test_a_reward_model_that_says_one_thing_of_everything_refuses() -> None:
 
 
 def test_without_a_reward_model_in_the_recipe_its_guards_are_not_applicable_and_say_so() -> None:
-    silent = [policy(right, score=lambda index, correct: math.nan) for right in (3, 1)]
+    silent = (policy(3, score=lambda index, correct: math.nan), policy(1, score=lambda index, correct: math.nan))
     checks = {check.name: check for check in judge(*silent, SETTINGS, reward_model=False).checks}
     assert judge(*silent, SETTINGS, reward_model=False).promoted
     for guard in ("divergence", "reward_gap"):
@@ -193,7 +217,8 @@ def test_nothing_wrong_left_to_compare_with_is_not_applicable() -> None:
 
 
 def test_a_metric_that_is_not_finite_refuses() -> None:
-    lost = [replace(record, samples=tuple(replace(s, correct=math.nan) for s in record.samples)) for record in BETTER]
+    nan: dict[str, Any] = {"correct": math.nan}
+    lost = [replace(record, samples=tuple(replace(s, **nan) for s in record.samples)) for record in BETTER]
     assert "better" in failed(lost)
 
 
@@ -236,7 +261,7 @@ def test_another_metric_may_decide() -> None:
 
 
 def test_settings_that_make_no_sense_are_refused_before_anything_runs() -> None:
-    for key, value in {
+    senseless: dict[str, Any] = {
         "metric": "acuracy",
         "capabilities": ("pass_at_0",),
         "confidence": 1.0,
@@ -246,7 +271,8 @@ def test_settings_that_make_no_sense_are_refused_before_anything_runs() -> None:
         "length_margin": -0.1,
         "divergence_margin": math.nan,
         "safety_patterns": ("(",),
-    }.items():
+    }
+    for key, value in senseless.items():
         with pytest.raises(UserError):
             GateSettings(**{key: value})
     with pytest.raises(UserError, match="tokens is no share"):

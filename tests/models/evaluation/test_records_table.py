@@ -1,18 +1,21 @@
 """What must be true of evaluations on disk and of measuring, each test named as the theorem it checks."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from tiny_models import tiny_policy, word_tokenizer
+from torch import Tensor
 
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.table import read_records, write_records
+from models.learner.packing import Sequences
 from models.loop.rollout import Problem
 from models.policy.folder import save_model_folder
 from models.rewards.exact_answer import is_right
@@ -46,7 +49,7 @@ def test_no_records_are_a_table_of_no_rows(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory):
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Callable[..., list[PromptRecord]], list[Problem]]:
     folder = tmp_path_factory.mktemp("evaluated") / "policy"
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
     codec = Codec(word_tokenizer())
@@ -57,16 +60,20 @@ def measured(tmp_path_factory):
     ]
     engine = TransformersEngine(folder, EngineSettings(), end=codec.end)
 
-    def score(sequences):
+    def score(sequences: Sequences) -> Tensor:
         return torch.tensor([float(length) for length in sequences.lengths])
 
-    def run(seed, score=score, order=(0, 1, 2)):
+    def run(
+        seed: int, score: Callable[[Sequences], Tensor] | None = score, order: tuple[int, int, int] = (0, 1, 2)
+    ) -> list[PromptRecord]:
         return evaluate(engine, codec, [problems[i] for i in order], Sampling(max_tokens=6, samples=4), seed, score)
 
     return run, problems
 
 
-def test_each_prompt_has_its_own_completions_verified_and_scored(measured) -> None:
+def test_each_prompt_has_its_own_completions_verified_and_scored(
+    measured: tuple[Callable[..., list[PromptRecord]], list[Problem]],
+) -> None:
     run, problems = measured
     for record, problem in zip(run(0), problems, strict=True):
         assert (record.id, record.level, len(record.samples)) == (problem.id, problem.level, 4)
@@ -76,17 +83,23 @@ def test_each_prompt_has_its_own_completions_verified_and_scored(measured) -> No
             assert completion.finished or completion.tokens == 6
 
 
-def test_the_seed_decides_the_samples_and_not_the_greedy_answer(measured) -> None:
+def test_the_seed_decides_the_samples_and_not_the_greedy_answer(
+    measured: tuple[Callable[..., list[PromptRecord]], list[Problem]],
+) -> None:
     run, _ = measured
     assert run(1) == run(1) and run(1) != run(2)
     assert [record.greedy for record in run(1)] == [record.greedy for record in run(2)]
 
 
-def test_without_a_reward_model_scores_are_absent(measured) -> None:
+def test_without_a_reward_model_scores_are_absent(
+    measured: tuple[Callable[..., list[PromptRecord]], list[Problem]],
+) -> None:
     run, _ = measured
     assert all(math.isnan(record.greedy.reward_score) for record in run(0, score=None))
 
 
-def test_the_greedy_answer_does_not_depend_on_the_other_prompts(measured) -> None:
+def test_the_greedy_answer_does_not_depend_on_the_other_prompts(
+    measured: tuple[Callable[..., list[PromptRecord]], list[Problem]],
+) -> None:
     run, _ = measured
     assert [record.greedy for record in reversed(run(0))] == [record.greedy for record in run(0, order=(2, 1, 0))]

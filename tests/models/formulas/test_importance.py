@@ -3,13 +3,16 @@
 import math
 from itertools import product
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import torch
 from tiny_batches import gradient_of, make_batch, numbers
+from torch import Tensor
 
 from models.errors import UserError
 from models.formulas.importance import Corrected
+from models.formulas.policy_gradient import PolicyGradient
 from models.objective.cispo import Cispo
 from models.objective.gmpo import Gmpo
 from models.objective.grpo import Grpo
@@ -25,7 +28,7 @@ SEEN = make_batch(
 )
 
 
-def weights(**settings):
+def weights(**settings: Any) -> Tensor:
     return Reinforce(**settings)._importance(SEEN)[0]
 
 
@@ -37,7 +40,7 @@ def test_by_token_truncated_is_the_ratio_up_to_the_ceiling() -> None:
 
 def test_by_token_masked_drops_what_is_out_of_bounds_and_leaves_the_others_their_weight() -> None:
     torch.testing.assert_close(weights(importance_rule="masked"), numbers(0.0, 0.5, 1.2, 0.25, 1.0))
-    icepop = {"importance_rule": "masked", "importance_floor": 0.5, "importance_ceiling": 2.0}
+    icepop: dict[str, Any] = {"importance_rule": "masked", "importance_floor": 0.5, "importance_ceiling": 2.0}
     torch.testing.assert_close(weights(**icepop), numbers(0.0, 0.5, 1.2, 0.0, 1.0))
     _, watch = Reinforce(**icepop)._importance(SEEN)
     assert watch["importance_masked_share"].tolist() == [1.0, 0.0, 0.0, 1.0, 0.0]
@@ -60,15 +63,20 @@ def test_geometric_is_the_root_of_the_product() -> None:
 @pytest.mark.parametrize("rule", ["truncated", "masked"])
 def test_where_engine_and_learner_agree_nothing_is_corrected(level: str, rule: str) -> None:
     seen = make_batch(SEEN.advantage, None, OLD, completion=SEEN.completion)
-    settings = {"importance_level": level, "importance_rule": rule, "importance_floor": 0.9, "importance_ceiling": 1.1}
+    settings: dict[str, Any] = {
+        "importance_level": level,
+        "importance_rule": rule,
+        "importance_floor": 0.9,
+        "importance_ceiling": 1.1,
+    }
     torch.testing.assert_close(Grpo(**settings)._importance(seen)[0], torch.ones(5, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("kind", [Grpo, Reinforce, Cispo, Sapo, Gmpo, GspoToken])
 @pytest.mark.parametrize("level", ["token", "completion", "geometric"])
-def test_every_policy_gradient_is_corrected_by_the_same_weight(kind, level: str) -> None:
+def test_every_policy_gradient_is_corrected_by_the_same_weight(kind: type[PolicyGradient], level: str) -> None:
     """Its gradient, of the first step, is the weight times the advantage times that of the log-prob."""
-    settings = {"importance_level": level, "importance_rule": "masked", "importance_ceiling": 2.5}
+    settings: dict[str, Any] = {"importance_level": level, "importance_rule": "masked", "importance_ceiling": 2.5}
     gradient = gradient_of(kind(kl=0.0, **settings), OLD, SEEN)
     expected = -weights(**settings) * SEEN.advantage
     if kind is Gmpo:  # one loss for all tokens of a completion, at each of them
@@ -87,7 +95,9 @@ NEXT = torch.tensor([[0.2, 0.9], [-0.5, 0.3], [1.0, -1.0]], dtype=torch.float64)
 WORTH = torch.tensor([[1.0, 0.0], [0.2, -1.0], [0.5, 2.0]], dtype=torch.float64)
 
 
-def expected_gradient(level):
+def expected_gradient(
+    level: Literal["token", "completion", "geometric"],
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Of reinforce over all completions of two tokens, drawn by an engine that is another policy, and the exact one."""
     logits = [STARTS.clone().requires_grad_(), NEXT.clone().requires_grad_()]
     first, second = logits[0].log_softmax(0), logits[1].log_softmax(-1)

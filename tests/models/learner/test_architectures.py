@@ -1,10 +1,14 @@
 """Packed rows with shared prompts equal plain forward passes: loss and every gradient, for each architecture."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from architectures import MODELS, SIZE, built
 from tiny_models import gradients
-from torch import nn
+from torch import Tensor, nn
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
@@ -14,6 +18,7 @@ from transformers import (
     LlamaForCausalLM,
     MambaConfig,
     MambaForCausalLM,
+    PreTrainedModel,
 )
 
 from models.errors import UserError
@@ -24,9 +29,10 @@ from models.policy.build import LoraSettings, with_adapter
 
 ROUGH = {"gemma2, window 6"}
 """Its own attention rounds the softmax to float32, whatever the weights are."""
+IN_CHUNKS: dict[str, Any] = {**SIZE, "attention_chunk_size": 8}
 
 
-def drawn(lengths):
+def drawn(lengths: Sequence[int]) -> Any:
     chance = torch.Generator().manual_seed(1)
     return [torch.randint(3, 61, (length,), generator=chance).tolist() for length in lengths]
 
@@ -36,7 +42,7 @@ COMPLETIONS = drawn([5, 8, 21, 1, 4, 6])
 SHARED = Sequences([PROMPTS[i] for i in (0, 1, 0, 0, 2, 1)], COMPLETIONS)
 
 
-def plain(model, sequences, temperature):
+def plain(model: nn.Module, sequences: Sequences, temperature: float) -> tuple[Tensor, Tensor]:
     """By the definition: one sequence at a time through the model's own forward, the whole log-softmax."""
     log_probs, entropies = [], []
     for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
@@ -48,7 +54,7 @@ def plain(model, sequences, temperature):
     return torch.cat(log_probs), torch.cat(entropies)
 
 
-def loss_and_gradients(model, values):
+def loss_and_gradients(model: nn.Module, values: tuple[Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
     """A loss that every token takes part in with another weight, by its log-prob and by its entropy."""
     log_prob, entropy = values
     weight = torch.linspace(-1.0, 2.0, log_prob.numel(), dtype=torch.float64)
@@ -58,7 +64,7 @@ def loss_and_gradients(model, values):
     return loss.detach(), gradients(model)
 
 
-def largest_gap(actual, expected):
+def largest_gap(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
     """Largest difference of any gradient, relative to the largest entry of the same gradient."""
     return max(
         float((actual[name] - expected[name]).abs().max() / expected[name].abs().max().clamp(min=1e-12))
@@ -67,7 +73,7 @@ def largest_gap(actual, expected):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_shared_and_packed_equals_plain_in_float64(name):
+def test_shared_and_packed_equals_plain_in_float64(name: str) -> None:
     model = built(name, torch.float64)
     expected, its_gradients = loss_and_gradients(model, plain(model, SHARED, 0.7))
     gradients, own = loss_and_gradients(
@@ -79,7 +85,7 @@ def test_shared_and_packed_equals_plain_in_float64(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_shared_and_packed_equals_plain_in_float32(name):
+def test_shared_and_packed_equals_plain_in_float32(name: str) -> None:
     model = built(name, torch.float32)
     expected, its_gradients = loss_and_gradients(model, plain(model, SHARED, 1.0))
     gradients, own = loss_and_gradients(model, completion_log_probs(model, SHARED))
@@ -88,7 +94,7 @@ def test_shared_and_packed_equals_plain_in_float32(name):
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gemma"])
-def test_in_bfloat16_it_is_as_near_to_float64_as_plain_bfloat16_is(name):
+def test_in_bfloat16_it_is_as_near_to_float64_as_plain_bfloat16_is(name: str) -> None:
     exact, _ = plain(built(name, torch.float64), SHARED, 1.0)
     model = built(name, torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -99,7 +105,7 @@ def test_in_bfloat16_it_is_as_near_to_float64_as_plain_bfloat16_is(name):
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "mistral, window 5", "gemma"])
-def test_with_adapters_shared_and_packed_equals_plain(name):
+def test_with_adapters_shared_and_packed_equals_plain(name: str) -> None:
     model = with_adapter(built(name, torch.float64), LoraSettings(rank=4, alpha=8), seed=0)
     for parameter_name, parameter in model.named_parameters():
         if "lora_B" in parameter_name:
@@ -112,7 +118,7 @@ def test_with_adapters_shared_and_packed_equals_plain(name):
     assert largest_gap(own, its_gradients) < 1e-5
 
 
-def test_adapters_on_the_output_projection_take_part():
+def test_adapters_on_the_output_projection_take_part() -> None:
     model = with_adapter(built("llama", torch.float64), LoraSettings(rank=4, alpha=8, targets=("lm_head",)), seed=0)
     for parameter_name, parameter in model.named_parameters():
         if "lora_B" in parameter_name:
@@ -125,10 +131,10 @@ def test_adapters_on_the_output_projection_take_part():
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
-def test_the_reference_of_an_adapted_policy_is_the_base_model(name):
+def test_the_reference_of_an_adapted_policy_is_the_base_model(name: str) -> None:
     base = built(name, torch.float64)
     expected, _ = completion_log_probs(base, SHARED)
-    model = with_adapter(base, LoraSettings(rank=4), seed=0).double()
+    model: Any = with_adapter(base, LoraSettings(rank=4), seed=0).double()
     for parameter_name, parameter in model.named_parameters():
         if "lora_B" in parameter_name:
             nn.init.normal_(parameter, std=0.1)
@@ -139,7 +145,7 @@ def test_the_reference_of_an_adapted_policy_is_the_base_model(name):
     assert float((adapted - expected).detach().abs().max()) > 1e-3
 
 
-def test_a_model_that_reads_packed_rows_still_reads_ordinary_batches():
+def test_a_model_that_reads_packed_rows_still_reads_ordinary_batches() -> None:
     model = built("mistral, window 5", torch.float64)
     ids = torch.tensor([[5, 6, 7, 8, 9, 10, 11, 12], [0, 0, 0, 9, 8, 7, 6, 5]])
     mask = (ids > 0).long()
@@ -148,7 +154,7 @@ def test_a_model_that_reads_packed_rows_still_reads_ordinary_batches():
     torch.testing.assert_close(model(input_ids=ids, attention_mask=mask).logits, before, rtol=1e-10, atol=1e-10)
 
 
-def test_what_is_saved_does_not_name_the_attention(tmp_path):
+def test_what_is_saved_does_not_name_the_attention(tmp_path: Path) -> None:
     model = built("llama", torch.float32)
     use_packed_attention(model)
     model.save_pretrained(tmp_path)
@@ -163,17 +169,17 @@ def test_what_is_saved_does_not_name_the_attention(tmp_path):
         GptOssForCausalLM(
             GptOssConfig(**SIZE, num_local_experts=2, num_experts_per_tok=1, layer_types=["full_attention"] * 3)
         ),
-        LlamaForCausalLM(LlamaConfig(**SIZE, attention_chunk_size=8)),
+        LlamaForCausalLM(LlamaConfig(**IN_CHUNKS)),
     ],
     ids=["mamba", "bloom", "attention sinks", "attention in chunks"],
 )
-def test_a_model_whose_attention_cannot_take_the_layout_is_refused(model):
+def test_a_model_whose_attention_cannot_take_the_layout_is_refused(model: PreTrainedModel) -> None:
     with pytest.raises(UserError, match=f"{type(model).__name__} cannot read packed rows") as refused:
         completion_log_probs(model, SHARED)
     assert "\n" not in str(refused.value)
 
 
-def test_attention_dropout_is_refused():
+def test_attention_dropout_is_refused() -> None:
     model = LlamaForCausalLM(LlamaConfig(**SIZE, attention_dropout=0.1)).train()
     with pytest.raises(UserError, match="attention_dropout is not zero"):
         completion_log_probs(model, SHARED)

@@ -1,9 +1,12 @@
 """What must be true of attention in blocks and in two parts, each test named as the theorem it checks; in float64."""
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from models.learner import block_attention
 from models.learner.block_attention import attend, attend_backward
@@ -11,16 +14,16 @@ from models.learner.layout import allowed
 from models.learner.packing import Sequences, packed_row
 from models.learner.two_part_attention import two_part_attention
 
-EXACT = {"rtol": 1e-10, "atol": 1e-10}
+EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
 
 
-def numbers(*shape, seed=0):
+def numbers(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.mark.parametrize("elements", [2**18, 200, 40])
 @pytest.mark.parametrize("causal", [True, False])
-def test_blocks_equal_the_softmax_written_out(elements, causal, monkeypatch):
+def test_blocks_equal_the_softmax_written_out(elements: int, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_attention, "BLOCK_ELEMENTS", elements)
     query, key, value = (numbers(6, 70, 8, seed=seed).requires_grad_() for seed in range(3))
     assert (elements < 70 * 70) == any(rows.start for _, rows in block_attention._blocks(query, key))
@@ -42,21 +45,21 @@ def test_blocks_equal_the_softmax_written_out(elements, causal, monkeypatch):
 
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_two_parts_equal_attention_under_the_layout_written_out(groups, seed):
+def test_two_parts_equal_attention_under_the_layout_written_out(groups: int, seed: int) -> None:
     chance = random.Random(seed)
     prompts = [[1] * chance.randint(1, 40), [2] * chance.randint(1, 40), [3]]
     chosen = [prompts[chance.randrange(3)] for _ in range(9)]
     row = packed_row(Sequences(chosen, [[4] * chance.randint(1, 50) for _ in chosen]))
     tokens = len(row.ids)
 
-    def run(attention):
+    def run(attention: Callable[[Tensor, Tensor, Tensor], Tensor]) -> tuple[Tensor | None, ...]:
         query = numbers(1, 4, tokens, 8, seed=1).requires_grad_()
         key, value = (numbers(1, 4 // groups, tokens, 8, seed=seed).requires_grad_() for seed in (2, 3))
         out = attention(query, key, value)
         out.backward(numbers(1, tokens, 4, 8, seed=4))
         return out.detach(), query.grad, key.grad, value.grad
 
-    def written_out(query, key, value):
+    def written_out(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         scores = query @ key.repeat_interleave(groups, 1).transpose(2, 3) * 0.25
         scores = scores.masked_fill(~allowed(row.layout, torch.device("cpu"), None), float("-inf"))
         return (torch.softmax(scores, -1) @ value.repeat_interleave(groups, 1)).transpose(1, 2)

@@ -1,9 +1,13 @@
 """Whoever reads a model without dropout gives it back as it was, whatever happens meanwhile."""
 
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
 import pytest
 import torch
 from tiny_models import SEQUENCES, tiny_policy
-from torch import nn
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from models.engine.canary import canary_gap
 from models.errors import UserError
@@ -23,7 +27,7 @@ def mixed_modes(model: nn.Module) -> nn.Module:
     return model
 
 
-def test_every_module_has_its_own_mode_again():
+def test_every_module_has_its_own_mode_again() -> None:
     mixed, training, resting = mixed_modes(tiny_policy()), tiny_policy().train(), tiny_policy()
     before = modes(mixed, training, resting)
     assert len(set(modes(mixed))) == 2
@@ -32,7 +36,7 @@ def test_every_module_has_its_own_mode_again():
     assert modes(mixed, training, resting) == before
 
 
-def test_every_module_has_its_own_mode_again_after_an_exception():
+def test_every_module_has_its_own_mode_again_after_an_exception() -> None:
     mixed = mixed_modes(tiny_policy())
     before = modes(mixed)
     with pytest.raises(ZeroDivisionError), in_eval_mode(mixed, nn.Dropout()):
@@ -40,7 +44,7 @@ def test_every_module_has_its_own_mode_again_after_an_exception():
     assert modes(mixed) == before
 
 
-def test_within_one_another_the_outer_mode_comes_back_last():
+def test_within_one_another_the_outer_mode_comes_back_last() -> None:
     mixed = mixed_modes(tiny_policy())
     before = modes(mixed)
     with in_eval_mode(mixed):
@@ -50,19 +54,19 @@ def test_within_one_another_the_outer_mode_comes_back_last():
     assert modes(mixed) == before
 
 
-def test_dropout_is_off_inside_and_on_again_afterwards():
+def test_dropout_is_off_inside_and_on_again_afterwards() -> None:
     dropout, ones = nn.Dropout(0.5).train(), torch.ones(1000)
     with in_eval_mode(dropout):
         assert torch.equal(dropout(ones), ones)
     assert not torch.equal(dropout(ones), ones)
 
 
-def fails(*given, **settings):
+def fails(*given: Tensor, **settings: Any) -> None:
     raise RuntimeError("the model's own code failed")
 
 
 class SilentEngine:
-    def score(self, prompts, completions):
+    def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         return [[0.0] * len(ids) for ids in completions]
 
 
@@ -71,11 +75,11 @@ class SilentEngine:
     [
         lambda policy: all_log_probs(policy, SEQUENCES),
         lambda policy: measured(policy),
-        lambda policy: canary_gap(SilentEngine(), policy, SEQUENCES, None),
+        lambda policy: canary_gap(cast(Any, SilentEngine()), policy, SEQUENCES, None),
     ],
     ids=["log_probs", "precision", "canary"],
 )
-def test_a_reading_that_fails_leaves_the_modes_as_they_were(read):
+def test_a_reading_that_fails_leaves_the_modes_as_they_were(read: Callable[[PreTrainedModel], Any]) -> None:
     policy = tiny_policy()
     use_packed_attention(policy)
     mixed_modes(policy)
@@ -86,14 +90,14 @@ def test_a_reading_that_fails_leaves_the_modes_as_they_were(read):
     assert modes(policy) == before
 
 
-def test_a_reading_leaves_a_part_in_eval_mode_that_was_in_it():
+def test_a_reading_leaves_a_part_in_eval_mode_that_was_in_it() -> None:
     policy = mixed_modes(tiny_policy())
     before = modes(policy)
     all_log_probs(policy, SEQUENCES)
     assert modes(policy) == before
 
 
-def test_a_budget_below_a_row_leaves_the_modes_as_they_were():
+def test_a_budget_below_a_row_leaves_the_modes_as_they_were() -> None:
     policy = mixed_modes(tiny_policy())
     before = modes(policy)
     with pytest.raises(UserError, match="smaller than one row"):

@@ -1,9 +1,12 @@
 """What must be true of the divergence from a teacher, each test named as the theorem it checks; in float64."""
 
 import math
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import pytest
 import torch
+from torch import Tensor
 
 from models.learner.fused_divergence import Logits, absolute_gap, fused_divergence
 from models.learner.fused_log_probs import Head
@@ -14,11 +17,11 @@ BETAS = (0.0, 0.1, 0.5, 0.9, 1.0)
 GAP = 1e-12
 
 
-def numbers(*shape, seed=0, scale=1.0):
+def numbers(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * scale
 
 
-def as_published(student_logits, teacher_logits, beta):
+def as_published(student_logits: Tensor, teacher_logits: Tensor, beta: float) -> Tensor:
     """Generalised JSD by GKD's equation 1 and TRL's GKDTrainer.generalized_jsd_loss (beta 0: the KL, 1: the inverse
     KL): summed over the vocabulary, probabilities written out and not their logarithms."""
     p, q = torch.softmax(student_logits, -1), torch.softmax(teacher_logits, -1)
@@ -30,12 +33,12 @@ def as_published(student_logits, teacher_logits, beta):
     return beta * (q * torch.log(q / m)).sum(-1) + (1 - beta) * (p * torch.log(p / m)).sum(-1)
 
 
-def logits(hidden, weight, bias, softcap):
+def logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, softcap: float | None) -> Tensor:
     z = hidden @ weight.T + (0.0 if bias is None else bias)
     return z if softcap is None else softcap * torch.tanh(z / softcap)
 
 
-def largest_gap(ones, others):
+def largest_gap(ones: Sequence[Tensor], others: Sequence[Tensor]) -> float:
     return max(float((first - other).abs().max()) for first, other in zip(ones, others, strict=True))
 
 
@@ -43,16 +46,18 @@ def largest_gap(ones, others):
 @pytest.mark.parametrize(("elements", "softcap", "biased", "temperature"), [
     (2**19, None, False, 1.0), (1200, 3.0, True, 0.7), (1, None, True, 1.3),
 ])  # fmt: skip
-def test_value_and_gradient_are_those_of_the_published_formula(beta, elements, softcap, biased, temperature):
+def test_value_and_gradient_are_those_of_the_published_formula(
+    beta: float, elements: int, softcap: float | None, biased: bool, temperature: float
+) -> None:
     teacher, states = numbers(90, 7, seed=6, scale=0.7), numbers(17, 7, seed=7)
 
-    def run(divergence):
+    def run(divergence: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> list[Tensor]:
         leaves = [numbers(17, 5).requires_grad_(), numbers(90, 5, seed=1, scale=0.7).requires_grad_()]
         leaves += [numbers(90, seed=2).requires_grad_()] if biased else []
         bias = leaves[2] if biased else None
         values = divergence(leaves[0], leaves[1], bias)
         (values * numbers(17, seed=4)).sum().backward()
-        return [values.detach(), *(leaf.grad for leaf in leaves)]
+        return [values.detach(), *(cast(Tensor, leaf.grad) for leaf in leaves)]
 
     fused = run(
         lambda hidden, weight, bias: fused_divergence(
@@ -72,7 +77,7 @@ def test_value_and_gradient_are_those_of_the_published_formula(beta, elements, s
     assert largest_gap(fused, plain) <= GAP
 
 
-def test_by_hand_a_half_and_two_quarters_against_uniform():
+def test_by_hand_a_half_and_two_quarters_against_uniform() -> None:
     p = torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64).log()
     target = Logits([(torch.zeros(1, 3, dtype=torch.float64), ONE, 1.0)])
     reverse, forward = (float(fused_divergence(p, ONE, target, beta)) for beta in (1.0, 0.0))
@@ -81,7 +86,7 @@ def test_by_hand_a_half_and_two_quarters_against_uniform():
 
 
 @pytest.mark.parametrize("beta", BETAS)
-def test_a_policy_that_is_its_teacher_has_no_divergence_and_no_gradient(beta):
+def test_a_policy_that_is_its_teacher_has_no_divergence_and_no_gradient(beta: float) -> None:
     hidden, weight = numbers(6, 5).requires_grad_(), numbers(11, 5, seed=1)
     values = fused_divergence(hidden, Head(weight), Logits([(hidden.detach(), Head(weight), 1.0)]), beta)
     (gradient,) = torch.autograd.grad(values.sum(), hidden)
@@ -89,7 +94,9 @@ def test_a_policy_that_is_its_teacher_has_no_divergence_and_no_gradient(beta):
 
 
 @pytest.mark.parametrize(("beta", "limit"), [(1e-6, 0.0), (1 - 1e-6, 1.0)])
-def test_near_its_ends_the_generalised_divergence_is_beta_or_one_less_beta_times_a_kl(beta, limit):
+def test_near_its_ends_the_generalised_divergence_is_beta_or_one_less_beta_times_a_kl(
+    beta: float, limit: float
+) -> None:
     hidden, weight = numbers(6, 5), numbers(11, 5, seed=1)
     target = Logits([(numbers(6, 5, seed=2), Head(numbers(11, 5, seed=3)), 1.0)])
     near, kl = (fused_divergence(hidden, Head(weight), target, value) for value in (beta, limit))
@@ -97,7 +104,7 @@ def test_near_its_ends_the_generalised_divergence_is_beta_or_one_less_beta_times
     torch.testing.assert_close(near / small, kl, rtol=1e-3, atol=0.0)
 
 
-def test_the_gradient_of_the_reverse_kl_is_that_of_its_sampled_log_ratio_in_expectation():
+def test_the_gradient_of_the_reverse_kl_is_that_of_its_sampled_log_ratio_in_expectation() -> None:
     """E_p[(log p - log q) grad log p] = grad KL(p || q): the sampled form is an unbiased estimate of the whole one."""
     z, log_q = numbers(1, 6).requires_grad_(), torch.log_softmax(numbers(1, 6, seed=1), -1)
     eye = Head(torch.eye(6, dtype=torch.float64))
@@ -107,7 +114,7 @@ def test_the_gradient_of_the_reverse_kl_is_that_of_its_sampled_log_ratio_in_expe
     assert float((whole - expected).abs().max()) <= GAP
 
 
-def test_rows_that_only_one_projection_has_count_for_neither():
+def test_rows_that_only_one_projection_has_count_for_neither() -> None:
     hidden, weight, teacher = numbers(4, 5), numbers(11, 5, seed=1), numbers(9, 5, seed=2)
     target = Logits([(hidden, Head(teacher), 1.0)])
     padded = fused_divergence(hidden, Head(weight), target, 1.0)
@@ -116,7 +123,7 @@ def test_rows_that_only_one_projection_has_count_for_neither():
     torch.testing.assert_close(fused_divergence(hidden, Head(weight[:9]), grown, 1.0), padded, rtol=0, atol=GAP)
 
 
-def test_a_sum_of_logits_with_a_weight_for_each_token_is_their_normalised_product():
+def test_a_sum_of_logits_with_a_weight_for_each_token_is_their_normalised_product() -> None:
     states, first, other = numbers(4, 5), numbers(9, 5, seed=1), numbers(9, 5, seed=2)
     weight = torch.tensor([0.0, 0.5, 1.0, 3.0], dtype=torch.float64)
     target = Logits([(states, Head(first), 1.0 + weight), (states, Head(other), -weight)])
@@ -126,7 +133,7 @@ def test_a_sum_of_logits_with_a_weight_for_each_token_is_their_normalised_produc
     torch.testing.assert_close(target.log_probs(slice(0, 4), 9), wanted, rtol=0, atol=1e-11)
 
 
-def test_the_absolute_gap_of_opposites_is_two_and_of_equals_none():
+def test_the_absolute_gap_of_opposites_is_two_and_of_equals_none() -> None:
     sure = torch.tensor([[50.0, 0.0, 0.0], [0.0, 50.0, 0.0]], dtype=torch.float64)
     first, other = Logits([(sure, ONE, 1.0)]), Logits([(sure[[0, 0]], ONE, 1.0)])
     torch.testing.assert_close(absolute_gap(first, other, 2, CPU), torch.tensor([0.0, 2.0], dtype=torch.float64))

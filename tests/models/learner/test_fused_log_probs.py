@@ -2,21 +2,31 @@
 
 import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from models.learner.fused_log_probs import Blocks, Distribution, Head, fused_log_probs
 
-EXACT = {"rtol": 1e-10, "atol": 1e-10}
+EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
 ONE = Head(torch.eye(3, dtype=torch.float64))
 
 
-def numbers(*shape, seed=0, scale=1.0):
+def numbers(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * scale
 
 
-def by_definition(hidden, weight, bias, targets, softcap, distribution):
+def by_definition(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    softcap: float | None,
+    distribution: Distribution,
+) -> tuple[Tensor, Tensor]:
     """The whole softmax, row by row in plain Python where tokens are cut: written without looking at the blocks."""
     logits = hidden @ weight.T + (0.0 if bias is None else bias)
     if softcap is not None:
@@ -52,14 +62,16 @@ def by_definition(hidden, weight, bias, targets, softcap, distribution):
         Distribution(temperature=1.3, top_k=50, top_p=0.5),
     ],
 )
-def test_values_and_gradients_equal_the_full_log_softmax(elements, softcap, with_bias, distribution):
-    def run(function):
+def test_values_and_gradients_equal_the_full_log_softmax(
+    elements: int, softcap: float | None, with_bias: bool, distribution: Distribution
+) -> None:
+    def run(function: Callable[..., tuple[Tensor, Tensor]]) -> list[Tensor | None]:
         hidden = numbers(17, 12, scale=2.0).requires_grad_()
         weight = numbers(700, 12, seed=1).requires_grad_()
         bias = numbers(700, seed=2).requires_grad_() if with_bias else None
         log_prob, entropy = function(hidden, weight, bias)
         (log_prob * numbers(17, seed=4) + entropy * numbers(17, seed=5)).sum().backward()
-        actual = [log_prob, entropy, hidden.grad, weight.grad]
+        actual: list[Tensor | None] = [log_prob, entropy, hidden.grad, weight.grad]
         return [*actual, bias.grad] if bias is not None else actual
 
     targets = torch.randint(0, 700, (17,), generator=torch.Generator().manual_seed(3))
@@ -73,37 +85,37 @@ def test_values_and_gradients_equal_the_full_log_softmax(elements, softcap, with
         torch.testing.assert_close(first, other, **EXACT)
 
 
-def test_the_gradient_agrees_with_finite_differences():
+def test_the_gradient_agrees_with_finite_differences() -> None:
     hidden, weight = numbers(4, 5).requires_grad_(), numbers(9, 5, seed=1).requires_grad_()
     targets = torch.tensor([0, 8, 3, 3])
 
-    def function(hidden, weight):
+    def function(hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         return fused_log_probs(hidden, Head(weight), targets, Distribution(temperature=0.8), block_elements=8)
 
     assert torch.autograd.gradcheck(function, (hidden, weight))
 
 
-def test_entropy_of_a_half_and_two_quarters_is_one_and_a_half_bits():
+def test_entropy_of_a_half_and_two_quarters_is_one_and_a_half_bits() -> None:
     states = torch.tensor([[0.5, 0.25, 0.25], [1 / 3, 1 / 3, 1 / 3]], dtype=torch.float64).log()
     log_prob, entropy = fused_log_probs(states, ONE, torch.tensor([0, 2]))
     torch.testing.assert_close(entropy, torch.tensor([1.5 * math.log(2), math.log(3)], dtype=torch.float64))
     torch.testing.assert_close(log_prob, torch.tensor([0.5, 1 / 3], dtype=torch.float64).log())
 
 
-def test_half_the_temperature_squares_the_odds():
+def test_half_the_temperature_squares_the_odds() -> None:
     states = torch.tensor([[0.75, 0.25, 0.0]], dtype=torch.float64).log().clamp(min=-1e9)  # odds 3, squared 9
     log_prob, _ = fused_log_probs(states, ONE, torch.tensor([0]), Distribution(temperature=0.5))
     torch.testing.assert_close(log_prob.exp(), torch.tensor([0.9], dtype=torch.float64))
 
 
-def test_the_gradient_at_the_logits_is_one_hot_minus_probability():
+def test_the_gradient_at_the_logits_is_one_hot_minus_probability() -> None:
     states = torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64).log().requires_grad_()
     log_prob, _ = fused_log_probs(states, ONE, torch.tensor([1]))
     (gradient,) = torch.autograd.grad(log_prob.sum(), states)
     torch.testing.assert_close(gradient, torch.tensor([[-0.5, 0.75, -0.25]], dtype=torch.float64))
 
 
-def test_of_a_half_and_two_unequal_rest_the_nucleus_of_a_half_is_the_first_alone():
+def test_of_a_half_and_two_unequal_rest_the_nucleus_of_a_half_is_the_first_alone() -> None:
     states = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64).log()
     log_prob, entropy = fused_log_probs(states, ONE, torch.tensor([0]), Distribution(top_p=0.45))
     assert float(log_prob) == pytest.approx(0.0, abs=1e-12) and float(entropy) == pytest.approx(0.0, abs=1e-12)
@@ -111,18 +123,18 @@ def test_of_a_half_and_two_unequal_rest_the_nucleus_of_a_half_is_the_first_alone
     assert float(log_prob.exp()) == pytest.approx(0.3 / 0.8)
 
 
-def test_a_token_outside_the_nucleus_is_taken_in_and_stays_finite():
+def test_a_token_outside_the_nucleus_is_taken_in_and_stays_finite() -> None:
     states = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64).log()
     log_prob, _ = fused_log_probs(states, ONE, torch.tensor([2]), Distribution(top_k=1))
     assert float(log_prob.exp()) == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("distribution", [Distribution(), Distribution(top_p=0.9)])
-def test_no_block_is_larger_than_its_limit(distribution, monkeypatch):
+def test_no_block_is_larger_than_its_limit(distribution: Distribution, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
     made = Blocks.logits
 
-    def watched(self, states, columns):
+    def watched(self: Blocks, states: Tensor, columns: slice) -> Tensor:
         z = made(self, states, columns)
         sizes.append(z.numel())
         return z
@@ -135,7 +147,7 @@ def test_no_block_is_larger_than_its_limit(distribution, monkeypatch):
     assert sum(sizes) == 2 * 2000 * 6000  # every logit once forward and once again backward
 
 
-def test_half_precision_products_are_summed_in_float32():
+def test_half_precision_products_are_summed_in_float32() -> None:
     hidden, weight = numbers(64, 32).float(), numbers(512, 32, seed=1).float()
     targets = torch.arange(64)
     exact, _ = fused_log_probs(hidden.double(), Head(weight.double()), targets)

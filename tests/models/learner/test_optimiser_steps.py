@@ -1,5 +1,7 @@
 """What must be true of an optimiser step, each test named as the theorem it checks."""
 
+from typing import Literal
+
 import pytest
 import torch
 from torch import nn
@@ -8,7 +10,7 @@ from models.errors import UserError
 from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
 
 
-def test_the_step_size_by_hand():
+def test_the_step_size_by_hand() -> None:
     """Four steps up, of which the last is the peak, then six sevenths of the way down to zero, which is step 10."""
     settings = OptimiserSettings(learning_rate=1.0, warmup_steps=4, decay="linear")
     assert [learning_rate_at(step, 10, settings) for step in range(11)] == pytest.approx(
@@ -21,7 +23,9 @@ def test_the_step_size_by_hand():
 
 @pytest.mark.parametrize("decay", ["none", "linear", "cosine"])
 @pytest.mark.parametrize("warmup", [0, 1, 2, 7, 10])
-def test_the_step_size_reaches_its_peak_once_and_never_passes_it(decay, warmup):
+def test_the_step_size_reaches_its_peak_once_and_never_passes_it(
+    decay: Literal["none", "linear", "cosine"], warmup: int
+) -> None:
     settings = OptimiserSettings(learning_rate=0.3, warmup_steps=warmup, decay=decay)
     rates = [learning_rate_at(step, 10, settings) for step in range(10)]
     assert max(rates) == 0.3 == rates[max(0, warmup - 1)] and min(rates) > 0
@@ -29,7 +33,7 @@ def test_the_step_size_reaches_its_peak_once_and_never_passes_it(decay, warmup):
     assert falling == sorted(falling, reverse=True)
 
 
-def test_a_gradient_of_norm_five_is_scaled_down_to_one():
+def test_a_gradient_of_norm_five_is_scaled_down_to_one() -> None:
     weight = nn.Parameter(torch.zeros(2, dtype=torch.float64))
     weight.grad = torch.tensor([3.0, 4.0], dtype=torch.float64)
     settings = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1.0)
@@ -40,7 +44,7 @@ def test_a_gradient_of_norm_five_is_scaled_down_to_one():
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
-def test_a_gradient_that_is_not_finite_moves_nothing_and_is_named(poison):
+def test_a_gradient_that_is_not_finite_moves_nothing_and_is_named(poison: float) -> None:
     weight = nn.Parameter(torch.ones(2))
     weight.grad = torch.tensor([0.0, poison])
     optimiser = torch.optim.AdamW([weight])
@@ -49,7 +53,7 @@ def test_a_gradient_that_is_not_finite_moves_nothing_and_is_named(poison):
     assert weight.tolist() == [1.0, 1.0] and weight.grad is None and not optimiser.state
 
 
-def test_matrices_decay_and_vectors_do_not_and_the_frozen_never_move():
+def test_matrices_decay_and_vectors_do_not_and_the_frozen_never_move() -> None:
     layers = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3).requires_grad_(False))
     before = {name: value.detach().clone() for name, value in layers.named_parameters()}
     settings = OptimiserSettings(learning_rate=0.1, weight_decay=0.5, warmup_steps=0)

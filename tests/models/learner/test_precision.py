@@ -1,6 +1,7 @@
 """What must be true of the choice of precision, each test named as the theorem it checks."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,11 +14,11 @@ from models.learner.precision import LEAST_GAIN, Choice, fastest_precision, meas
     ("float32", "bfloat16", "expected"),
     [(4.0, 1.0, "bfloat16"), (1.0, 1.0, "float32"), (1.0, 2.0, "float32"), (LEAST_GAIN - 0.01, 1.0, "float32")],
 )
-def test_half_precision_is_taken_where_it_is_clearly_faster(float32, bfloat16, expected):
+def test_half_precision_is_taken_where_it_is_clearly_faster(float32: float, bfloat16: float, expected: str) -> None:
     assert Choice(float32, bfloat16).precision == expected
 
 
-def test_measuring_changes_neither_weights_nor_gradients_nor_random_numbers():
+def test_measuring_changes_neither_weights_nor_gradients_nor_random_numbers() -> None:
     model = tiny_policy(torch.float32).train()
     before, state = {name: p.clone() for name, p in model.named_parameters()}, torch.random.get_rng_state()
     choice = measured(model)
@@ -28,7 +29,7 @@ def test_measuring_changes_neither_weights_nor_gradients_nor_random_numbers():
 
 
 @pytest.mark.parametrize("faster", ["float32", "bfloat16"])
-def test_a_choice_is_made_once_and_kept(tmp_path, faster):
+def test_a_choice_is_made_once_and_kept(tmp_path: Path, faster: str) -> None:
     model = tiny_policy(torch.float32)
     fastest_precision(model, tmp_path)
     (file,) = tmp_path.iterdir()
@@ -37,7 +38,7 @@ def test_a_choice_is_made_once_and_kept(tmp_path, faster):
     assert fastest_precision(model, tmp_path) == faster
 
 
-def test_a_broken_file_is_measured_again(tmp_path):
+def test_a_broken_file_is_measured_again(tmp_path: Path) -> None:
     model = tiny_policy(torch.float32)
     fastest_precision(model, tmp_path)
     (file,) = tmp_path.iterdir()
@@ -46,7 +47,7 @@ def test_a_broken_file_is_measured_again(tmp_path):
     assert json.loads(file.read_text())["float32"] > 0
 
 
-def test_models_of_another_shape_have_a_choice_of_their_own(tmp_path):
+def test_models_of_another_shape_have_a_choice_of_their_own(tmp_path: Path) -> None:
     fastest_precision(tiny_policy(torch.float32), tmp_path)
     fastest_precision(tiny_policy(torch.float32, vocabulary=32), tmp_path)
     assert len(list(tmp_path.iterdir())) == 2

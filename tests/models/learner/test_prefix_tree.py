@@ -10,7 +10,7 @@ from models.learner.prefix_tree import STEP, forests, trees
 from models.learner.tree_attention import TreeAttention
 
 
-def sequences_that_begin_alike(seed, count=40):
+def sequences_that_begin_alike(seed: int, count: int = 40) -> Sequences:
     chance = random.Random(seed)
     prompts = [[chance.randrange(3) for _ in range(chance.randint(1, 9))] for _ in range(6)] + [[]]
     return Sequences(
@@ -20,7 +20,7 @@ def sequences_that_begin_alike(seed, count=40):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_end_of_a_sequence_sees_its_own_tokens_in_order_and_no_others(seed):
+def test_the_end_of_a_sequence_sees_its_own_tokens_in_order_and_no_others(seed: int) -> None:
     sequences = sequences_that_begin_alike(seed)
     seen_once = []
     for tree in trees(sequences):
@@ -33,7 +33,7 @@ def test_the_end_of_a_sequence_sees_its_own_tokens_in_order_and_no_others(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_sequences_of_one_prompt_begin_with_stands_once(seed):
+def test_what_sequences_of_one_prompt_begin_with_stands_once(seed: int) -> None:
     sequences = sequences_that_begin_alike(seed)
     for tree in trees(sequences):
         whole = [(*sequences.prompts[m], *sequences.completions[m]) for m in tree.members]
@@ -41,7 +41,7 @@ def test_what_sequences_of_one_prompt_begin_with_stands_once(seed):
 
 
 @pytest.mark.parametrize("budget", [1, 64, 10_000])
-def test_rows_hold_every_sequence_once_and_keep_to_their_budget(budget):
+def test_rows_hold_every_sequence_once_and_keep_to_their_budget(budget: int) -> None:
     sequences = sequences_that_begin_alike(7)
     rows = forests(trees(sequences), budget)
     assert sorted(member for row in rows for member in row.members) == list(range(len(sequences)))
@@ -56,7 +56,9 @@ def test_rows_hold_every_sequence_once_and_keep_to_their_budget(budget):
 @pytest.mark.parametrize("softcap", [None, 2.0])
 @pytest.mark.parametrize("window", [None, 5])
 @pytest.mark.parametrize("key_heads", [4, 2])
-def test_tree_attention_equals_the_softmax_of_each_sequence_written_out(window, softcap, key_heads):
+def test_tree_attention_equals_the_softmax_of_each_sequence_written_out(
+    window: int | None, softcap: float | None, key_heads: int
+) -> None:
     sequences = sequences_that_begin_alike(3)
     (row,) = forests(trees(sequences), 10_000)
     tokens = len(row.ids)

@@ -1,6 +1,7 @@
 """What must be true of kept reference log-probs, each test named as the theorem it checks."""
 
 import logging
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from models.learner.packing import Sequences
 from models.learner.reference_cache import cached_reference_log_probs, tokens_hash
 
 
-def test_they_are_those_of_the_reference_and_read_back_bit_for_bit(tmp_path):
+def test_they_are_those_of_the_reference_and_read_back_bit_for_bit(tmp_path: Path) -> None:
     model = tiny_policy()
     first = cached_reference_log_probs(tmp_path, model, SEQUENCES, token_budget=14)
     for log_probs, expected in zip(first, plain_log_probs(model, SEQUENCES), strict=True):
@@ -23,7 +24,7 @@ def test_they_are_those_of_the_reference_and_read_back_bit_for_bit(tmp_path):
     assert file.stat().st_mtime_ns == written  # nothing was computed
 
 
-def test_other_weights_tokens_or_temperature_are_another_file(tmp_path):
+def test_other_weights_tokens_or_temperature_are_another_file(tmp_path: Path) -> None:
     cached_reference_log_probs(tmp_path, tiny_policy(), SEQUENCES)
     cached_reference_log_probs(tmp_path, tiny_policy(seed=1), SEQUENCES)
     cached_reference_log_probs(tmp_path, tiny_policy(), SEQUENCES.take([0, 1]))
@@ -32,11 +33,11 @@ def test_other_weights_tokens_or_temperature_are_another_file(tmp_path):
     assert len(list(tmp_path.iterdir())) == 5
 
 
-def test_where_a_completion_begins_is_part_of_the_hash():
+def test_where_a_completion_begins_is_part_of_the_hash() -> None:
     assert tokens_hash(Sequences([[1, 2]], [[3]])) != tokens_hash(Sequences([[1]], [[2, 3]]))
 
 
-def test_a_broken_file_is_made_again_with_a_warning(tmp_path, caplog):
+def test_a_broken_file_is_made_again_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = tiny_policy()
     first = cached_reference_log_probs(tmp_path, model, SEQUENCES)
     (file,) = tmp_path.iterdir()
@@ -48,7 +49,7 @@ def test_a_broken_file_is_made_again_with_a_warning(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_the_mode_of_the_reference_is_left_as_it_was(tmp_path, training):
+def test_the_mode_of_the_reference_is_left_as_it_was(tmp_path: Path, training: bool) -> None:
     model = tiny_policy().train(training)
     cached_reference_log_probs(tmp_path, model, SEQUENCES)
     assert model.training is training

@@ -5,6 +5,7 @@ from itertools import islice
 import pytest
 import torch
 from tiny_models import SEQUENCES, gradients, plain_log_probs, tiny_policy
+from torch import Tensor
 from torch.nn import functional
 
 from models.errors import UserError
@@ -21,7 +22,7 @@ from models.learner.supervised import (
 FAST = OptimiserSettings(learning_rate=3e-3, warmup_steps=2)
 
 
-def test_loss_and_gradient_are_those_of_cross_entropy_with_the_prompt_masked():
+def test_loss_and_gradient_are_those_of_cross_entropy_with_the_prompt_masked() -> None:
     ours, plain = tiny_policy(), tiny_policy()
     loss = accumulate(ours, SEQUENCES, token_budget=10**6, autocast=None)
     width = max(SEQUENCES.lengths)
@@ -35,7 +36,7 @@ def test_loss_and_gradient_are_those_of_cross_entropy_with_the_prompt_masked():
     torch.testing.assert_close(gradients(ours), gradients(plain), rtol=1e-8, atol=1e-10)
 
 
-def test_a_token_moved_from_the_completion_to_the_prompt_leaves_the_loss_by_its_own_log_prob():
+def test_a_token_moved_from_the_completion_to_the_prompt_leaves_the_loss_by_its_own_log_prob() -> None:
     model = tiny_policy()
     both = accumulate(model, Sequences([[3, 4]], [[5, 6]]), 100, None)
     last = accumulate(model, Sequences([[3, 4, 5]], [[6]]), 100, None)
@@ -44,7 +45,7 @@ def test_a_token_moved_from_the_completion_to_the_prompt_leaves_the_loss_by_its_
 
 
 @pytest.mark.parametrize("budget", [8, 14, 40])
-def test_loss_and_gradients_do_not_depend_on_the_token_budget(budget):
+def test_loss_and_gradients_do_not_depend_on_the_token_budget(budget: int) -> None:
     whole, cut = tiny_policy(), tiny_policy()
     assert accumulate(cut, SEQUENCES, budget, None) == pytest.approx(
         accumulate(whole, SEQUENCES, 10**6, None), abs=1e-10
@@ -52,14 +53,14 @@ def test_loss_and_gradients_do_not_depend_on_the_token_budget(budget):
     torch.testing.assert_close(gradients(cut), gradients(whole), rtol=1e-8, atol=1e-10)
 
 
-def test_the_held_out_loss_is_the_training_loss_of_the_same_rows():
+def test_the_held_out_loss_is_the_training_loss_of_the_same_rows() -> None:
     model = tiny_policy()
     loss = accumulate(model, SEQUENCES, 10**6, None)
     assert negative_log_likelihood(model, SEQUENCES, 14) == pytest.approx(loss, abs=1e-10)
 
 
 @pytest.mark.parametrize(("rows", "batch"), [(7, 3), (6, 6), (10, 4)])
-def test_every_row_comes_once_an_epoch(rows, batch):
+def test_every_row_comes_once_an_epoch(rows: int, batch: int) -> None:
     epochs = 6
     seen = [row for actual in islice(shuffled_batches(rows, batch, seed=3), epochs * rows // batch) for row in actual]
     orders = [seen[epoch * rows : (epoch + 1) * rows] for epoch in range(epochs)]
@@ -67,18 +68,19 @@ def test_every_row_comes_once_an_epoch(rows, batch):
     assert len({tuple(order) for order in orders}) > 1  # another order each epoch
 
 
-def test_the_seed_decides_the_weights_to_the_last_bit():
-    def fitted(seed):
+def test_the_seed_decides_the_weights_to_the_last_bit() -> None:
+    def fitted(seed: int) -> dict[str, Tensor]:
         model = tiny_policy(torch.float32)
         fit_supervised(model, SEQUENCES, SupervisedSettings(steps=5, batch=2, optimiser=FAST), seed=seed)
-        return model.state_dict()
+        weights: dict[str, Tensor] = model.state_dict()
+        return weights
 
     first, again, other = fitted(1), fitted(1), fitted(2)
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
 
 
-def test_what_was_demonstrated_becomes_likely_and_is_reported():
+def test_what_was_demonstrated_becomes_likely_and_is_reported() -> None:
     model, reported = tiny_policy(torch.float32), []
     settings = SupervisedSettings(steps=30, batch=5, report_every=10, optimiser=FAST)
     before = negative_log_likelihood(model, SEQUENCES, 1000)
@@ -89,12 +91,12 @@ def test_what_was_demonstrated_becomes_likely_and_is_reported():
     assert [step for step, _ in reported] == [10, 20, 30] and reported[-1][1] == last
 
 
-def test_nothing_to_learn_from_is_one_clear_line():
+def test_nothing_to_learn_from_is_one_clear_line() -> None:
     with pytest.raises(UserError, match="there are no demonstrations"):
         fit_supervised(tiny_policy(), Sequences([], []), SupervisedSettings(), seed=0)
 
 
-def test_a_loss_that_is_not_finite_stops_before_any_weight_moves():
+def test_a_loss_that_is_not_finite_stops_before_any_weight_moves() -> None:
     model = tiny_policy(torch.float32)
     with torch.no_grad():
         model.model.norm.weight[0] = float("inf")

@@ -1,8 +1,12 @@
 """What must be true of low-rank adapters, each test named as the theorem it checks."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from tiny_models import SEQUENCES, plain_log_probs, scored, tiny_policy, word_tokenizer
+from torch import Tensor, nn
 
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
@@ -16,8 +20,8 @@ from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights, plain_model
 
 
-def adapted_policy(dtype=torch.float32, moved=True):
-    policy = with_adapter(tiny_policy(dtype), LoraSettings(rank=4, alpha=8.0), seed=0)
+def adapted_policy(dtype: torch.dtype = torch.float32, moved: bool = True) -> Any:
+    policy = with_adapter(tiny_policy(dtype), LoraSettings(rank=4, alpha=8), seed=0)
     torch.manual_seed(5)
     if moved:
         with torch.no_grad():
@@ -27,37 +31,38 @@ def adapted_policy(dtype=torch.float32, moved=True):
     return policy.eval()
 
 
-def log_probs(model):
+def log_probs(model: nn.Module) -> Tensor:
     with torch.no_grad():
         return completion_log_probs(model, SEQUENCES)[0]
 
 
-def test_a_new_adapter_changes_nothing():
+def test_a_new_adapter_changes_nothing() -> None:
     assert torch.equal(log_probs(adapted_policy(moved=False)), log_probs(tiny_policy(torch.float32)))
 
 
-def test_with_the_adapter_off_the_policy_is_its_own_reference_exactly():
+def test_with_the_adapter_off_the_policy_is_its_own_reference_exactly() -> None:
     policy = adapted_policy()
     optimiser = build_optimiser(policy, OptimiserSettings())
     learner = Learner(policy, optimiser, None, policy.disable_adapter, None, AS_IT_IS)
     rows = Readings(learner, 16384).reference(scored([0.0] * len(SEQUENCES), [2, 3], sequences=SEQUENCES).rollouts)
+    assert rows is not None
     reference = torch.cat(rows)
     assert torch.equal(reference, log_probs(tiny_policy(torch.float32)))
     assert (log_probs(policy) - reference).abs().max() > 0.1  # and it is on again
 
 
-def test_only_the_adapter_learns():
+def test_only_the_adapter_learns() -> None:
     learning = {name for name, parameter in adapted_policy().named_parameters() if parameter.requires_grad}
     assert learning and all("lora_" in name for name in learning)
 
 
-def test_the_learner_sees_the_adapter_as_the_definition_does():
+def test_the_learner_sees_the_adapter_as_the_definition_does() -> None:
     policy = adapted_policy(torch.float64)
     expected = torch.cat(plain_log_probs(policy, SEQUENCES)).detach()
     torch.testing.assert_close(log_probs(policy), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_merged_weights_are_the_adapted_model_to_1e_5_and_leave_it_as_it_was():
+def test_merged_weights_are_the_adapted_model_to_1e_5_and_leave_it_as_it_was() -> None:
     policy, plain = adapted_policy(), tiny_policy(torch.float32, seed=3)
     before = {name: value.clone() for name, value in policy.state_dict().items()}
     plain.load_state_dict(dict(merged_weights(policy)), strict=True)
@@ -65,9 +70,9 @@ def test_merged_weights_are_the_adapted_model_to_1e_5_and_leave_it_as_it_was():
     assert all(torch.equal(value, before[name]) for name, value in policy.state_dict().items())
 
 
-def test_a_merge_of_two_by_two_by_hand():
+def test_a_merge_of_two_by_two_by_hand() -> None:
     model = tiny_policy(torch.float64)
-    policy = with_adapter(model, LoraSettings(rank=2, alpha=4.0, targets=("q_proj",)), seed=0)
+    policy: Any = with_adapter(model, LoraSettings(rank=2, alpha=4, targets=("q_proj",)), seed=0)
     base = tiny_policy(torch.float64).model.layers[0].self_attn.q_proj.weight
     layer = policy.get_base_model().model.layers[0].self_attn.q_proj
     with torch.no_grad():
@@ -77,7 +82,7 @@ def test_a_merge_of_two_by_two_by_hand():
     torch.testing.assert_close(weight.double(), expected.double(), rtol=1e-6, atol=1e-7)
 
 
-def test_the_saved_folder_loads_anywhere_and_equals_the_adapted_model(tmp_path):
+def test_the_saved_folder_loads_anywhere_and_equals_the_adapted_model(tmp_path: Path) -> None:
     policy = adapted_policy()
     expected = log_probs(policy)
     save_model_folder(plain_model(policy), word_tokenizer(), tmp_path / "policy")
@@ -90,7 +95,7 @@ def test_the_saved_folder_loads_anywhere_and_equals_the_adapted_model(tmp_path):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_seed_decides_the_adapter(seed):
+def test_the_seed_decides_the_adapter(seed: int) -> None:
     first, two = (with_adapter(tiny_policy(torch.float32), LoraSettings(rank=4), seed) for _ in range(2))
     other = with_adapter(tiny_policy(torch.float32), LoraSettings(rank=4), seed + 1)
     key = next(name for name in first.state_dict() if "lora_A" in name)

@@ -5,11 +5,16 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tiny_models import tiny_policy, word_tokenizer
+from torch import nn
+from transformers import PreTrainedModel
 
 from models.atomic_write import replace_folder
 from models.errors import UserError
@@ -20,20 +25,20 @@ from models.policy.folder import check_model_folder, hash_folder, load_tokenizer
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model") / "policy"
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
     return folder
 
 
 @pytest.fixture
-def folder(whole, tmp_path):
+def folder(whole: Path, tmp_path: Path) -> Path:
     shutil.copytree(whole, tmp_path / "policy")
     return tmp_path / "policy"
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 64 KiB."""
     place = tmp_path / "small"
     place.mkdir()
@@ -44,12 +49,12 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(place)], check=True)
 
 
-def write_folder(target, write):
+def write_folder(target: Path, write: Callable[[Path], Any]) -> None:
     with replace_folder(target) as folder:
         write(folder)
 
 
-def test_a_folder_appears_whole_and_replaces_what_was_there(tmp_path):
+def test_a_folder_appears_whole_and_replaces_what_was_there(tmp_path: Path) -> None:
     target = tmp_path / "a" / "b"
     write_folder(target, lambda folder: (folder / "old").write_text("1"))
     write_folder(target, lambda folder: (folder / "new").write_text("2"))
@@ -57,11 +62,11 @@ def test_a_folder_appears_whole_and_replaces_what_was_there(tmp_path):
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("no"), KeyboardInterrupt(), OSError(errno.EIO, "bad disk")])
-def test_a_failure_leaves_nothing_and_keeps_what_was_there(tmp_path, failure):
+def test_a_failure_leaves_nothing_and_keeps_what_was_there(tmp_path: Path, failure: BaseException) -> None:
     target = tmp_path / "policy"
     write_folder(target, lambda folder: (folder / "old").write_text("1"))
 
-    def write(folder):
+    def write(folder: Path) -> None:
         (folder / "new").write_text("half")
         raise failure
 
@@ -71,8 +76,8 @@ def test_a_failure_leaves_nothing_and_keeps_what_was_there(tmp_path, failure):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_no_space_is_one_line_however_it_is_wrapped(tmp_path, number):
-    def write(folder):
+def test_no_space_is_one_line_however_it_is_wrapped(tmp_path: Path, number: int) -> None:
+    def write(folder: Path) -> None:
         try:
             raise OSError(number, os.strerror(number))
         except OSError as error:
@@ -83,17 +88,17 @@ def test_no_space_is_one_line_however_it_is_wrapped(tmp_path, number):
     assert os.listdir(tmp_path) == []
 
 
-def test_on_a_full_disk_a_model_is_one_clear_line_and_leaves_nothing(small_disk):
+def test_on_a_full_disk_a_model_is_one_clear_line_and_leaves_nothing(small_disk: Path) -> None:
     with pytest.raises(UserError, match=r"policy: no space left to write it"):
         save_model_folder(tiny_policy(torch.float32), word_tokenizer(), small_disk / "policy")
     assert os.listdir(small_disk) == []
 
 
-def moments(model):
+def moments(model: nn.Module) -> Any:
     return {"policy": build_optimiser(model, OptimiserSettings())}
 
 
-def test_on_a_full_disk_a_checkpoint_is_one_clear_line_and_the_one_before_stays(small_disk):
+def test_on_a_full_disk_a_checkpoint_is_one_clear_line_and_the_one_before_stays(small_disk: Path) -> None:
     small, large = torch.nn.Linear(4, 4), tiny_policy(torch.float32)
     save_checkpoint(
         small_disk, 1, {"policy": small}, {"policy": build_optimiser(small, OptimiserSettings())}, {"policy": 1}
@@ -102,10 +107,10 @@ def test_on_a_full_disk_a_checkpoint_is_one_clear_line_and_the_one_before_stays(
         save_checkpoint(
             small_disk, 2, {"policy": large}, {"policy": build_optimiser(large, OptimiserSettings())}, {"policy": 1}
         )
-    assert os.listdir(small_disk) == ["round_000001"] and newest_checkpoint(small_disk).round_number == 1
+    assert os.listdir(small_disk) == ["round_000001"] and newest_round(small_disk) == 1
 
 
-def test_a_saved_policy_loads_with_the_same_weights_and_tokens(folder):
+def test_a_saved_policy_loads_with_the_same_weights_and_tokens(folder: Path) -> None:
     model, tokenizer = open_policy(folder)
     expected = tiny_policy(torch.float32).state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
@@ -113,7 +118,7 @@ def test_a_saved_policy_loads_with_the_same_weights_and_tokens(folder):
     assert not list(folder.glob("*.bin")) and list(folder.glob("*.safetensors"))
 
 
-def test_the_same_content_has_the_same_hash_and_any_other_byte_or_name_another(whole, folder):
+def test_the_same_content_has_the_same_hash_and_any_other_byte_or_name_another(whole: Path, folder: Path) -> None:
     assert hash_folder(folder) == hash_folder(whole)
     (folder / "config.json").rename(folder / "configuration.json")
     renamed = hash_folder(folder)
@@ -122,13 +127,13 @@ def test_the_same_content_has_the_same_hash_and_any_other_byte_or_name_another(w
     assert len({hash_folder(whole), renamed, hash_folder(folder)}) == 3
 
 
-def one_line(call, pattern):
+def one_line(call: Callable[[], Any], pattern: str) -> None:
     with pytest.raises(UserError, match=pattern) as caught:
         call()
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_model_folder_says_in_one_line_why(folder, tmp_path):
+def test_what_is_no_model_folder_says_in_one_line_why(folder: Path, tmp_path: Path) -> None:
     one_line(lambda: open_policy(tmp_path / "none"), "none: no such model folder")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     one_line(
@@ -143,7 +148,7 @@ def test_what_is_no_model_folder_says_in_one_line_why(folder, tmp_path):
     one_line(lambda: open_policy(folder), r"config\.json is missing; this is no model folder")
 
 
-def test_broken_weights_or_tokenizers_are_one_line_too(folder):
+def test_broken_weights_or_tokenizers_are_one_line_too(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     one_line(lambda: open_policy(folder), f"{re.escape(str(folder))}: the model cannot be loaded")
@@ -152,26 +157,26 @@ def test_broken_weights_or_tokenizers_are_one_line_too(folder):
     one_line(lambda: open_policy(folder), "the tokenizer of .* cannot be loaded")
 
 
-def test_weights_that_are_not_there_are_not_made_up(folder):
+def test_weights_that_are_not_there_are_not_made_up(folder: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     del tensors["model.layers.1.mlp.up_proj.weight"]
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     one_line(lambda: open_policy(folder), r"the weights lack model\.layers\.1\.mlp\.up_proj\.weight \(1 ")
 
 
-def test_weights_of_another_size_are_refused(folder):
+def test_weights_of_another_size_are_refused(folder: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     tensors["model.layers.1.mlp.up_proj.weight"] = torch.zeros(3, 3)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     one_line(lambda: open_policy(folder), "the model cannot be loaded")
 
 
-def test_a_tokenizer_of_more_tokens_than_embeddings_is_refused(tmp_path):
+def test_a_tokenizer_of_more_tokens_than_embeddings_is_refused(tmp_path: Path) -> None:
     save_model_folder(tiny_policy(torch.float32, vocabulary=20), word_tokenizer(), tmp_path / "policy")
     one_line(lambda: open_policy(tmp_path / "policy"), "has 20 embeddings but its tokenizer has 24 tokens")
 
 
-def test_a_new_policy_is_decided_by_its_seed_and_its_heads_must_fit():
+def test_a_new_policy_is_decided_by_its_seed_and_its_heads_must_fit() -> None:
     size = SizeSettings(hidden=64, layers=1, heads=2, key_value_heads=1, feed_forward=64, positions=32)
     first, two, other = (new_policy(size, word_tokenizer(), seed).state_dict() for seed in (0, 0, 1))
     assert all(torch.equal(first[name], two[name]) for name in first)
@@ -181,7 +186,7 @@ def test_a_new_policy_is_decided_by_its_seed_and_its_heads_must_fit():
     )
 
 
-def trained(steps):
+def trained(steps: int) -> tuple[PreTrainedModel, torch.optim.Optimizer]:
     model = tiny_policy(torch.float32)
     optimiser = build_optimiser(model, OptimiserSettings())
     for _ in range(steps):
@@ -191,31 +196,38 @@ def trained(steps):
     return model, optimiser
 
 
-def test_a_checkpoint_brings_back_weights_and_optimiser_to_the_last_bit(tmp_path):
+def newest_round(folder: Path) -> int | None:
+    newest = newest_checkpoint(folder)
+    return newest.round_number if newest else None
+
+
+def test_a_checkpoint_brings_back_weights_and_optimiser_to_the_last_bit(tmp_path: Path) -> None:
     model, optimiser = trained(3)
     save_checkpoint(tmp_path, 3, {"policy": model}, {"policy": optimiser}, {"policy": 1})
     fresh, fresh_optimiser = trained(0)
-    load_checkpoint(newest_checkpoint(tmp_path), {"policy": fresh}, {"policy": fresh_optimiser})
+    newest = newest_checkpoint(tmp_path)
+    assert newest is not None
+    load_checkpoint(newest, {"policy": fresh}, {"policy": fresh_optimiser})
     for first, other in ((model, optimiser), (fresh, fresh_optimiser)):
         first(torch.tensor([[9, 8]])).logits.square().mean().backward()
         other.step()
     assert all(torch.equal(value, fresh.state_dict()[name]) for name, value in model.state_dict().items())
 
 
-def test_the_newest_checkpoints_stay_even_where_broken_ones_lie_ahead(tmp_path):
+def test_the_newest_checkpoints_stay_even_where_broken_ones_lie_ahead(tmp_path: Path) -> None:
     model, optimiser = trained(1)
     for number in (2, 4, 6, 8):
         save_checkpoint(tmp_path, number, {"policy": model}, {"policy": optimiser}, {"policy": 1}, keep=4)
     for number in (6, 8):
         (tmp_path / f"round_{number:06d}" / "policy.safetensors").write_bytes(b"")
     with pytest.warns(UserWarning, match="is broken"):
-        assert newest_checkpoint(tmp_path).round_number == 4
+        assert newest_round(tmp_path) == 4
     save_checkpoint(tmp_path, 5, {"policy": model}, {"policy": optimiser}, {"policy": 1}, keep=2)
     assert sorted(os.listdir(tmp_path)) == ["round_000004", "round_000005"]
-    assert newest_checkpoint(tmp_path).round_number == 5
+    assert newest_round(tmp_path) == 5
 
 
-def test_a_file_that_a_checkpoint_lacks_is_named_and_the_one_before_is_taken(tmp_path):
+def test_a_file_that_a_checkpoint_lacks_is_named_and_the_one_before_is_taken(tmp_path: Path) -> None:
     model, optimiser = trained(1)
     for number in (1, 2):
         save_checkpoint(tmp_path, number, {"policy": model}, {"policy": optimiser}, {"policy": 1})
@@ -223,13 +235,13 @@ def test_a_file_that_a_checkpoint_lacks_is_named_and_the_one_before_is_taken(tmp
     (tmp_path / "round_000002" / "policy.safetensors").write_bytes(b"")
     said = "round_000002: policy.optimiser.safetensors is missing, policy.safetensors is broken; going back"
     with pytest.warns(UserWarning, match=re.escape(said)):
-        assert newest_checkpoint(tmp_path).round_number == 1
+        assert newest_round(tmp_path) == 1
 
 
 @pytest.mark.parametrize(
     "state", ["", "[]", "{}", '{"round": "x", "sha256": {}}', '{"round": 1, "updates": {}, "sha256": 7}']
 )
-def test_a_state_that_is_none_is_passed_over(tmp_path, state):
+def test_a_state_that_is_none_is_passed_over(tmp_path: Path, state: str) -> None:
     model, optimiser = trained(0)
     save_checkpoint(tmp_path, 1, {"policy": model}, {"policy": optimiser}, {"policy": 1})
     (tmp_path / "round_000001" / "state.json").write_text(state)
@@ -237,15 +249,17 @@ def test_a_state_that_is_none_is_passed_over(tmp_path, state):
         assert newest_checkpoint(tmp_path) is None
 
 
-def test_where_no_checkpoint_is_whole_there_is_none(tmp_path):
+def test_where_no_checkpoint_is_whole_there_is_none(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path / "none") is None
     (tmp_path / "round_000001").mkdir()
     with pytest.warns(UserWarning, match="state.json is broken"):
         assert newest_checkpoint(tmp_path) is None
 
 
-def test_a_checkpoint_before_the_first_update_is_whole(tmp_path):
+def test_a_checkpoint_before_the_first_update_is_whole(tmp_path: Path) -> None:
     model, optimiser = trained(0)
     save_checkpoint(tmp_path, 1, {"policy": model}, {"policy": optimiser}, {"policy": 1})
-    load_checkpoint(newest_checkpoint(tmp_path), {"policy": model}, {"policy": optimiser})
+    newest = newest_checkpoint(tmp_path)
+    assert newest is not None
+    load_checkpoint(newest, {"policy": model}, {"policy": optimiser})
     assert optimiser.state_dict()["state"] == {}

@@ -12,13 +12,17 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from tiny_loops import CODEC, TOKENIZER
+from tiny_loops import TOKENIZER
 from tiny_models import NO_VLLM, plain_log_probs, tiny_policy
+from tiny_worlds import CODEC
 
 from models.errors import UserError
 from models.learner.packing import Sequences
@@ -29,16 +33,17 @@ from models.policy.served_teacher import ServedTeacher, open_served
 SEQUENCES = Sequences([(3, 5, 7), (3, 5, 7), (6, 4)], [(6, 7, 1), (8, 1), (9, 10, 11, 1)])
 
 
-def ids_of(text):
-    return TOKENIZER(text, add_special_tokens=False)["input_ids"]
+def ids_of(text: str) -> list[int]:
+    ids: list[int] = TOKENIZER(text, add_special_tokens=False)["input_ids"]
+    return ids
 
 
 @contextmanager
-def answering(answer):
+def answering(answer: Callable[[str, Any], tuple[int, object]]) -> Iterator[str]:
     """A server on loopback that answers every request with `answer(path, body)`: a status and an object."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
+        def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null")
             status, values = answer(self.path, body)
             data = json.dumps(values).encode()
@@ -49,7 +54,7 @@ def answering(answer):
 
         do_GET = do_POST
 
-        def log_message(self, *given):
+        def log_message(self, *given: str) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -64,11 +69,11 @@ def answering(answer):
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served_teacher, "WAIT", 0.01)
 
 
-def test_a_server_that_is_away_is_one_line_after_three_tries():
+def test_a_server_that_is_away_is_one_line_after_three_tries() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
@@ -78,10 +83,10 @@ def test_a_server_that_is_away_is_one_line_after_three_tries():
         ServedTeacher(address, "m")(SEQUENCES)
 
 
-def test_a_server_that_fails_once_is_asked_again_and_one_that_refuses_is_not():
+def test_a_server_that_fails_once_is_asked_again_and_one_that_refuses_is_not() -> None:
     seen = []
 
-    def answer(path, body):
+    def answer(path: str, body: Mapping[str, Any]) -> tuple[int, dict[str, list[dict[str, Any]]]]:
         seen.append(path)
         if len(seen) == 1:
             return 503, {}
@@ -93,23 +98,28 @@ def test_a_server_that_fails_once_is_asked_again_and_one_that_refuses_is_not():
         values = ServedTeacher(address, "m")(SEQUENCES)
     assert len(seen) == 2 and [row.tolist() for row in values] == [[-1.0] * len(ids) for ids in SEQUENCES.completions]
     seen.clear()
+
+    def unwilling(path: str, body: object) -> tuple[int, object]:
+        seen.append(path)
+        return 400, {"error": "no echo"}
+
     with (
-        answering(lambda path, body: (seen.append(path), (400, {"error": "no echo"}))[1]) as address,
+        answering(unwilling) as address,
         pytest.raises(UserError, match=r"does not answer as it should \(400 .*no echo"),
     ):
         ServedTeacher(address, "m")(SEQUENCES)
     assert len(seen) == 1
 
 
-def test_a_server_that_does_not_tell_every_log_prob_is_refused():
-    def answer(path, body):
+def test_a_server_that_does_not_tell_every_log_prob_is_refused() -> None:
+    def answer(path: str, body: Mapping[str, Any]) -> tuple[int, dict[str, list[dict[str, int | None]]]]:
         return 200, {"choices": [{"index": n, "logprobs": None} for n in range(len(body["prompt"]))]}
 
     with answering(answer) as address, pytest.raises(UserError, match="tells no log-prob for each token"):
         ServedTeacher(address, "m")(SEQUENCES)
 
 
-def test_a_model_that_the_server_has_not_is_refused_with_those_that_it_has():
+def test_a_model_that_the_server_has_not_is_refused_with_those_that_it_has() -> None:
     with (
         answering(lambda path, body: (200, {"data": [{"id": "big"}]})) as address,
         pytest.raises(UserError, match=r"^teacher\.model: .* has no model small; it has big"),
@@ -117,15 +127,15 @@ def test_a_model_that_the_server_has_not_is_refused_with_those_that_it_has():
         open_served(address, "small", ids_of)
 
 
-def test_a_server_of_another_tokenizer_is_refused():
-    def answer(path, body):
+def test_a_server_of_another_tokenizer_is_refused() -> None:
+    def answer(path: str, body: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
         return 200, {"data": [{"id": "big"}]} if path.endswith("/models") else {"tokens": [1, 2, 3]}
 
     with answering(answer) as address, pytest.raises(UserError, match="has another tokenizer than the policy"):
         open_served(address, None, ids_of)
 
 
-def test_the_key_is_sent_and_never_shown(monkeypatch):
+def test_the_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(served_teacher.KEY_VARIABLE, "very-secret")
     with (
         answering(lambda path, body: (401, {"error": "no"})) as address,
@@ -136,7 +146,7 @@ def test_the_key_is_sent_and_never_shown(monkeypatch):
 
 
 @contextmanager
-def vllm_server(folder, log):
+def vllm_server(folder: Path, log: Any) -> Iterator[Any]:
     """vLLM's OpenAI server on loopback with the model of `folder`; ends with its whole process group."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -173,7 +183,7 @@ def vllm_server(folder, log):
 
 @NO_VLLM
 @pytest.mark.thorough
-def test_vllms_server_tells_the_log_probs_that_the_model_itself_has(tmp_path):
+def test_vllms_server_tells_the_log_probs_that_the_model_itself_has(tmp_path: Path) -> None:
     teacher = tiny_policy(torch.float32, seed=1, spread=3.0)
     save_model_folder(teacher, TOKENIZER, tmp_path / "teacher")
     with vllm_server(tmp_path / "teacher", tmp_path / "log") as address:

@@ -1,5 +1,8 @@
 """What must be true of a teacher's folder and of the recipes that name one."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from tiny_loops import TOKENIZER, save_start
@@ -14,7 +17,7 @@ from models.text.tokenizer import TokenizerSettings, train_tokenizer
 DISTIL = "extends: arithmetic\nobjective: {name: distillation}\n"
 
 
-def test_a_teacher_of_another_size_is_opened_frozen(tmp_path):
+def test_a_teacher_of_another_size_is_opened_frozen(tmp_path: Path) -> None:
     teacher = tiny_policy(torch.float32, seed=1, hidden=32)
     save_model_folder(teacher, TOKENIZER, tmp_path / "teacher")
     opened = open_frozen(tmp_path / "teacher", TOKENIZER, "teacher.path", dtype=torch.float32)
@@ -22,14 +25,14 @@ def test_a_teacher_of_another_size_is_opened_frozen(tmp_path):
     assert opened.config.hidden_size == 32
 
 
-def test_a_teacher_of_another_vocabulary_is_refused_in_one_line_that_names_the_token(tmp_path):
+def test_a_teacher_of_another_vocabulary_is_refused_in_one_line_that_names_the_token(tmp_path: Path) -> None:
     save_start(tmp_path / "teacher")
     ours = train_tokenizer(["0 1 2 apple + = ; ####"], TokenizerSettings(kind="words", vocabulary=64))
     with pytest.raises(UserError, match=r"^teacher.path: .*teacher has another vocabulary than the policy: '\S+' is "):
         open_frozen(tmp_path / "teacher", ours, "teacher.path", dtype=torch.float32)
 
 
-def test_more_rows_of_embeddings_than_tokens_are_no_other_vocabulary(tmp_path):
+def test_more_rows_of_embeddings_than_tokens_are_no_other_vocabulary(tmp_path: Path) -> None:
     save_model_folder(tiny_policy(torch.float32, vocabulary=40), TOKENIZER, tmp_path / "teacher")
     assert open_frozen(tmp_path / "teacher", TOKENIZER, "teacher.path", dtype=torch.float32).config.vocab_size == 40
     check_vocabulary(tmp_path, TOKENIZER, TOKENIZER, "teacher.path")
@@ -45,7 +48,7 @@ def test_more_rows_of_embeddings_than_tokens_are_no_other_vocabulary(tmp_path):
         ({"path": "a", "model": "b"}, "teacher.model: the name of a model is for teacher.address"),
     ],
 )
-def test_a_teacher_is_named_once(settings, line):
+def test_a_teacher_is_named_once(settings: dict[str, Any], line: str) -> None:
     with pytest.raises(UserError, match=line):
         TeacherSettings(**settings)
 
@@ -68,13 +71,14 @@ def test_a_teacher_is_named_once(settings, line):
         ),
     ],
 )
-def test_what_does_not_fit_a_teacher_is_refused_with_the_key(tmp_path, text, line):
+def test_what_does_not_fit_a_teacher_is_refused_with_the_key(tmp_path: Path, text: str, line: str) -> None:
     (tmp_path / "r.yaml").write_text(text)
     with pytest.raises(UserError, match=line):
         load_recipe(tmp_path / "r.yaml")
 
 
 @pytest.mark.parametrize("part", ["objective: {name: distillation}", "advantage: judge_log_ratio\nselect: all"])
-def test_a_recipe_with_a_teacher_loads(tmp_path, part):
+def test_a_recipe_with_a_teacher_loads(tmp_path: Path, part: str) -> None:
     (tmp_path / "r.yaml").write_text(f"extends: arithmetic\n{part}\nteacher: {{path: t}}\n")
-    assert load_recipe(tmp_path / "r.yaml").teacher.path == "t"
+    teacher = load_recipe(tmp_path / "r.yaml").teacher
+    assert teacher is not None and teacher.path == "t"

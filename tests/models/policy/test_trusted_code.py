@@ -1,6 +1,9 @@
 """Code that a model ships: run where the recipe trusts it, in every place that opens the model; refused by name."""
 
 import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -45,7 +48,7 @@ MODELS = {"AutoConfig": "configuration_own.OwnConfig", "AutoModelForCausalLM": "
 CLASSIFIER = {"AutoModelForSequenceClassification": "modeling_own.OwnForSequenceClassification"}
 
 
-def shipping(folder, named):
+def shipping(folder: Path, named: Mapping[str, str]) -> Path:
     """A model folder whose config, weights and tokenizer are opened by code that lies in it."""
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
     (folder / "configuration_own.py").write_text(CONFIG)
@@ -63,7 +66,7 @@ def shipping(folder, named):
     return folder
 
 
-def test_trusted_code_reaches_tokenizer_policy_reward_model_and_engine_of_what_is_exported(tmp_path):
+def test_trusted_code_reaches_tokenizer_policy_reward_model_and_engine_of_what_is_exported(tmp_path: Path) -> None:
     base = shipping(tmp_path / "base", MODELS | CLASSIFIER)
     policy, tokenizer = open_policy(base, trust_remote_code=True)
     assert type(policy).__name__ == "OwnForCausalLM" and tokenizer.own
@@ -83,7 +86,7 @@ def test_trusted_code_reaches_tokenizer_policy_reward_model_and_engine_of_what_i
 @pytest.mark.parametrize(
     "opened", [open_policy, load_tokenizer, load_reward_model, lambda folder: reward_model_from_policy(folder, seed=0)]
 )
-def test_code_that_nobody_trusts_is_not_run(opened, tmp_path):
+def test_code_that_nobody_trusts_is_not_run(opened: Callable[..., Any], tmp_path: Path) -> None:
     folder = shipping(tmp_path / "base", MODELS | CLASSIFIER)
     for name in ("configuration_own.py", "modeling_own.py", "tokenization_own.py"):
         (folder / name).write_text("raise SystemExit('the code ran')")
@@ -94,7 +97,7 @@ def test_code_that_nobody_trusts_is_not_run(opened, tmp_path):
         opened(folder)
 
 
-def test_code_without_a_sequence_classifier_is_refused_before_anything_starts(tmp_path):
+def test_code_without_a_sequence_classifier_is_refused_before_anything_starts(tmp_path: Path) -> None:
     base = shipping(tmp_path / "base", MODELS)
     line = "has no sequence classifier .* set reward_model: null"
     with pytest.raises(UserError, match=line):

@@ -1,9 +1,14 @@
 """What must be true of sparse updates and subnetworks, each test named as the theorem it checks; numbers by hand."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from safetensors.torch import save_file
 from tiny_models import SEQUENCES, each_token, plain_log_probs, scored, tiny_policy, word_tokenizer
+from torch import Tensor, nn
 
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
@@ -23,14 +28,14 @@ from models.policy.update_sparsity import (
 )
 
 
-def matrix(*rows):
+def matrix(*rows: Sequence[float]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
 BEFORE = {"square": matrix([1.0, 2.0], [3.0, 4.0]), "vector": torch.ones(4, dtype=torch.float64)}
 
 
-def test_an_update_by_hand():
+def test_an_update_by_hand() -> None:
     after = {"square": matrix([1.0, 2.5], [3.0, 5.0]), "vector": torch.tensor([1.0, 1.0, 1.0, 2.0]).double()}
     update = update_of(BEFORE, after)
     assert (update["square"].changed, update["square"].share, update["square"].rank) == (2, 0.5, 1)
@@ -38,13 +43,13 @@ def test_an_update_by_hand():
     assert update["square"].full_rank == 2 and changed_share(update) == 3 / 8
 
 
-def test_few_changes_can_have_full_rank():
+def test_few_changes_can_have_full_rank() -> None:
     before, after = torch.zeros(5, 5, dtype=torch.float64), torch.eye(5, dtype=torch.float64)
     update = update_of({"a": before}, {"a": after})["a"]
     assert update.share == 0.2 and update.rank == update.full_rank == 5
 
 
-def test_a_change_within_the_tolerance_is_none_and_without_one_every_change_counts():
+def test_a_change_within_the_tolerance_is_none_and_without_one_every_change_counts() -> None:
     after = {**BEFORE, "square": BEFORE["square"] * torch.tensor([1.0 + 1e-4, 1.01], dtype=torch.float64)}
     assert changed_weights(BEFORE, after, 1e-3)["square"].tolist() == [[False, True], [False, True]]
     assert (
@@ -52,18 +57,18 @@ def test_a_change_within_the_tolerance_is_none_and_without_one_every_change_coun
     )
 
 
-def test_a_policy_that_has_not_learned_has_changed_nowhere():
+def test_a_policy_that_has_not_learned_has_changed_nowhere() -> None:
     state = tiny_policy().state_dict()
     update = update_of(state, tiny_policy().state_dict(), 0.0)
     assert changed_share(update) == 0.0 and all(rollout.rank in (0, None) for rollout in update.values())
 
 
-def test_states_of_different_policies_are_refused():
+def test_states_of_different_policies_are_refused() -> None:
     with pytest.raises(ValueError, match=r"differ in \['vector'\]"):
         changed_weights(BEFORE, {"square": BEFORE["square"]}, 0.0)
 
 
-def trained(masks, steps=4):
+def trained(masks: Mapping[str, Tensor] | None, steps: int = 4) -> Any:
     """A policy after some optimiser steps of likelihood under AdamW."""
     policy = tiny_policy()
     if masks is not None:
@@ -76,16 +81,16 @@ def trained(masks, steps=4):
     return policy
 
 
-def by_chance(policy, keep):
+def by_chance(policy: nn.Module, keep: float) -> dict[str, Tensor]:
     return masks_of(policy, SubnetworkSettings(share=keep))
 
 
-def test_a_mask_of_ones_is_full_training_to_the_bit():
+def test_a_mask_of_ones_is_full_training_to_the_bit() -> None:
     full, masked = trained(None).state_dict(), trained(by_chance(tiny_policy(), 1.0)).state_dict()
     assert all(torch.equal(full[name], masked[name]) for name in full)
 
 
-def test_what_is_masked_keeps_its_value_to_the_bit_and_the_rest_learns():
+def test_what_is_masked_keeps_its_value_to_the_bit_and_the_rest_learns() -> None:
     masks = by_chance(tiny_policy(), 0.2)
     before, policy = tiny_policy(), trained(masks)
     changed = changed_weights(dict(before.named_parameters()), dict(policy.named_parameters()), 0.0)
@@ -98,7 +103,7 @@ def test_what_is_masked_keeps_its_value_to_the_bit_and_the_rest_learns():
     assert likelihood[1] > likelihood[0]
 
 
-def test_removed_handles_let_everything_learn_again():
+def test_removed_handles_let_everything_learn_again() -> None:
     policy = tiny_policy()
     for handle in learn_only(policy, by_chance(policy, 0.0)):
         handle.remove()
@@ -106,12 +111,12 @@ def test_removed_handles_let_everything_learn_again():
     assert all(parameter.grad.abs().max() > 0 for parameter in policy.parameters())
 
 
-def test_a_mask_without_a_parameter_is_refused():
+def test_a_mask_without_a_parameter_is_refused() -> None:
     with pytest.raises(ValueError, match="no parameter is called nowhere"):
         learn_only(tiny_policy(), {"nowhere": torch.ones(1, dtype=torch.bool)})
 
 
-def test_between_two_folders_the_share_is_that_between_the_two_models(tmp_path):
+def test_between_two_folders_the_share_is_that_between_the_two_models(tmp_path: Path) -> None:
     model, tokenizer = tiny_policy(torch.float32), word_tokenizer()
     before = {name: value.clone() for name, value in model.named_parameters()}
     save_model_folder(model, tokenizer, tmp_path / "before")
@@ -123,7 +128,7 @@ def test_between_two_folders_the_share_is_that_between_the_two_models(tmp_path):
     assert changed_share_of_files(tmp_path / "after", tmp_path / "after") == 0.0
 
 
-def test_masks_drawn_by_chance_have_the_wanted_share_in_every_matrix_and_are_drawn_alike_again():
+def test_masks_drawn_by_chance_have_the_wanted_share_in_every_matrix_and_are_drawn_alike_again() -> None:
     model = tiny_policy(torch.float32)
     masks = masks_of(model, SubnetworkSettings(share=0.3, seed=4))
     again = masks_of(model, SubnetworkSettings(share=0.3, seed=4))
@@ -134,7 +139,7 @@ def test_masks_drawn_by_chance_have_the_wanted_share_in_every_matrix_and_are_dra
     assert all(mask.all() for mask in masks_of(model, SubnetworkSettings(share=1.0)).values())
 
 
-def test_masks_from_a_file_are_those_of_the_file_and_a_wrong_one_is_named(tmp_path):
+def test_masks_from_a_file_are_those_of_the_file_and_a_wrong_one_is_named(tmp_path: Path) -> None:
     model, file = tiny_policy(torch.float32), tmp_path / "masks.safetensors"
     mask = torch.zeros(64, 64, dtype=torch.bool)
     save_file({"model.layers.0.mlp.up_proj.weight": mask}, file)

@@ -1,6 +1,7 @@
 """One table of recipes and overrides that are wrong: the line that each is refused with, which names file and key."""
 
 import json
+import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -117,6 +118,29 @@ def test_a_wrong_recipe_is_one_line_with_its_file_and_key(mine: Path, text: str,
     with pytest.raises(UserError, match=says):
         load_recipe(mine)
     assert str(mine) in refused(mine)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("schedule: {minibatches: 0}", "schedule.minibatches"),
+        ("schedule: {epochs: 0}", "schedule.epochs"),
+        ("schedule: {checkpoint_every: 0}", "schedule.checkpoint_every"),
+        ("schedule: {optimiser: {clip_norm: 0}}", "schedule.optimiser.clip_norm"),
+        ("schedule: {optimiser: {learning_rate: -1}}", "schedule.optimiser.learning_rate"),
+        ("warm_start: {steps: 0}", "warm_start.steps"),
+        ("reward_model: {fit: {report_every: 0}}", "reward_model.fit.report_every"),
+        ("rollouts: {prompts: 0}", "rollouts.prompts"),
+        ("rollouts: {top_p: 1.5}", "rollouts.top_p"),
+        ("evaluation: {samples: 0}", "evaluation.samples"),
+        ("evaluation: {temperature: 0}", "evaluation.temperature"),
+        ("evaluation: {top_p: 1.5}", "evaluation.top_p"),
+    ],
+)
+def test_a_number_that_would_train_or_measure_nothing_is_refused_by_its_path(mine: Path, text: str, path: str) -> None:
+    mine.write_text(text)
+    line = refused(mine)
+    assert str(mine) in line and re.search(rf"{re.escape(path)}: Input should be (greater|less) than", line)
 
 
 @pytest.mark.parametrize(

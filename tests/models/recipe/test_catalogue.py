@@ -1,7 +1,7 @@
 """What the catalogue of parts tells, each test named as the theorem it checks."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field
@@ -14,7 +14,7 @@ from models.recipe.catalogue import as_markdown, as_text, entries, kind_of
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_every_part_of_every_slot_is_listed_once_with_what_it_is_and_where_it_comes_from():
+def test_every_part_of_every_slot_is_listed_once_with_what_it_is_and_where_it_comes_from() -> None:
     listed = entries()
     assert [(entry.slot, entry.name) for entry in listed] == [(slot, name) for slot in SLOTS for name in parts(slot)]
     for entry in listed:
@@ -22,7 +22,7 @@ def test_every_part_of_every_slot_is_listed_once_with_what_it_is_and_where_it_co
         assert all(setting.kind and setting.default and setting.meaning for setting in entry.settings), entry
 
 
-def test_a_part_is_told_with_settings_of_its_sections_their_own_defaults_and_traits():
+def test_a_part_is_told_with_settings_of_its_sections_their_own_defaults_and_traits() -> None:
     [gae] = entries("gae")
     settings = {setting.key: setting for setting in gae.settings}
     assert settings["gae_lambda"].kind == "number, 0 to 1" and settings["gae_lambda"].default == "0.95"
@@ -47,14 +47,14 @@ def test_a_part_is_told_with_settings_of_its_sections_their_own_defaults_and_tra
         (str, "text"),
     ],
 )
-def test_a_type_is_told_in_words_with_its_bounds(hint, words):
+def test_a_type_is_told_in_words_with_its_bounds(hint: Any, words: str) -> None:
     assert kind_of(hint) == words
 
 
-def test_a_name_that_nobody_knows_is_told_with_the_nearest():
+def test_a_name_that_nobody_knows_is_told_with_the_nearest() -> None:
     with pytest.raises(UserError, match=r"no slot and no part is called 'gea'; did you mean gae\?"):
         entries("gea")
 
 
-def test_the_page_of_the_guide_is_made_from_the_parts():
+def test_the_page_of_the_guide_is_made_from_the_parts() -> None:
     assert (ROOT / "docs/parts.md").read_text() == as_markdown(entries()), "rewardflow parts --markdown > docs/parts.md"

@@ -1,6 +1,7 @@
 """What must be true of reading recipes, each test named as the theorem it checks."""
 
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,15 +10,18 @@ from models.errors import UserError
 from models.recipe import find
 from models.recipe.find import find_recipe
 from models.recipe.load import digest, load_recipe, plain
+from models.recipe.schema import Recipe
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
+Writes = Callable[..., Path]
+
 
 @pytest.fixture
-def recipe(tmp_path):
+def recipe(tmp_path: Path) -> Writes:
     """A function that writes a recipe and gives its path."""
 
-    def write(text, name="mine"):
+    def write(text: str, name: str = "mine") -> Path:
         file = tmp_path / f"{name}.yaml"
         file.write_text(text)
         return file
@@ -25,7 +29,7 @@ def recipe(tmp_path):
     return write
 
 
-def refused(file, pattern, overrides=()):
+def refused(file: Path, pattern: str, overrides: Sequence[str] = ()) -> None:
     """The one line with which a recipe is refused; it names the file or the override."""
     with pytest.raises(UserError, match=pattern) as caught:
         load_recipe(file, overrides)
@@ -34,18 +38,18 @@ def refused(file, pattern, overrides=()):
 
 
 @pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.stem)
-def test_every_recipe_of_the_house_loads_and_is_named_after_its_file(file):
+def test_every_recipe_of_the_house_loads_and_is_named_after_its_file(file: Path) -> None:
     assert load_recipe(file).name == file.stem
 
 
 @pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.stem)
-def test_every_recipe_of_the_house_says_what_the_published_run_used_and_where_it_differs(file):
+def test_every_recipe_of_the_house_says_what_the_published_run_used_and_where_it_differs(file: Path) -> None:
     head = "".join(line for line in file.read_text().splitlines(True) if line.startswith("#"))
     said = re.search(r"^# Published \((not verified|.* read.*)\): .+\n(?:# .+\n)*?# Here: .+", head, re.MULTILINE)
     assert said, f"{file.name}: no 'Published (code read | not verified): ...' and 'Here: ...' in its head"
 
 
-def test_an_empty_recipe_is_all_defaults(recipe):
+def test_an_empty_recipe_is_all_defaults(recipe: Writes) -> None:
     loaded = load_recipe(recipe(""))
     assert loaded.name == "mine" and loaded.objective.name == "grpo" and loaded.rewards[0].name == "exact_answer"
 
@@ -66,7 +70,7 @@ def test_an_empty_recipe_is_all_defaults(recipe):
         ("policy: {zzz: 2}", r"policy\.zzz: unknown key; known here: .*tokenizer"),
     ],
 )
-def test_an_unknown_key_is_named_with_the_nearest_known_one(recipe, text, pattern):
+def test_an_unknown_key_is_named_with_the_nearest_known_one(recipe: Writes, text: str, pattern: str) -> None:
     refused(recipe(text), pattern)
 
 
@@ -84,7 +88,7 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(recipe, text, patter
         ("engine: {name: vlm}", r"engine\.name: 'vlm' is not known; did you mean vllm\?"),
     ],
 )
-def test_an_unknown_part_is_named_with_the_nearest_known_one(recipe, text, pattern):
+def test_an_unknown_part_is_named_with_the_nearest_known_one(recipe: Writes, text: str, pattern: str) -> None:
     refused(recipe(text), pattern)
 
 
@@ -143,7 +147,7 @@ def test_an_unknown_part_is_named_with_the_nearest_known_one(recipe, text, patte
         ),
     ],
 )
-def test_an_impossible_combination_is_one_line(recipe, text, pattern):
+def test_an_impossible_combination_is_one_line(recipe: Writes, text: str, pattern: str) -> None:
     refused(recipe(text), pattern)
 
 
@@ -201,8 +205,8 @@ def test_an_impossible_combination_is_one_line(recipe, text, pattern):
     ],
 )
 def test_parts_that_cannot_work_together_are_refused_before_the_first_round_with_the_part_that_can(
-    recipe, text, pattern
-):
+    recipe: Writes, text: str, pattern: str
+) -> None:
     refused(recipe(text), pattern)
 
 
@@ -222,32 +226,11 @@ def test_parts_that_cannot_work_together_are_refused_before_the_first_round_with
         "rollouts: {name: sample_beside_data, group_size: 2}\nobjective: {name: dpo}\nselect: {name: best_worst}",
     ],
 )
-def test_parts_that_bring_what_others_need_are_taken(recipe, text):
+def test_parts_that_bring_what_others_need_are_taken(recipe: Writes, text: str) -> None:
     load_recipe(recipe(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("schedule: {minibatches: 0}", "schedule.minibatches"),
-        ("schedule: {epochs: 0}", "schedule.epochs"),
-        ("schedule: {checkpoint_every: 0}", "schedule.checkpoint_every"),
-        ("schedule: {optimiser: {clip_norm: 0}}", "schedule.optimiser.clip_norm"),
-        ("schedule: {optimiser: {learning_rate: -1}}", "schedule.optimiser.learning_rate"),
-        ("warm_start: {steps: 0}", "warm_start.steps"),
-        ("reward_model: {fit: {report_every: 0}}", "reward_model.fit.report_every"),
-        ("rollouts: {prompts: 0}", "rollouts.prompts"),
-        ("rollouts: {top_p: 1.5}", "rollouts.top_p"),
-        ("evaluation: {samples: 0}", "evaluation.samples"),
-        ("evaluation: {temperature: 0}", "evaluation.temperature"),
-        ("evaluation: {top_p: 1.5}", "evaluation.top_p"),
-    ],
-)
-def test_a_number_that_would_train_or_measure_nothing_is_refused_by_its_path(recipe, text, path):
-    refused(recipe(text), rf"{re.escape(path)}: Input should be (greater|less) than")
-
-
-def test_combinations_of_the_loop_do_not_matter_where_there_is_no_loop(recipe):
+def test_combinations_of_the_loop_do_not_matter_where_there_is_no_loop(recipe: Writes) -> None:
     assert load_recipe(recipe("schedule: null\nrollouts: {group_size: 1}")).schedule is None
 
 
@@ -263,41 +246,43 @@ def test_combinations_of_the_loop_do_not_matter_where_there_is_no_loop(recipe):
         ("name: Has Spaces", r"name: "),
     ],
 )
-def test_what_is_no_recipe_is_one_line(recipe, text, pattern):
+def test_what_is_no_recipe_is_one_line(recipe: Writes, text: str, pattern: str) -> None:
     refused(recipe(text), pattern)
 
 
-def test_a_file_that_is_not_text_is_one_line(tmp_path):
+def test_a_file_that_is_not_text_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00name")
     refused(tmp_path / "mine.yaml", "not UTF-8")
 
 
-def test_what_extends_says_only_what_differs(recipe):
+def test_what_extends_says_only_what_differs(recipe: Writes) -> None:
     recipe("seed: 5\nschedule: {rounds: 7, minibatches: 2}\nobjective: {name: grpo, kl: 0.5}", "base")
     loaded = load_recipe(recipe("extends: base\nschedule: {rounds: 9}"))
+    assert loaded.schedule is not None
     assert (loaded.name, loaded.seed, loaded.schedule.rounds, loaded.schedule.minibatches) == ("mine", 5, 9, 2)
     assert loaded.objective.kl == 0.5
 
 
-def test_extending_goes_through_several_files_and_the_last_word_wins(recipe):
+def test_extending_goes_through_several_files_and_the_last_word_wins(recipe: Writes) -> None:
     recipe("seed: 1\nschedule: {rounds: 1, epochs: 3}", "one")
     recipe("extends: one\nschedule: {rounds: 2}", "two")
     loaded = load_recipe(recipe("extends: two\nseed: 3"))
+    assert loaded.schedule is not None
     assert (loaded.seed, loaded.schedule.rounds, loaded.schedule.epochs) == (3, 2, 3)
 
 
-def test_a_part_of_another_name_replaces_the_part_whole_and_a_list_the_list(recipe):
+def test_a_part_of_another_name_replaces_the_part_whole_and_a_list_the_list(recipe: Writes) -> None:
     recipe("select: {name: drop_flat, tolerance: 0.5}\nrewards: [{name: exact_answer}, {name: reward_model}]", "base")
     loaded = load_recipe(recipe("extends: base\nselect: {name: all}\nrewards: [{name: exact_answer, weight: 3}]"))
     assert [part.name for part in loaded.select] == ["all"] and [part.weight for part in loaded.rewards] == [3.0]
 
 
-def test_null_takes_a_section_of_the_base_away(recipe):
+def test_null_takes_a_section_of_the_base_away(recipe: Writes) -> None:
     recipe("reward_model: {least_accuracy: 0.9}", "base")
     assert load_recipe(recipe("extends: base\nreward_model: null")).reward_model is None
 
 
-def test_a_recipe_that_extends_itself_or_nothing_is_one_line(recipe):
+def test_a_recipe_that_extends_itself_or_nothing_is_one_line(recipe: Writes) -> None:
     recipe("extends: mine", "other")
     refused_in = recipe("extends: other")
     with pytest.raises(UserError, match="extends itself"):
@@ -306,7 +291,7 @@ def test_a_recipe_that_extends_itself_or_nothing_is_one_line(recipe):
         load_recipe(recipe("extends: nowhere"))
 
 
-def test_overrides_reach_into_sections_parts_and_lists(recipe):
+def test_overrides_reach_into_sections_parts_and_lists(recipe: Writes) -> None:
     file = recipe("rewards: [{name: exact_answer}, {name: reward_model, weight: 0.2}]")
     loaded = load_recipe(
         file,
@@ -317,6 +302,7 @@ def test_overrides_reach_into_sections_parts_and_lists(recipe):
             "data={name: arithmetic}",
         ],
     )
+    assert loaded.schedule is not None
     assert loaded.schedule.rounds == 3 and loaded.rewards[1].weight == 0.7 and loaded.rewards[0].weight == 1.0
     assert loaded.schedule.optimiser.learning_rate == 1e-5
     assert load_recipe(file, ["rewards.0={name: exact_answer, label: right}"]).rewards[0].label == "right"
@@ -337,23 +323,25 @@ def test_overrides_reach_into_sections_parts_and_lists(recipe):
         ("schedule.rouns=3", r"did you mean rounds\?"),
     ],
 )
-def test_an_override_that_reaches_nothing_is_one_line(recipe, override, pattern):
+def test_an_override_that_reaches_nothing_is_one_line(recipe: Writes, override: str, pattern: str) -> None:
     file = recipe("rewards: [{name: exact_answer}]\ngate: {safety_patterns: [bad]}")
     refused(file, pattern, [override])
 
 
-def test_naming_another_part_on_the_command_line_leaves_the_settings_of_the_old_one_behind(recipe):
+def test_naming_another_part_on_the_command_line_leaves_the_settings_of_the_old_one_behind(recipe: Writes) -> None:
     file = recipe("select: {name: drop_flat, tolerance: 0.5}\nobjective: {name: grpo, kl: 0.0}")
     assert load_recipe(file, ["select.name=all", "reference.name=none"]).select[0].name == "all"
     assert load_recipe(file, ["objective.name=grpo"]).objective.kl == 0.0
     back = load_recipe(file, ["select.tolerance=0.25", "select.name=drop_flat"])
-    assert back.select[0].tolerance == 0.25
+    assert plain(back)["select"][0]["tolerance"] == 0.25
     listed = recipe("rewards: [{name: reward_model, squash: none}]", "listed")
     turned = load_recipe(listed, ["rewards.0.weight=2", "rewards.0.name=exact_answer"])
     assert (turned.rewards[0].name, turned.rewards[0].weight) == ("exact_answer", 2.0)
 
 
-def test_a_name_is_looked_for_among_the_recipes_and_a_near_one_is_offered(monkeypatch, tmp_path):
+def test_a_name_is_looked_for_among_the_recipes_and_a_near_one_is_offered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(find, "FOLDER", tmp_path)
     (tmp_path / "arithmetic.yaml").write_text("")
     assert find_recipe("arithmetic") == find_recipe("arithmetic.yaml") == tmp_path / "arithmetic.yaml"
@@ -361,7 +349,7 @@ def test_a_name_is_looked_for_among_the_recipes_and_a_near_one_is_offered(monkey
         find_recipe("arithmetik")
 
 
-def test_written_out_and_read_again_a_recipe_is_the_same(recipe, tmp_path):
+def test_written_out_and_read_again_a_recipe_is_the_same(recipe: Writes, tmp_path: Path) -> None:
     import yaml
 
     loaded = load_recipe(RECIPES / "arithmetic.yaml", ["seed=4"])
@@ -370,29 +358,34 @@ def test_written_out_and_read_again_a_recipe_is_the_same(recipe, tmp_path):
     assert digest(plain(load_recipe(RECIPES / "arithmetic.yaml", ["seed=5"]))) != digest(plain(loaded))
 
 
-def test_async_is_spelt_as_python_cannot(recipe, tmp_path):
+def staleness(loaded: Recipe) -> int:
+    assert loaded.schedule is not None
+    return loaded.schedule.staleness
+
+
+def test_async_is_spelt_as_python_cannot(recipe: Writes, tmp_path: Path) -> None:
     import yaml
 
     file = recipe("schedule: {async: 1}")
     loaded = load_recipe(file)
-    assert loaded.schedule.staleness == 1 and load_recipe(file, ["schedule.async=0"]).schedule.staleness == 0
-    assert load_recipe(recipe("seed: 1", "plain")).schedule.staleness == 0
+    assert staleness(loaded) == 1 and staleness(load_recipe(file, ["schedule.async=0"])) == 0
+    assert staleness(load_recipe(recipe("seed: 1", "plain"))) == 0
     assert plain(loaded)["schedule"]["async"] == 1
     assert load_recipe(recipe(yaml.safe_dump(plain(loaded)), "again")).schedule == loaded.schedule
     refused(file, r"schedule\.async: '2' is not known; there is 0, 1", ["schedule.async=2"])
     refused(file, r"schedule\.asinc: unknown key; did you mean async\?", ["schedule.asinc=1"])
 
 
-def test_a_recipe_never_changes():
+def test_a_recipe_never_changes() -> None:
     loaded = load_recipe(RECIPES / "arithmetic.yaml")
     with pytest.raises(Exception, match="frozen"):
         loaded.seed = 3
 
 
 @pytest.mark.parametrize("text", ["alarm: null", "alarm: {by: total}", "alarm: {by: exact_answer}"])
-def test_the_alarm_watches_a_reward_that_is_there_or_all_of_them(recipe, text):
+def test_the_alarm_watches_a_reward_that_is_there_or_all_of_them(recipe: Writes, text: str) -> None:
     load_recipe(recipe(text))
 
 
-def test_the_alarm_may_watch_the_penalty_of_what_is_cut(recipe):
+def test_the_alarm_may_watch_the_penalty_of_what_is_cut(recipe: Writes) -> None:
     load_recipe(recipe("truncated: {rule: soft_penalty}\nalarm: {by: overlong}"))

@@ -16,11 +16,11 @@ from models.recipe.load import load_recipe
         ("rewards=[{name: win_rate, by: reward_model}]", "rewards.0.by: is called judge now"),
     ],
 )
-def test_a_setting_by_its_old_name_is_refused_with_the_new(override, line):
+def test_a_setting_by_its_old_name_is_refused_with_the_new(override: str, line: str) -> None:
     with pytest.raises(UserError, match=re.escape(line)):
         load_recipe("arithmetic", [override])
 
 
-def test_the_old_name_means_nothing_to_other_parts():
+def test_the_old_name_means_nothing_to_other_parts() -> None:
     with pytest.raises(UserError, match=r"objective\.trace: unknown key"):
         load_recipe("arithmetic", ["objective.trace=0.9"])

@@ -14,20 +14,22 @@ RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
-def test_every_recipe_made_small_is_still_a_recipe_and_apart_from_the_real_one(file):
+def test_every_recipe_made_small_is_still_a_recipe_and_apart_from_the_real_one(file: Path) -> None:
     recipe = load_recipe(file, smoke_overrides(load_recipe(file)))
     assert recipe.name == f"{file.stem}-smoke"
+    assert recipe.warm_start is not None
     assert recipe.policy.size.hidden == 64 and recipe.warm_start.steps == 2
     if recipe.schedule is not None:
         assert recipe.schedule.rounds == 2 and recipe.rollouts.prompts <= 4
 
 
-def test_what_the_user_sets_goes_on_top():
+def test_what_the_user_sets_goes_on_top() -> None:
     file = ROOT / "recipes" / "arithmetic.yaml"
-    assert load_recipe(file, made_small(file, ["schedule.rounds=3"])).schedule.rounds == 3
+    schedule = load_recipe(file, made_small(file, ["schedule.rounds=3"])).schedule
+    assert schedule is not None and schedule.rounds == 3
 
 
-def test_what_the_user_sets_needs_room_in_the_small_recipe_alone():
+def test_what_the_user_sets_needs_room_in_the_small_recipe_alone() -> None:
     small = load_recipe("arithmetic", made_small("arithmetic", ["evaluation.samples=2"]))
     assert (small.evaluation.samples, small.evaluation.ks) == (2, (1,))
     with pytest.raises(UserError, match=r"evaluation\.ks holds 16, but evaluation\.samples is 2"):
@@ -36,13 +38,13 @@ def test_what_the_user_sets_needs_room_in_the_small_recipe_alone():
         made_small("arithmetic", ["evaluation.samples=2", "evaluation.ks=[1, 4]"])
 
 
-def test_the_page_of_methods_is_the_one_that_the_recipes_make():
+def test_the_page_of_methods_is_the_one_that_the_recipes_make() -> None:
     assert (ROOT / "docs" / "methods.md").read_text() == as_markdown(methods(ROOT / "recipes")), (
         "run: rewardflow methods --markdown > docs/methods.md"
     )
 
 
-def test_every_recipe_is_listed_once_with_its_slots_and_its_paper():
+def test_every_recipe_is_listed_once_with_its_slots_and_its_paper() -> None:
     listed = methods(ROOT / "recipes")
     every = (ROOT / "recipes").rglob("*.yaml")
     assert sorted(method.name for method in listed) == sorted(
@@ -54,24 +56,24 @@ def test_every_recipe_is_listed_once_with_its_slots_and_its_paper():
     assert all(rollout.name in text for rollout in listed) and "exact_answer + reward_model" in text
 
 
-def test_every_recipe_says_in_its_first_line_what_it_is_and_names_its_paper():
+def test_every_recipe_says_in_its_first_line_what_it_is_and_names_its_paper() -> None:
     for method in methods(ROOT / "recipes"):
         first = (ROOT / "recipes" / f"{method.name}.yaml").read_text().splitlines()[0]
         assert first.startswith("# ") and method.paper, method.name
 
 
-def test_a_file_that_is_no_recipe_is_named(tmp_path):
+def test_a_file_that_is_no_recipe_is_named(tmp_path: Path) -> None:
     (tmp_path / "odd.yaml").write_text("shedule: {}")
     with pytest.raises(UserError, match=r"odd\.yaml: shedule"):
         methods(tmp_path)
 
 
-def test_a_folder_without_recipes_is_named_and_no_empty_table(tmp_path):
+def test_a_folder_without_recipes_is_named_and_no_empty_table(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"recipes/: no recipes here"):
         methods(tmp_path / "recipes")
 
 
-def test_an_empty_file_is_a_recipe_of_defaults(tmp_path):
+def test_an_empty_file_is_a_recipe_of_defaults(tmp_path: Path) -> None:
     (tmp_path / "plain.yaml").write_text("")
     (method,) = methods(tmp_path)
     assert (method.name, method.slots[0], method.paper) == ("plain", "sample", "")

@@ -1,15 +1,19 @@
 """What must be true of references that follow the policy, each test named as the theorem it checks."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
+from tiny_loops import SCHEDULE, SLOTS, Diary, run, same_weights, save_start
 from tiny_models import SEQUENCES, plain_log_probs, tiny_policy
-from torch import nn
+from torch import Tensor, nn
 
+from models.loop.learner import Learner
+from models.loop.slots import Reference
 from models.policy.build import LoraSettings, with_adapter
 from models.policy.weights import merged_weights
 from models.reference.frozen import Frozen
@@ -18,18 +22,18 @@ from models.reference.reset import HardReset, PreviousRound
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory):
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_start(tmp_path_factory.mktemp("start") / "policy")
 
 
-def models(rounds=7):
+def models(rounds: int = 7) -> tuple[nn.Linear, list[nn.Linear]]:
     """A reference, and the policy as it is after each round, in float64."""
     torch.manual_seed(0)
     policies = [nn.Linear(3, 2).double() for _ in range(rounds + 1)]
     return copy.deepcopy(policies[0]), policies[1:]
 
 
-def weights(model):
+def weights(model: nn.Module) -> Tensor:
     return nn.utils.parameters_to_vector(model.parameters()).detach().clone()
 
 
@@ -56,7 +60,9 @@ def test_the_moving_average_moves_only_every_so_many_rounds() -> None:
 
 
 @pytest.mark.parametrize("kind", [HardReset, PreviousRound])
-def test_a_reset_reference_is_the_policy_of_the_last_reset_and_keeps_still_between(kind) -> None:
+def test_a_reset_reference_is_the_policy_of_the_last_reset_and_keeps_still_between(
+    kind: Callable[..., Reference],
+) -> None:
     reference, policies = models()
     held, moved = [], []
     for number, policy in enumerate(policies):
@@ -69,7 +75,7 @@ def test_a_reset_reference_is_the_policy_of_the_last_reset_and_keeps_still_betwe
 
 
 @pytest.mark.parametrize("reference", [HardReset(every=1), PreviousRound(), MovingAverage()])
-def test_a_reference_that_follows_is_still_a_copy_of_its_own(reference) -> None:
+def test_a_reference_that_follows_is_still_a_copy_of_its_own(reference: Reference) -> None:
     held, (policy, *_) = models()
     reference.follow(held, policy, 0)
     before = weights(held)
@@ -78,12 +84,14 @@ def test_a_reference_that_follows_is_still_a_copy_of_its_own(reference) -> None:
     assert torch.equal(weights(held), before) and all(parameter.grad is None for parameter in held.parameters())
 
 
-def loop(start, folder, reference, killed_in=None, **changed):
+def loop(
+    start: Path, folder: Path, reference: Reference, killed_in: int | None = None, **changed: Any
+) -> tuple[Learner, Diary]:
     slots = replace(SLOTS, reference=reference)
     return run(start, folder, schedule=replace(SCHEDULE, **changed), slots=slots, killed_in=killed_in)
 
 
-def same_state(first, other):
+def same_state(first: Learner, other: Learner) -> bool:
     """Whether two optimisers hold the same moments, bit for bit."""
     left, right = first.optimiser.state_dict()["state"], other.optimiser.state_dict()["state"]
     return left.keys() == right.keys() and all(
@@ -94,9 +102,10 @@ def same_state(first, other):
 
 
 def test_after_a_hard_reset_the_weights_are_equal_the_moments_are_gone_and_the_count_of_updates_goes_on(
-    start, tmp_path: Path
+    start: Path, tmp_path: Path
 ) -> None:
     learner, diary = loop(start, tmp_path / "reset", HardReset(every=2), rounds=4)
+    assert learner.reference is not None
     assert all(map(torch.equal, learner.reference.parameters(), learner.policy.parameters()))
     assert not learner.optimiser.state
     assert learner.updates == 4 * SCHEDULE.epochs * SCHEDULE.minibatches
@@ -107,21 +116,22 @@ def test_after_a_hard_reset_the_weights_are_equal_the_moments_are_gone_and_the_c
         assert diary.metrics[number][name] == told_frozen.metrics[number][name]
 
 
-def test_the_moments_after_a_reset_are_those_of_an_optimiser_that_began_there(start, tmp_path: Path) -> None:
+def test_the_moments_after_a_reset_are_those_of_an_optimiser_that_began_there(start: Path, tmp_path: Path) -> None:
     learner, _ = loop(start, tmp_path, HardReset(every=2), rounds=3)
     steps = {float(state["step"]) for state in learner.optimiser.state.values()}
     assert steps == {float(SCHEDULE.epochs * SCHEDULE.minibatches)} and learner.updates == 3 * max(steps)
 
 
-def test_the_first_step_after_a_reset_sees_no_distance_to_the_reference(start, tmp_path: Path) -> None:
+def test_the_first_step_after_a_reset_sees_no_distance_to_the_reference(start: Path, tmp_path: Path) -> None:
     _, diary = loop(start, tmp_path, HardReset(every=2), rounds=4, epochs=1, minibatches=1)
     apart = [diary.metrics[number]["policy/kl"] for number in (1, 2, 3, 4)]
     assert apart[0] == pytest.approx(0, abs=1e-9) and apart[2] == pytest.approx(0, abs=1e-9)
     assert apart[1] > 1e-6 and apart[3] > 1e-6
 
 
-def test_the_reference_of_the_previous_round_lets_the_optimiser_go_on(start, tmp_path: Path) -> None:
+def test_the_reference_of_the_previous_round_lets_the_optimiser_go_on(start: Path, tmp_path: Path) -> None:
     learner, _ = loop(start, tmp_path, PreviousRound(), rounds=3)
+    assert learner.reference is not None
     assert all(map(torch.equal, learner.reference.parameters(), learner.policy.parameters()))
     assert {float(state["step"]) for state in learner.optimiser.state.values()} == {float(learner.updates)}
 
@@ -136,17 +146,19 @@ def test_the_reference_of_the_previous_round_lets_the_optimiser_go_on(start, tmp
     ids=lambda reference: f"{reference.name} every {reference.every}",
 )
 def test_a_killed_run_goes_on_across_a_move_of_the_reference_and_ends_bit_for_bit_the_same(
-    start, tmp_path: Path, reference
+    start: Path, tmp_path: Path, reference: Reference
 ) -> None:
     whole, _ = loop(start, tmp_path / "whole", reference, rounds=4, epochs=1)
     loop(start, tmp_path / "killed", reference, killed_in=3, rounds=4, epochs=1)
     resumed, diary = loop(start, tmp_path / "killed", reference, rounds=4, epochs=1)
     assert diary.resumed == [2]
     assert same_weights(whole, resumed) and whole.updates == resumed.updates and same_state(whole, resumed)
+    assert whole.reference is not None
+    assert resumed.reference is not None
     assert all(map(torch.equal, whole.reference.parameters(), resumed.reference.parameters()))
 
 
-def adapted(seed):
+def adapted(seed: int) -> nn.Module:
     """A policy with an adapter that has learned something, in float64."""
     policy = with_adapter(tiny_policy(), LoraSettings(rank=2, alpha=4), seed=0)
     with torch.no_grad():
@@ -156,7 +168,7 @@ def adapted(seed):
     return policy
 
 
-def plain_weights(policy):
+def plain_weights(policy: nn.Module) -> dict[str, Tensor]:
     return {name: weight.clone() for name, weight in merged_weights(policy)}
 
 
@@ -173,9 +185,11 @@ def test_beside_an_adapter_the_average_is_that_of_whole_weights_and_not_of_the_a
 
 
 @pytest.mark.parametrize("kind", [HardReset, PreviousRound, MovingAverage])
-def test_a_reference_that_has_become_an_adapted_policy_says_what_the_policy_says(kind) -> None:
+def test_a_reference_that_has_become_an_adapted_policy_says_what_the_policy_says(
+    kind: Callable[..., Reference],
+) -> None:
     reference, policy = tiny_policy().requires_grad_(False), adapted(1)
-    settings = {"decay": 0.0} if kind is MovingAverage else {}
+    settings: dict[str, float] = {"decay": 0.0} if kind is MovingAverage else {}
     kind(every=1, **settings).follow(reference, policy, 0)
     for mine, theirs in zip(
         plain_log_probs(reference, SEQUENCES), plain_log_probs(policy.eval(), SEQUENCES), strict=True

@@ -3,9 +3,11 @@
 import copy
 import math
 import random
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
 from models.errors import UserError
@@ -21,25 +23,28 @@ from models.reward_model.fit import (
 
 FAST = OptimiserSettings(learning_rate=2e-3, warmup_steps=5)
 
+SHAPE: dict[str, Any] = {
+    "vocab_size": 20,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 1,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+    "num_labels": 1,
+    "pad_token_id": 0,
+}
 
-def tiny(dtype=torch.float32):
+
+def tiny(dtype: torch.dtype = torch.float32) -> Any:
     torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=20,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        head_dim=32,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        num_labels=1,
-        pad_token_id=0,
-    )
-    return Qwen3ForSequenceClassification(config).to(dtype).eval()
+    config = Qwen3Config(**SHAPE)
+    model: Any = Qwen3ForSequenceClassification(config)
+    return model.to(dtype).eval()
 
 
-def toy_pairs(count, seed):
+def toy_pairs(count: int, seed: int) -> list[Pair]:
     """The better completion repeats the prompt's last token; the worse one ends with another."""
     chance = random.Random(seed)
     pairs = []
@@ -51,23 +56,24 @@ def toy_pairs(count, seed):
     return pairs
 
 
-def test_loss_and_gradient_are_those_of_a_hand_computation():
+def test_loss_and_gradient_are_those_of_a_hand_computation() -> None:
     chosen = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
     rejected = torch.tensor([1.0 - math.log(3), math.log(3)], dtype=torch.float64, requires_grad=True)
     loss = bradley_terry_loss(chosen, rejected)  # margins log 3 and -log 3: probabilities 3/4 and 1/4
     torch.testing.assert_close(loss, torch.tensor([math.log(4 / 3), math.log(4)], dtype=torch.float64))
     loss.sum().backward()
     torch.testing.assert_close(chosen.grad, torch.tensor([-0.25, -0.75], dtype=torch.float64))
+    assert chosen.grad is not None
     torch.testing.assert_close(rejected.grad, -chosen.grad)
 
 
-def test_margin_and_centring_enter_as_their_formula_says():
+def test_margin_and_centring_enter_as_their_formula_says() -> None:
     chosen, rejected = torch.tensor([2.0]).double(), torch.tensor([0.5]).double()
     shifted = bradley_terry_loss(chosen, rejected, margin=1.5, centring=0.1)
     torch.testing.assert_close(shifted, torch.tensor([math.log(2) + 0.1 * 2.5**2]).double())
 
 
-def test_identical_answers_give_log_2_and_no_gradient():
+def test_identical_answers_give_log_2_and_no_gradient() -> None:
     model = tiny(torch.float64)
     watched = accumulate(model, [Pair([5, 6], [7, 1], [7, 1])], RewardModelSettings())
     assert watched["loss"] == pytest.approx(math.log(2), abs=1e-12)
@@ -76,7 +82,7 @@ def test_identical_answers_give_log_2_and_no_gradient():
 
 
 @pytest.mark.parametrize("budget", [14, 20, 64])
-def test_loss_and_gradient_do_not_depend_on_the_cut(budget):
+def test_loss_and_gradient_do_not_depend_on_the_cut(budget: int) -> None:
     pairs = toy_pairs(13, seed=1)
     whole, cut = tiny(torch.float64), tiny(torch.float64)
     at_once = accumulate(whole, pairs, RewardModelSettings(centring=0.01, token_budget=10**6))
@@ -87,7 +93,7 @@ def test_loss_and_gradient_do_not_depend_on_the_cut(budget):
         torch.testing.assert_close(a.grad, b.grad, atol=1e-8, rtol=1e-6)
 
 
-def test_a_separable_rule_is_learned_and_holds_on_new_pairs():
+def test_a_separable_rule_is_learned_and_holds_on_new_pairs() -> None:
     model, reported = tiny(), []
     settings = RewardModelSettings(steps=250, batch_pairs=64, optimiser=FAST)
     last = fit_reward_model(
@@ -99,23 +105,24 @@ def test_a_separable_rule_is_learned_and_holds_on_new_pairs():
     assert float((chosen > rejected).float().mean()) > 0.9
 
 
-def test_equal_seeds_give_equal_weights_and_others_do_not():
-    def fitted(seed):
+def test_equal_seeds_give_equal_weights_and_others_do_not() -> None:
+    def fitted(seed: int) -> Tensor:
         model = tiny()
         fit_reward_model(model, toy_pairs(40, 4), RewardModelSettings(steps=4, batch_pairs=8), seed=seed)
-        return model.score.weight.detach()
+        weight: Tensor = model.score.weight.detach()
+        return weight
 
     assert torch.equal(fitted(1), fitted(1))
     assert not torch.equal(fitted(1), fitted(2))
 
 
-def test_every_pair_is_seen_once_an_epoch():
+def test_every_pair_is_seen_once_an_epoch() -> None:
     assert RewardModelSettings(epochs=2, batch_pairs=10).updates(25) == 5
     assert RewardModelSettings(epochs=1, batch_pairs=64).updates(25) == 1
     assert RewardModelSettings(steps=7).updates(25) == 7
 
 
-def test_what_cannot_be_fitted_is_refused_in_one_line_and_moves_nothing():
+def test_what_cannot_be_fitted_is_refused_in_one_line_and_moves_nothing() -> None:
     model = tiny()
     with pytest.raises(UserError, match="no preference pairs"):
         fit_reward_model(model, [], RewardModelSettings(), seed=0)

@@ -1,8 +1,13 @@
 """What must be true of the score: it is read at the last token, and nowhere else."""
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, Qwen3Config, Qwen3ForCausalLM
+from torch import Tensor
+from transformers import AutoModelForSequenceClassification, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from models.errors import UserError
 from models.learner.packing import Sequences
@@ -14,12 +19,12 @@ SEQUENCES = Sequences([ids[:2] for ids in WHOLE], [ids[2:] for ids in WHOLE])
 """Three of them share a prompt."""
 
 
-def without_prompts(*rows):
+def without_prompts(*rows: Sequence[int]) -> Sequences:
     return Sequences([[] for _ in rows], rows)
 
 
 @pytest.fixture(scope="module")
-def policy_folder(tmp_path_factory):
+def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=24,
@@ -40,17 +45,17 @@ def policy_folder(tmp_path_factory):
 
 
 @pytest.fixture
-def model(policy_folder):
+def model(policy_folder: Path) -> PreTrainedModel:
     return reward_model_from_policy(policy_folder, seed=3, head_std=1.0)
 
 
-def alone(model, sequences=WHOLE):
+def alone(model: Any, sequences: Sequence[Sequence[int]] = WHOLE) -> Tensor:
     """The definition: each sequence by itself, no padding, the head on the last hidden state."""
     hidden = [model.model(input_ids=torch.tensor([ids])).last_hidden_state[0, -1] for ids in sequences]
     return torch.stack([model.score(state)[0] for state in hidden]).detach()
 
 
-def test_the_score_does_not_depend_on_the_rest_of_the_batch_or_on_the_cut(model):
+def test_the_score_does_not_depend_on_the_rest_of_the_batch_or_on_the_cut(model: PreTrainedModel) -> None:
     expected = alone(model)
     torch.testing.assert_close(score(model, SEQUENCES).detach(), expected, atol=1e-6, rtol=1e-6)
     turned = score(model, SEQUENCES.take([4, 3, 2, 1, 0])).detach().flip(0)
@@ -59,7 +64,7 @@ def test_the_score_does_not_depend_on_the_rest_of_the_batch_or_on_the_cut(model)
         torch.testing.assert_close(score_all(model, SEQUENCES, token_budget=budget), expected, atol=1e-6, rtol=1e-6)
 
 
-def test_the_end_token_is_scored_though_it_is_the_padding_token(model):
+def test_the_end_token_is_scored_though_it_is_the_padding_token(model: PreTrainedModel) -> None:
     with_end, without = score(model, without_prompts([5, 6, 7, 1], [5, 6, 7])).detach()
     assert abs(with_end - without) > 1e-3  # the end token was seen
     torch.testing.assert_close(torch.stack([with_end, without]), alone(model, [[5, 6, 7, 1], [5, 6, 7]]))
@@ -68,10 +73,11 @@ def test_the_end_token_is_scored_though_it_is_the_padding_token(model):
     torch.testing.assert_close(own, without)
 
 
-def test_only_the_head_is_new_and_it_comes_from_the_seed(policy_folder):
+def test_only_the_head_is_new_and_it_comes_from_the_seed(policy_folder: Path) -> None:
     policy = Qwen3ForCausalLM.from_pretrained(policy_folder)
     state = torch.random.get_rng_state()
-    first, again, other = (reward_model_from_policy(policy_folder, seed=seed) for seed in (3, 3, 4))
+    made: list[Any] = [reward_model_from_policy(policy_folder, seed=seed) for seed in (3, 3, 4)]
+    first, again, other = made
     assert torch.equal(torch.random.get_rng_state(), state)
     for name, value in first.model.state_dict().items():
         assert torch.equal(value, policy.model.state_dict()[name]), name
@@ -80,7 +86,9 @@ def test_only_the_head_is_new_and_it_comes_from_the_seed(policy_folder):
     assert 0.003 < float(first.score.weight.detach().std()) < 0.03
 
 
-def test_a_saved_reward_model_scores_the_same_and_is_an_ordinary_classifier(model, tmp_path):
+def test_a_saved_reward_model_scores_the_same_and_is_an_ordinary_classifier(
+    model: PreTrainedModel, tmp_path: Path
+) -> None:
     model.save_pretrained(tmp_path / "rm")
     assert {file.suffix for file in (tmp_path / "rm").iterdir()} == {".json", ".safetensors"}
     loaded = load_reward_model(tmp_path / "rm")
@@ -91,7 +99,7 @@ def test_a_saved_reward_model_scores_the_same_and_is_an_ordinary_classifier(mode
     torch.testing.assert_close(logit, score_all(model, without_prompts([4, 5, 6, 7]))[0], atol=1e-6, rtol=1e-6)
 
 
-def test_what_is_no_reward_model_is_refused_in_one_line(policy_folder, model, tmp_path):
+def test_what_is_no_reward_model_is_refused_in_one_line(policy_folder: Path, model: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a reward model"):
         load_reward_model(policy_folder)
     with pytest.raises(UserError, match="no such model folder"):
@@ -106,7 +114,7 @@ def test_what_is_no_reward_model_is_refused_in_one_line(policy_folder, model, tm
         score_all(model, without_prompts([2]))
 
 
-def test_autocast_changes_the_precision_of_the_body_only(model):
+def test_autocast_changes_the_precision_of_the_body_only(model: PreTrainedModel) -> None:
     low = score_all(model, SEQUENCES, autocast=torch.bfloat16)
     assert low.dtype == torch.float32 and not torch.equal(low, score_all(model, SEQUENCES))
     torch.testing.assert_close(low, alone(model), atol=0.2, rtol=0.05)

@@ -2,10 +2,13 @@
 
 import copy
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from transformers import Gemma2Config, Qwen3Config
+from torch import Tensor
+from transformers import Gemma2Config, PreTrainedModel, Qwen3Config
 from transformers.models.gemma2 import Gemma2ForSequenceClassification
 from transformers.models.qwen3 import Qwen3ForSequenceClassification
 
@@ -14,7 +17,7 @@ from models.learner.packing import Sequences
 from models.reward_model import scoring
 from models.reward_model.scoring import reads_trees, score_all
 
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "vocab_size": 24,
     "hidden_size": 32,
     "num_hidden_layers": 3,
@@ -26,28 +29,28 @@ SHAPE = {
     "num_labels": 1,
     "pad_token_id": 0,
 }
-EXACT = {"rtol": 1e-5, "atol": 2e-6}
+EXACT: dict[str, Any] = {"rtol": 1e-5, "atol": 2e-6}
 
 
-def qwen3():
+def qwen3() -> PreTrainedModel:
     return Qwen3ForSequenceClassification(Qwen3Config(**SHAPE))
 
 
-def gemma2():
+def gemma2() -> PreTrainedModel:
     """Sees four tokens in every other layer, and bends its scores."""
     return Gemma2ForSequenceClassification(Gemma2Config(**SHAPE, sliding_window=4, attn_logit_softcapping=1.0))
 
 
-def made(kind):
+def made(kind: Callable[[], PreTrainedModel]) -> PreTrainedModel:
     torch.manual_seed(0)
-    model = kind().eval()
+    model: PreTrainedModel = kind().eval()
     with torch.no_grad():
         for values in model.parameters():
             values.normal_(0, 0.2)
     return model
 
 
-def samples(seed, prompts=5, group=8):
+def samples(seed: int, prompts: int = 5, group: int = 8) -> Sequences:
     """Completions of one prompt that begin alike and are often equal, prompts of different lengths, in no order."""
     chance = random.Random(seed)
     asked = [[chance.randrange(1, 24) for _ in range(chance.randint(1, 12))] for _ in range(prompts)]
@@ -61,9 +64,9 @@ def samples(seed, prompts=5, group=8):
     return Sequences([prompt for prompt, _ in pairs], [answer for _, answer in pairs])
 
 
-def alone(model, sequences):
+def alone(model: PreTrainedModel, sequences: Sequences) -> Tensor:
     """The definition, in float64: each sequence by itself through the model's own eager forward pass."""
-    plain = copy.deepcopy(model).double()
+    plain: Any = copy.deepcopy(model).double()
     plain.set_attn_implementation("eager")
     with torch.no_grad():
         rows = [torch.tensor([[*p, *c]]) for p, c in zip(sequences.prompts, sequences.completions, strict=True)]
@@ -72,7 +75,7 @@ def alone(model, sequences):
 
 
 @pytest.mark.parametrize("kind", [qwen3, gemma2])
-def test_scores_are_those_of_each_sequence_alone_in_the_order_given(kind):
+def test_scores_are_those_of_each_sequence_alone_in_the_order_given(kind: Callable[[], PreTrainedModel]) -> None:
     model, sequences = made(kind), samples(1)
     expected = alone(model, sequences).float()
     torch.testing.assert_close(score_all(model, sequences), expected, **EXACT)
@@ -83,7 +86,9 @@ def test_scores_are_those_of_each_sequence_alone_in_the_order_given(kind):
 
 @pytest.mark.parametrize("largest", [0, 25, 512])
 @pytest.mark.parametrize("budget", [1, 40, 16384])
-def test_a_score_does_not_depend_on_the_route_the_cut_or_the_company(largest, budget, monkeypatch):
+def test_a_score_does_not_depend_on_the_route_the_cut_or_the_company(
+    largest: int, budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scoring, "LARGEST_TREE", largest)
     model, sequences = made(qwen3), samples(2)
     expected = alone(model, sequences).float()
@@ -93,7 +98,7 @@ def test_a_score_does_not_depend_on_the_route_the_cut_or_the_company(largest, bu
 
 
 @pytest.mark.parametrize("largest", [0, 512])
-def test_equal_sequences_have_one_score_to_the_last_bit(largest, monkeypatch):
+def test_equal_sequences_have_one_score_to_the_last_bit(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "LARGEST_TREE", largest)
     sequences = samples(3)
     twice = sequences.take([*range(len(sequences)), *reversed(range(len(sequences)))])
@@ -103,7 +108,7 @@ def test_equal_sequences_have_one_score_to_the_last_bit(largest, monkeypatch):
     assert len(set(scores.tolist())) <= len(set(whole)) < len(sequences)
 
 
-def test_a_common_beginning_is_read_once_and_the_last_layer_ends_where_scores_are_read():
+def test_a_common_beginning_is_read_once_and_the_last_layer_ends_where_scores_are_read() -> None:
     model, sequences = made(qwen3), samples(4)
     score_all(model, sequences)  # what is tried once is over
     read, ended = [], []
@@ -117,7 +122,7 @@ def test_a_common_beginning_is_read_once_and_the_last_layer_ends_where_scores_ar
     assert not model.model.layers[-1].mlp._forward_hooks and not model.model.layers[-1].mlp._forward_pre_hooks
 
 
-def test_a_model_that_runs_its_last_layer_twice_is_read_as_packed_rows():
+def test_a_model_that_runs_its_last_layer_twice_is_read_as_packed_rows() -> None:
     model = made(qwen3)
     model.model.layers[0] = model.model.layers[2]
     assert not reads_trees(model)
@@ -125,7 +130,7 @@ def test_a_model_that_runs_its_last_layer_twice_is_read_as_packed_rows():
     torch.testing.assert_close(score_all(model, sequences), alone(model, sequences).float(), **EXACT)
 
 
-def test_the_first_sequence_whose_score_is_not_finite_is_named():
+def test_the_first_sequence_whose_score_is_not_finite_is_named() -> None:
     model = made(qwen3)
     with torch.no_grad():
         model.model.embed_tokens.weight[23] = float("nan")

@@ -3,18 +3,20 @@
 import json
 import random
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from models.text.answers import answer_key, extract_answer, same_answer
 
 
-def rows(path):
+def rows(path: Path) -> list[dict[str, Any]]:
     with path.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
-def test_every_reference_answer_of_gsm8k_is_parsed_and_accepted(shared_data):
+def test_every_reference_answer_of_gsm8k_is_parsed_and_accepted(shared_data: Path) -> None:
     solutions = [row["answer"] for name in ("train", "test") for row in rows(shared_data / f"gsm8k_{name}.jsonl")]
     assert len(solutions) == 8792
     for solution in solutions:
@@ -25,13 +27,14 @@ def test_every_reference_answer_of_gsm8k_is_parsed_and_accepted(shared_data):
         assert not same_answer(str(value + 1), answer) and not same_answer(str(-value - 1), answer)
 
 
-def test_solutions_of_models_are_judged_as_their_labels_say(shared_data):
+def test_solutions_of_models_are_judged_as_their_labels_say(shared_data: Path) -> None:
     judged = agreed = 0
     for row in rows(shared_data / "gsm8k_model_solutions.jsonl"):
         expected = extract_answer(row["ground_truth"])
         for made in row.values():
             if isinstance(made, dict):
                 judged += 1
+                assert expected is not None
                 agreed += same_answer(extract_answer(made["solution"]), expected) == made["is_correct"]
     assert judged == 4 * 1319
     assert agreed == judged
@@ -58,11 +61,11 @@ def test_solutions_of_models_are_judged_as_their_labels_say(shared_data):
         ("", None),
     ],
 )
-def test_an_answer_is_read_where_it_is_marked(text, answer):
+def test_an_answer_is_read_where_it_is_marked(text: str, answer: str | None) -> None:
     assert extract_answer(text) == answer
 
 
-def test_the_last_number_counts_only_when_asked_for():
+def test_the_last_number_counts_only_when_asked_for() -> None:
     assert extract_answer("from 3 to -1,204.5, then") is None
     assert extract_answer("from 3 to -1,204.5, then", last_number=True) == "-1,204.5"
     assert extract_answer("12-5", last_number=True) == "5"
@@ -127,20 +130,20 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("given", "expected"), SAME)
-def test_the_same_value_written_otherwise_is_accepted(given, expected):
+def test_the_same_value_written_otherwise_is_accepted(given: str, expected: str) -> None:
     assert same_answer(given, expected) and same_answer(expected, given)
 
 
 @pytest.mark.parametrize(("given", "expected"), OTHER)
-def test_another_value_is_refused(given, expected):
+def test_another_value_is_refused(given: str, expected: str) -> None:
     assert not same_answer(given, expected) and not same_answer(expected, given)
 
 
-def test_no_answer_is_never_right():
+def test_no_answer_is_never_right() -> None:
     assert not same_answer(None, "") and not same_answer(None, "None")
 
 
-def test_any_fraction_in_any_dress_equals_itself_and_no_other():
+def test_any_fraction_in_any_dress_equals_itself_and_no_other() -> None:
     chance = random.Random(7)
     for _ in range(2000):
         cents = chance.randint(-(10**9), 10**9)
@@ -159,7 +162,7 @@ def test_any_fraction_in_any_dress_equals_itself_and_no_other():
         assert extract_answer(f"worked {other} out\n#### {a}\n") == a.strip()
 
 
-def test_no_text_whatever_raises():
+def test_no_text_whatever_raises() -> None:
     chance = random.Random(11)
     pieces = ["####", "\\boxed{", "}", "{", "answer is", "A:", "\n", " ", "-", "−", "1", "0", "/", ".", ",", "$", "%"]
     pieces += ["e9", "\\frac{"]
@@ -192,7 +195,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_a_megabyte_of_any_piece_is_read_like_a_short_text(piece):
+def test_a_megabyte_of_any_piece_is_read_like_a_short_text(piece: str) -> None:
     text = piece * (1_000_000 // len(piece))  # a quadratic reader would need hours here
     extract_answer(text, last_number=True)
     assert not same_answer(text, "18")

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import tiny_loops
@@ -9,12 +10,15 @@ import torch
 from tiny_loops import SCHEDULE, SLOTS, Sevens, run, same_weights, save_start
 from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
 from tiny_worlds import make_world
+from torch import Tensor, nn
 
 from models.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
+from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
 from models.loop.score import score
+from models.loop.world import World
 from models.rewards.implicit_process import ImplicitProcess
 from models.select.everything import Everything
 
@@ -22,7 +26,7 @@ ROLLOUTS = scored([0.0] * 5, [2, 3], sequences=SEQUENCES).rollouts
 OUTCOME = {"exact_answer": torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0])}
 
 
-def world_with(part, judge=None, budget=16384):
+def world_with(part: ImplicitProcess, judge: nn.Module | None = None, budget: int = 16384) -> World:
     """A world whose judge is `judge` where one is given, else as the policy is."""
     policy = tiny_policy()
     reference = copy.deepcopy(policy).requires_grad_(False)
@@ -39,12 +43,12 @@ def world_with(part, judge=None, budget=16384):
     return make_world(learner=learner, token_budget=budget)
 
 
-def test_a_judge_that_has_learned_nothing_gives_no_reward():
+def test_a_judge_that_has_learned_nothing_gives_no_reward() -> None:
     part = ImplicitProcess()
     assert all(float(row.abs().max()) == 0.0 for row in part.tokens(world_with(part), ROLLOUTS))
 
 
-def test_the_rewards_of_the_tokens_are_log_ratios_and_add_up_to_that_of_the_whole_answer():
+def test_the_rewards_of_the_tokens_are_log_ratios_and_add_up_to_that_of_the_whole_answer() -> None:
     part, judge = ImplicitProcess(beta=0.3), tiny_policy(seed=4)
     values = part.tokens(world_with(part, judge), ROLLOUTS)
     new, old = plain_log_probs(judge, SEQUENCES), plain_log_probs(tiny_policy(), SEQUENCES)
@@ -53,7 +57,7 @@ def test_the_rewards_of_the_tokens_are_log_ratios_and_add_up_to_that_of_the_whol
         assert float(row.sum()) == pytest.approx(0.3 * float((first.sum() - other.sum()).detach()))
 
 
-def loss_by_definition(judge, beta):
+def loss_by_definition(judge: nn.Module, beta: float) -> Tensor:
     values = [
         beta * (first - other.detach()).sum()
         for first, other in zip(
@@ -64,7 +68,7 @@ def loss_by_definition(judge, beta):
 
 
 @pytest.mark.parametrize("budget", [14, 16384])
-def test_what_it_minimises_is_the_cross_entropy_of_the_outcomes_however_the_rows_are_cut(budget):
+def test_what_it_minimises_is_the_cross_entropy_of_the_outcomes_however_the_rows_are_cut(budget: int) -> None:
     part, judge = ImplicitProcess(beta=0.3), tiny_policy(seed=4)
     metrics = part.learn(world_with(part, judge, budget), ROLLOUTS, OUTCOME)
     loss = loss_by_definition(judge, 0.3)
@@ -74,7 +78,7 @@ def test_what_it_minimises_is_the_cross_entropy_of_the_outcomes_however_the_rows
     assert metrics["gradient_norm"] == pytest.approx(float(norm), rel=1e-6)
 
 
-def test_the_judge_learns_and_nothing_else_moves():
+def test_the_judge_learns_and_nothing_else_moves() -> None:
     part = ImplicitProcess(beta=0.3, learning_rate=1e-3, warmup_steps=0)
     world = world_with(part)
     losses = [part.learn(world, ROLLOUTS, OUTCOME)["loss"] for _ in range(12)]
@@ -83,18 +87,20 @@ def test_the_judge_learns_and_nothing_else_moves():
     assert losses[-1] < 0.5 * losses[0] and last["accuracy"] == 1.0
     untouched = tiny_policy().state_dict()
     for model in (world.learner.policy, world.learner.reference):
+        assert model is not None
         assert all(torch.equal(value, untouched[name]) for name, value in model.state_dict().items())
     sums = torch.stack([row.sum() for row in part.tokens(world, ROLLOUTS)])
     assert ((sums > 0) == (OUTCOME["exact_answer"] > 0.5)).all()
 
 
-def test_it_learns_before_it_speaks():
+def test_it_learns_before_it_speaks() -> None:
     part = ImplicitProcess(beta=0.3, learning_rate=1e-3, warmup_steps=0, by="sevens")
     rollouts = [replace(rollout, text="7" if index % 2 else "8") for index, rollout in enumerate(ROLLOUTS)]
     world = world_with(part)
     scored = score(world, [Sevens(), part], rollouts)
     assert scored.components["implicit_process"].abs().min() > 0
     assert world.learner.companions["process_reward"].updates == 1
+    assert scored.token_rewards is not None
     assert [len(row) for row in scored.token_rewards] == [len(ids) for ids in COMPLETIONS]
     torch.testing.assert_close(
         torch.stack([row.sum() for row in scored.token_rewards]), scored.components["implicit_process"].float()
@@ -102,13 +108,13 @@ def test_it_learns_before_it_speaks():
     assert "process_reward/loss" in scored.watched
 
 
-def test_an_outcome_that_stands_behind_it_is_named_as_missing():
+def test_an_outcome_that_stands_behind_it_is_named_as_missing() -> None:
     part = ImplicitProcess(by="judge")
     with pytest.raises(UserError, match="no reward before it is called judge; there are exact_answer"):
         part.learn(world_with(part), ROLLOUTS, OUTCOME)
 
 
-def test_without_a_reference_it_says_that_it_needs_one():
+def test_without_a_reference_it_says_that_it_needs_one() -> None:
     part = ImplicitProcess()
     world = world_with(part)
     world.learner.reference = None
@@ -119,10 +125,12 @@ def test_without_a_reference_it_says_that_it_needs_one():
 PART = ImplicitProcess(by="sevens", threshold=0.2, beta=0.3, learning_rate=1e-3, warmup_steps=2)
 
 
-def test_a_killed_run_goes_on_and_ends_with_the_same_policy_and_the_same_judge(tmp_path, monkeypatch):
+def test_a_killed_run_goes_on_and_ends_with_the_same_policy_and_the_same_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = tiny_loops.new_learner
 
-    def accompanied(schedule, lora=False):
+    def accompanied(schedule: ScheduleSettings, lora: bool = False) -> Learner:
         learner = plain(schedule, lora)
         return replace(learner, companions={PART.companion: PART.accompany(learner.policy)})
 
@@ -142,7 +150,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_policy_and_the_same_judge(t
     assert any(not torch.equal(value, begun[name]) for name, value in left.items())
 
 
-def test_normalised_rewards_keep_one_size_however_far_the_judge_has_gone():
+def test_normalised_rewards_keep_one_size_however_far_the_judge_has_gone() -> None:
     """The largest sum of what is to come is 1: the outcome, 0 or 1, is never drowned."""
     judge = tiny_policy(seed=4)
     plain = ImplicitProcess().tokens(world_with(ImplicitProcess(), judge), ROLLOUTS)

@@ -1,18 +1,23 @@
 """What must be true of the value of the reference, each test named as the theorem it checks."""
 
 import copy
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from tiny_models import COMPLETIONS, PROMPTS, scored, tiny_policy
 from tiny_worlds import make_world
+from torch import Tensor
 
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
+from models.loop.rollout import Origin
 from models.loop.score import score
+from models.loop.world import World
 from models.rewards.of_origin import OfOrigin
 from models.rewards.reference_value import ReferenceValue
 from models.select.positive_advantage import PositiveAdvantage
@@ -22,7 +27,7 @@ ROLLOUTS = scored([0.0] * 5, [3, 2], sequences=GROUPED).rollouts
 REWARDS = {"exact_answer": torch.tensor([1.0, 0.0, 0.5, 0.25, 0.0])}
 
 
-def world_with(part, budget=16384):
+def world_with(part: ReferenceValue, budget: int = 16384) -> World:
     policy = tiny_policy()
     reference = tiny_policy(seed=3).requires_grad_(False)
     companions = {part.companion: part.accompany(policy)}
@@ -32,7 +37,7 @@ def world_with(part, budget=16384):
     return make_world(learner=learner, token_budget=budget)
 
 
-def learn_long(world, part, rewards):
+def learn_long(world: World, part: ReferenceValue, rewards: Mapping[str, Tensor]) -> dict[str, float]:
     """Until nothing moves any more: long steps, then short ones."""
     for rate in (1e-2, 1e-3, 1e-4):
         metrics = replace(part, learning_rate=rate, passes=300).learn(world, ROLLOUTS, rewards)
@@ -40,10 +45,10 @@ def learn_long(world, part, rewards):
 
 
 @pytest.mark.parametrize("budget", [13, 16384])
-def test_it_is_linear_in_the_references_state_at_the_end_of_the_prompt(budget):
+def test_it_is_linear_in_the_references_state_at_the_end_of_the_prompt(budget: int) -> None:
     part = ReferenceValue()
     world = world_with(part, budget)
-    head = world.learner.companions["reference_value"].model
+    head: Any = world.learner.companions["reference_value"].model
     torch.nn.init.normal_(head.weight, generator=torch.Generator().manual_seed(0))
     plain, values = tiny_policy(seed=3), part(world, ROLLOUTS)
     for value, rollout in zip(values, ROLLOUTS, strict=True):
@@ -51,7 +56,7 @@ def test_it_is_linear_in_the_references_state_at_the_end_of_the_prompt(budget):
         torch.testing.assert_close(value, (head.weight[0] @ state + head.bias[0]).detach())
 
 
-def test_it_does_not_depend_on_the_completion():
+def test_it_does_not_depend_on_the_completion() -> None:
     part = ReferenceValue()
     world = world_with(part)
     part.learn(world, ROLLOUTS, REWARDS)
@@ -61,7 +66,7 @@ def test_it_does_not_depend_on_the_completion():
     assert abs(float(values[0] - values[3])) > 1e-3
 
 
-def test_it_begins_at_zero_and_becomes_the_mean_reward_of_the_prompt():
+def test_it_begins_at_zero_and_becomes_the_mean_reward_of_the_prompt() -> None:
     part = ReferenceValue()
     world = world_with(part)
     assert part(world, ROLLOUTS).tolist() == [0.0] * 5
@@ -72,9 +77,10 @@ def test_it_begins_at_zero_and_becomes_the_mean_reward_of_the_prompt():
     assert metrics["squared_error"] == pytest.approx(least, abs=1e-4)
 
 
-def test_only_the_head_moves():
+def test_only_the_head_moves() -> None:
     part = ReferenceValue()
     world = world_with(part)
+    assert world.learner.reference is not None
     before = copy.deepcopy((world.learner.policy.state_dict(), world.learner.reference.state_dict()))
     part.learn(world, ROLLOUTS, REWARDS)
     after = (world.learner.policy.state_dict(), world.learner.reference.state_dict())
@@ -84,9 +90,9 @@ def test_only_the_head_moves():
     assert world.learner.companions["reference_value"].updates == 4
 
 
-def test_beside_its_reward_the_sum_is_an_advantage_and_the_filter_keeps_what_is_above_the_reference():
+def test_beside_its_reward_the_sum_is_an_advantage_and_the_filter_keeps_what_is_above_the_reference() -> None:
     part = ReferenceValue(by="origin", learning_rate=0.0)
-    origins = ["chosen", "rejected", "rejected", "chosen", "rejected"]
+    origins: list[Origin] = ["chosen", "rejected", "rejected", "chosen", "rejected"]
     rollouts = [replace(rollout, origin=origin) for rollout, origin in zip(ROLLOUTS, origins, strict=True)]
     world = world_with(part)
     learn_long(world, part, {"origin": torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0])})
@@ -96,13 +102,13 @@ def test_beside_its_reward_the_sum_is_an_advantage_and_the_filter_keeps_what_is_
     assert PositiveAdvantage()(scored).tolist() == [0, 3]
 
 
-def test_an_expected_reward_that_stands_behind_it_is_named_as_missing():
+def test_an_expected_reward_that_stands_behind_it_is_named_as_missing() -> None:
     part = ReferenceValue(by="judge")
     with pytest.raises(UserError, match="no reward before it is called judge; there are exact_answer"):
         part.learn(world_with(part), ROLLOUTS, REWARDS)
 
 
-def test_without_a_reference_it_says_that_it_needs_one():
+def test_without_a_reference_it_says_that_it_needs_one() -> None:
     part = ReferenceValue()
     world = world_with(part)
     world.learner.reference = None

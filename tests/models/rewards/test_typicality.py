@@ -5,19 +5,20 @@ import torch
 from tiny_loops import SCHEDULE, new_learner
 from tiny_models import COMPLETIONS, SEQUENCES, scored, tiny_policy
 from tiny_worlds import make_world
+from torch import nn
 
 from models.rewards import typicality
 from models.rewards.typicality import Typicality
 
 
-def typical(policy, budget=16384):
+def typical(policy: nn.Module, budget: int = 16384) -> list[float]:
     learner = new_learner(SCHEDULE)
     learner.policy = policy
     rollouts = scored([0.0] * 5, [1] * 5, sequences=SEQUENCES).rollouts
     return Typicality()(make_world(learner=learner, token_budget=budget), rollouts).tolist()
 
 
-def by_hand(policy):
+def by_hand(policy: nn.Module) -> list[float]:
     """Means over each completion's tokens, read without packing; TRL's aligned_logps."""
     values = []
     for prompt, completion in zip(SEQUENCES.prompts, COMPLETIONS, strict=True):
@@ -30,19 +31,19 @@ def by_hand(policy):
 
 
 @pytest.mark.parametrize("budget", [12, 16384])
-def test_it_is_the_mean_log_prob_of_the_tokens_less_that_of_a_drawn_one_however_rows_are_cut(budget):
+def test_it_is_the_mean_log_prob_of_the_tokens_less_that_of_a_drawn_one_however_rows_are_cut(budget: int) -> None:
     policy = tiny_policy(spread=2.0)
     assert typical(policy, budget) == pytest.approx(by_hand(policy), rel=1e-5, abs=1e-6)
 
 
-def test_it_does_not_depend_on_how_many_distributions_are_held_at_a_time(monkeypatch):
+def test_it_does_not_depend_on_how_many_distributions_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = tiny_policy(spread=2.0)
     whole = typical(policy)
     monkeypatch.setattr(typicality, "BLOCK", 2)
     assert typical(policy) == pytest.approx(whole)
 
 
-def test_a_policy_that_holds_all_tokens_equally_likely_finds_every_answer_typical():
+def test_a_policy_that_holds_all_tokens_equally_likely_finds_every_answer_typical() -> None:
     policy = tiny_policy()
     with torch.no_grad():
         policy.get_output_embeddings().weight.zero_()

@@ -4,6 +4,7 @@ The game is rock, paper, scissors with margins: paper beats rock by 0.8, rock sc
 No scalar reward agrees with it. Its minimax winner plays each by the margin of the other two: 0.6, 0.4, 0.8 over 1.8.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -11,9 +12,13 @@ import pytest
 import torch
 from tiny_models import scored
 from tiny_worlds import make_world
+from torch import Tensor
 
 from models.advantage.group_relative import GroupRelative
 from models.errors import UserError
+from models.learner.packing import Sequences
+from models.loop.rollout import Rollout
+from models.loop.world import World
 from models.rewards.win_rate import WinRate, preferences_by_log_odds, preferences_by_rank, win_rates
 
 MARGIN = torch.tensor([[0.0, -0.8, 0.4], [0.8, 0.0, -0.6], [-0.4, 0.6, 0.0]], dtype=torch.float64)
@@ -22,11 +27,11 @@ WINNER = torch.tensor([0.6, 0.4, 0.8], dtype=torch.float64) / 1.8
 OTHERS = ~torch.eye(3, dtype=torch.bool)
 
 
-def world(scorer=None):
+def world(scorer: Callable[[Sequences], Tensor] | None = None) -> World:
     return make_world(scorer=scorer)
 
 
-def answering(texts, sizes=(4,), opponents=()):
+def answering(texts: Sequence[str], sizes: tuple[int, ...] = (4,), opponents: tuple[int, ...] = ()) -> list[Rollout]:
     """Completions of problems whose answer is 7, in groups of the given sizes."""
     rollouts = scored([0.0] * len(texts), sizes).rollouts
     return [
@@ -40,7 +45,7 @@ def answering(texts, sizes=(4,), opponents=()):
     ]
 
 
-def advantages_of_all_groups():
+def advantages_of_all_groups() -> tuple[Tensor, Tensor]:
     """Every group of three plays, [27, 3], and the advantage of each play in it, [27, 3]."""
     groups = torch.tensor(list(product(range(3), repeat=3)))
     rewards = torch.stack([win_rates(PREFERENCE[group][:, group], OTHERS) for group in groups])
@@ -48,24 +53,24 @@ def advantages_of_all_groups():
     return groups, advantages.view(27, 3)
 
 
-def test_a_right_one_among_three_wrong_ones_wins_everything_and_they_draw_two_of_three():
+def test_a_right_one_among_three_wrong_ones_wins_everything_and_they_draw_two_of_three() -> None:
     rates = WinRate()(world(), answering(["#### 7", "#### 6", "#### 5", "none"]))
     assert rates.tolist() == pytest.approx([1.0, 1 / 3, 1 / 3, 1 / 3])
 
 
-def test_groups_do_not_meet_and_one_that_is_alone_is_worth_a_half():
+def test_groups_do_not_meet_and_one_that_is_alone_is_worth_a_half() -> None:
     rates = WinRate()(world(), answering(["#### 7", "#### 6", "#### 7", "#### 7", "#### 6"], (2, 2, 1)))
     assert rates.tolist() == [1.0, 0.0, 0.5, 0.5, 0.5]
 
 
-def test_the_reward_model_prefers_by_the_sigmoid_of_the_difference():
+def test_the_reward_model_prefers_by_the_sigmoid_of_the_difference() -> None:
     odds = torch.log(torch.tensor([4.0, 1.0, 2.0], dtype=torch.float64))
     rates = WinRate(judge="reward_model")(world(lambda sequences: odds), answering(["", "", ""], (3,)))
     assert rates.tolist() == pytest.approx([(4 / 5 + 4 / 6) / 2, (1 / 5 + 1 / 3) / 2, (2 / 6 + 2 / 3) / 2])
     assert WinRate(judge="reward_model").needs_reward_model and not WinRate().needs_reward_model
 
 
-def test_against_opponents_those_trained_on_meet_only_these_and_these_only_those():
+def test_against_opponents_those_trained_on_meet_only_these_and_these_only_those() -> None:
     texts = ["#### 7", "#### 6", "#### 5", "#### 7"]
     rates = WinRate(against="opponents")(world(), answering(texts, (4,), opponents=(3,)))
     assert rates.tolist() == pytest.approx([0.5, 0.0, 0.0, 2.5 / 3])
@@ -73,19 +78,19 @@ def test_against_opponents_those_trained_on_meet_only_these_and_these_only_those
     assert rates.tolist() == [0.75, 0.25, 0.25, 0.75]
 
 
-def test_where_there_are_no_opponents_the_source_is_named():
+def test_where_there_are_no_opponents_the_source_is_named() -> None:
     with pytest.raises(UserError, match="sample_beside_mixture"):
         WinRate(against="opponents")(world(), answering(["#### 7", "#### 6"], (2,)))
 
 
 @pytest.mark.parametrize("by", [preferences_by_rank, preferences_by_log_odds])
-def test_who_wins_with_p_loses_with_one_minus_p_so_a_groups_mean_is_a_half(by):
+def test_who_wins_with_p_loses_with_one_minus_p_so_a_groups_mean_is_a_half(by: Callable[..., Tensor]) -> None:
     preferences = by(torch.tensor([0.3, -1.0, 0.3, 2.0], dtype=torch.float64))
     torch.testing.assert_close(preferences + preferences.T, torch.ones(4, 4, dtype=torch.float64))
     assert float(win_rates(preferences, ~torch.eye(4, dtype=torch.bool)).mean()) == pytest.approx(0.5)
 
 
-def test_the_unscaled_group_gradient_is_the_gradient_of_the_expected_win_rate_over_a_fixed_opponent():
+def test_the_unscaled_group_gradient_is_the_gradient_of_the_expected_win_rate_over_a_fixed_opponent() -> None:
     logits = torch.tensor([0.9, -0.4, 0.1], dtype=torch.float64, requires_grad=True)
     policy = logits.softmax(0)
     groups, advantages = advantages_of_all_groups()
@@ -96,7 +101,7 @@ def test_the_unscaled_group_gradient_is_the_gradient_of_the_expected_win_rate_ov
     torch.testing.assert_close(sampled, exact)
 
 
-def test_the_average_policy_of_self_play_is_the_minimax_winner_where_preferences_go_round():
+def test_the_average_policy_of_self_play_is_the_minimax_winner_where_preferences_go_round() -> None:
     """Exact expected natural policy gradient (exponential weights) without regularisation: the average iterate."""
     groups, advantages = advantages_of_all_groups()
     # expected advantage of the first play of a group given what the others play, [3 own, 9 of the others]

@@ -7,6 +7,7 @@ import pytest
 import torch
 from special_tokens import llama_like
 from tiny_models import tiny_policy, word_tokenizer
+from transformers import PreTrainedTokenizerBase
 
 from models.errors import UserError
 from models.policy.folder import load_tokenizer, save_model_folder
@@ -19,8 +20,10 @@ TEXTS = ["4 + 5 =", "7"]
 WITHOUT = "{% for m in messages %}{{ m['content'] }} <turn>{% endfor %}"
 
 
-def plain_ids(tokenizer, text):
-    return [tokenizer.convert_tokens_to_ids(word) for word in text.split()]
+def plain_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    ids = tokenizer.convert_tokens_to_ids(text.split())
+    assert isinstance(ids, list)
+    return ids
 
 
 def test_a_plain_prompt_begins_as_the_tokenizer_begins_every_text(tmp_path: Path) -> None:

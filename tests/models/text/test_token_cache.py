@@ -1,11 +1,14 @@
 """What must be true of tokens kept on disk: they are those of a plain codec, and no fault of a file changes them."""
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase
 
 from models.policy.folder import load_tokenizer
 from models.text.encoding import Codec
@@ -16,35 +19,35 @@ TEXTS = ["7 + 5 = 12 ; #### 12", "", "3 - 8 = -5", "naïve 中文 👩‍👩‍
 TEMPLATE = "{% for m in messages %}Start {{ m['content'] }}{% endfor %}{% if add_generation_prompt %} ={% endif %}"
 
 
-def tokenizer(texts=TEXTS):
+def tokenizer(texts: Sequence[str] = TEXTS) -> PreTrainedTokenizerBase:
     made = train_tokenizer(texts, TokenizerSettings(kind="bytes", vocabulary=300))
     made.chat_template = TEMPLATE
     return made
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Path:
     return tmp_path / "store" / "tokens"
 
 
-def files(folder):
+def files(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 class Untouched:
     """Stands in a codec's tokenizer where it must not encode again."""
 
-    def __init__(self, real):
+    def __init__(self, real: PreTrainedTokenizerBase) -> None:
         self.real = real
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
 
-    def __call__(self, *texts, **options):
+    def __call__(self, *texts: Sequence[str], **options: Any) -> None:
         pytest.fail("encoded again")
 
 
-def without_encoding(codec):
+def without_encoding(codec: CachedCodec) -> CachedCodec:
     """The same codec after a restart, which may load but not encode."""
     again = CachedCodec(codec.tokenizer, codec.chat, folder=codec.folder)
     assert again._tokenizer_hash is not None
@@ -53,7 +56,7 @@ def without_encoding(codec):
 
 
 @pytest.mark.parametrize("chat", [False, True])
-def test_kept_tokens_are_those_of_a_plain_codec_and_are_not_made_again(folder, chat: bool) -> None:
+def test_kept_tokens_are_those_of_a_plain_codec_and_are_not_made_again(folder: Path, chat: bool) -> None:
     plain, kept = Codec(tokenizer(), chat), CachedCodec(tokenizer(), chat, folder=folder)
     assert kept.prompts(TEXTS) == plain.prompts(TEXTS)
     assert kept.completions(TEXTS) == plain.completions(TEXTS)
@@ -64,14 +67,14 @@ def test_kept_tokens_are_those_of_a_plain_codec_and_are_not_made_again(folder, c
     assert kept.text(kept.completions(TEXTS)) == plain.text(plain.completions(TEXTS))
 
 
-def test_the_same_tokenizer_loaded_from_any_folder_finds_the_same_file(folder, tmp_path: Path) -> None:
+def test_the_same_tokenizer_loaded_from_any_folder_finds_the_same_file(folder: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         tokenizer().save_pretrained(tmp_path / name)
         CachedCodec(load_tokenizer(tmp_path / name), folder=folder).prompts(TEXTS)
     assert len(files(folder)) == 1
 
 
-def test_whatever_changes_the_ids_has_a_file_of_its_own(folder) -> None:
+def test_whatever_changes_the_ids_has_a_file_of_its_own(folder: Path) -> None:
     other_template, other_end = tokenizer(), tokenizer()
     other_template.chat_template = TEMPLATE.replace("Start", "Begin")
     other_end.eos_token = "<pad>"
@@ -102,30 +105,30 @@ def test_whatever_changes_the_ids_has_a_file_of_its_own(folder) -> None:
     assert kept.completions(TEXTS) == plain.completions(TEXTS) != Codec(tokenizer()).completions(TEXTS)
 
 
-def truncated(file):
+def truncated(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-5])
 
 
-def emptied(file):
+def emptied(file: Path) -> None:
     file.write_bytes(b"")
 
 
-def flipped(file):
+def flipped(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[-30] ^= 1
     file.write_bytes(bytes(content))
 
 
-def foreign(file):
+def foreign(file: Path) -> None:
     save_file({"other": load_file(file)["ids"]}, file)
 
 
-def unsigned(file):
+def unsigned(file: Path) -> None:
     save_file(load_file(file), file)
 
 
 @pytest.mark.parametrize("damage", [truncated, emptied, flipped, foreign, unsigned])
-def test_a_broken_file_is_made_again_with_a_warning(folder, damage) -> None:
+def test_a_broken_file_is_made_again_with_a_warning(folder: Path, damage: Callable[[Path], None]) -> None:
     expected = Codec(tokenizer()).prompts(TEXTS)
     assert CachedCodec(tokenizer(), folder=folder).prompts(TEXTS) == expected
     (file,) = files(folder)
@@ -144,6 +147,6 @@ def test_where_nothing_can_be_written_the_tokens_are_there_all_the_same(tmp_path
     assert kept == Codec(tokenizer()).prompts(TEXTS) and os.listdir(tmp_path) == ["tokens"]
 
 
-def test_nothing_to_encode_leaves_no_file(folder) -> None:
+def test_nothing_to_encode_leaves_no_file(folder: Path) -> None:
     assert CachedCodec(tokenizer(), folder=folder).prompts([]) == []
     assert files(folder) == []

@@ -18,7 +18,7 @@ WORDS = TokenizerSettings(kind="words", vocabulary=64)
 BYTES = TokenizerSettings(kind="bytes", vocabulary=300)
 
 
-def strange_texts():
+def strange_texts() -> list[str]:
     chance = random.Random(0)
     made = [
         "".join(chr(chance.choice([10, 32, 65, 233, 0x4E2D, 0x1F600, 0x301, 0])) for _ in range(30)) for _ in range(20)
@@ -54,14 +54,14 @@ def test_bytes_bring_any_text_back_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("settings", [WORDS, BYTES])
-def test_what_reads_like_a_special_token_in_a_text_is_only_text(settings) -> None:
+def test_what_reads_like_a_special_token_in_a_text_is_only_text(settings: TokenizerSettings) -> None:
     codec = Codec(train_tokenizer([*SOLUTIONS, "never <end> here , <pad> or <unk>"], settings))
     (ids,) = codec.completions(["never <end> here , <pad> or <unk>"])
     assert ids.count(codec.end) == 1 and ids[-1] == codec.end and codec.pad not in ids
 
 
 @pytest.mark.parametrize("settings", [WORDS, BYTES])
-def test_the_order_of_texts_does_not_matter(settings) -> None:
+def test_the_order_of_texts_does_not_matter(settings: TokenizerSettings) -> None:
     texts = [*SOLUTIONS, "12 + 12 = 24 ; #### 24"]
     forwards, backwards = train_tokenizer(texts, settings), train_tokenizer(reversed(texts), settings)
     assert forwards.get_vocab() == backwards.get_vocab()
@@ -69,7 +69,7 @@ def test_the_order_of_texts_does_not_matter(settings) -> None:
 
 
 @pytest.mark.parametrize("settings", [WORDS, BYTES])
-def test_a_saved_tokenizer_cuts_as_before(settings, tmp_path: Path) -> None:
+def test_a_saved_tokenizer_cuts_as_before(settings: TokenizerSettings, tmp_path: Path) -> None:
     from models.policy.folder import load_tokenizer
 
     tokenizer = train_tokenizer(SOLUTIONS, settings)
@@ -92,7 +92,7 @@ def test_a_vocabulary_too_small_is_one_clear_line() -> None:
 
 @pytest.mark.parametrize("settings", [WORDS, BYTES])
 @pytest.mark.parametrize("texts", [[], ["", "  \n"]])
-def test_no_text_is_one_clear_line(settings, texts) -> None:
+def test_no_text_is_one_clear_line(settings: TokenizerSettings, texts: list[str]) -> None:
     with pytest.raises(UserError, match="no text to train a tokenizer on"):
         train_tokenizer(texts, settings)
 
