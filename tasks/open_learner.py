@@ -17,7 +17,8 @@ from models.learner.optimiser import build_optimiser
 from models.learner.packing import Sequences
 from models.loop.fit import ScheduleSettings
 from models.loop.judge import Role
-from models.loop.learner import Companion, Learner
+from models.loop.learner import Learner
+from models.loop.method import companions_of
 from models.loop.rollout import Problem
 from models.loop.slots import Advantage, Reference, Reward, Rollouts
 from models.policy.build import PolicySettings, on_device, with_adapter
@@ -68,9 +69,8 @@ def build_learner(
     """The policy with its optimiser, and the reference and the companions that the recipe asks for."""
     reference: PreTrainedModel | None = None
     adapter_off: Any = None
-    accompanied = [part for part in (*recipe.rewards, recipe.advantage) if part.companion]
     torch.manual_seed(recipe.seed)  # heads of companions begin at random
-    companions: dict[str, Companion] = {part.companion: part.accompany(policy) for part in accompanied}
+    companions = companions_of((*recipe.rewards, recipe.advantage), policy)
     if recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None):
         # before there is an adapter: a reference that moves holds whole weights, the adapter merged in
         reference = copy.deepcopy(policy).requires_grad_(False)

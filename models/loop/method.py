@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select
+from torch import nn
+
+from models.loop.learner import Companion
+from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select, SlotPart
 
 
 @dataclass(frozen=True)
@@ -18,3 +21,8 @@ class Slots:
     advantage: Advantage
     objective: Objective
     reference: Reference
+
+
+def companions_of(parts: Iterable[SlotPart], policy: nn.Module) -> dict[str, Companion]:
+    """The models of their own that some of `parts` bring, by name, as they begin beside the policy as it begins."""
+    return {part.companion: made for part in parts if (made := part.accompany(policy)) is not None}

@@ -68,9 +68,9 @@ class SlotPart(Part):
         """Name of the model of its own that is trained beside the policy, also in metrics; empty where it has none."""
         return ""
 
-    def accompany(self, policy: nn.Module) -> Companion:
-        """The model of a part that names a `companion`, as it begins, made from the policy as it begins."""
-        raise NotImplementedError(f"{self.slot} {self.name} has no companion")
+    def accompany(self, policy: nn.Module) -> Companion | None:
+        """The model of a part that names a `companion`, as it begins, made from the policy as it begins; else None."""
+        return None
 
 
 class Rollouts(SlotPart):

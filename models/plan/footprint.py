@@ -26,6 +26,7 @@ from models.engine.vocabulary import read_config
 from models.learner.fused_log_probs import block_shape
 from models.learner.log_probs import plain_inner, row_states
 from models.learner.packed_attention import NAME, register_packed_attention
+from models.loop.method import companions_of
 from models.plan.alive import Alive
 from models.policy.build import new_shapes, with_adapter
 from models.recipe.schema import Recipe
@@ -130,8 +131,8 @@ def _parts(recipe: Recipe, config: Any) -> dict[str, int]:
     with torch.device("meta"):
         plain = new_shapes(config)
         parameters = _numbers(plain)
-        accompanied = [part for part in (*recipe.rewards, recipe.advantage) if part.companion]
-        companions = sum(4 * FLOAT * _numbers(part.accompany(plain).model) for part in accompanied)
+        beside = companions_of((*recipe.rewards, recipe.advantage), plain).values()
+        companions = sum(4 * FLOAT * _numbers(companion.model) for companion in beside)
         kept = recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None)
         scored = recipe.reward_model is not None  # it is opened for evaluations too
         head = 0 if config.get_text_config().tie_word_embeddings else _numbers(plain.get_output_embeddings())
