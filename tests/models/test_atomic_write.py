@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from models import atomic_write
 from models.atomic_write import leftovers, replace_file, replace_folder, sweep, sync_folder, write_file
 from models.errors import UserError
 
@@ -100,7 +99,7 @@ def test_the_content_is_on_the_disk_before_it_gets_the_name_and_the_name_before_
         replace(source, target)
 
     monkeypatch.setattr(os, "fsync", watched_fsync)
-    monkeypatch.setattr(atomic_write.os, "replace", watched_replace)
+    monkeypatch.setattr("models.atomic_write.os.replace", watched_replace)
     write_file(file, "the new content")
     assert done == [("sync", "the new content"), ("rename", "kept.json"), ("sync", file.parent.name)]
 

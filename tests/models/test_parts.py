@@ -4,13 +4,17 @@ import dataclasses
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from torch import Tensor
 
 from models import bounds
 from models import parts as registry
 from models.loop.method import Slots
+from models.loop.rollout import Rollout, Scored, TokenBatch
 from models.loop.slots import (
     Advantage,
     CompletionAdvantage,
@@ -19,28 +23,30 @@ from models.loop.slots import (
     Reward,
     Rollouts,
     Select,
+    SlotPart,
     TokenReward,
 )
-from models.parts import SLOTS, part, parts
+from models.loop.world import World
+from models.parts import SLOTS, Slot, part, parts
 
 ROOT = Path(__file__).resolve().parents[2]
 BASES = {cls.slot: cls for cls in (Rollouts, Reward, Select, Advantage, Objective, Reference)}
 
 
 @pytest.fixture(autouse=True)
-def same_parts_after(monkeypatch):
+def same_parts_after(monkeypatch: pytest.MonkeyPatch) -> None:
     for slot in SLOTS:
         parts(slot)  # imported now: what registers while a test runs is forgotten after it
     monkeypatch.setattr(registry, "_PARTS", {slot: dict(known) for slot, known in registry._PARTS.items()})
 
 
-def test_every_slot_has_a_class_a_package_and_a_place_among_the_parts_of_a_recipe():
+def test_every_slot_has_a_class_a_package_and_a_place_among_the_parts_of_a_recipe() -> None:
     assert list(BASES) == list(SLOTS) == [field.name for field in dataclasses.fields(Slots)]
     assert all(importlib.import_module(f"models.{slot}").__doc__ for slot in SLOTS)
 
 
 @pytest.mark.parametrize("slot", SLOTS)
-def test_every_slot_has_parts_that_are_frozen_of_its_class_and_know_their_name(slot):
+def test_every_slot_has_parts_that_are_frozen_of_its_class_and_know_their_name(slot: Slot) -> None:
     known = parts(slot)
     assert known and list(known) == sorted(known) and SLOTS[slot].default in known
     for name, made in known.items():
@@ -50,7 +56,7 @@ def test_every_slot_has_parts_that_are_frozen_of_its_class_and_know_their_name(s
             built.name = "other"
 
 
-def write(folder, *lines):
+def write(folder: Path, *lines: str) -> None:
     """A file with a reward called brevity."""
     text = [
         "from typing import Annotated",
@@ -65,14 +71,14 @@ def write(folder, *lines):
     (folder / "brevity.py").write_text("\n".join(text) + "\n")
 
 
-def load(folder, then):
+def load(folder: Path, then: str) -> tuple[list[str], list[str]]:
     """What a process says that has `folder` among the rewards, and its error's last line."""
     code = f"import models.rewards; models.rewards.__path__.append({str(folder)!r})\n{then}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     return done.stdout.split(), done.stderr.strip().splitlines()[-1:]
 
 
-def test_a_new_file_is_a_part_by_itself(tmp_path):
+def test_a_new_file_is_a_part_by_itself(tmp_path: Path) -> None:
     """In a process of its own: a package with one more folder on its path is all it takes."""
     write(tmp_path)
     then = (
@@ -86,7 +92,7 @@ def test_a_new_file_is_a_part_by_itself(tmp_path):
 IMPORT = "from models.parts import parts; parts('rewards')"
 
 
-def test_a_file_among_the_parts_that_holds_none_is_refused(tmp_path):
+def test_a_file_among_the_parts_that_holds_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lengths.py").write_text("def length(text): return len(text)\n")
     assert load(tmp_path, IMPORT)[1] == [
         "TypeError: models.rewards.lengths stands among the parts of rewards and holds none; "
@@ -107,22 +113,26 @@ def test_a_file_among_the_parts_that_holds_none_is_refused(tmp_path):
         (["    share: Annotated[float, Field(ge=0)]", '    """Share."""'], "Brevity.share: a setting needs a default"),
     ],
 )  # fmt: skip
-def test_what_a_part_says_and_nobody_knows_is_refused_at_import(lines, complaint, tmp_path, monkeypatch):
+def test_what_a_part_says_and_nobody_knows_is_refused_at_import(
+    lines: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, *lines)
     spec = importlib.util.spec_from_file_location("brevity", tmp_path / "brevity.py")
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "brevity", module)
     with pytest.raises(TypeError) as raised:
+        assert spec.loader is not None
         spec.loader.exec_module(module)
     assert str(raised.value).startswith(f"brevity: {complaint}")
 
 
-def test_an_objective_without_a_level_is_refused():
+def test_an_objective_without_a_level_is_refused() -> None:
     with pytest.raises(TypeError, match="level is missing, which Objective asks for"):
 
         @part("flat")
         class Flat(Objective):
-            def __call__(self, log_prob, batch): ...
+            def __call__(self, log_prob: Tensor, batch: TokenBatch) -> Any: ...
 
 
 @pytest.mark.parametrize(
@@ -135,12 +145,12 @@ def test_an_objective_without_a_level_is_refused():
         (TokenReward, {}, "tokens is missing, which TokenReward asks for"),
     ],
 )
-def test_what_promises_a_method_needs_it(base, trait, complaint):
+def test_what_promises_a_method_needs_it(base: type[SlotPart], trait: dict[str, Any], complaint: str) -> None:
     with pytest.raises(TypeError, match=complaint):
         part("idle")(type("Idle", (base,), {"__call__": lambda self, *given: None, "__annotations__": {}, **trait}))
 
 
-def test_a_part_that_does_nothing_is_refused():
+def test_a_part_that_does_nothing_is_refused() -> None:
     with pytest.raises(TypeError, match="__call__ is missing, which Select asks for"):
 
         @part("idle")
@@ -148,7 +158,7 @@ def test_a_part_that_does_nothing_is_refused():
             pass
 
 
-def test_bounds_may_stand_around_a_union_and_in_a_name_for_a_type():
+def test_bounds_may_stand_around_a_union_and_in_a_name_for_a_type() -> None:
     @part("bounded")
     class Bounded(Select):
         share: bounds.Share | None = None
@@ -158,22 +168,22 @@ def test_bounds_may_stand_around_a_union_and_in_a_name_for_a_type():
         exact: bool = False
         """Whether it is."""
 
-        def __call__(self, scored): ...
+        def __call__(self, scored: Scored) -> Any: ...
 
     assert Bounded().share is None
 
 
-def test_two_parts_of_the_same_name_are_refused():
+def test_two_parts_of_the_same_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two parts are called 'exact_answer' in the slot rewards"):
 
         @part("exact_answer")
         class Impostor(Reward):
-            def __call__(self, world, rollouts): ...
+            def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Any: ...
 
 
-def test_the_same_name_may_stand_in_two_slots():
+def test_the_same_name_may_stand_in_two_slots() -> None:
     @part("grpo")
     class Other(Select):
-        def __call__(self, scored): ...
+        def __call__(self, scored: Scored) -> Any: ...
 
     assert parts("select")["grpo"] is Other and parts("objective")["grpo"] is not Other

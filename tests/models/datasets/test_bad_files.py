@@ -17,7 +17,8 @@ from models.errors import UserError
 def parquet(*columns: tuple[str, object]) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table([pa.array([value]) for _, value in columns], names=[name for name, _ in columns]), sink)
-    return sink.getvalue().to_pybytes()
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def row(**values: object) -> str:
@@ -192,7 +193,7 @@ def test_a_path_that_is_no_data_file_says_what_it_is(
 # ---------------------------------------- what is read all the same
 
 
-def problems(tmp_path: Path, name: str, content: str, format: str = "problems") -> list[dict[str, object]]:
+def problems(tmp_path: Path, name: str, content: str, format: str = "problems") -> list[dict[str, str | int]]:
     (tmp_path / name).write_text(content)
     return [record.row for record in read_records(format, [tmp_path / name], {})[0]]
 

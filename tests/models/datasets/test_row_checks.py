@@ -1,8 +1,12 @@
 """What must be true of the columns that are computed before a suite sees the rows."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
+from pandas import DataFrame
 
 from models.datasets.row_checks import COMPUTED, Neighbours, computed_columns, neighbours_of
 from models.text.answers import extract_answer
@@ -10,11 +14,11 @@ from models.text.answers import extract_answer
 ALONE = Neighbours(repeated_ids=frozenset(), held_out={}, held_out_ngrams={}, ngram=0)
 
 
-def words(texts):
+def words(texts: Sequence[str]) -> list[int]:
     return [len(text.split()) for text in texts]
 
 
-def problems(*rows, **columns):
+def problems(*rows: tuple[str | None, str], **columns: Any) -> DataFrame:
     """Problems from (prompt, answer) pairs."""
     table = pd.DataFrame(
         {
@@ -29,30 +33,30 @@ def problems(*rows, **columns):
     return table.assign(**columns)
 
 
-def demonstrations(*rows):
+def demonstrations(*rows: tuple[str, str, str]) -> DataFrame:
     """Demonstrations from (prompt, completion, answer) triples."""
     table = problems(*((prompt, answer) for prompt, _, answer in rows))
     return table.drop(columns=["tests", "entry_point"]).assign(completion=[row[1] for row in rows], flaw="none")
 
 
-def preferences(*rows):
+def preferences(*rows: tuple[str, str]) -> DataFrame:
     """Pairs from (chosen, rejected)."""
     table = problems(*(("what ?", "") for _ in rows)).drop(columns=["answer", "tests", "entry_point"])
     return table.assign(chosen=[row[0] for row in rows], rejected=[row[1] for row in rows], flaw="slip")
 
 
-def compute(frame, split="validation", neighbours=ALONE):
+def compute(frame: DataFrame, split: str = "validation", neighbours: Neighbours = ALONE) -> DataFrame:
     return computed_columns(split, frame, neighbours, words, extract_answer)
 
 
-def test_every_computed_column_is_known_and_can_occur():
+def test_every_computed_column_is_known_and_can_occur() -> None:
     leak = neighbours_of([("gate", problems(("a b", "")))], ngram=2)
     frames = [problems(("q", "1")), demonstrations(("q", "so #### 1", "1")), preferences(("a", "b"))]
     seen = {name for frame in frames for name in compute(frame, "train", leak)}
     assert seen == set(COMPUTED)
 
 
-def test_nothing_is_changed_in_place_and_the_index_is_kept():
+def test_nothing_is_changed_in_place_and_the_index_is_kept() -> None:
     frame = problems(("a", "1"), ("b", "2"), ("a", "1"))[::-1]
     before = frame.copy(deep=True)
     computed = compute(frame, "train")
@@ -60,16 +64,16 @@ def test_nothing_is_changed_in_place_and_the_index_is_kept():
     assert list(computed.index) == [2, 1, 0]
 
 
-def test_tokens_are_those_of_the_prompt_with_its_longest_completion():
+def test_tokens_are_those_of_the_prompt_with_its_longest_completion() -> None:
     assert list(compute(problems(("one two three", "")))["tokens"]) == [3]
     assert list(compute(demonstrations(("one two three", "four five", "")))["tokens"]) == [5]
     assert list(compute(preferences(("a", "a b c"), ("a b", "a")))["tokens"]) == [2 + 3, 2 + 2]
 
 
-def test_each_text_of_a_column_is_counted_once():
-    asked = []
+def test_each_text_of_a_column_is_counted_once() -> None:
+    asked: list[str] = []
 
-    def count(texts):
+    def count(texts: Sequence[str]) -> list[int]:
         asked.extend(texts)
         return words(texts)
 
@@ -83,40 +87,40 @@ def test_each_text_of_a_column_is_counted_once():
     ("answer", "fits"),
     [("18", True), ("#### 18", True), ("It is so\n#### 18", True), ("two\nlines", False), ("####", False), ("", False)],
 )
-def test_an_answer_fits_alone_or_marked_and_not_where_it_cannot_be_read_back(answer, fits):
+def test_an_answer_fits_alone_or_marked_and_not_where_it_cannot_be_read_back(answer: str, fits: bool) -> None:
     assert list(compute(problems(("a", "7"), ("b", answer)))["answer_parses"]) == [True, fits]
 
 
-def test_a_problem_with_unit_tests_needs_no_answer_and_data_without_answers_is_not_asked_for_them():
+def test_a_problem_with_unit_tests_needs_no_answer_and_data_without_answers_is_not_asked_for_them() -> None:
     tested = problems(("a", "7"), ("b", ""), ("c", ""), tests=["", "assert f(1) == 1", ""])
     assert list(compute(tested)["answer_parses"]) == [True, True, False]
     assert "answer_parses" not in compute(problems(("a", ""), ("b", "")))
     assert "completion_answers" not in compute(demonstrations(("a", "a story", "")))
 
 
-def test_a_demonstration_must_state_an_answer_right_or_wrong():
+def test_a_demonstration_must_state_an_answer_right_or_wrong() -> None:
     rows = demonstrations(("a", "1 + 1 = 3 ; #### 3", "2"), ("b", "1 + 1", "2"), ("c", " ", "2"))
     # The blank one fails for being blank, which the suite says of the raw column.
     assert list(compute(rows)["completion_answers"]) == [True, False, True]
 
 
-def test_chosen_differs_beyond_the_spaces_around_it():
+def test_chosen_differs_beyond_the_spaces_around_it() -> None:
     rows = preferences(("yes", "no"), ("yes", " yes\n"), ("if a:\n b", "if a:\n  b"))
     assert list(compute(rows)["chosen_differs"]) == [True, False, True]
 
 
-def test_the_longer_side_counts_one_and_a_tie_half():
+def test_the_longer_side_counts_one_and_a_tie_half() -> None:
     assert list(compute(preferences(("abc", "a"), ("a", "abc"), ("ab", "cd")))["chosen_is_longer"]) == [1, 0, 0.5]
 
 
-def test_an_id_is_unique_only_if_no_file_has_it_again():
+def test_an_id_is_unique_only_if_no_file_has_it_again() -> None:
     first, second = problems(("a", ""), ("b", "")), preferences(("x", "y"))
     neighbours = neighbours_of([("train", first), ("gate", second)], ngram=0)
     assert list(compute(first, "train", neighbours)["id_is_unique"]) == [False, True]
     assert list(compute(second, "gate", neighbours)["id_is_unique"]) == [False]
 
 
-def test_missing_ids_are_not_taken_for_the_same_id():
+def test_missing_ids_are_not_taken_for_the_same_id() -> None:
     frame = problems(("a", ""), ("b", ""), ("c", "")).assign(id=["", "", None])
     assert compute(frame, neighbours=neighbours_of([("train", frame)], ngram=0))["id_is_unique"].all()
 
@@ -124,13 +128,15 @@ def test_missing_ids_are_not_taken_for_the_same_id():
 @pytest.mark.parametrize("kind", [problems(("Add 5 and 3", "")), demonstrations(("Add 5 and 3", "8", ""))])
 @pytest.mark.parametrize("split", ["validation", "gate"])
 @pytest.mark.parametrize("prompt", ["Add 5 and 3", "ADD 5  and\n3 ", "Add\u00a05 and 3", "Ａｄｄ 5 and 3"])
-def test_a_held_out_prompt_is_found_in_train_whatever_its_case_spaces_and_code_points(kind, split, prompt):
+def test_a_held_out_prompt_is_found_in_train_whatever_its_case_spaces_and_code_points(
+    kind: DataFrame, split: str, prompt: str
+) -> None:
     train = problems((prompt, ""), ("Add 5 and 4", ""))
     neighbours = neighbours_of([("train", train), (split, kind)], ngram=0)
     assert list(compute(train, "train", neighbours)["prompt_not_held_out"]) == [False, True]
 
 
-def test_a_gate_prompt_in_validation_is_reported_there_and_the_gate_is_held_against_nothing():
+def test_a_gate_prompt_in_validation_is_reported_there_and_the_gate_is_held_against_nothing() -> None:
     shared = problems(("one two three", ""), ("four five", ""))
     gate = problems(("ONE two three", ""))
     neighbours = neighbours_of([("validation", shared), ("gate", gate)], ngram=2)
@@ -138,13 +144,13 @@ def test_a_gate_prompt_in_validation_is_reported_there_and_the_gate_is_held_agai
     assert "prompt_not_held_out" not in compute(gate, "gate", neighbours)
 
 
-def test_an_n_gram_of_the_gate_in_validation_is_reported():
+def test_an_n_gram_of_the_gate_in_validation_is_reported() -> None:
     near = problems(("the quick brown fox run", ""), ("something else entirely here", ""))
     neighbours = neighbours_of([("validation", near), ("gate", problems(("the quick brown fox jumps", "")))], ngram=4)
     assert list(compute(near, "validation", neighbours)["prompt_shares_no_ngram"]) == [False, True]
 
 
-def test_an_n_gram_in_common_is_found_and_a_shorter_run_is_not():
+def test_an_n_gram_in_common_is_found_and_a_shorter_run_is_not() -> None:
     held_out = problems(("the quick brown fox jumps", ""))
     train = problems(
         ("see THE quick brown fox run", ""), ("the quick brown cow", ""), ("the quick brown fox jumps", "")
@@ -155,14 +161,14 @@ def test_an_n_gram_in_common_is_found_and_a_shorter_run_is_not():
     assert list(computed["prompt_not_held_out"]) == [True, True, False]
 
 
-def test_label_shares_are_those_among_the_known_labels():
+def test_label_shares_are_those_among_the_known_labels() -> None:
     frame = problems(*(("a", ""),) * 5, level=[1, 1, 1, 2, 0])
     np.testing.assert_allclose(compute(frame)["level_share"], [0.75, 0.75, 0.75, 0.25, np.nan])
     assert "level_share" not in compute(frame.assign(level=0))
     assert "flaw_share" not in compute(preferences(("a", "b")).assign(flaw=""))
 
 
-def test_nulls_are_left_to_the_suite():
+def test_nulls_are_left_to_the_suite() -> None:
     rows = demonstrations(("a", "#### 1", "1"), ("b", "#### 2", "2")).astype("str")
     rows.loc[0, ["prompt", "completion", "flaw"]] = None
     computed = compute(rows, "train", neighbours_of([("gate", problems((None, "")))], ngram=2))

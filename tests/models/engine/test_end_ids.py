@@ -1,5 +1,8 @@
 """Both engines stop at the same tokens, and what is trained is what is served."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 import torch
 from special_tokens import llama_like
@@ -15,13 +18,13 @@ from models.text.end_ids import ends_of_folder, name_ends
 TEXTS = ["4 + 5 =", "7", "8 = ; 3", "16 + 2 + 3 ="]
 
 
-def second_end(engine, prompts):
+def second_end(engine: TransformersEngine, prompts: Sequence[Sequence[int]]) -> int:
     """A token that greedy completions of `prompts` hold in their midst."""
     greedy = [row[0].tokens for row in engine.generate(prompts, GREEDY, 0)]
     return next(token for tokens in greedy for token in tokens[1:-1] if token != 1)
 
 
-def test_the_decoding_loop_stops_at_any_of_the_ends_and_nowhere_else(tmp_path):
+def test_the_decoding_loop_stops_at_any_of_the_ends_and_nowhere_else(tmp_path: Path) -> None:
     save_model_folder(tiny_policy(torch.float32, spread=3.0), word_tokenizer(), tmp_path / "policy")
     engine = TransformersEngine(tmp_path / "policy", EngineSettings(), end=1)
     ends = (1, second_end(engine, PROMPTS))
@@ -33,6 +36,7 @@ def test_the_decoding_loop_stops_at_any_of_the_ends_and_nowhere_else(tmp_path):
         assert completion.finished == (completion.tokens[-1] in ends) and (
             completion.finished or len(completion.tokens) == 8
         )
+        assert completion.log_probs is not None
         assert len(completion.log_probs) == len(completion.tokens)
     assert {completion.tokens[-1] for completion in made if completion.finished} == set(ends)
     engine.end = 1  # up to the first end nothing changes: the same random numbers draw the same tokens
@@ -44,7 +48,7 @@ def test_the_decoding_loop_stops_at_any_of_the_ends_and_nowhere_else(tmp_path):
 
 @pytest.mark.slow
 @NO_VLLM
-def test_text_fed_to_an_exported_policy_has_the_training_ids_and_stops_where_training_does(tmp_path):
+def test_text_fed_to_an_exported_policy_has_the_training_ids_and_stops_where_training_does(tmp_path: Path) -> None:
     """A folder as it is exported, served as a user would: transformers' generate and `vllm.LLM`, on text."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from vllm import LLM, SamplingParams
@@ -80,5 +84,5 @@ def test_text_fed_to_an_exported_policy_has_the_training_ids_and_stops_where_tra
         answers = vllm.generate(TEXTS, SamplingParams(temperature=0.0, max_tokens=GREEDY.max_tokens), use_tqdm=False)
     finally:
         vllm.llm_engine.engine_core.shutdown()
-    assert [list(answer.prompt_token_ids) for answer in answers] == trained
+    assert [list(answer.prompt_token_ids or []) for answer in answers] == trained
     assert [tuple(answer.outputs[0].token_ids) for answer in answers] == expected

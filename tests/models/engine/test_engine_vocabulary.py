@@ -1,12 +1,14 @@
 """A tokenizer of another model, an id that is none, code that nobody trusted: one clear line before anything runs."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tiny_models import NO_VLLM, SEQUENCES, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling, check_ids
+from models.engine.engine import Engine, EngineSettings, Sampling, check_ids
 from models.engine.open_engine import open_engine
 from models.errors import UserError
 from models.policy.folder import save_model_folder
@@ -26,22 +28,22 @@ class OwnForCausalLM(Qwen3ForCausalLM):
 
 
 @pytest.fixture(params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.thorough])])
-def settings(request):
+def settings(request: pytest.FixtureRequest) -> EngineSettings:
     return EngineSettings(name=request.param, max_sequences=8)
 
 
-def start(folder, settings, **named):
+def start(folder: Path, settings: EngineSettings, **named: Any) -> Engine:
     return open_engine(folder, settings, longest=16, end=END, seed=0, **named)
 
 
-def test_a_tokenizer_with_more_tokens_than_the_model_has_embeddings(settings, tmp_path):
+def test_a_tokenizer_with_more_tokens_than_the_model_has_embeddings(settings: EngineSettings, tmp_path: Path) -> None:
     save_model_folder(tiny_policy(torch.float32, vocabulary=20), word_tokenizer(), tmp_path / "policy")
     with pytest.raises(UserError) as caught:
         start(tmp_path / "policy", settings)
     assert str(caught.value) == f"{tmp_path}/policy: its tokenizer has 24 tokens but the model has 20 embeddings"
 
 
-def test_a_prompt_that_the_engine_cannot_take(settings, tmp_path):
+def test_a_prompt_that_the_engine_cannot_take(settings: EngineSettings, tmp_path: Path) -> None:
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), tmp_path / "policy")
     engine = start(tmp_path / "policy", settings)
     try:
@@ -57,13 +59,13 @@ def test_a_prompt_that_the_engine_cannot_take(settings, tmp_path):
         engine.close()
 
 
-def test_a_prompt_that_leaves_no_room_for_a_token():
+def test_a_prompt_that_leaves_no_room_for_a_token() -> None:
     with pytest.raises(UserError, match="prompt 0 has 16 tokens; with one to generate the engine holds 15 at most"):
         check_ids([[3] * 16], vocabulary=24, longest=16)
     check_ids([[3] * 15, [23]], vocabulary=24, longest=16)
 
 
-def test_code_of_the_models_own_is_run_only_where_it_is_trusted(settings, tmp_path):
+def test_code_of_the_models_own_is_run_only_where_it_is_trusted(settings: EngineSettings, tmp_path: Path) -> None:
     folder = tmp_path / "policy"
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
     (folder / "configuration_own.py").write_text(OWN_CONFIG)

@@ -1,11 +1,14 @@
 """What must be true of a policy that is used with its gate, each test named as the theorem it checks."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy, word_tokenizer
 
 from models.advantage.selective import Selective
-from models.engine.engine import EngineSettings, Sampling
+from models.engine.engine import Engine, EngineSettings, Sampling
 from models.engine.gated_engine import GatedEngine
 from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
@@ -24,34 +27,35 @@ SETTINGS = EngineSettings(name="transformers", precision="float32")
 SAMPLING = Sampling(max_tokens=8, samples=4)
 
 
-def exported(folder, odds, weights=0.0):
+def exported(folder: Path, odds: float, weights: float = 0.0) -> Path:
     """Policy, reference and a gate of given log-odds, written as a run ends."""
     policy, reference = (tiny_policy(torch.float32, seed=seed, spread=3.0) for seed in (0, 1))
     gate = Selective().accompany(policy)
+    head: Any = gate.model
     with torch.no_grad():
-        gate.model.bias.fill_(odds)
-        gate.model.weight.normal_(std=weights or 1e-12, generator=torch.Generator().manual_seed(5))
+        head.bias.fill_(odds)
+        head.weight.normal_(std=weights or 1e-12, generator=torch.Generator().manual_seed(5))
     optimiser = torch.optim.SGD(policy.parameters())
     learner = Learner(policy, optimiser, reference, None, None, AS_IT_IS, companions={"gate": gate})
     save_model_folder(reference, word_tokenizer(), folder / "start")
     codec = Codec(word_tokenizer())
 
-    def beside(into):
+    def beside(into: Path) -> None:
         Gated().export(learner, codec, folder / "start", into)
 
     save_model_folder(policy, word_tokenizer(), folder / "policy", beside)
     return folder / "policy"
 
 
-def opened(folder):
+def opened(folder: Path) -> Engine:
     return open_engine(folder, SETTINGS, longest=64, end=1, seed=0, dtype=torch.float32)
 
 
 @pytest.mark.parametrize(("odds", "writer"), [(40.0, "policy"), (-1000.0, "start")])
 @pytest.mark.parametrize("temperature", [1.0, 0.0])
 def test_where_the_gate_is_certain_the_completions_are_those_of_the_one_that_writes(
-    tmp_path, odds, writer, temperature
-):
+    tmp_path: Path, odds: float, writer: str, temperature: float
+) -> None:
     folder = exported(tmp_path, odds)
     sampling = Sampling(max_tokens=8, samples=4 if temperature else 1, temperature=temperature)
     engine, alone = opened(folder), TransformersEngine(tmp_path / writer, SETTINGS, end=1, dtype=torch.float32)
@@ -61,7 +65,9 @@ def test_where_the_gate_is_certain_the_completions_are_those_of_the_one_that_wri
     ]
 
 
-def test_in_between_every_token_comes_from_the_one_whom_the_gate_chose_and_both_have_their_turns(tmp_path):
+def test_in_between_every_token_comes_from_the_one_whom_the_gate_chose_and_both_have_their_turns(
+    tmp_path: Path,
+) -> None:
     folder = exported(tmp_path, 0.0, weights=0.2)
     engine = GatedEngine(folder, SETTINGS, end=1, dtype=torch.float32)
     made = [
@@ -82,7 +88,7 @@ def test_in_between_every_token_comes_from_the_one_whom_the_gate_chose_and_both_
     assert first == again
 
 
-def test_at_temperature_zero_the_likelier_writer_writes(tmp_path):
+def test_at_temperature_zero_the_likelier_writer_writes(tmp_path: Path) -> None:
     greedy = Sampling(max_tokens=6, temperature=0.0)
     for odds, writer in ((0.3, "policy"), (-0.3, "start")):
         folder = exported(tmp_path / writer, odds)
@@ -91,10 +97,10 @@ def test_at_temperature_zero_the_likelier_writer_writes(tmp_path):
         assert [group[0].tokens for group in completions] == [group[0].tokens for group in wanted]
 
 
-def test_with_an_adapter_the_reference_is_the_model_that_the_run_began_with(tmp_path):
+def test_with_an_adapter_the_reference_is_the_model_that_the_run_began_with(tmp_path: Path) -> None:
     start = tiny_policy(torch.float32, seed=1, spread=3.0)
     save_model_folder(start, word_tokenizer(), tmp_path / "start")
-    policy = with_adapter(start, LoraSettings(rank=2), seed=0)
+    policy: Any = with_adapter(start, LoraSettings(rank=2), seed=0)
     gate = Selective().accompany(policy)
     optimiser = torch.optim.SGD(policy.parameters())
     learner = Learner(policy, optimiser, None, policy.disable_adapter, None, AS_IT_IS, companions={"gate": gate})
@@ -110,7 +116,7 @@ def test_with_an_adapter_the_reference_is_the_model_that_the_run_began_with(tmp_
         assert torch.equal(value.float(), tiny_policy(torch.float32, seed=1, spread=3.0).state_dict()[name]), name
 
 
-def test_a_missing_gate_or_broken_use_is_one_line(tmp_path):
+def test_a_missing_gate_or_broken_use_is_one_line(tmp_path: Path) -> None:
     folder = exported(tmp_path, 0.0)
     (folder / "gate" / "gate.safetensors").unlink()
     with pytest.raises(UserError, match=r"gate\.safetensors: the gate cannot be read"):

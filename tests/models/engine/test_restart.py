@@ -5,14 +5,17 @@ import gc
 import importlib
 import warnings
 import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
+from torch import nn
 
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.open_engine import open_engine
-from models.engine.restart import RESTARTS
+from models.engine.restart import RESTARTS, Restarting
 from models.errors import UserError
 from models.policy.folder import save_model_folder
 
@@ -25,32 +28,36 @@ END = 1
 
 
 @pytest.fixture(scope="module", params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.thorough])])
-def running(request, tmp_path_factory):
+def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Restarting]]:
     folder = tmp_path_factory.mktemp("restart") / "policy"
     save_model_folder(tiny_policy(torch.float32, seed=7), word_tokenizer(), folder)
     engine = open_engine(folder, EngineSettings(name=request.param, max_sequences=64), longest=64, end=END, seed=0)
+    assert isinstance(engine, Restarting)
     yield request.param, engine
     engine.close()
 
 
 @pytest.fixture
-def engine(running):
+def engine(running: tuple[str, Restarting]) -> Restarting:
     running[1].load(tiny_policy(torch.float32).state_dict().items())
     return running[1]
 
 
 @pytest.fixture
-def break_at(running, monkeypatch):
+def break_at(running: tuple[str, Restarting], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
     """Make the model's forward pass raise at the given calls, counted from now on."""
     module, name = MODELS[running[0]]
     model = getattr(importlib.import_module(module), name)
-    whole, calls = model.forward, []
+    whole = model.forward
+    calls: list[None] = []
 
-    def arrange(error, *numbers):
+    def arrange(error: BaseException, *numbers: int) -> list[Any]:
         calls.clear()
 
         @functools.wraps(whole)  # transformers reads the signature
-        def forward(self, *arguments, **named):
+        def forward(self: nn.Module, *arguments: Any, **named: Any) -> Any:
             calls.append(None)
             if len(calls) in numbers:
                 raise type(error)(*error.args)  # a new one: an error that is kept keeps the frames it passed
@@ -62,7 +69,9 @@ def break_at(running, monkeypatch):
     return arrange
 
 
-def test_completions_after_a_break_in_mid_generation_are_bit_for_bit_those_of_an_undisturbed_run(engine, break_at):
+def test_completions_after_a_break_in_mid_generation_are_bit_for_bit_those_of_an_undisturbed_run(
+    engine: Restarting, break_at: Callable[..., list[Any]]
+) -> None:
     undisturbed = engine.generate(PROMPTS, SAMPLING, seed=5)
     before = engine.restarts
     break_at(RuntimeError("the kernel died"), 4)
@@ -71,7 +80,9 @@ def test_completions_after_a_break_in_mid_generation_are_bit_for_bit_those_of_an
     assert engine.restarts == before + 1
 
 
-def test_a_broken_engine_is_gone_from_memory_before_the_next_one_works(engine, break_at):
+def test_a_broken_engine_is_gone_from_memory_before_the_next_one_works(
+    engine: Restarting, break_at: Callable[..., list[Any]]
+) -> None:
     first = weakref.ref(engine.engine)
     break_at(RuntimeError("the kernel died"), 3)
     with pytest.warns(UserWarning, match="restart"):
@@ -81,8 +92,8 @@ def test_a_broken_engine_is_gone_from_memory_before_the_next_one_works(engine, b
 
 
 def test_a_restarted_engine_has_the_weights_of_the_hand_over_and_not_what_the_learner_made_of_them_since(
-    engine, break_at
-):
+    engine: Restarting, break_at: Callable[..., list[Any]]
+) -> None:
     learner = tiny_policy(torch.float32, seed=1)
     engine.load(learner.state_dict().items())
     expected = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
@@ -93,7 +104,9 @@ def test_a_restarted_engine_has_the_weights_of_the_hand_over_and_not_what_the_le
         assert engine.score(SEQUENCES.prompts, SEQUENCES.completions) == expected
 
 
-def test_an_engine_that_breaks_every_time_is_one_clear_line(engine, break_at):
+def test_an_engine_that_breaks_every_time_is_one_clear_line(
+    engine: Restarting, break_at: Callable[..., list[Any]]
+) -> None:
     calls = break_at(RuntimeError("the kernel died\nand more"), *range(100))
     with pytest.warns(UserWarning), pytest.raises(UserError) as caught:
         engine.generate(PROMPTS, SAMPLING, seed=5)
@@ -101,7 +114,9 @@ def test_an_engine_that_breaks_every_time_is_one_clear_line(engine, break_at):
     assert len(calls) == RESTARTS + 1
 
 
-def test_memory_that_is_full_and_an_interruption_start_nothing_anew_and_leave_nothing_behind(engine, break_at):
+def test_memory_that_is_full_and_an_interruption_start_nothing_anew_and_leave_nothing_behind(
+    engine: Restarting, break_at: Callable[..., list[Any]]
+) -> None:
     undisturbed = engine.generate(PROMPTS, SAMPLING, seed=5)
     before = engine.restarts
     break_at(torch.OutOfMemoryError("tried to allocate 20 GiB"), 2)
@@ -114,7 +129,7 @@ def test_memory_that_is_full_and_an_interruption_start_nothing_anew_and_leave_no
     assert contents(engine.generate(PROMPTS, SAMPLING, seed=5)) == contents(undisturbed)
 
 
-def test_bad_input_starts_nothing_anew(engine):
+def test_bad_input_starts_nothing_anew(engine: Restarting) -> None:
     before = engine.restarts
     with warnings.catch_warnings():
         warnings.simplefilter("error")

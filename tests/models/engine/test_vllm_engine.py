@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from models.engine import vllm_engine
 from models.engine.canary import canary_gap
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.transformers_engine import TransformersEngine
+from models.engine.vllm_engine import VllmEngine
 from models.policy.build import LoraSettings, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights
@@ -22,28 +25,26 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("vllm") / "policy"
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), target)
     return target
 
 
 @pytest.fixture(scope="module")
-def running(folder):
-    from models.engine.vllm_engine import VllmEngine
-
+def running(folder: Path) -> Iterator[VllmEngine]:
     engine = VllmEngine(folder, EngineSettings(max_sequences=64), longest=64, end=END, seed=0)
     yield engine
     engine.close()
 
 
 @pytest.fixture
-def engine(running):
+def engine(running: VllmEngine) -> VllmEngine:
     running.load(tiny_policy(torch.float32).state_dict().items())
     return running
 
 
-def test_greedy_completions_are_those_of_transformers(engine, folder):
+def test_greedy_completions_are_those_of_transformers(engine: VllmEngine, folder: Path) -> None:
     other = TransformersEngine(folder, EngineSettings(), end=END)
     ours, theirs = engine.generate(PROMPTS, GREEDY, 0), other.generate(PROMPTS, GREEDY, 0)
     assert [row[0].tokens for row in ours] == [row[0].tokens for row in theirs]
@@ -51,7 +52,7 @@ def test_greedy_completions_are_those_of_transformers(engine, folder):
         torch.testing.assert_close(first[0].log_probs, two[0].log_probs, rtol=0, atol=1e-5)
 
 
-def test_scores_agree_with_transformers_to_1e_5(engine, folder):
+def test_scores_agree_with_transformers_to_1e_5(engine: VllmEngine, folder: Path) -> None:
     other = TransformersEngine(folder, EngineSettings(), end=END)
     ours = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
     theirs = other.score(SEQUENCES.prompts, SEQUENCES.completions)
@@ -59,7 +60,9 @@ def test_scores_agree_with_transformers_to_1e_5(engine, folder):
         torch.testing.assert_close(torch.tensor(first), torch.tensor(two), rtol=0, atol=1e-5)
 
 
-def test_both_engines_stop_at_the_same_ends_whatever_the_folder_names(engine, folder, monkeypatch):
+def test_both_engines_stop_at_the_same_ends_whatever_the_folder_names(
+    engine: VllmEngine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The folder's config names END; a token that stands inside of greedy completions ends them too, or alone."""
     free = [row[0].tokens for row in engine.generate(PROMPTS, GREEDY, 0)]
     other_end = next(token for tokens in free for token in tokens[1:-1] if token != END)
@@ -71,14 +74,14 @@ def test_both_engines_stop_at_the_same_ends_whatever_the_folder_names(engine, fo
         assert any(our.tokens[-1] == other_end and our.finished for our in ours)
 
 
-def test_greedy_is_the_learners_argmax(engine):
+def test_greedy_is_the_learners_argmax(engine: VllmEngine) -> None:
     model = tiny_policy(torch.float32)
     for prompt, (generated,) in zip(PROMPTS, engine.generate(PROMPTS, GREEDY, 0), strict=True):
         logits = model(torch.tensor([[*prompt, *generated.tokens]])).logits[0]
         assert tuple(logits[len(prompt) - 1 : -1].argmax(-1).tolist()) == generated.tokens
 
 
-def test_a_seed_is_a_completion_and_another_seed_another(engine):
+def test_a_seed_is_a_completion_and_another_seed_another(engine: VllmEngine) -> None:
     sampling = Sampling(max_tokens=8, samples=4)
     first = engine.generate(PROMPTS, sampling, seed=1)
     torch.rand(7)
@@ -86,21 +89,21 @@ def test_a_seed_is_a_completion_and_another_seed_another(engine):
     assert again == contents(first) != other
 
 
-def test_what_vllm_says_of_a_token_is_held_to_the_last_bit(engine, monkeypatch):
+def test_what_vllm_says_of_a_token_is_held_to_the_last_bit(engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     said, plain = [], vllm_engine._generated
 
-    def heard(completion):
+    def heard(completion: Any) -> Any:
         said.append(list(completion.logprobs.logprobs))
         return plain(completion)
 
     monkeypatch.setattr(vllm_engine, "_generated", heard)
     groups = engine.generate(PROMPTS, Sampling(max_tokens=8, samples=4, temperature=0.7), seed=3)
-    held = [completion.log_probs for group in groups for completion in group]
+    held = [completion.log_probs for group in groups for completion in group if completion.log_probs is not None]
     assert all(row.dtype == torch.float32 and not row.is_inference() for row in held)
     assert [row.double().tolist() for row in held] == said and any(value != 0 for row in said for value in row)
 
 
-def test_after_a_hand_over_the_engine_runs_the_learners_policy_and_no_other(engine):
+def test_after_a_hand_over_the_engine_runs_the_learners_policy_and_no_other(engine: VllmEngine) -> None:
     stale, moved = tiny_policy(torch.float32), tiny_policy(torch.float32, seed=1)
     assert canary_gap(engine, stale, SEQUENCES, None) < 1e-5
     assert canary_gap(engine, moved, SEQUENCES, None) > 0.5
@@ -112,7 +115,7 @@ def test_after_a_hand_over_the_engine_runs_the_learners_policy_and_no_other(engi
     torch.testing.assert_close(said, exact, rtol=0, atol=1e-4)
 
 
-def test_a_changed_adapter_reaches_the_engine_merged(engine):
+def test_a_changed_adapter_reaches_the_engine_merged(engine: VllmEngine) -> None:
     adapted = with_adapter(tiny_policy(torch.float32), LoraSettings(rank=4), seed=0)
     with torch.no_grad():
         for name, parameter in adapted.named_parameters():
@@ -123,7 +126,7 @@ def test_a_changed_adapter_reaches_the_engine_merged(engine):
     assert canary_gap(engine, adapted, SEQUENCES, None) < 1e-4
 
 
-def test_top_k_and_top_p_leave_only_the_likeliest(engine):
+def test_top_k_and_top_p_leave_only_the_likeliest(engine: VllmEngine) -> None:
     model = tiny_policy(torch.float32)
     for shape in ({"top_k": 2}, {"top_p": 0.3}):
         groups = engine.generate(PROMPTS, Sampling(max_tokens=1, samples=32, **shape), seed=0)
@@ -133,11 +136,11 @@ def test_top_k_and_top_p_leave_only_the_likeliest(engine):
             assert {generated.tokens[0] for generated in group} <= set(order[:allowed].tolist())
 
 
-def test_no_prompts_give_no_completions(engine):
+def test_no_prompts_give_no_completions(engine: VllmEngine) -> None:
     assert engine.generate([], Sampling(), 0) == [] and engine.score([], []) == []
 
 
-def test_what_is_set_aside_for_keys_and_values_is_what_the_blocks_need_between_its_bounds():
+def test_what_is_set_aside_for_keys_and_values_is_what_the_blocks_need_between_its_bounds() -> None:
     from models.engine.vllm_engine import CACHE_LEAST, CACHE_MOST, cache_bytes
 
     config = tiny_policy().config  # keys and values of 2 layers with 1 head of 32 numbers; 128 tokens a block
@@ -167,6 +170,6 @@ assert learner() is None
 
 
 @pytest.mark.thorough
-def test_what_stood_in_memory_when_vllm_was_first_imported_does_not_stay_for_ever():
+def test_what_stood_in_memory_when_vllm_was_first_imported_does_not_stay_for_ever() -> None:
     done = subprocess.run([sys.executable, "-c", FIRST_IMPORT], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-500:]

@@ -1,16 +1,16 @@
 """What must be true of the intervals: they cover the truth as often as they say."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from models.errors import UserError
 from models.evaluation.bootstrap import Interval, bootstrap_mean, paired_bootstrap, unpaired_bootstrap
 
 
-def evaluations(seed: int, prompts: int = 150, gain: float = 0.1) -> tuple[Any, Any]:
+def evaluations(seed: int, prompts: int = 150, gain: float = 0.1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sampled accuracies of two policies on the same prompts, whose true mean difference is `gain`."""
     chance = np.random.default_rng(seed)
     ease = chance.beta(1, 1, prompts) * (1 - gain)

@@ -5,7 +5,6 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +30,7 @@ def said(
     return Completion(text=text, tokens=tokens, correct=correct, finished=finished, reward_score=score)
 
 
-def record(id: str, samples: Sequence[Completion], level: int = 1, greedy: Any = None) -> PromptRecord:
+def record(id: str, samples: Sequence[Completion], level: int = 1, greedy: Completion | None = None) -> PromptRecord:
     return PromptRecord(id=id, level=level, samples=tuple(samples), greedy=greedy or samples[0])
 
 

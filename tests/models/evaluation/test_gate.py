@@ -29,7 +29,7 @@ def policy(
     distinct: int = 4,
     greedy: bool = True,
     flagged: int = 0,
-    easiest: Any = None,
+    easiest: int | None = None,
 ) -> list[PromptRecord]:
     """An evaluation of 90 prompts with 4 samples, `right` of them correct; on level 1 `easiest` where it is given."""
     records = []

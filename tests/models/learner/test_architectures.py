@@ -32,7 +32,7 @@ ROUGH = {"gemma2, window 6"}
 IN_CHUNKS: dict[str, Any] = {**SIZE, "attention_chunk_size": 8}
 
 
-def drawn(lengths: Sequence[int]) -> Any:
+def drawn(lengths: Sequence[int]) -> list[list[int]]:
     chance = torch.Generator().manual_seed(1)
     return [torch.randint(3, 61, (length,), generator=chance).tolist() for length in lengths]
 

@@ -1,7 +1,9 @@
 """What must be true of the alarm, each test named as the theorem it checks."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +14,9 @@ from models.advantage.reward import FixedBaseline
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.loop.alarm import AlarmSettings, Collapse, History, judge, read, written
-from models.loop.loop import Slots, run_loop
+from models.loop.learner import Learner
+from models.loop.loop import run_loop
+from models.loop.method import Slots
 from models.objective.tapered import Tapered
 from models.policy.checkpoint import newest_checkpoint
 from models.recipe.load import load_recipe
@@ -23,13 +27,13 @@ from models.select.everything import Everything
 SETTINGS = AlarmSettings(patience=3, opening=2)
 
 
-def metrics_of(reward=0.5, cut=0.0, entropy=0.3, spread=0.4):
+def metrics_of(reward: float = 0.5, cut: float = 0.0, entropy: float = 0.3, spread: float = 0.4) -> dict[str, float]:
     return {
         "reward/total": reward, "reward/spread": spread, "rollouts/cut_share": cut, "policy/entropy": entropy,
     }  # fmt: skip
 
 
-def after(rounds, settings=SETTINGS):
+def after(rounds: Sequence[Mapping[str, float]], settings: AlarmSettings = SETTINGS) -> History:
     history = History()
     for entry in rounds:
         history = history.after(entry, settings)
@@ -48,7 +52,7 @@ START = [metrics_of(0.4), metrics_of(0.6)]  # a mean of 0.5, a spread of 0.4: th
         ([metrics_of(0.5, entropy=0.0005)] * 3, "entropy 0.0005 nats a token and a reward no higher than at the start"),
     ],
 )
-def test_each_sign_of_a_collapse_is_seen_after_the_patience(last, sign):
+def test_each_sign_of_a_collapse_is_seen_after_the_patience(last: list[dict[str, float]], sign: str) -> None:
     assert after(START + last[:2]).collapse is None
     assert after(START + last).collapse == Collapse(5, (sign,))
 
@@ -64,15 +68,15 @@ def test_each_sign_of_a_collapse_is_seen_after_the_patience(last, sign):
         [{}] * 5,  # nothing told
     ],
 )
-def test_a_policy_that_stands_raises_no_alarm(last):
+def test_a_policy_that_stands_raises_no_alarm(last: list[dict[str, float]]) -> None:
     assert after(START + last).collapse is None
 
 
-def test_a_run_that_begins_cut_or_in_disorder_is_not_blamed_for_it():
+def test_a_run_that_begins_cut_or_in_disorder_is_not_blamed_for_it() -> None:
     assert after([metrics_of(cut=0.9, entropy=3.0)] * 10).collapse is None
 
 
-def test_the_line_lies_below_what_chance_does_to_a_small_round():
+def test_the_line_lies_below_what_chance_does_to_a_small_round() -> None:
     """64 completions of a policy that stays 18 % right, 300 runs of 30 rounds: hardly one of them is stopped."""
     generator = torch.Generator().manual_seed(0)
     right = torch.bernoulli(torch.full((300, 30, 64), 0.18), generator=generator).mean(-1)
@@ -83,37 +87,39 @@ def test_the_line_lies_below_what_chance_does_to_a_small_round():
     assert stopped <= 3
 
 
-def test_the_best_policy_is_the_one_with_the_best_last_rounds():
+def test_the_best_policy_is_the_one_with_the_best_last_rounds() -> None:
     rounds = [metrics_of(0.5)] * 2 + [metrics_of(0.6)] * 3
     history = after(rounds)
     assert history.improved(SETTINGS) and not after([metrics_of(0.5)] * 5).improved(SETTINGS)
     kept = history.keeping(SETTINGS)
-    assert (kept.best_round, kept.best) == (5, pytest.approx(0.6))
+    assert kept.best_round == 5 and kept.best == pytest.approx(0.6)
     assert not kept.after(metrics_of(0.6), SETTINGS).improved(SETTINGS) and kept.after(
         metrics_of(0.9), SETTINGS
     ).improved(SETTINGS)
 
 
-def test_what_the_alarm_remembers_comes_back_to_the_last_bit():
+def test_what_the_alarm_remembers_comes_back_to_the_last_bit() -> None:
     history = after([metrics_of(1 / 3), metrics_of(math.pi), *[metrics_of(0.0)] * 4]).keeping(SETTINGS)
     assert history.collapse is not None and read(written(history)) == history
     assert read(b"{}") == History()  # a checkpoint of a run without an alarm
 
 
-def test_another_reward_than_the_total_can_be_watched():
+def test_another_reward_than_the_total_can_be_watched() -> None:
     settings = replace(SETTINGS, by="right")
     rounds = [{**metrics_of(9.0), "reward/right": value} for value in (0.5, 0.5, 0.1, 0.1, 0.1)]
-    assert after(rounds, settings).collapse.signs == ("reward/right 0.1 where it began at 0.5",)
+    collapse = after(rounds, settings).collapse
+    assert collapse is not None and collapse.signs == ("reward/right 0.1 where it began at 0.5",)
 
 
-def test_judging_says_nothing_before_there_are_rounds_enough():
+def test_judging_says_nothing_before_there_are_rounds_enough() -> None:
     assert judge(History(), SETTINGS) is None
 
 
-def test_every_recipe_has_an_alarm_and_null_takes_it_away():
+def test_every_recipe_has_an_alarm_and_null_takes_it_away() -> None:
     assert load_recipe("grpo").alarm == AlarmSettings()
     assert load_recipe("grpo", ["alarm=null"]).alarm is None
-    assert load_recipe("grpo", ["alarm.patience=9"]).alarm.patience == 9
+    alarm = load_recipe("grpo", ["alarm.patience=9"]).alarm
+    assert alarm is not None and alarm.patience == 9
 
 
 # A method that only pushes away from what was sampled: what it does to a policy needs no name.
@@ -124,7 +130,9 @@ DESTROYER = Slots(
 LONG = replace(SCHEDULE, rounds=24, optimiser=replace(SCHEDULE.optimiser, learning_rate=0.01, decay="none"))
 
 
-def run(start, checkpoints, alarm, killed_in=None, rounds=LONG.rounds):
+def run(
+    start: Path, checkpoints: Path, alarm: AlarmSettings | None, killed_in: int | None = None, rounds: int = LONG.rounds
+) -> tuple[Learner, Diary, Collapse | None]:
     learner, diary = new_learner(LONG), Diary({}, {}, [])
     schedule = replace(LONG, rounds=rounds)
     world = make_world(TransformersEngine(start, EngineSettings(), end=END), learner=learner)
@@ -136,34 +144,43 @@ def run(start, checkpoints, alarm, killed_in=None, rounds=LONG.rounds):
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory):
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_start(tmp_path_factory.mktemp("alarm") / "start")
 
 
 @pytest.fixture(scope="module")
-def stopped(start, tmp_path_factory):
-    return run(start, tmp_path_factory.mktemp("stopped"), SETTINGS)
+def stopped(start: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Learner, Diary, Collapse]:
+    learner, diary, ended = run(start, tmp_path_factory.mktemp("stopped"), SETTINGS)
+    assert ended is not None
+    return learner, diary, ended
 
 
-def test_a_policy_that_collapses_ends_the_run_with_the_best_policy_it_had(stopped, start, tmp_path):
+def test_a_policy_that_collapses_ends_the_run_with_the_best_policy_it_had(
+    stopped: tuple[Learner, Diary, Collapse], start: Path, tmp_path: Path
+) -> None:
     learner, diary, ended = stopped
     assert ended is not None and ended.round_number < LONG.rounds and max(diary.metrics) == ended.round_number
+    assert ended.kept is not None
     assert ended.kept % LONG.checkpoint_every == 0 and ended.kept < ended.round_number
     assert same_weights(learner, run(start, tmp_path, None, rounds=ended.kept)[0])
     assert diary.metrics[ended.round_number]["policy/collapsed"] == 1.0
     assert f"kept the policy after round {ended.kept}" in str(ended)
 
 
-def test_a_run_that_is_killed_is_stopped_in_the_same_round_with_the_same_policy(stopped, start, tmp_path):
+def test_a_run_that_is_killed_is_stopped_in_the_same_round_with_the_same_policy(
+    stopped: tuple[Learner, Diary, Collapse], start: Path, tmp_path: Path
+) -> None:
     learner, _, ended = stopped
     assert run(start, tmp_path, SETTINGS, killed_in=ended.round_number - 1)[2] is None
-    resumed = newest_checkpoint(tmp_path).round_number
+    newest = newest_checkpoint(tmp_path)
+    assert newest is not None
+    resumed = newest.round_number
     assert 0 < resumed < ended.round_number
     again, diary, stopped_again = run(start, tmp_path, SETTINGS)
     assert diary.resumed == [resumed] and stopped_again == ended and same_weights(again, learner)
 
 
-def test_an_alarm_that_only_warns_lets_the_run_go_on(start, tmp_path):
+def test_an_alarm_that_only_warns_lets_the_run_go_on(start: Path, tmp_path: Path) -> None:
     learner, diary, ended = run(start, tmp_path, replace(SETTINGS, action="warn"))
     assert max(diary.metrics) == LONG.rounds and ended is not None and ended.kept is None
     assert not same_weights(learner, new_learner(LONG))

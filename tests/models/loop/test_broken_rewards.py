@@ -15,6 +15,7 @@ from torch import Tensor
 
 from models.errors import UserError
 from models.loop.limits import Limits
+from models.loop.method import Slots
 from models.loop.rollout import Rollout
 from models.loop.score import Scoring, failures_of, score
 from models.loop.slots import Reward, TokenReward
@@ -202,7 +203,7 @@ def test_a_run_whose_reward_breaks_for_a_round_goes_on_and_one_that_is_killed_in
 ) -> None:
     caplog.set_level(logging.WARNING, "rewardflow.rewards")
 
-    def slots(first_round: int) -> object:
+    def slots(first_round: int) -> Slots:
         """Rewards that fail in the third round of the run, whose first round here is `first_round`."""
         script = [good] * 6
         script[2] = throws

@@ -14,7 +14,7 @@ from models.policy.build import LoraSettings, with_adapter
 ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, -0.25], dtype=torch.float64)
 
 
-def dropping_learner():
+def dropping_learner() -> Learner:
     """A policy whose adapter drops a fifth of what it reads, and whose adapter matters."""
     policy = with_adapter(tiny_policy(), LoraSettings(rank=4, dropout=0.2), seed=0).double().train()
     with torch.no_grad():
@@ -25,7 +25,7 @@ def dropping_learner():
 
 
 @pytest.mark.parametrize("epochs", [1, 3])
-def test_at_step_size_zero_nothing_is_clipped_though_the_adapter_has_dropout(epochs):
+def test_at_step_size_zero_nothing_is_clipped_though_the_adapter_has_dropout(epochs: int) -> None:
     schedule = ScheduleSettings(rounds=1, epochs=epochs, optimiser=OptimiserSettings(learning_rate=0.0))
     chosen = scored([0.0] * 5, [2, 3], sequences=SEQUENCES)
     objective = Grpo(kl=0.1, clip_low=0.0, clip_high=1e-9)
@@ -33,7 +33,7 @@ def test_at_step_size_zero_nothing_is_clipped_though_the_adapter_has_dropout(epo
     assert seen["clipped_share"] == 0.0
 
 
-def test_at_step_size_zero_the_divergence_from_where_the_round_began_is_zero():
+def test_at_step_size_zero_the_divergence_from_where_the_round_began_is_zero() -> None:
     learner = dropping_learner()
     learner.adapter_off = lambda: torch.no_grad()  # the reference is the whole policy, as it stands
     schedule = ScheduleSettings(rounds=1, epochs=3, optimiser=OptimiserSettings(learning_rate=0.0))
@@ -42,7 +42,7 @@ def test_at_step_size_zero_the_divergence_from_where_the_round_began_is_zero():
     assert seen["kl"] == pytest.approx(0, abs=1e-24)
 
 
-def test_the_gradient_of_a_dropping_adapter_is_that_of_the_whole_policy():
+def test_the_gradient_of_a_dropping_adapter_is_that_of_the_whole_policy() -> None:
     dropping, whole = dropping_learner(), dropping_learner()
     for module in whole.policy.modules():
         if isinstance(module, torch.nn.Dropout):

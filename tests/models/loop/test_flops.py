@@ -19,14 +19,14 @@ HEAD = 24 * 64
 ATTENTION = 2 * 4 * 64 * 34  # layers, operations, heads x size, keys
 
 
-def test_an_update_by_hand():
+def test_an_update_by_hand() -> None:
     shapes = shapes_of(tiny_policy(torch.float32))
     assert (shapes.learning, shapes.frozen, shapes.head) == (2 * LAYER, 0, HEAD) and 2 * LAYER == 49152
     assert update_flops(shapes, GROUPS) == 6 * 49152 * 11 + 6 * HEAD * 7 + 3 * ATTENTION == 3_360_768
     assert forward_flops(shapes, GROUPS) == 3_360_768 / 3
 
 
-def test_adapters_learn_and_the_frozen_matrices_have_no_gradient_of_their_own():
+def test_adapters_learn_and_the_frozen_matrices_have_no_gradient_of_their_own() -> None:
     shapes = shapes_of(with_adapter(tiny_policy(torch.float32), LoraSettings(rank=4), seed=0))
     adapters = 2 * 4 * (5 * (64 + 64) + 2 * (64 + 32))
     assert (shapes.learning, shapes.adapters, shapes.frozen) == (adapters, adapters, 49152)
@@ -35,7 +35,7 @@ def test_adapters_learn_and_the_frozen_matrices_have_no_gradient_of_their_own():
     assert forward_flops(shapes, GROUPS) == 3_360_768 / 3 + 2 * adapters * 11
 
 
-def test_torch_counts_the_same_matrix_products():
+def test_torch_counts_the_same_matrix_products() -> None:
     model = tiny_policy(torch.float32)
     with FlopCounterMode(display=False) as counted:
         hidden = model.model(input_ids=torch.tensor([[3, 4, 5, 6, 7]])).last_hidden_state
@@ -46,7 +46,7 @@ def test_torch_counts_the_same_matrix_products():
     assert attention == 3 * 2 * 4 * 64 * 15  # torch counts attention apart, and without the causal mask
 
 
-def test_a_shared_prompt_is_counted_once():
+def test_a_shared_prompt_is_counted_once() -> None:
     shapes = shapes_of(tiny_policy(torch.float32))
     apart = update_flops(shapes, [Group(30, (2,))] * 16)
     assert update_flops(shapes, [Group(30, (2,) * 16)]) < apart / 4
@@ -54,13 +54,13 @@ def test_a_shared_prompt_is_counted_once():
 
 @pytest.mark.parametrize("window", [None, 1, 3, 8, 50])
 @pytest.mark.parametrize(("start", "length"), [(0, 5), (2, 4), (1, 3), (20, 7), (0, 0)])
-def test_keys_are_those_behind_and_within_the_window(start, length, window):
+def test_keys_are_those_behind_and_within_the_window(start: int, length: int, window: int | None) -> None:
     assert keys_seen(start, length, window) == sum(
         min(place + 1, window or place + 1) for place in range(start, start + length)
     )
 
 
-def test_a_sliding_window_is_taken_from_the_model():
+def test_a_sliding_window_is_taken_from_the_model() -> None:
     config = MistralConfig(
         vocab_size=24,
         hidden_size=64,
@@ -73,6 +73,6 @@ def test_a_sliding_window_is_taken_from_the_model():
     assert shapes_of(MistralForCausalLM(config)).attention == ((64, 3), (64, 3))
 
 
-def test_groups_are_read_from_the_chosen_completions():
+def test_groups_are_read_from_the_chosen_completions() -> None:
     sequences = Sequences([[3, 4, 5], [3, 4, 5], [6]], [[1, 2], [1], [1, 2, 3, 4]])
     assert groups_of(scored([0.0, 1.0, 2.0], [2, 1], sequences=sequences)) == GROUPS

@@ -1,6 +1,8 @@
 """What must be true of remembered rollouts, each test named as the theorem it checks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,12 +10,13 @@ from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
 from tiny_models import contents
 
 from models.loop.memory import read, written
-from models.loop.rollout import Rollout
+from models.loop.rollout import Problem, Rollout
+from models.loop.world import World
 from models.rollouts.sample import Sample
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_what_is_written_and_read_again_is_the_same_to_the_last_bit(dtype):
+def test_what_is_written_and_read_again_is_the_same_to_the_last_bit(dtype: torch.dtype) -> None:
     values = torch.randn(5, dtype=dtype, generator=torch.Generator().manual_seed(0))
     ids, flags = (4, 5, 1), (True, False, True)
     first = Rollout(PROBLEMS[2], 1, ids, values[:3], "4 + 5", True, trained=flags, begun=2, privileged=(4, 9))
@@ -28,9 +31,10 @@ def test_what_is_written_and_read_again_is_the_same_to_the_last_bit(dtype):
     assert read(written([]), PROBLEMS) == []
 
 
-def test_what_is_read_of_one_round_does_not_keep_the_others():
+def test_what_is_read_of_one_round_does_not_keep_the_others() -> None:
     rounds = [[Rollout(PROBLEMS[0], 0, (4, 1), torch.zeros(2), "4", True)] for _ in range(3)]
     for (rollout,) in read(written(rounds), PROBLEMS):
+        assert rollout.behaviour_log_probs is not None
         assert rollout.behaviour_log_probs.untyped_storage().nbytes() == 8
 
 
@@ -38,7 +42,7 @@ def test_what_is_read_of_one_round_does_not_keep_the_others():
 class AgainAndAgain(Sample):
     """Samples, and beside them those of the two rounds before."""
 
-    def __call__(self, world, problems, round_number):
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         fresh = super().__call__(world, problems, round_number)
         memory = world.learner.memory
         old = [
@@ -51,7 +55,7 @@ class AgainAndAgain(Sample):
         return fresh + old
 
 
-def test_a_killed_run_that_replays_ends_with_the_weights_of_an_undisturbed_one(tmp_path):
+def test_a_killed_run_that_replays_ends_with_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
     start = save_start(tmp_path / "start")
     slots = replace(SLOTS, rollouts=AgainAndAgain(prompts=3, group_size=3, max_tokens=5))
     whole, _ = run(start, tmp_path / "whole", slots=slots)

@@ -1,11 +1,13 @@
 """What a round is said to have cost: nothing is lost between the stretches, and no speed is made up."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import torch
 from tiny_loops import SCHEDULE, new_learner, run, save_start
 from tiny_models import SEQUENCES, scored
 
-from models.loop import clock as clocks
 from models.loop.clock import STAGES, Clock
 from models.loop.flops import Group, forward_flops, shapes_of, update_flops
 from models.loop.meter import Meter, round_flops
@@ -15,18 +17,18 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def moved(monkeypatch):
+def moved(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """A clock that is moved by hand: `moved(3)` lets three seconds pass."""
     now = [100.0]
-    monkeypatch.setattr(clocks.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("models.loop.clock.time.perf_counter", lambda: now[0])
 
-    def move(seconds):
+    def move(seconds: int) -> None:
         now[0] += seconds
 
     return move
 
 
-def test_every_second_of_a_round_belongs_to_one_stretch(moved):
+def test_every_second_of_a_round_belongs_to_one_stretch(moved: Callable[[int], None]) -> None:
     clock = Clock(CPU)
     for seconds, stage in enumerate(STAGES, start=1):
         moved(seconds)
@@ -38,7 +40,7 @@ def test_every_second_of_a_round_belongs_to_one_stretch(moved):
     assert "speed/score" not in metrics and "seconds/hidden" not in metrics
 
 
-def test_the_telling_of_a_round_counts_in_the_next_one(moved):
+def test_the_telling_of_a_round_counts_in_the_next_one(moved: Callable[[int], None]) -> None:
     clock = Clock(CPU)
     clock.end_round({}, 0, 1)
     moved(2)
@@ -49,7 +51,9 @@ def test_the_telling_of_a_round_counts_in_the_next_one(moved):
     assert (metrics["seconds/log"], metrics["seconds/generate"], metrics["seconds/round"]) == (2, 3, 5)
 
 
-def test_generation_behind_the_learner_counts_whole_and_what_cost_no_time_is_taken_off(moved):
+def test_generation_behind_the_learner_counts_whole_and_what_cost_no_time_is_taken_off(
+    moved: Callable[[int], None],
+) -> None:
     clock = Clock(CPU)
     moved(10)
     clock.lap("learn")
@@ -60,14 +64,14 @@ def test_generation_behind_the_learner_counts_whole_and_what_cost_no_time_is_tak
     assert metrics["speed/generate"] == 2
 
 
-def test_a_round_that_trained_on_nothing_claims_no_speed_of_learning():
+def test_a_round_that_trained_on_nothing_claims_no_speed_of_learning() -> None:
     meter = Meter(new_learner(SCHEDULE), SCHEDULE)
     whole = scored([0.0] * 5, [1] * 5, sequences=SEQUENCES)
     metrics = meter.end_round(whole, whole.take(torch.tensor([], dtype=torch.long)))
     assert "speed/learn" not in metrics and "speed/peak_share" not in metrics and metrics["speed/round"] > 0
 
 
-def test_the_forward_passes_of_reference_and_old_policy_are_part_of_a_rounds_work():
+def test_the_forward_passes_of_reference_and_old_policy_are_part_of_a_rounds_work() -> None:
     learner, groups = new_learner(SCHEDULE), [Group(3, (2, 1))]
     shapes = shapes_of(learner.policy)
     update, forward = update_flops(shapes, groups), forward_flops(shapes, groups)
@@ -77,7 +81,7 @@ def test_the_forward_passes_of_reference_and_old_policy_are_part_of_a_rounds_wor
     assert round_flops(learner, SCHEDULE, shapes, groups) == 2 * update + forward
 
 
-def test_every_round_of_a_run_says_where_its_time_went(tmp_path):
+def test_every_round_of_a_run_says_where_its_time_went(tmp_path: Path) -> None:
     _, diary = run(save_start(tmp_path / "policy"), tmp_path / "checkpoints")
     for values in diary.metrics.values():
         stretches = sum(values[f"seconds/{stage}"] for stage in STAGES)
@@ -87,13 +91,13 @@ def test_every_round_of_a_run_says_where_its_time_went(tmp_path):
     assert all((diary.metrics[n]["seconds/checkpoint"] > 1e-4) == (n in (2, 4)) for n in diary.metrics)
 
 
-def test_the_peak_is_measured_once_and_leaves_the_generator_alone():
+def test_the_peak_is_measured_once_and_leaves_the_generator_alone() -> None:
     before = torch.get_rng_state()
     peak = matmul_peak(CPU, torch.float32, seconds=0.05)
     assert torch.equal(before, torch.get_rng_state())
     assert 1e8 < peak < 1e14 and matmul_peak(CPU, torch.float32, seconds=0.05) == peak  # measured once
 
 
-def test_memory_is_counted_in_gib():
+def test_memory_is_counted_in_gib() -> None:
     block = torch.ones(2**27)  # half a GiB
     assert 0.5 < peak_memory(CPU) < 256 and block.sum() > 0

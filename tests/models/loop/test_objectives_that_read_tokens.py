@@ -18,7 +18,7 @@ PAIRS = Sequences([[3, 4, 5]] * 2 + [[6]] * 2, COMPLETIONS[:4])
 
 
 @pytest.mark.parametrize("budget", [14, 10**6])
-def test_it_weighs_the_tokens_beyond_the_shorter_answer_of_each_pair(budget):
+def test_it_weighs_the_tokens_beyond_the_shorter_answer_of_each_pair(budget: int) -> None:
     policy, reference = tiny_policy(torch.float64), tiny_policy(torch.float64, seed=1, spread=2.0).requires_grad_(False)
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS)
     before = {name: value.detach().clone() for name, value in policy.named_parameters()}

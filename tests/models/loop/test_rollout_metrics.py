@@ -7,9 +7,10 @@ import torch
 from tiny_models import scored
 
 from models.loop.loop import rollout_metrics
+from models.loop.rollout import Origin, Scored
 
 
-def round_of(*origins, untrained=()):
+def round_of(*origins: Origin, untrained: tuple[int, ...] = ()) -> Scored:
     """Completion i has reward i; those at `untrained` give no signal."""
     plain = scored([float(i) for i in range(len(origins))], [len(origins)])
     plain = replace(plain, components={"verdict": 10 * plain.rewards})
@@ -20,18 +21,19 @@ def round_of(*origins, untrained=()):
     return replace(plain, rollouts=rollouts)
 
 
-def test_baselines_opponents_and_answers_of_the_data_are_not_told_of_as_the_policys():
+def test_baselines_opponents_and_answers_of_the_data_are_not_told_of_as_the_policys() -> None:
     everything = round_of("policy", "guide", "greedy", "reference", "explained", "demonstration")
     metrics = rollout_metrics(everything, everything)
     assert (metrics["reward/total"], metrics["reward/spread"], metrics["reward/verdict"]) == (0.5, 0.5, 5.0)
 
 
-def test_where_the_policy_wrote_nothing_the_data_are_told_of():
-    metrics = rollout_metrics(*[round_of("chosen", "rejected", "rejected")] * 2)
+def test_where_the_policy_wrote_nothing_the_data_are_told_of() -> None:
+    chosen = round_of("chosen", "rejected", "rejected")
+    metrics = rollout_metrics(chosen, chosen)
     assert metrics["reward/total"] == 1.0 and metrics["rollouts/cut_share"] == 0.0
 
 
 @pytest.mark.parametrize(("kept", "share"), [([0, 1, 2, 3], 1.0), ([0, 2], 0.5), ([1, 3], 0.5), ([3], 0.0)])
-def test_the_share_that_is_trained_on_is_one_of_what_is_meant_to_be_trained_on(kept, share):
+def test_the_share_that_is_trained_on_is_one_of_what_is_meant_to_be_trained_on(kept: list[int], share: float) -> None:
     everything = round_of("policy", "policy", "greedy", "greedy", untrained=(2, 3))
     assert rollout_metrics(everything, everything.take(torch.tensor(kept)))["rollouts/trained_share"] == share

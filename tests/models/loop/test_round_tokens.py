@@ -1,13 +1,17 @@
 """What must be true of tokens that are singled out among all of a round, each test named as the theorem it checks."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 import torch
 from test_fit_round import ADVANTAGE, learner_of, round_of, step
 from tiny_models import SEQUENCES, each_token, plain_log_probs, tiny_policy
+from torch import Tensor
 
+from models.formulas.policy_gradient import PolicyGradient
 from models.loop.readings import Readings
+from models.loop.rollout import Rollout, Scored
 from models.loop.round_tokens import RoundTokens, highest
 from models.objective.entropy_covariance import ClipCov, KlCov
 from models.objective.top_entropy import TopEntropy
@@ -21,7 +25,9 @@ MARKING = [
 
 @pytest.mark.parametrize("objective", MARKING, ids=lambda objective: objective.name)
 @pytest.mark.parametrize("minibatches", [1, 2])
-def test_what_is_marked_does_not_depend_on_how_the_round_is_cut_into_rows(objective, minibatches):
+def test_what_is_marked_does_not_depend_on_how_the_round_is_cut_into_rows(
+    objective: PolicyGradient, minibatches: int
+) -> None:
     whole, metrics = step(objective=objective, token_budget=10**6, minibatches=minibatches)
     cut, metrics_of_cut = step(objective=objective, token_budget=20, minibatches=minibatches)
     assert 0 < metrics["marked_share"] < 1
@@ -29,18 +35,18 @@ def test_what_is_marked_does_not_depend_on_how_the_round_is_cut_into_rows(object
     assert metrics_of_cut == pytest.approx(metrics, abs=1e-10)
 
 
-def test_as_many_are_marked_in_two_steps_as_in_one():
+def test_as_many_are_marked_in_two_steps_as_in_one() -> None:
     """A quantile of each step's own tokens would mark others."""
     shares = [step(objective=MARKING[0], minibatches=count, epochs=2)[1]["marked_share"] for count in (1, 2)]
     assert shares[0] == pytest.approx(shares[1])
 
 
-def tokens_of(chosen):
+def tokens_of(chosen: Scored) -> RoundTokens:
     learner = learner_of()
     return RoundTokens(chosen, each_token(ADVANTAGE, chosen), Readings(learner, 100), 0)
 
 
-def test_entropies_and_log_probs_are_those_of_the_policy_computed_plainly():
+def test_entropies_and_log_probs_are_those_of_the_policy_computed_plainly() -> None:
     seen, policy = tokens_of(round_of()), tiny_policy()
     expected = []
     for prompt, completion in zip(SEQUENCES.prompts, SEQUENCES.completions, strict=True):
@@ -51,7 +57,7 @@ def test_entropies_and_log_probs_are_those_of_the_policy_computed_plainly():
     torch.testing.assert_close(seen.log_prob, rows, rtol=1e-10, atol=1e-10)
 
 
-def test_tokens_that_are_not_trained_on_are_no_part_of_a_quantile_and_never_marked():
+def test_tokens_that_are_not_trained_on_are_no_part_of_a_quantile_and_never_marked() -> None:
     chosen = round_of()
     first = chosen.rollouts[0]
     flags = (False,) + (True,) * (len(first.completion) - 1)
@@ -65,12 +71,12 @@ def test_tokens_that_are_not_trained_on_are_no_part_of_a_quantile_and_never_mark
     assert metrics["marked_share"] == pytest.approx(int(0.3 * (total - 1)) / (total - 1))
 
 
-def test_nothing_is_read_that_nobody_asks_for():
+def test_nothing_is_read_that_nobody_asks_for() -> None:
     class Refusing(Readings):
-        def policy(self, rollouts):
+        def policy(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
             raise AssertionError
 
-        def entropy(self, rollouts):
+        def entropy(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
             raise AssertionError
 
     chosen = round_of()
@@ -79,5 +85,5 @@ def test_nothing_is_read_that_nobody_asks_for():
 
 
 @pytest.mark.parametrize(("share", "marked"), [(0.5, [0, 1, 1, 0]), (0.01, [0, 0, 1, 0]), (1.0, [1, 1, 1, 1])])
-def test_the_highest_are_a_share_of_all_and_one_at_least(share, marked):
+def test_the_highest_are_a_share_of_all_and_one_at_least(share: float, marked: list[int]) -> None:
     assert highest(torch.tensor([0.1, 2.0, 3.0, 1.0]), share).tolist() == [bool(flag) for flag in marked]

@@ -92,9 +92,13 @@ def test_the_call_runs_in_its_callers_thread_and_may_set_an_alarm_of_its_own() -
         assert heard == [signal.SIGALRM]
         return threading.current_thread()
 
+    def alarmed_and_asleep() -> None:
+        alarmed()
+        time.sleep(20)
+
     assert within(5.0, alarmed) is threading.current_thread()
     with pytest.raises(TimeoutError):  # and the limit holds although the call set an alarm and took it back
-        within(0.3, lambda: (alarmed(), time.sleep(20)))
+        within(0.3, alarmed_and_asleep)
 
 
 def test_a_limit_costs_less_than_a_thousandth_of_a_round() -> None:

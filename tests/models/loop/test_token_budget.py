@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from tiny_loops import CODEC, PROBLEMS
-from tiny_worlds import make_world
+from tiny_loops import PROBLEMS
+from tiny_worlds import CODEC, make_world
 
 from models.errors import UserError
 from models.loop.loop import require_room
 from models.loop.rollout import Known, Problem
+from models.loop.slots import Objective, Rollouts
 from models.objective.dpo import Dpo
 from models.objective.grpo import Grpo
 from models.objective.tpo import Tpo
@@ -26,7 +27,7 @@ from models.rollouts.sample_and_greedy import SampleAndGreedy
 LONG = Problem("a", "", tokens=(3,) * 30)
 
 
-def test_a_budget_that_the_longest_row_does_not_fit_names_its_setting_and_what_it_needs():
+def test_a_budget_that_the_longest_row_does_not_fit_names_its_setting_and_what_it_needs() -> None:
     problems, source = [Problem("a", "", tokens=(3,) * 5), replace(LONG, id="b")], Sample(max_tokens=12)
     require_room(problems, source, Grpo(), CODEC, 42)
     with pytest.raises(UserError, match=r"schedule\.token_budget is 41, .* make it at least 42") as caught:
@@ -46,13 +47,13 @@ def test_a_budget_that_the_longest_row_does_not_fit_names_its_setting_and_what_i
     ],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_all_completions_that_are_compared_must_fit(source, objective, together):
+def test_all_completions_that_are_compared_must_fit(source: Rollouts, objective: Objective, together: int) -> None:
     require_room([LONG], source, objective, CODEC, 30 + 12 * together)
     with pytest.raises(UserError, match=rf"the {together} completions that are compared stand in one row"):
         require_room([LONG], source, objective, CODEC, 29 + 12 * together)
 
 
-def test_of_demonstrations_as_many_are_compared_as_the_data_hold_of_one_prompt():
+def test_of_demonstrations_as_many_are_compared_as_the_data_hold_of_one_prompt() -> None:
     known = tuple(Known("demonstration", (4, 1), "") for _ in range(5))
     source = Dataset(reads="demonstrations", max_tokens=12)
     require_room([LONG, replace(LONG, known=known)], source, Tpo(), CODEC, 90)
@@ -74,7 +75,7 @@ ASKED = replace(PROBLEMS[0], answer="12", known=(CHOSEN, REJECTED))  # 1 + 2 =
     ],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_what_a_source_adds_to_a_row_must_fit_too_and_is_named(source, extra):
+def test_what_a_source_adds_to_a_row_must_fit_too_and_is_named(source: Rollouts, extra: int) -> None:
     assert source.extra_tokens(CODEC, [ASKED]) == [extra]
     needed = len(ASKED.tokens) + source.max_tokens + extra
     require_room([ASKED], source, Grpo(), CODEC, needed)
@@ -83,13 +84,13 @@ def test_what_a_source_adds_to_a_row_must_fit_too_and_is_named(source, extra):
         require_room([ASKED], source, Grpo(), CODEC, needed - 1)
 
 
-def test_where_nothing_is_said_nothing_is_added():
+def test_where_nothing_is_said_nothing_is_added() -> None:
     sound = replace(ASKED, known=(CHOSEN,), answer="")
     assert Conditioned(reads="preferences").extra_tokens(CODEC, [sound]) == [0]
     assert Explained().extra_tokens(CODEC, [sound]) == [0]
 
 
-def test_no_row_of_a_chain_is_longer_than_was_said():
+def test_no_row_of_a_chain_is_longer_than_was_said() -> None:
     source = Hindsight(max_tokens=5, bad="; ;", good="= =")
     for number in range(4):  # both orders
         (chain,) = source(make_world(seed=0), [ASKED], number)

@@ -1,24 +1,31 @@
 """What becomes of completions that did not end, each test named as what it protects."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, cast
 
 import pytest
 import torch
-from tiny_loops import CODEC, PROBLEMS, SCHEDULE, SLOTS, TOKENIZER, Diary, new_learner
+from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, TOKENIZER, Diary, new_learner
 from tiny_models import SEQUENCES, scored, tiny_policy
-from tiny_worlds import make_world
+from tiny_worlds import CODEC, make_world
+from torch import Tensor
 
 from models.engine.engine import Generated, Sampling
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
+from models.learner.packing import Sequences
 from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
-from models.loop.loop import Slots, _learn, rollout_metrics, run_loop
-from models.loop.rollout import Problem, Rollout
+from models.loop.loop import _learn, rollout_metrics, run_loop
+from models.loop.method import Slots
+from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.slots import CompletionAdvantage
 from models.loop.truncation import TruncationSettings, overlong_penalty
+from models.loop.world import World
 from models.objective.reinforce import Reinforce
 from models.recipe.load import load_recipe
 from models.rewards.exact_answer import ExactAnswer
@@ -33,11 +40,11 @@ MASKED = TruncationSettings(rule="masked")
 ASKED = Problem("p", "40 + 2 =", "4", tokens=tuple(CODEC.prompts(["4 + 2 ="])[0]))
 
 
-def answering(text, finished, tokens=3, problem=ASKED, **more):
+def answering(text: str, finished: bool, tokens: int = 3, problem: Problem = ASKED, **more: Any) -> Rollout:
     return Rollout(problem, 0, (5,) * tokens, torch.full((tokens,), -1.0), text, finished, **more)
 
 
-def test_an_answer_cut_from_a_longer_one_earns_nothing():
+def test_an_answer_cut_from_a_longer_one_earns_nothing() -> None:
     """The answer is 4; `#### 4` that did not end may have been `#### 42`."""
     cut, whole = answering("#### 4", False), answering("#### 4", True)
     here = make_world()
@@ -49,21 +56,22 @@ def test_an_answer_cut_from_a_longer_one_earns_nothing():
 class Cutting:
     """An engine that answers 4 to everything; only greedily it ends."""
 
-    def generate(self, prompts, sampling, seed):
-        tokens = tuple(TOKENIZER.convert_tokens_to_ids(["####", "4"]))
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
+        ids: Any = TOKENIZER.convert_tokens_to_ids(["####", "4"])
+        tokens = tuple(ids)
         completion = Generated(tokens, None, finished=sampling.temperature == 0.0)
         return [[completion] * sampling.samples for _ in prompts]
 
 
-def test_evaluation_counts_a_cut_answer_as_wrong_and_without_a_vote():
-    records = evaluate(Cutting(), CODEC, [ASKED], Sampling(samples=4), 0, None)
+def test_evaluation_counts_a_cut_answer_as_wrong_and_without_a_vote() -> None:
+    records = evaluate(cast(Any, Cutting()), CODEC, [ASKED], Sampling(samples=4), 0, None)
     assert records[0].greedy.correct and not any(sample.correct for sample in records[0].samples)
     assert prompt_values(records, "sampled_accuracy") == prompt_values(records, "maj_at_4") == 0.0
     half = replace(records[0], samples=(records[0].greedy, *records[0].samples[:3]))
     assert prompt_values([half], "maj_at_4") == 1.0  # the cut ones do not vote, for 4 either
 
 
-def test_a_learned_reward_finds_a_cut_completion_no_better_than_the_worst():
+def test_a_learned_reward_finds_a_cut_completion_no_better_than_the_worst() -> None:
     scores = torch.tensor([3.0, -2.0, 1.0, 0.5])
     here = make_world(scorer=lambda sequences: scores)
     rollouts = [answering("", finished) for finished in (False, True, True, False)]
@@ -72,7 +80,7 @@ def test_a_learned_reward_finds_a_cut_completion_no_better_than_the_worst():
     assert LearnedReward(squash="none")(here, ended).tolist() == scores.tolist()
 
 
-def test_a_loop_that_never_ends_is_not_the_policys_own_favourite():
+def test_a_loop_that_never_ends_is_not_the_policys_own_favourite() -> None:
     here = make_world()
     likely, unlikely = answering("7 7 7", False), answering("#### 7", True)
     rollouts = [
@@ -82,18 +90,18 @@ def test_a_loop_that_never_ends_is_not_the_policys_own_favourite():
     assert OwnLikelihood()(here, rollouts).tolist() == [-2.0, -2.0]
 
 
-def test_the_soft_penalty_is_formula_13_by_hand():
+def test_the_soft_penalty_is_formula_13_by_hand() -> None:
     """L_max 20, L_cache 4: nothing up to 16, then a quarter a token, one at 20 and beyond."""
     rollouts = [answering("", length < 20, tokens=length) for length in (1, 15, 16, 17, 18, 19, 20, 23)]
     expected = [0.0, 0.0, 0.0, -0.25, -0.5, -0.75, -1.0, -1.0]
     assert overlong_penalty(rollouts, 20, 4).tolist() == expected
 
 
-def test_what_somebody_else_began_counts_for_the_length():
+def test_what_somebody_else_began_counts_for_the_length() -> None:
     assert overlong_penalty([answering("", False, tokens=8, begun=12)], 20, 4).tolist() == [-1.0]
 
 
-def test_the_published_cache_is_a_fifth_of_the_limit():
+def test_the_published_cache_is_a_fifth_of_the_limit() -> None:
     """16,384 tokens are free, 4,096 cost."""
     free, half = scored([1.0, 1.0], [2]), [16384, 16384 + 2048]
     free = replace(
@@ -104,7 +112,7 @@ def test_the_published_cache_is_a_fifth_of_the_limit():
 
 
 @pytest.mark.parametrize("rule", ["wrong", "masked"])
-def test_only_the_soft_penalty_changes_rewards(rule):
+def test_only_the_soft_penalty_changes_rewards(rule: Literal["wrong", "masked", "soft_penalty"]) -> None:
     before = scored([1.0, 0.0], [2])
     assert TruncationSettings(rule=rule).penalised(before, 1) is before
 
@@ -112,23 +120,23 @@ def test_only_the_soft_penalty_changes_rewards(rule):
 class AsGiven(CompletionAdvantage):
     """An advantage that is the reward less the mean of all, the cut ones' included."""
 
-    def of_completions(self, world, chosen):
+    def of_completions(self, world: World, chosen: Scored) -> Tensor:
         return (chosen.rewards - chosen.rewards.mean()).double()
 
 
-def gradient(chosen, truncated):
+def gradient(chosen: Scored, truncated: TruncationSettings) -> dict[str, Tensor]:
     """The weights' change by one step of plain gradient descent, and the round's metrics."""
     policy = tiny_policy()
     before = {name: value.detach().clone() for name, value in policy.named_parameters()}
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)
     step = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
-    slots = Slots(Sample(max_tokens=8), [], [Everything()], AsGiven(), Reinforce(kl=0.0), None)
+    slots = Slots(Sample(max_tokens=8), [], [Everything()], AsGiven(), Reinforce(kl=0.0), cast(Any, None))
     world = make_world(learner=learner, truncated=truncated)
     _learn(world, slots, ScheduleSettings(rounds=1, optimiser=step), chosen, 0)
     return {name: value.detach() - before[name] for name, value in policy.named_parameters()}
 
 
-def test_a_masked_completion_leaves_the_loss_and_stays_in_its_groups_mean():
+def test_a_masked_completion_leaves_the_loss_and_stays_in_its_groups_mean() -> None:
     """Rewards 1, 0, 0 of which the last is cut: advantages 2/3 and -1/3 of the two others, not 1/2 and -1/2."""
     sequences = SEQUENCES.take([0, 1, 3])
     chosen = scored([1.0, 0.0, 0.0], [3], sequences=sequences)
@@ -141,10 +149,10 @@ def test_a_masked_completion_leaves_the_loss_and_stays_in_its_groups_mean():
     assert any((held[name] - wrong[name]).abs().max() > 1e-3 for name in held)
 
 
-def by_definition(sequences, advantages):
+def by_definition(sequences: Sequences, advantages: Sequence[float]) -> dict[str, Tensor]:
     """One step on - sum of A log pi over the mean of the tokens, plain forward passes, float64."""
     policy = tiny_policy()
-    loss, tokens = 0.0, 0
+    loss, tokens = torch.zeros(()), 0
     for prompt, completion, advantage in zip(sequences.prompts, sequences.completions, advantages, strict=False):
         logits = policy(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1]
         picked = torch.log_softmax(logits, -1).gather(1, torch.tensor(completion)[:, None])
@@ -153,7 +161,7 @@ def by_definition(sequences, advantages):
     return {name: -value.grad for name, value in policy.named_parameters()}
 
 
-def test_the_share_of_cut_completions_is_told_and_masked_ones_do_not_count_as_learning():
+def test_the_share_of_cut_completions_is_told_and_masked_ones_do_not_count_as_learning() -> None:
     chosen = scored([1.0, 0.0, 0.0, 0.0], [4])
     chosen = replace(chosen, rollouts=[replace(rollout, finished=i > 0) for i, rollout in enumerate(chosen.rollouts)])
     metrics = rollout_metrics(chosen, chosen)
@@ -166,28 +174,28 @@ class NeverEnding:
 
     dtype = torch.float32
 
-    def generate(self, prompts, sampling, seed):
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         return [[Generated((5, 6), torch.full((2,), -1.0), finished=False)] * sampling.samples for _ in prompts]
 
-    def load(self, weights):
+    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         pass
 
-    def score(self, prompts, completions):
+    def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         return [[0.0] * len(ids) for ids in completions]
 
 
-def test_a_round_of_cut_completions_alone_moves_nothing_where_they_are_masked(tmp_path):
+def test_a_round_of_cut_completions_alone_moves_nothing_where_they_are_masked(tmp_path: Path) -> None:
     learner, diary = new_learner(SCHEDULE), Diary({}, {}, [])
     before = {name: value.clone() for name, value in learner.policy.state_dict().items()}
     schedule = replace(SCHEDULE, rounds=1, canary_tolerance=1e9)
-    world = make_world(NeverEnding(), learner=learner, truncated=MASKED)
+    world = make_world(cast(Any, NeverEnding()), learner=learner, truncated=MASKED)
     slots = replace(SLOTS, select=[Everything()])
     run_loop(world, slots, schedule, PROBLEMS, tmp_path, diary.watchers())
     assert all(torch.equal(value, before[name]) for name, value in learner.policy.state_dict().items())
     assert diary.metrics[1]["rollouts/cut_share"] == 1.0 and "policy/loss" not in diary.metrics[1]
 
 
-def test_the_recipe_has_the_rule_and_refuses_what_cannot_be():
+def test_the_recipe_has_the_rule_and_refuses_what_cannot_be() -> None:
     assert load_recipe("arithmetic").truncated == TruncationSettings()
     four = load_recipe("decoupled_clip")
     assert (four.truncated.rule, four.truncated.weight) == ("soft_penalty", 0.5)

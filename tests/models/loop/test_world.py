@@ -1,28 +1,33 @@
 """What must be true of what parts are given, each test named as the theorem it checks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from tiny_loops import CODEC, SCHEDULE, SLOTS, run, save_start
+from tiny_loops import SCHEDULE, SLOTS, run, save_start
+from tiny_worlds import CODEC
 
+from models.loop.rollout import Problem, Rollout
 from models.loop.world import World
 from models.rollouts.sample import Sample
 from models.select.everything import Everything
 
 
-def test_a_world_is_complete_or_is_not_made():
+def test_a_world_is_complete_or_is_not_made() -> None:
     with pytest.raises(TypeError, match=r"learner.*readings"):
-        World(CODEC, None, None, 7)
+        cast(Any, World)(CODEC, None, None, 7)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rereading(Sample):
     """A source that asks what the policy says of one completion of the first round, before each round."""
 
-    said: list = field(default_factory=list)
-    budgets: list = field(default_factory=list)
+    said: list[list[float]] = field(default_factory=list)
+    budgets: list[int] = field(default_factory=list)
 
-    def __call__(self, world, problems, round_number):
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         made = super().__call__(world, problems, round_number)
         world.learner.memory[:] = world.learner.memory or [made[:1]]
         self.said.append(world.readings.policy(world.learner.memory[0])[0].tolist())
@@ -30,7 +35,7 @@ class Rereading(Sample):
         return made
 
 
-def test_no_round_is_shown_what_the_policy_said_before_it_moved(tmp_path):
+def test_no_round_is_shown_what_the_policy_said_before_it_moved(tmp_path: Path) -> None:
     source = Rereading(prompts=2, group_size=4, max_tokens=4)
     schedule = replace(SCHEDULE, rounds=3, minibatches=1, epochs=1, token_budget=64)
     slots = replace(SLOTS, rollouts=source, select=[Everything()])

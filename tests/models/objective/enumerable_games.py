@@ -8,6 +8,10 @@ from itertools import permutations
 
 import torch
 from tiny_batches import make_batch
+from torch import Tensor
+
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
 
 MARGIN = torch.tensor([[0.0, -0.8, 0.4], [0.8, 0.0, -0.6], [-0.4, 0.6, 0.0]], dtype=torch.float64)
 PREFERENCE = 0.5 + MARGIN / 2
@@ -17,12 +21,14 @@ ORDERED = torch.tensor(list(permutations(range(3), 2)))
 """Every better answer with every worse one, [6, 2]. Two equal answers are no pair."""
 
 
-def mixed(logits, share, reference=REFERENCE):
+def mixed(logits: Tensor, share: float, reference: Tensor = REFERENCE) -> Tensor:
     """Log-probs of policy^(1 - share) * reference^share, normalised, [3]."""
     return ((1 - share) * logits.log_softmax(0) + share * reference).log_softmax(0)
 
 
-def held_equilibrium(strength, share=0.0, reference=REFERENCE, preference=PREFERENCE):
+def held_equilibrium(
+    strength: float, share: float = 0.0, reference: Tensor = REFERENCE, preference: Tensor = PREFERENCE
+) -> Tensor:
     """Log-probs of the policy proportional to reference * exp(P(. > opponent) / strength), [3], by iteration.
 
     Its opponent is the mixture of itself with `share` of the reference; without it the policy is the Nash equilibrium
@@ -35,12 +41,12 @@ def held_equilibrium(strength, share=0.0, reference=REFERENCE, preference=PREFER
     return logits
 
 
-def pairs_by_chance(drawn):
+def pairs_by_chance(drawn: Tensor) -> Tensor:
     """How often each ordered pair is seen, [6]: both answers from `drawn` [3] log-probs, the better by preference."""
     return drawn.detach().exp()[ORDERED].prod(-1) * PREFERENCE[ORDERED[:, 0], ORDERED[:, 1]]
 
 
-def batch_of_pairs(old=REFERENCE):
+def batch_of_pairs(old: Tensor = REFERENCE) -> TokenBatch:
     """The ordered pairs as an objective sees them: one token a completion, two completions a pair."""
     answers = ORDERED.flatten()
     nothing = torch.zeros(len(answers), dtype=torch.float64)
@@ -53,7 +59,7 @@ def batch_of_pairs(old=REFERENCE):
     )
 
 
-def mean_gradient_of_pairs(objective, logits, drawn, old=REFERENCE):
+def mean_gradient_of_pairs(objective: Objective, logits: Tensor, drawn: Tensor, old: Tensor = REFERENCE) -> Tensor:
     """Exact gradient of the expected loss with respect to the logits, [3], the sampler held fixed."""
     logits = logits.detach().clone().requires_grad_()
     losses, _ = objective(logits.log_softmax(0)[ORDERED], batch_of_pairs(old))

@@ -4,11 +4,17 @@ Pairs are of two different answers; which one is better is drawn by Bradley-Terr
 them are exact, and so is the policy that maximises reward less KL: ref exp(reward / beta), normalised.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import torch
 from tiny_batches import make_batch
+from torch import Tensor
+
+from models.loop.rollout import TokenBatch
+from models.loop.slots import Objective
 
 REWARDS = torch.tensor([1.0, 0.2, -0.5, 0.7], dtype=torch.float64)
 REFERENCE = torch.tensor([0.1, 0.4, 0.2, 0.3], dtype=torch.float64).log()
@@ -19,7 +25,7 @@ CHANCE = DRAWN / DRAWN.sum()
 """How often each pair is seen, [12]: both answers drawn from the reference, the better one by Bradley-Terry."""
 
 
-def batch_of_pairs(pairs, reference=REFERENCE, **more):
+def batch_of_pairs(pairs: Tensor, reference: Tensor = REFERENCE, **more: Any) -> TokenBatch:
     """Pairs of answers as an objective sees them: one token a completion, two completions a pair.
 
     The reference is given by answer, [answers]; `more` are fields of the batch, by token or completion.
@@ -39,7 +45,7 @@ def batch_of_pairs(pairs, reference=REFERENCE, **more):
     return replace(batch, **more)
 
 
-def batch_of_lists(reward, reference, group):
+def batch_of_lists(reward: Sequence[float], reference: Sequence[float], group: Sequence[int]) -> TokenBatch:
     """Completions of one token each, of these groups, as an objective over groups sees them."""
     nothing = torch.zeros(len(reward), dtype=torch.float64)
     return make_batch(
@@ -52,17 +58,19 @@ def batch_of_lists(reward, reference, group):
     )
 
 
-def losses(objective, logits, pairs=PAIRS, **more):
+def losses(objective: Objective, logits: Tensor, pairs: Tensor = PAIRS, **more: Any) -> Tensor:
     """Loss of each pair under the policy with these logits [answers]; gradient flows."""
     return objective(logits.log_softmax(0)[pairs], batch_of_pairs(pairs, **more))[0]
 
 
-def mean_gradient(objective, logits, chance=CHANCE, pairs=PAIRS, **more):
+def mean_gradient(
+    objective: Objective, logits: Tensor, chance: Tensor = CHANCE, pairs: Tensor = PAIRS, **more: Any
+) -> Tensor:
     """Exact gradient of the expected loss with respect to the logits, [answers]."""
     logits = logits.clone().requires_grad_()
     return torch.autograd.grad((chance * losses(objective, logits, pairs, **more)).sum(), logits)[0]
 
 
-def optimum(beta):
+def optimum(beta: float) -> Tensor:
     """Logits of the policy that maximises expected reward less beta times the KL to the reference."""
     return REFERENCE + REWARDS / beta

@@ -1,13 +1,21 @@
 """Random completions of unequal length, in the project's rows and as the padded tables of published code."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from tiny_batches import make_batch
+from torch import Tensor
+
+from models.loop.rollout import TokenBatch
 
 LENGTHS = (3, 1, 5, 2, 4)
 TOKENS = sum(LENGTHS)
 
 
-def random_round(seed=0, *, move=0.4, gap=0.3, by_token=False):
+def random_round(
+    seed: int = 0, *, move: float = 0.4, gap: float = 0.3, by_token: bool = False
+) -> tuple[Tensor, TokenBatch]:
     """Log-probs of the policy now, [tokens], and the rest of the batch, float64.
 
     Args:
@@ -17,7 +25,7 @@ def random_round(seed=0, *, move=0.4, gap=0.3, by_token=False):
     """
     generator = torch.Generator().manual_seed(seed)
 
-    def normal(count=TOKENS):
+    def normal(count: int = TOKENS) -> Tensor:
         return torch.randn(count, dtype=torch.float64, generator=generator)
 
     completion = torch.arange(len(LENGTHS)).repeat_interleave(torch.tensor(LENGTHS))
@@ -29,23 +37,29 @@ def random_round(seed=0, *, move=0.4, gap=0.3, by_token=False):
     return old + move * normal(), seen
 
 
-def padded(values, fill=0.0):
+def padded(values: Tensor, fill: float = 0.0) -> Tensor:
     """A row of tokens as a table, [completions, longest]; gradient flows."""
     return torch.nn.utils.rnn.pad_sequence(values.split(LENGTHS), batch_first=True, padding_value=fill)
 
 
-def mask():
+def mask() -> Tensor:
     """Which places of the table hold a token, [completions, longest], 0 or 1."""
     return padded(torch.ones(TOKENS, dtype=torch.float64))
 
 
-def completion_weights():
+def completion_weights() -> Tensor:
     """Weight of each token where every completion counts the same, [tokens]."""
     lengths = torch.tensor(LENGTHS, dtype=torch.float64)
     return (1.0 / (len(LENGTHS) * lengths)).repeat_interleave(torch.tensor(LENGTHS))
 
 
-def assert_same(objective, reference, seed=0, weights=None, **settings):
+def assert_same(
+    objective: Any,
+    reference: Callable[[Tensor, TokenBatch], Tensor],
+    seed: int = 0,
+    weights: Tensor | None = None,
+    **settings: Any,
+) -> None:
     """Loss and gradient of the objective are those of a published formula, to 1e-12.
 
     Args:

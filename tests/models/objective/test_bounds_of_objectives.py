@@ -1,6 +1,7 @@
 """What must be true of settings that would turn a loss round or switch it off, read through a recipe."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -30,7 +31,7 @@ PAIRS = "rollouts: {group_size: 2}\nselect: {name: drop_flat}\nadvantage: {name:
         ("{name: f_dpo, alpha: 0}", "alpha"),
     ],
 )
-def test_a_setting_out_of_its_bounds_is_one_line_that_names_its_key(tmp_path, objective, key):
+def test_a_setting_out_of_its_bounds_is_one_line_that_names_its_key(tmp_path: Path, objective: str, key: str) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(f"{PAIRS}objective: {objective}")
     with pytest.raises(UserError, match=rf"objective\.{re.escape(key)}: Input should be greater than") as caught:

@@ -7,7 +7,9 @@ from typing import get_args
 import pytest
 import torch
 from tiny_batches import make_batch
+from torch import Tensor
 
+from models.loop.rollout import TokenBatch
 from models.objective.divergence import Divergence, DivergenceToPosterior, share_of_divergence, slope
 from models.recipe.load import load_recipe
 
@@ -20,7 +22,7 @@ LOGITS = torch.tensor([0.3, -0.2, 0.9, 0.0], dtype=torch.float64)
 EACH_ONCE = torch.arange(4)
 
 
-def group_of(actions, behaviour):
+def group_of(actions: Tensor, behaviour: Tensor) -> TokenBatch:
     """One prompt; completions of one token."""
     count = len(actions)
     return make_batch(
@@ -33,10 +35,10 @@ def group_of(actions, behaviour):
     )
 
 
-def exact(policy, kind):
+def exact(policy: Tensor, kind: str) -> Tensor:
     """The divergences by their textbook definitions."""
 
-    def kl(p, q):
+    def kl(p: Tensor, q: Tensor) -> Tensor:
         return (p * (p / q).log()).sum()
 
     middle = (policy + TARGET) / 2
@@ -48,7 +50,7 @@ def exact(policy, kind):
     }[kind]()
 
 
-def stratified(logits, kind):
+def stratified(logits: Tensor, kind: Divergence) -> tuple[Tensor, dict[str, Tensor]]:
     """Loss and watch where a uniform sampler drew every action once: Z and the gradient are exact then."""
     uniform = torch.full((4,), 0.25, dtype=torch.float64).log()
     objective = DivergenceToPosterior(to=kind, beta=BETA, importance_ceiling=100.0)
@@ -56,7 +58,9 @@ def stratified(logits, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_gradient_is_that_of_the_textbook_divergence_but_for_the_share_of_ones_own_baseline(kind):
+def test_the_gradient_is_that_of_the_textbook_divergence_but_for_the_share_of_ones_own_baseline(
+    kind: Divergence,
+) -> None:
     logits = LOGITS.clone().requires_grad_()
     (wanted,) = torch.autograd.grad(exact(logits.softmax(0), kind), logits)
     (gradient,) = torch.autograd.grad(stratified(logits, kind)[0].sum(), logits)
@@ -64,14 +68,14 @@ def test_the_gradient_is_that_of_the_textbook_divergence_but_for_the_share_of_on
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_watched_divergence_and_normaliser_are_the_true_ones_where_all_is_enumerated(kind):
+def test_the_watched_divergence_and_normaliser_are_the_true_ones_where_all_is_enumerated(kind: Divergence) -> None:
     _, watch = stratified(LOGITS, kind)
     torch.testing.assert_close(watch["divergence"], exact(LOGITS.softmax(0), kind)[None])
     torch.testing.assert_close(watch["log_normaliser"], (PRIOR * torch.exp(REWARDS / BETA)).sum().log()[None])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_slope_is_the_derivative_of_f(kind):
+def test_the_slope_is_the_derivative_of_f(kind: Divergence) -> None:
     ratio = torch.tensor([0.1, 0.7, 1.4, 9.0], dtype=torch.float64, requires_grad=True)
     ones = torch.ones_like(ratio)
     share = share_of_divergence(ratio.log(), ones, 1.0 / ratio, kind)
@@ -81,7 +85,7 @@ def test_the_slope_is_the_derivative_of_f(kind):
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_reverse_kl_has_in_expectation_over_groups_exactly_the_gradient_of_kl_regularised_reward(size):
+def test_reverse_kl_has_in_expectation_over_groups_exactly_the_gradient_of_kl_regularised_reward(size: int) -> None:
     """E over all groups of the loss's gradient = -grad(E[r] - beta KL(pi || prior)) / beta, for any size of group."""
     logits = LOGITS.clone().requires_grad_()
     policy = logits.softmax(0)
@@ -97,7 +101,7 @@ def test_reverse_kl_has_in_expectation_over_groups_exactly_the_gradient_of_kl_re
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_at_the_target_no_group_whatever_pushes_the_policy(kind):
+def test_at_the_target_no_group_whatever_pushes_the_policy(kind: Divergence) -> None:
     for actions in product(range(4), repeat=3):
         drawn = torch.tensor(actions)
         log_prob = TARGET.log()[drawn].requires_grad_()
@@ -107,7 +111,7 @@ def test_at_the_target_no_group_whatever_pushes_the_policy(kind):
 
 
 @pytest.mark.parametrize(("kind", "tolerance"), [(kind, 0.01 if kind == "total_variation" else 1e-5) for kind in KINDS])
-def test_descent_reaches_the_target(kind, tolerance):
+def test_descent_reaches_the_target(kind: Divergence, tolerance: float) -> None:
     logits = torch.zeros(4, dtype=torch.float64, requires_grad=True)
     for step in range(600):
         (gradient,) = torch.autograd.grad(stratified(logits, kind)[0].sum(), logits)
@@ -117,7 +121,7 @@ def test_descent_reaches_the_target(kind, tolerance):
     torch.testing.assert_close(logits.softmax(0), TARGET, atol=tolerance, rtol=0.0)
 
 
-def test_no_completion_weighs_more_than_one_in_forward_kl_however_much_the_policy_lacks_it():
+def test_no_completion_weighs_more_than_one_in_forward_kl_however_much_the_policy_lacks_it() -> None:
     """Self-normalised: p* / pi of the first is a million, but (G - 1) / G * G / (G - 1) = 1 is left of it."""
     behaviour = torch.tensor([-14.0, -0.1, -2.0, -3.0], dtype=torch.float64)
     log_prob = behaviour.clone().requires_grad_()
@@ -140,7 +144,9 @@ def test_no_completion_weighs_more_than_one_in_forward_kl_however_much_the_polic
     ],
     ids=str,
 )
-def test_a_hundred_nats_and_more_from_the_sampler_all_is_finite(kind, dtype, moved):
+def test_a_hundred_nats_and_more_from_the_sampler_all_is_finite(
+    kind: Divergence, dtype: torch.dtype, moved: tuple[float, float, float, float]
+) -> None:
     """A weight of exp(-120) beside a slope of exp(240), neither of which a float32 can hold."""
     behaviour = torch.tensor([-150.0, -130.0, -140.0, -145.0], dtype=dtype)
     seen = group_of(EACH_ONCE, behaviour)
@@ -153,7 +159,9 @@ def test_a_hundred_nats_and_more_from_the_sampler_all_is_finite(kind, dtype, mov
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_at_the_target_nothing_is_pushed_though_somebody_else_sampled_and_weights_are_truncated(kind):
+def test_at_the_target_nothing_is_pushed_though_somebody_else_sampled_and_weights_are_truncated(
+    kind: Divergence,
+) -> None:
     drawn, behaviour = torch.tensor([0, 1, 1, 3]), torch.tensor([-0.1, -5.0, -4.0, -9.0], dtype=torch.float64)
     log_prob = TARGET.log()[drawn].requires_grad_()
     loss, _ = DivergenceToPosterior(to=kind, beta=BETA)(log_prob, group_of(drawn, behaviour))
@@ -161,7 +169,7 @@ def test_at_the_target_nothing_is_pushed_though_somebody_else_sampled_and_weight
     torch.testing.assert_close(gradient, torch.zeros(4, dtype=torch.float64))
 
 
-def test_a_constant_added_to_all_rewards_of_a_prompt_changes_nothing():
+def test_a_constant_added_to_all_rewards_of_a_prompt_changes_nothing() -> None:
     shifted = group_of(EACH_ONCE, LOGITS.log_softmax(0))
     lifted = replace(shifted, reward=shifted.reward + 3.0)
     log_prob = (LOGITS * 0.5).log_softmax(0)
@@ -171,7 +179,7 @@ def test_a_constant_added_to_all_rewards_of_a_prompt_changes_nothing():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_pushes_of_a_group_sum_to_zero_whoever_sampled_it(kind):
+def test_the_pushes_of_a_group_sum_to_zero_whoever_sampled_it(kind: Divergence) -> None:
     seen = group_of(torch.tensor([0, 2, 2, 3]), torch.tensor([-0.4, -2.0, -2.0, -2.5], dtype=torch.float64))
     log_prob = LOGITS.log_softmax(0).requires_grad_()
     loss, _ = DivergenceToPosterior(to=kind, beta=BETA)(log_prob, seen)
@@ -180,7 +188,7 @@ def test_the_pushes_of_a_group_sum_to_zero_whoever_sampled_it(kind):
     assert gradient.abs().max() > 0.01
 
 
-def over_all_groups(size, kind):
+def over_all_groups(size: int, kind: Divergence) -> tuple[Tensor, float, float]:
     """Expected gradient, expected log Z and what is watched of its bias, over every group of `size` draws."""
     logits = LOGITS.clone().requires_grad_()
     log_prob = logits.log_softmax(0)
@@ -194,7 +202,7 @@ def over_all_groups(size, kind):
 
 
 @pytest.mark.parametrize("kind", ["jensen_shannon", "forward_kl"])
-def test_small_groups_bias_the_gradient_and_the_run_says_by_how_much_log_z_lies_too_low(kind):
+def test_small_groups_bias_the_gradient_and_the_run_says_by_how_much_log_z_lies_too_low(kind: Divergence) -> None:
     logits = LOGITS.clone().requires_grad_()
     (exactly,) = torch.autograd.grad(exact(logits.softmax(0), kind), logits)
     log_z = float((PRIOR * torch.exp(REWARDS / BETA)).sum().log())
@@ -208,9 +216,9 @@ def test_small_groups_bias_the_gradient_and_the_run_says_by_how_much_log_z_lies_
     assert watched[0] > watched[1]
 
 
-def test_reverse_kl_has_no_such_bias_and_watches_none():
+def test_reverse_kl_has_no_such_bias_and_watches_none() -> None:
     assert "normaliser_bias" not in stratified(LOGITS, "reverse_kl")[1]
 
 
-def test_the_recipe_of_f_dpg_draws_groups_large_enough():
+def test_the_recipe_of_f_dpg_draws_groups_large_enough() -> None:
     assert load_recipe("f_dpg").rollouts.group_size >= 32

@@ -1,20 +1,23 @@
 """What must be true of the geometric mean of clipped ratios, each test named as the theorem it checks."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 from random_rounds import assert_same, completion_weights, mask, padded, random_round
 from tiny_batches import gradient_of, make_batch, numbers
+from torch import Tensor
 
+from models.loop.rollout import TokenBatch
 from models.objective.gmpo import Gmpo
 from models.objective.gspo import GspoToken
 
 
-def published(low, high):
+def published(low: float, high: float) -> Callable[[Tensor, TokenBatch], Tensor]:
     """GMPO in verl (compute_policy_loss_geo_mean), written out anew."""
 
-    def loss(log_prob, seen):
+    def loss(log_prob: Tensor, seen: TokenBatch) -> Tensor:
         table, held = padded(log_prob) - padded(seen.old), mask()
         advantage = padded(seen.advantage)
         sign = torch.sign(advantage)
@@ -27,14 +30,14 @@ def published(low, high):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_loss_and_gradient_are_the_published_ones(seed):
+def test_loss_and_gradient_are_the_published_ones(seed: int) -> None:
     objective = Gmpo(log_clip_low=0.3, log_clip_high=0.2, importance_ceiling=None)
     log_prob, seen = random_round(seed)
     assert (Gmpo(log_clip_low=0.3, log_clip_high=0.2)(log_prob, seen)[1]["clipped_share"].sum()) > 1
     assert_same(objective, published(0.3, 0.2), seed, completion_weights(), gap=0.0)
 
 
-def test_a_token_that_has_gone_too_far_leaves_the_gradient_alone_and_not_its_completion():
+def test_a_token_that_has_gone_too_far_leaves_the_gradient_alone_and_not_its_completion() -> None:
     old = numbers(-3.0, -3.0)
     moved = old + numbers(1.0, 0.1)  # nats; the clip is at 0.4
     seen = make_batch(numbers(1.0, 1.0), None, old, completion=torch.tensor([0, 0]))
@@ -46,14 +49,16 @@ def test_a_token_that_has_gone_too_far_leaves_the_gradient_alone_and_not_its_com
 
 
 @pytest.mark.parametrize(("advantage", "move", "clipped"), [(1, -2.0, 0), (-1, 2.0, 0), (1, 2.0, 1), (-1, -2.0, 1)])
-def test_the_clip_stops_only_what_has_moved_in_the_direction_of_its_advantage(advantage, move, clipped):
+def test_the_clip_stops_only_what_has_moved_in_the_direction_of_its_advantage(
+    advantage: int, move: float, clipped: int
+) -> None:
     old = numbers(-3.0)
     seen = make_batch(numbers(advantage), None, old)
     assert Gmpo()(old + move, seen)[1]["clipped_share"].tolist() == [clipped]
     assert (gradient_of(Gmpo(), old + move, seen) == 0).tolist() == [bool(clipped)]
 
 
-def test_without_a_clip_it_is_gspo_without_one():
+def test_without_a_clip_it_is_gspo_without_one() -> None:
     log_prob, seen = random_round(4)
     seen = replace(seen, behaviour=seen.old)
     shares = completion_weights()

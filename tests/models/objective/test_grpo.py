@@ -8,22 +8,24 @@ import torch
 from tiny_batches import gradient_of, numbers
 from tiny_batches import sampled_batch as batch
 from tiny_models import scored
+from tiny_worlds import make_world
+from torch import Tensor
 
 from models.advantage.group_relative import GroupRelative
 from models.formulas.importance import truncated_importance
-from models.formulas.kl_term import k3
+from models.formulas.kl_term import KlInLoss, k3
 from models.objective.grpo import Grpo
 from models.objective.reinforce import Reinforce
 from models.objective.weighted_likelihood import WeightedLikelihood
 
 
-def test_on_the_first_update_it_is_reinforce():
+def test_on_the_first_update_it_is_reinforce() -> None:
     log_prob, advantage = numbers(-1.0, -2.0, -0.1), numbers(1.5, -0.5, -2.0)
     gradient = gradient_of(Grpo(kl=0.0), log_prob, batch(advantage, old=log_prob))
     torch.testing.assert_close(gradient, -advantage)
 
 
-def test_the_gradient_agrees_with_finite_differences():
+def test_the_gradient_agrees_with_finite_differences() -> None:
     generator = torch.Generator().manual_seed(0)
     log_prob, shift, advantage, gap = (torch.randn(40, dtype=torch.float64, generator=generator) for _ in range(4))
     seen = batch(advantage, old=log_prob - 0.5 * shift, behaviour=log_prob - gap, reference=log_prob + 0.3 * gap)
@@ -43,7 +45,7 @@ def test_the_gradient_agrees_with_finite_differences():
         (0.0, 1.5, 0.0),
     ],
 )
-def test_the_clip_stops_exactly_what_has_gone_far_enough(advantage, ratio, gradient):
+def test_the_clip_stops_exactly_what_has_gone_far_enough(advantage: float, ratio: float, gradient: float) -> None:
     old = numbers(-3.0)
     seen = batch(numbers(advantage), old)
     log_prob = old + math.log(ratio)
@@ -52,26 +54,26 @@ def test_the_clip_stops_exactly_what_has_gone_far_enough(advantage, ratio, gradi
     assert watch["clipped_share"].tolist() == [float(gradient == 0.0 and advantage != 0.0)]
 
 
-def test_the_two_sides_of_the_clip_are_set_apart():
+def test_the_two_sides_of_the_clip_are_set_apart() -> None:
     old, advantage = numbers(-1.0, -1.0), numbers(1.0, -1.0)
     objective = Grpo(kl=0.0, clip_low=0.1, clip_high=0.5)
     gradient = gradient_of(objective, old + numbers(1.4, 0.85).log(), batch(advantage, old))
     torch.testing.assert_close(gradient, numbers(-1.4, 0.0))
 
 
-def test_k3_is_never_negative_and_zero_only_where_both_agree():
+def test_k3_is_never_negative_and_zero_only_where_both_agree() -> None:
     reference = torch.linspace(-6, 0, 98, dtype=torch.float64)
     apart = k3(numbers(-2.0), reference)
     assert (apart > 0).sum() == 98 and k3(reference, reference).abs().max() == 0
 
 
-def test_k3_is_unbiased_on_a_distribution_that_can_be_enumerated():
+def test_k3_is_unbiased_on_a_distribution_that_can_be_enumerated() -> None:
     policy, reference = numbers(0.5, 0.3, 0.2), numbers(0.2, 0.2, 0.6)
     estimate = (policy * k3(policy.log(), reference.log())).sum()
     torch.testing.assert_close(estimate, (policy * (policy / reference).log()).sum())
 
 
-def test_the_kl_term_adds_beta_times_one_minus_the_odds_of_the_reference():
+def test_the_kl_term_adds_beta_times_one_minus_the_odds_of_the_reference() -> None:
     log_prob = numbers(-1.0, -1.0)
     seen = batch(numbers(0.0, 0.0), log_prob, reference=log_prob + numbers(3.0, 0.5).log())
     torch.testing.assert_close(gradient_of(Grpo(kl=0.1), log_prob, seen), 0.1 * numbers(1 - 3.0, 1 - 0.5))
@@ -81,7 +83,9 @@ def test_the_kl_term_adds_beta_times_one_minus_the_odds_of_the_reference():
 
 
 @pytest.mark.parametrize("objective", [Grpo(kl=0.0), Reinforce(kl=0.0), WeightedLikelihood(kl=0.0)])
-def test_a_kl_that_weighs_nothing_is_watched_and_gives_no_signal_however_far_the_reference_is(objective):
+def test_a_kl_that_weighs_nothing_is_watched_and_gives_no_signal_however_far_the_reference_is(
+    objective: KlInLoss,
+) -> None:
     """k3 is beyond the range of floats here; times zero it would be no number."""
     log_prob = torch.tensor([-200.0, -1.0])
     seen = batch(torch.tensor([1.0, -1.0]), log_prob, reference=torch.tensor([-0.1, -1.5]))
@@ -94,19 +98,19 @@ def test_a_kl_that_weighs_nothing_is_watched_and_gives_no_signal_however_far_the
     assert gradient.isfinite().all() and "kl" not in objective(log_prob, without)[1]
 
 
-def test_importance_weights_correct_the_engine_and_are_capped():
+def test_importance_weights_correct_the_engine_and_are_capped() -> None:
     old, behaviour = numbers(-1.0, -1.0, -1.0), numbers(-1.0, -1.0 + math.log(2), -1.0 - math.log(50))
     torch.testing.assert_close(truncated_importance(old, behaviour, 2.0), numbers(1.0, 0.5, 2.0))
     gradient = gradient_of(Grpo(kl=0.0, importance_ceiling=2.0), old, batch(numbers(1.0, 1.0, 1.0), old, behaviour))
     torch.testing.assert_close(gradient, -numbers(1.0, 0.5, 2.0))
 
 
-def test_no_gradient_flows_through_the_importance_weight():
+def test_no_gradient_flows_through_the_importance_weight() -> None:
     old = numbers(-1.0).requires_grad_()
     assert not truncated_importance(old, numbers(-1.2), 2.0).requires_grad
 
 
-def test_what_is_watched_is_one_value_a_token_without_gradient():
+def test_what_is_watched_is_one_value_a_token_without_gradient() -> None:
     log_prob = numbers(-1.0, -2.0).requires_grad_()
     _, watch = Grpo()(log_prob, batch(numbers(1.0, 1.0), log_prob.detach(), reference=log_prob.detach()))
     assert all(value.shape == (2,) and not value.requires_grad for value in watch.values())
@@ -115,7 +119,7 @@ def test_what_is_watched_is_one_value_a_token_without_gradient():
 REWARDS = numbers(1.0, 0.0, -2.0, 0.5)
 
 
-def bandit():
+def bandit() -> tuple[Tensor, Tensor]:
     """A softmax policy over four actions and the exact gradient of its expected reward."""
     logits = numbers(0.3, -0.2, 0.9, 0.0).requires_grad_()
     (gradient,) = torch.autograd.grad((logits.softmax(0) * REWARDS).sum(), logits)
@@ -123,7 +127,7 @@ def bandit():
 
 
 @pytest.mark.parametrize("baseline", [0.0, 7.0])
-def test_the_expected_update_is_the_exact_policy_gradient_whatever_the_baseline(baseline):
+def test_the_expected_update_is_the_exact_policy_gradient_whatever_the_baseline(baseline: float) -> None:
     logits, exact = bandit()
     log_prob = logits.log_softmax(0)
     losses, _ = Grpo(kl=0.0)(log_prob, batch(REWARDS - baseline, log_prob.detach()))
@@ -132,20 +136,22 @@ def test_the_expected_update_is_the_exact_policy_gradient_whatever_the_baseline(
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_the_expected_update_of_groups_is_the_exact_policy_gradient_but_for_the_share_of_ones_own_reward(size):
+def test_the_expected_update_of_groups_is_the_exact_policy_gradient_but_for_the_share_of_ones_own_reward(
+    size: int,
+) -> None:
     """The mean of a group holds the completion itself: (G - 1) / G of the gradient is left, its direction is exact."""
     logits, exact = bandit()
     log_prob, total = logits.log_softmax(0), torch.zeros((), dtype=torch.float64)
     for actions in product(range(4), repeat=size):
         drawn = log_prob[list(actions)]
-        advantage = GroupRelative(scale="none").of_completions(None, scored(REWARDS[list(actions)], [size]))
+        advantage = GroupRelative(scale="none").of_completions(make_world(), scored(REWARDS[list(actions)], [size]))
         losses, _ = Grpo(kl=0.0)(drawn, batch(advantage, drawn.detach()))
         total = total + drawn.detach().sum().exp() * losses.mean()
     (expected,) = torch.autograd.grad(total, logits)
     torch.testing.assert_close(-expected, exact * (size - 1) / size)
 
 
-def test_sampling_from_another_distribution_is_corrected_to_the_exact_policy_gradient():
+def test_sampling_from_another_distribution_is_corrected_to_the_exact_policy_gradient() -> None:
     logits, exact = bandit()
     log_prob, engine = logits.log_softmax(0), numbers(0.25, 0.25, 0.25, 0.25).log()
     losses, _ = Grpo(kl=0.0, importance_ceiling=100.0)(log_prob, batch(REWARDS, log_prob.detach(), engine))

@@ -1,16 +1,19 @@
 """What must be true of IPO's loss and of its online forms, each test named as the theorem it checks."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from enumerable_games import PREFERENCE, REFERENCE, held_equilibrium, mean_gradient_of_pairs, mixed
 from tiny_batches import make_batch
+from torch import Tensor
 
 from models.objective.ipo import Ipo
 
 STRENGTH = 0.2
 
 
-def by_hand(log_prob, reference, beta):
+def by_hand(log_prob: Sequence[float], reference: Sequence[float], beta: float) -> tuple[Tensor, dict[str, Tensor]]:
     """One loss of two completions of one token each."""
     nothing = torch.zeros(2, dtype=torch.float64)
     batch = make_batch(
@@ -23,7 +26,7 @@ def by_hand(log_prob, reference, beta):
     return Ipo(beta=beta)(torch.tensor([log_prob], dtype=torch.float64), batch)
 
 
-def test_a_pair_by_hand():
+def test_a_pair_by_hand() -> None:
     loss, watch = by_hand([-1.0, -3.0], [-2.5, -2.0], beta=0.25)
     # the better one is the second: h = (-1 + 2) - (-3 + 2.5) = 1.5, aimed at 1 / 0.5 = 2
     assert loss.tolist() == [0.25]
@@ -31,20 +34,21 @@ def test_a_pair_by_hand():
     assert watch["ratio_better"].tolist() == [1.0] and watch["ratio_worse"].tolist() == [-0.5]
 
 
-def test_a_margin_beyond_the_target_is_pulled_back():
+def test_a_margin_beyond_the_target_is_pulled_back() -> None:
     log_prob = torch.tensor([[-1.0, -9.0]], dtype=torch.float64, requires_grad=True)
     nothing = torch.zeros(2, dtype=torch.float64)
     batch = make_batch(nothing, nothing, nothing, nothing - 2.0, torch.arange(2), torch.tensor([[0, 1]]))
     loss, _ = Ipo(beta=0.1)(log_prob, batch)  # h = 8, target 5
     loss.sum().backward()
+    assert log_prob.grad is not None
     assert log_prob.grad.tolist() == [[pytest.approx(6.0), pytest.approx(-6.0)]]
 
 
-def test_what_shifts_both_answers_of_a_pair_changes_nothing():
+def test_what_shifts_both_answers_of_a_pair_changes_nothing() -> None:
     assert by_hand([-1.0, -3.0], [-2.5, -2.0], 0.1)[0] == by_hand([-2.0, -4.0], [4.5, 5.0], 0.1)[0]
 
 
-def test_on_the_policys_own_pairs_the_gradient_vanishes_at_the_held_nash_equilibrium_and_not_beside_it():
+def test_on_the_policys_own_pairs_the_gradient_vanishes_at_the_held_nash_equilibrium_and_not_beside_it() -> None:
     nash = held_equilibrium(STRENGTH)
     gradient = mean_gradient_of_pairs(Ipo(beta=STRENGTH), nash, nash)
     torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-12)
@@ -53,7 +57,7 @@ def test_on_the_policys_own_pairs_the_gradient_vanishes_at_the_held_nash_equilib
     assert float((PREFERENCE @ REFERENCE.exp() - 0.5).abs().max()) > 0.05  # the reference is not it
 
 
-def test_on_the_policys_own_pairs_the_gradient_is_that_of_the_regularised_game_against_itself():
+def test_on_the_policys_own_pairs_the_gradient_is_that_of_the_regularised_game_against_itself() -> None:
     logits = torch.tensor([0.7, -0.5, 0.2], dtype=torch.float64, requires_grad=True)
     log_policy = logits.log_softmax(0)
     wins = PREFERENCE @ log_policy.detach().exp()
@@ -64,7 +68,7 @@ def test_on_the_policys_own_pairs_the_gradient_is_that_of_the_regularised_game_a
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
-def test_descent_on_pairs_of_the_mixture_ends_at_the_fixed_point_of_nash_md(share):
+def test_descent_on_pairs_of_the_mixture_ends_at_the_fixed_point_of_nash_md(share: float) -> None:
     logits = torch.tensor([-1.0, 0.5, 1.0], dtype=torch.float64)
     for _ in range(1500):
         logits = logits - 0.1 * mean_gradient_of_pairs(Ipo(beta=STRENGTH), logits, mixed(logits, share))
@@ -72,7 +76,7 @@ def test_descent_on_pairs_of_the_mixture_ends_at_the_fixed_point_of_nash_md(shar
     torch.testing.assert_close(logits.softmax(0), expected, rtol=0, atol=1e-6)
 
 
-def test_averaged_over_tokens_the_margin_is_that_of_the_mean_log_ratios():
+def test_averaged_over_tokens_the_margin_is_that_of_the_mean_log_ratios() -> None:
     """Answers of three and of two tokens, written anew from the definition."""
     log_prob = -torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     reference = -torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

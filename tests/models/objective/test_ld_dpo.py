@@ -6,12 +6,13 @@ import pytest
 import torch
 from ragged_pairs import as_it_is, random_pairs
 from tiny_batches import gradient_of, make_batch, numbers
+from torch import Tensor
 
 from models.objective.dpo import Dpo
 from models.objective.ld_dpo import LengthDesensitisedDpo
 
 
-def test_a_pair_by_hand():
+def test_a_pair_by_hand() -> None:
     """Three tokens of log-ratio 1 against one of -1; the last two count a quarter."""
     nothing, of = torch.zeros(4, dtype=torch.float64), torch.tensor([0, 0, 0, 1])
     batch = make_batch(nothing, nothing, nothing, nothing, of, torch.tensor([[0, 1]]))
@@ -22,7 +23,7 @@ def test_a_pair_by_hand():
     assert first == -worse and second == third == pytest.approx(first / 4)
 
 
-def test_with_whole_tails_it_is_dpo():
+def test_with_whole_tails_it_is_dpo() -> None:
     pairs = random_pairs()
     whole, _ = LengthDesensitisedDpo(beta=0.3, tail=1.0)(pairs.log_prob, pairs.batch)
     torch.testing.assert_close(whole, as_it_is(Dpo(beta=0.3), pairs)[0], rtol=0, atol=1e-14)
@@ -30,18 +31,19 @@ def test_with_whole_tails_it_is_dpo():
 
 @pytest.mark.parametrize("tail", [0.0, 0.4])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_loss_and_gradient_are_the_published_ones(seed, tail):
+def test_loss_and_gradient_are_the_published_ones(seed: int, tail: float) -> None:
     """TRL 1.16's `ld_alpha` (trl/trainer/dpo_trainer.py), one pair at a time."""
     pairs = random_pairs(seed)
     loss, _ = LengthDesensitisedDpo(beta=0.4, tail=tail)(pairs.log_prob, pairs.batch)
-    published = []
+    published, reference = [], pairs.batch.reference
+    assert reference is not None and pairs.batch.pairs is not None
     for number in range(len(pairs.batch.pairs)):
         w, l, rw, rl = [  # noqa: E741 - as the paper has it
-            row for values in (pairs.log_prob, pairs.batch.reference) for row in pairs.answers(values, number)
+            row for values in (pairs.log_prob, reference) for row in pairs.answers(values, number)
         ]
         shared = min(len(w), len(l))
 
-        def scaled(row, shared=shared):
+        def scaled(row: Tensor, shared: int = shared) -> Tensor:
             return row[:shared].sum() + tail * row[shared:].sum()
 
         delta = scaled(w) - scaled(rw) - (scaled(l) - scaled(rl))

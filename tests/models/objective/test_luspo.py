@@ -10,7 +10,7 @@ from models.recipe.load import load_recipe
 LOW, HIGH = 0.03, 0.04
 
 
-def test_loss_and_gradient_are_trls_by_the_constant():
+def test_loss_and_gradient_are_trls_by_the_constant() -> None:
     """Written anew from TRL 1.16's GRPOTrainer: `importance_sampling_level="sequence"`, `loss_type="luspo"`."""
     held, log_prob, old = random_round()
     rewards = held.rewards.view(-1, SIZES[0])
@@ -26,7 +26,7 @@ def test_loss_and_gradient_are_trls_by_the_constant():
     assert_same([LONGEST * value for value in mine], wanted)
 
 
-def test_two_right_answers_of_different_length_gain_as_much_a_token():
+def test_two_right_answers_of_different_length_gain_as_much_a_token() -> None:
     """On the policy that sampled: with a mean over the completion, GSPO's, the shorter gains more."""
     held, log_prob, _ = random_round(torch.tensor([1.0, 1, 0, 0, *[0] * 8], dtype=torch.float64))
     old, part = log_prob.detach(), GspoToken(clip_low=LOW, clip_high=HIGH)
@@ -39,7 +39,8 @@ def test_two_right_answers_of_different_length_gain_as_much_a_token():
     assert float(even.std()) < 1e-15 and float(uneven[LENGTHS[0]] / uneven[0]) > 2.9  # of 3 tokens and of 1
 
 
-def test_the_recipe_is_made_of_these_parts():
+def test_the_recipe_is_made_of_these_parts() -> None:
     recipe = load_recipe("luspo")
+    assert recipe.schedule is not None
     assert (recipe.objective.name, recipe.schedule.normalisation) == ("gspo_token", "constant")
     assert recipe.objective.level == "token"  # by completions the normalisation would be another

@@ -8,17 +8,18 @@ import torch
 from tiny_batches import gradient_of, numbers
 from tiny_batches import sampled_batch as batch
 
+from models.loop.rollout import TokenBatch
 from models.objective.grpo import Grpo
 from models.objective.reinforce import Reinforce
 
 
-def random_batch():
+def random_batch() -> TokenBatch:
     generator = torch.Generator().manual_seed(0)
     old, gap, advantage, apart = (torch.randn(30, dtype=torch.float64, generator=generator) for _ in range(4))
     return batch(advantage, old - 3.0, old - 3.0 + 0.2 * gap, old - 3.0 + 0.3 * apart)
 
 
-def test_by_hand():
+def test_by_hand() -> None:
     old = numbers(-1.0, -2.0)
     seen = batch(numbers(1.5, -0.5), old, behaviour=old - numbers(0.0, math.log(3)))
     loss, watch = Reinforce()(old, seen)
@@ -26,7 +27,7 @@ def test_by_hand():
     torch.testing.assert_close(watch["importance_weight"], numbers(1.0, 2.0))
 
 
-def test_on_policy_the_clipped_objective_has_the_same_gradient_with_and_without_kl():
+def test_on_policy_the_clipped_objective_has_the_same_gradient_with_and_without_kl() -> None:
     seen = random_batch()
     for kl in (0.0, 0.3):
         torch.testing.assert_close(
@@ -34,7 +35,7 @@ def test_on_policy_the_clipped_objective_has_the_same_gradient_with_and_without_
         )
 
 
-def test_off_policy_the_clipped_objective_differs_from_it_by_the_ratio_and_the_clip_alone():
+def test_off_policy_the_clipped_objective_differs_from_it_by_the_ratio_and_the_clip_alone() -> None:
     seen = random_batch()
     moved = seen.old + 0.1  # ratio 1.105, within the clip on both sides
     plain, clipped = gradient_of(Reinforce(), moved, seen), gradient_of(Grpo(kl=0.0), moved, seen)
@@ -45,7 +46,7 @@ def test_off_policy_the_clipped_objective_differs_from_it_by_the_ratio_and_the_c
     assert gradient[stopped].abs().max() == 0 and gradient_of(Reinforce(), far, seen)[stopped].abs().min() > 0
 
 
-def test_the_gradient_agrees_with_finite_differences():
+def test_the_gradient_agrees_with_finite_differences() -> None:
     seen = random_batch()
     moved = (seen.old + 0.4).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: Reinforce(kl=0.7)(x, seen)[0], (moved,), eps=1e-6, atol=1e-8)
@@ -55,7 +56,9 @@ REWARDS = numbers(1.0, 0.0, -2.0, 0.5)
 
 
 @pytest.mark.parametrize("baseline", [0.0, 7.0])
-def test_sampled_by_another_engine_the_expected_update_is_the_exact_policy_gradient_whatever_the_baseline(baseline):
+def test_sampled_by_another_engine_the_expected_update_is_the_exact_policy_gradient_whatever_the_baseline(
+    baseline: float,
+) -> None:
     logits, engine = numbers(0.3, -0.2, 0.9, 0.0).requires_grad_(), numbers(0.1, 0.4, 0.3, 0.2)
     (exact,) = torch.autograd.grad((logits.softmax(0) * REWARDS).sum(), logits)
     log_prob = logits.log_softmax(0)
@@ -65,7 +68,7 @@ def test_sampled_by_another_engine_the_expected_update_is_the_exact_policy_gradi
     torch.testing.assert_close(-expected, exact)
 
 
-def test_over_a_tree_of_two_tokens_the_sum_over_tokens_is_the_exact_policy_gradient():
+def test_over_a_tree_of_two_tokens_the_sum_over_tokens_is_the_exact_policy_gradient() -> None:
     first, second = numbers(0.4, -0.3).requires_grad_(), torch.tensor([[0.1, 0.8], [-0.5, 0.2]], dtype=torch.float64)
     second.requires_grad_()
     rewards = torch.tensor([[1.0, -1.0], [0.5, 3.0]], dtype=torch.float64)
@@ -79,7 +82,7 @@ def test_over_a_tree_of_two_tokens_the_sum_over_tokens_is_the_exact_policy_gradi
     torch.testing.assert_close(tuple(-gradient for gradient in expected), exact)
 
 
-def test_what_is_watched_is_one_value_a_token_without_gradient():
+def test_what_is_watched_is_one_value_a_token_without_gradient() -> None:
     seen = random_batch()
     loss, watch = Reinforce(kl=0.1)(seen.old.clone().requires_grad_(), seen)
     assert loss.shape == (30,) and set(watch) == {"importance_weight", "engine_gap", "kl"}

@@ -3,19 +3,22 @@
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from enumerable_pairs import mean_gradient
-from torch import nn
+from tiny_worlds import make_world
+from torch import Tensor, nn
 
 from models.loop.batch import pairs_of, token_batch
 from models.loop.distribution import Said
-from models.loop.rollout import Problem, Rollout
+from models.loop.rollout import Origin, Problem, Rollout
 from models.loop.score import score
 from models.objective.dpo import Dpo
 from models.objective.soft_dpo import SoftDpo
 from models.recipe.load import load_recipe
+from models.recipe.schema import Recipe
 from models.rewards.win_rate import win_rates
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
@@ -28,24 +31,24 @@ ALL = torch.tensor(list(product(range(4), repeat=2)))
 NOTHING = torch.zeros(4, dtype=torch.float64)
 
 
-def spin(beta, policy, opponent):
+def spin(beta: float, policy: Tensor, opponent: Tensor) -> Tensor:
     """Exact gradient of SPIN's expected loss: better is an answer of the data, worse one of the opponent's own."""
     chance = DATA[ALL[:, 0]] * opponent[ALL[:, 1]]
     return mean_gradient(Dpo(beta=beta), policy.log(), chance, ALL, reference=opponent.log())
 
 
 @pytest.mark.parametrize("beta", [0.1, 1.0])
-def test_spin_stops_where_the_policy_is_the_distribution_of_the_data(beta):
+def test_spin_stops_where_the_policy_is_the_distribution_of_the_data(beta: float) -> None:
     torch.testing.assert_close(spin(beta, DATA, DATA), NOTHING)
 
 
 @pytest.mark.parametrize("beta", [0.1, 1.0])
-def test_an_iteration_of_spin_begins_by_moving_mass_from_the_opponents_answers_to_the_datas(beta):
+def test_an_iteration_of_spin_begins_by_moving_mass_from_the_opponents_answers_to_the_datas(beta: float) -> None:
     torch.testing.assert_close(spin(beta, OPPONENT, OPPONENT), beta / 2 * (OPPONENT - DATA))
 
 
 @pytest.mark.parametrize("beta", [0.1, 0.5, 1.0, 3.0])
-def test_an_iteration_of_spin_is_at_rest_at_the_opponent_times_a_power_of_its_ratio_to_the_data(beta):
+def test_an_iteration_of_spin_is_at_rest_at_the_opponent_times_a_power_of_its_ratio_to_the_data(beta: float) -> None:
     """pi proportional to opponent * (data / opponent)^(1 / beta): with beta 1 the data at once, above it half-way."""
     at_rest = (OPPONENT.log() + (DATA / OPPONENT).log() / beta).softmax(0)
     torch.testing.assert_close(spin(beta, at_rest, OPPONENT), NOTHING)
@@ -55,41 +58,46 @@ def test_an_iteration_of_spin_is_at_rest_at_the_opponent_times_a_power_of_its_ra
 class Softmax(nn.Module):
     """A policy over the four answers that the reference of a recipe can follow."""
 
-    def __init__(self, chance):
+    def __init__(self, chance: Tensor) -> None:
         super().__init__()
         self.logits = nn.Parameter(chance.log())
 
-    def log_prob(self):
+    def log_prob(self) -> Tensor:
         return self.logits.log_softmax(0)
 
 
-def spin_round(recipe, policy, reference):
+def spin_round(recipe: Recipe, policy: Any, reference: Any) -> Tensor:
     """Exact gradient of a round's first step by the recipe's own rewards, selectors, loss: the policy draws against the
     answers of the data, [answers]."""
     metrics = policy.log_prob()
     problems = [Problem(str(number), "") for number in range(len(ALL))]
+    origins: tuple[Origin, ...] = ("demonstration", "policy")
     rollouts = [
         Rollout(problem, number, (int(answer),), None, "", True, origin=origin)
         for number, (problem, answers) in enumerate(zip(problems, ALL, strict=True))
-        for answer, origin in zip(answers, ("demonstration", "policy"), strict=True)
+        for answer, origin in zip(answers, origins, strict=True)
     ]
-    chosen = score(None, recipe.rewards, rollouts)
+    chosen = score(make_world(), recipe.rewards, rollouts)
     for select in recipe.select:
         chosen = chosen.take(select(chosen))
     answers = torch.tensor([rollout.completion[0] for rollout in chosen.rollouts])
-    advantage = recipe.advantage(None, chosen).tokens
+    advantage = recipe.advantage(make_world(), chosen).tokens
     held = list(reference.log_prob().detach()[answers].split(1))
     said = Said(metrics[answers], metrics[answers])
     log_prob, batch = token_batch(chosen, range(len(answers)), advantage, said, None, held, 0.0)
     batch = replace(batch, pairs=pairs_of(chosen, range(len(answers))))
+    assert batch.pairs is not None
     assert len(batch.pairs) == len(ALL)
     losses, _ = recipe.objective(batch.by_pair(log_prob), batch)
     chance = DATA[ALL[:, 0]] * metrics.detach().exp()[ALL[:, 1]]
-    return torch.autograd.grad((chance * losses).sum(), policy.logits)[0]
+    gradient: Tensor = torch.autograd.grad((chance * losses).sum(), policy.logits)[0]
+    return gradient
 
 
 @pytest.mark.parametrize("finished", [0, 1, 6])
-def test_by_the_recipe_spin_stops_at_the_data_whatever_round_it_is_because_the_opponent_is_its_reference(finished):
+def test_by_the_recipe_spin_stops_at_the_data_whatever_round_it_is_because_the_opponent_is_its_reference(
+    finished: int,
+) -> None:
     recipe = load_recipe(RECIPES / "spin.yaml")
     policy, reference = Softmax(DATA), Softmax(OPPONENT)  # the round that is over has brought the policy to the data
     assert spin_round(recipe, policy, reference).abs().max() > 1e-3  # with an older opponent it would go on
@@ -98,13 +106,14 @@ def test_by_the_recipe_spin_stops_at_the_data_whatever_round_it_is_because_the_o
 
 
 @pytest.mark.parametrize("name", ["spin", "dno"])
-def test_a_round_of_self_play_begins_at_its_reference_and_takes_steps_away_from_it(name):
+def test_a_round_of_self_play_begins_at_its_reference_and_takes_steps_away_from_it(name: str) -> None:
     """Of one step a round every margin would be zero, and the loss never more than its slope there."""
     recipe = load_recipe(RECIPES / f"{name}.yaml")
     for finished in range(12):
         policy, reference = Softmax(DATA), Softmax(OPPONENT)
         recipe.reference.follow(reference, policy, finished)
         torch.testing.assert_close(reference.logits, policy.logits)
+    assert recipe.schedule is not None
     assert recipe.schedule.minibatches * recipe.schedule.epochs > 1 and recipe.schedule.staleness == 0
 
 
@@ -113,7 +122,7 @@ BEATS = torch.tensor([[0.5, 0.9, 0.2], [0.1, 0.5, 0.8], [0.8, 0.2, 0.5]], dtype=
 CIRCLE = torch.tensor([(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)])
 
 
-def direct_nash(policy, played, beta):
+def direct_nash(policy: Tensor, played: Tensor, beta: float) -> float:
     """Largest gradient that any one pair of answers has left, labels from win rates against the policy just played."""
     won = BEATS @ played
     worst = 0.0
@@ -128,13 +137,13 @@ def direct_nash(policy, played, beta):
 
 
 @pytest.mark.parametrize("beta", [0.5, 2.0])
-def test_a_round_of_direct_nash_is_at_rest_at_the_multiplicative_step_by_win_rate(beta):
+def test_a_round_of_direct_nash_is_at_rest_at_the_multiplicative_step_by_win_rate(beta: float) -> None:
     played = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
     step = (played.log() + BEATS @ played / beta).softmax(0)
     assert direct_nash(step, played, beta) < 1e-12 and direct_nash(played, played, beta) > 1e-3
 
 
-def test_direct_nash_stays_at_the_equilibrium_of_preferences_that_go_in_a_circle():
+def test_direct_nash_stays_at_the_equilibrium_of_preferences_that_go_in_a_circle() -> None:
     # what wins against it is worth 1/2 whatever it is: BEATS @ nash = 1/2
     nash = torch.linalg.lstsq(
         torch.cat([BEATS, torch.ones(1, 3, dtype=torch.float64)]),
@@ -144,7 +153,7 @@ def test_direct_nash_stays_at_the_equilibrium_of_preferences_that_go_in_a_circle
     assert nash.min() > 0.1 and direct_nash(nash, nash, 0.5) < 1e-12
 
 
-def test_the_win_rate_in_a_group_is_on_average_the_win_rate_against_the_policy():
+def test_the_win_rate_in_a_group_is_on_average_the_win_rate_against_the_policy() -> None:
     """So the labels that a group gives are unbiased for those above: two others of a group of three stand for it."""
     played = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
     others = ~torch.eye(3, dtype=torch.bool)

@@ -1,6 +1,7 @@
 """What must be true of the list loss, each test named as the theorem it checks."""
 
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ TWO_PLACES = 1 - 1 / math.log2(3)
 """Difference of the discounts of the first and the second place."""
 
 
-def by_definition(scores, worth):
+def by_definition(scores: Sequence[float], worth: Sequence[float]) -> float:
     """The loss of one list, written as the formula stands."""
     order = sorted(range(len(scores)), key=lambda i: -scores[i])
     rank = {i: place + 1 for place, i in enumerate(order)}
@@ -29,7 +30,7 @@ def by_definition(scores, worth):
 
 
 @pytest.mark.parametrize("better_is_worth", [1.0, 3.0])
-def test_of_two_completions_it_is_dpo_times_the_weight_of_the_list(better_is_worth):
+def test_of_two_completions_it_is_dpo_times_the_weight_of_the_list(better_is_worth: float) -> None:
     logits = torch.tensor([1.5, -0.3, 0.4, -2.0], dtype=torch.float64)
     reward = torch.tensor([better_is_worth, 0.0], dtype=torch.float64).repeat(len(PAIRS))
     seen = batch_of_pairs(PAIRS, reward=reward)
@@ -37,7 +38,7 @@ def test_of_two_completions_it_is_dpo_times_the_weight_of_the_list(better_is_wor
     torch.testing.assert_close(loss, TWO_PLACES * (2**better_is_worth - 1) * losses(Dpo(beta=0.4), logits))
 
 
-def test_lists_side_by_side_are_each_the_formula_as_it_stands():
+def test_lists_side_by_side_are_each_the_formula_as_it_stands() -> None:
     generator = torch.Generator().manual_seed(0)
     log_prob, reference = torch.randn(2, 9, dtype=torch.float64, generator=generator).unbind()
     worth = [1.0, 0.0, 0.5, 0.0, 1.2, 0.3, 0.3, 0.9, 0.0]
@@ -50,7 +51,7 @@ def test_lists_side_by_side_are_each_the_formula_as_it_stands():
     assert expected[2] == 0.0 and all(value.shape == (3,) and not value.requires_grad for value in watch.values())
 
 
-def test_the_order_in_which_a_list_is_read_changes_nothing():
+def test_the_order_in_which_a_list_is_read_changes_nothing() -> None:
     worth, reference, scores = [1.0, 0.0, 0.5, 0.2], [-1.0, -2.0, -3.0, -1.5], [-2.0, -1.0, -2.5, -1.1]
     loss, _ = Tpo()(torch.tensor(scores, dtype=torch.float64), batch_of_lists(worth, reference, [0] * 4))
     backwards, _ = Tpo()(
@@ -59,14 +60,15 @@ def test_the_order_in_which_a_list_is_read_changes_nothing():
     torch.testing.assert_close(loss, backwards)
 
 
-def test_a_list_of_equal_worth_gives_no_signal():
+def test_a_list_of_equal_worth_gives_no_signal() -> None:
     log_prob = torch.tensor([-1.0, -2.0, -3.0], dtype=torch.float64, requires_grad=True)
     loss, _ = Tpo()(log_prob, batch_of_lists([0.4] * 3, [-2.0] * 3, [0] * 3))
     loss.sum().backward()
+    assert log_prob.grad is not None
     assert loss.item() == 0.0 and log_prob.grad.abs().max() == 0.0
 
 
-def test_a_policy_that_is_its_reference_learns_from_every_pair():
+def test_a_policy_that_is_its_reference_learns_from_every_pair() -> None:
     log_prob = torch.tensor([-1.0, -2.0, -3.0], dtype=torch.float64, requires_grad=True)
     loss, _ = Tpo(beta=1.0)(log_prob, batch_of_lists([0.0, 1.0, 2.0], [-1.0, -2.0, -3.0], [0] * 3))
     loss.sum().backward()
@@ -76,13 +78,13 @@ def test_a_policy_that_is_its_reference_learns_from_every_pair():
     torch.testing.assert_close(log_prob.grad, torch.tensor(half, dtype=torch.float64) / 2)
 
 
-def test_places_are_counted_in_each_list_and_equals_stand_in_their_order():
+def test_places_are_counted_in_each_list_and_equals_stand_in_their_order() -> None:
     together = same_group(torch.tensor([0, 1, 0, 1, 0]))
     actual = ranks(torch.tensor([0.5, 9.0, 0.5, 10.0, 0.7]), together)
     assert actual.tolist() == [2, 2, 3, 1, 1]
 
 
-def test_the_gradient_agrees_with_finite_differences():
+def test_the_gradient_agrees_with_finite_differences() -> None:
     generator = torch.Generator().manual_seed(1)
     log_prob = torch.randn(6, dtype=torch.float64, generator=generator, requires_grad=True)
     seen = batch_of_lists([1.0, 0.0, 0.5, 0.3, 0.8, 0.0], [-1.0, -0.2, -0.7, -1.3, 0.1, -0.4], [0, 0, 0, 1, 1, 1])

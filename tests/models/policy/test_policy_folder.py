@@ -94,7 +94,7 @@ def test_on_a_full_disk_a_model_is_one_clear_line_and_leaves_nothing(small_disk:
     assert os.listdir(small_disk) == []
 
 
-def moments(model: nn.Module) -> Any:
+def moments(model: nn.Module) -> dict[str, torch.optim.Optimizer]:
     return {"policy": build_optimiser(model, OptimiserSettings())}
 
 

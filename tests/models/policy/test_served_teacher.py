@@ -146,7 +146,7 @@ def test_the_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @contextmanager
-def vllm_server(folder: Path, log: Any) -> Iterator[Any]:
+def vllm_server(folder: Path, log: Path) -> Iterator[str]:
     """vLLM's OpenAI server on loopback with the model of `folder`; ends with its whole process group."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

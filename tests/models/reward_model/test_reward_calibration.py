@@ -1,7 +1,6 @@
 """What must be true of the reward model's report, by hand and on sets whose calibration is known."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +10,8 @@ from models.evaluation.bootstrap import wilson
 from models.reward_model.calibration import pair_report
 
 
-def log_odds(probability: float) -> Any:
-    return np.log(probability / (1 - probability))
+def log_odds(probability: float) -> float:
+    return float(np.log(probability / (1 - probability)))
 
 
 def test_four_pairs_by_hand() -> None:

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import torch
-from tiny_loops import CODEC, PROBLEMS
+from tiny_loops import PROBLEMS
 from tiny_models import contents
-from tiny_worlds import make_world
+from tiny_worlds import CODEC, make_world
 
-from models.loop.rollout import Known
+from models.loop.rollout import Known, Problem
 from models.rollouts.conditioned import Conditioned
 from models.rollouts.dataset import Dataset
 
@@ -16,7 +16,7 @@ TEXTS = ["4 + 7 #### 7", "1 #### 2"]
 IDS = [tuple(ids) for ids in CODEC.completions(TEXTS)]
 
 
-def asked(*known):
+def asked(*known: Known) -> list[Problem]:
     return [replace(PROBLEMS[0], known=known)]
 
 
@@ -24,24 +24,24 @@ SOUND = Known("demonstration", IDS[0], TEXTS[0], reference_log_probs=torch.full(
 FLAWED = replace(SOUND, completion=IDS[1], text=TEXTS[1], flaw="slip")
 
 
-def test_only_flawed_answers_stand_under_the_prompt_that_says_so():
+def test_only_flawed_answers_stand_under_the_prompt_that_says_so() -> None:
     sound, flawed = Conditioned(flawed_prompt="; {prompt} ;")(WORLD, asked(SOUND, FLAWED), 0)
     assert sound.problem.tokens == PROBLEMS[0].tokens and sound.completion == IDS[0]
     assert flawed.problem.tokens == tuple(CODEC.prompts([f"; {PROBLEMS[0].prompt} ;"])[0])
     assert flawed.completion == IDS[1] and sound.group == flawed.group
 
 
-def test_rejected_answers_are_of_the_poor_class_and_chosen_ones_are_not():
+def test_rejected_answers_are_of_the_poor_class_and_chosen_ones_are_not() -> None:
     pair = (replace(SOUND, origin="chosen"), replace(SOUND, origin="rejected"))
     chosen, rejected = Conditioned(reads="preferences")(WORLD, asked(*pair), 0)
     assert chosen.problem.tokens == PROBLEMS[0].tokens != rejected.problem.tokens
 
 
-def test_what_the_reference_said_under_the_plain_prompt_does_not_stand_under_another():
+def test_what_the_reference_said_under_the_plain_prompt_does_not_stand_under_another() -> None:
     sound, flawed = Conditioned()(WORLD, asked(SOUND, FLAWED), 0)
     assert sound.reference_log_probs is not None and flawed.reference_log_probs is None
 
 
-def test_where_nothing_is_flawed_it_is_the_data_as_they_are():
+def test_where_nothing_is_flawed_it_is_the_data_as_they_are() -> None:
     conditioned, plain = (source(WORLD, asked(SOUND, SOUND), 0) for source in (Conditioned(), Dataset()))
     assert contents(conditioned) == contents(plain)

@@ -1,26 +1,30 @@
 """What must be true of the chances of a round, each test named as the theorem it checks."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any, cast
 
 import pytest
 import torch
 from tiny_loops import PROBLEMS
 from tiny_worlds import make_world
 
-from models.engine.engine import Generated
+from models.engine.engine import Generated, Sampling
 from models.learner.fused_log_probs import AS_IT_IS
 from models.loop.learner import Learner
-from models.loop.rollout import Known, Rollout
+from models.loop.rollout import Known, Problem, Rollout
 from models.loop.round_seeds import for_choices, for_second_draw, round_seed
+from models.loop.world import World
 from models.rollouts import prefix
 from models.rollouts.beside_data import BesideData
 from models.rollouts.prefix import GuidedPrefix, Prefix
 from models.rollouts.replay import Replay
+from models.rollouts.sample import Sample
 
 KNOWN = tuple(Known("demonstration", (token, token, token, token, 1), "") for token in (5, 6, 7))
 ASKED = [replace(problem, known=KNOWN) for problem in PROBLEMS]
-LEARNER = Learner(torch.nn.Linear(1, 1), None, torch.nn.Linear(1, 1), None, None, AS_IT_IS)
+LEARNER = Learner(torch.nn.Linear(1, 1), cast(Any, None), torch.nn.Linear(1, 1), None, None, AS_IT_IS)
 
 
 class Noting:
@@ -28,10 +32,10 @@ class Noting:
 
     dtype = torch.float32
 
-    def __init__(self):
-        self.seeds = []
+    def __init__(self) -> None:
+        self.seeds: list[int] = []
 
-    def generate(self, prompts, sampling, seed):
+    def generate(self, prompts: Sequence[tuple[int, ...]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         self.seeds.append(seed)
         return [[Generated((5, 1), torch.tensor([-0.5, -0.25]), True)] * sampling.samples for _ in prompts]
 
@@ -46,16 +50,18 @@ class Noting:
     ],
     ids=lambda source: source.name,
 )
-def test_what_is_decided_beside_a_sampling_is_drawn_by_another_seed(source, monkeypatch):
+def test_what_is_decided_beside_a_sampling_is_drawn_by_another_seed(
+    source: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
     decided = []
 
     class Generator(torch.Generator):
-        def manual_seed(self, seed):
+        def manual_seed(self, seed: int) -> torch.Generator:
             decided.append(seed)
             return super().manual_seed(seed)
 
     engine = Noting()
-    here = make_world(engine, learner=replace(LEARNER, memory=[]))
+    here = make_world(cast(Any, engine), learner=replace(LEARNER, memory=[]))
     monkeypatch.setattr(torch, "Generator", Generator)
     for number in range(4):
         source(here, ASKED, number)
@@ -63,7 +69,7 @@ def test_what_is_decided_beside_a_sampling_is_drawn_by_another_seed(source, monk
     assert not set(engine.seeds) & set(decided) and len({*engine.seeds, *decided}) == 8
 
 
-def test_where_a_prefix_ends_hangs_in_no_way_together_with_the_points_that_the_continuation_is_drawn_by():
+def test_where_a_prefix_ends_hangs_in_no_way_together_with_the_points_that_the_continuation_is_drawn_by() -> None:
     cuts, points = [], []
     for number in range(400):
         seed = round_seed(7, number)
@@ -73,22 +79,24 @@ def test_where_a_prefix_ends_hangs_in_no_way_together_with_the_points_that_the_c
     assert float(torch.corrcoef(table)[0, 1:].abs().max()) < 4 / 400**0.5
 
 
-def test_the_guide_is_drawn_by_a_seed_of_its_own(monkeypatch):
+def test_the_guide_is_drawn_by_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds = []
 
-    def guide(world, problems, sampling, share, seed, origin):
+    def guide(
+        world: World, problems: Sequence[Problem], sampling: Sampling, share: float, seed: int, origin: str
+    ) -> list[Rollout]:
         seeds.append(seed)
         return [Rollout(problem, number, (5, 6, 1), None, "", True) for number, problem in enumerate(problems)]
 
     monkeypatch.setattr(prefix, "draw_from_mixture", guide)
     engine = Noting()
-    here = make_world(engine, learner=LEARNER)
+    here = make_world(cast(Any, engine), learner=LEARNER)
     for number in range(3):
         GuidedPrefix(share=1.0, group_size=2, max_tokens=8)(here, ASKED, number)
     assert len({*seeds, *engine.seeds}) == 6
 
 
-def test_no_two_rounds_of_a_run_share_a_seed_for_anything():
+def test_no_two_rounds_of_a_run_share_a_seed_for_anything() -> None:
     seeds = [round_seed(seed, number) for seed, number in product((0, 1, 7), range(2000))]
     every = [*seeds, *map(for_choices, seeds), *map(for_second_draw, seeds)]
     assert len(set(every)) == len(every)
