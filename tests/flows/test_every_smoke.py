@@ -1,12 +1,13 @@
-"""Every recipe's smoke through the command line, from its data to its verdict, on one Prefect server for all."""
+"""Every recipe's smoke through the command line, from its data to its verdict, in one process and state folder."""
 
 import shutil
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from project import Project, command, environment
+from project import Project, environment
 from running import ROOT
+from smokes import Smokes
 
 from models.recipe.load import load_recipe
 
@@ -20,29 +21,29 @@ NO_POLICY = ("hh",)
 RECIPES = sorted(file.stem for file in (ROOT / "recipes").glob("*.yaml"))
 
 
+@pytest.fixture(scope="module")
+def smokes(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Smokes]:
+    """All in one process and one state folder, where a user's runs are too: what they share is made once."""
+    folder = tmp_path_factory.mktemp("smokes")
+    running = Smokes(project.folder, environment(**project.settings(folder / "home")), folder)
+    yield running
+    running.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.mark.slow
 @pytest.mark.rotating(of=120)
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_smoke_of_a_recipe_goes_through(
-    name: str, project: Project, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_the_smoke_of_a_recipe_goes_through(name: str, smokes: Smokes, request: pytest.FixtureRequest) -> None:
     files = DATA.get(name, {})
-    folder = request.getfixturevalue("shared_data") if files else tmp_path
-    overrides = [part for key, file in files.items() for part in ("--set", f"{key}={folder / file}")]
-    ended = subprocess.run(
-        command("run", name, "--smoke", *overrides),
-        cwd=project.folder,
-        env=environment(**project.settings(tmp_path / "home")),
-        capture_output=True,
-        text=True,
-    )
-    shutil.rmtree(tmp_path / "home", ignore_errors=True)
-    assert ended.returncode in (0, 3), ended.stdout + ended.stderr
-    assert "Traceback" not in ended.stderr
+    place = request.getfixturevalue("shared_data") if files else Path()
+    ended = smokes.run(name, *(part for key, file in files.items() for part in ("--set", f"{key}={place / file}")))
+    assert ended.status in (0, 3), ended.said
+    assert "Traceback" not in ended.said
     if name not in NO_POLICY:
-        assert "\nverdict " in ended.stdout
-    if ended.returncode == 3:
-        assert "collapsed" in ended.stdout, "a smoke always changes the weights"
+        assert "\nverdict " in ended.said
+    if ended.status == 3:
+        assert "collapsed" in ended.said, "a smoke always changes the weights"
 
 
 def test_the_recipes_that_read_files_are_those_without_built_in_data() -> None:

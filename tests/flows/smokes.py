@@ -1,0 +1,99 @@
+"""Commands of `rewardflow` one after the other in one process, which imports once what each alone would import.
+
+Started as `python smokes.py` in a project: each line of standard input is a command as JSON, its arguments and the file
+for what it prints; each line of standard output is the exit status of one.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that ended."""
+
+    status: int
+    said: str
+    """Output and error output, as they came."""
+
+
+class Smokes:
+    """The process, as tests ask it."""
+
+    def __init__(self, project: Path, environment: dict[str, str], folder: Path) -> None:
+        """Nothing is started before the first command.
+
+        Args:
+            project: working directory of the commands.
+            environment: theirs, the state folder included.
+            folder: for what they print.
+        """
+        self._start: Any = {"cwd": project, "env": environment}
+        self._folder = folder
+        self._process: subprocess.Popen[str] | None = None
+
+    def run(self, name: str, *arguments: str) -> Ended:
+        """Run `rewardflow run NAME --smoke ARGUMENTS`."""
+        if self._process is None or self._process.poll() is not None:
+            here = [sys.executable, str(Path(__file__).resolve())]
+            self._process = subprocess.Popen(
+                here, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **self._start
+            )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        said = self._folder / f"{name.replace('/', '_')}.log"
+        asked = {"arguments": ["run", name, "--smoke", *arguments], "said": str(said)}
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        return Ended(int(answer) if answer else self._process.wait(), said.read_text())
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(timeout=60)
+
+
+@contextlib.contextmanager
+def written_to(file: str) -> Iterator[None]:
+    """All output goes to `file`, that of libraries in C and of handlers that were made before as well."""
+    kept = os.dup(1), os.dup(2)
+    with open(file, "w") as target:
+        for number in (1, 2):
+            os.dup2(target.fileno(), number)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, before in zip((1, 2), kept, strict=True):
+            os.dup2(before, number)
+            os.close(before)
+
+
+def main() -> None:
+    """Do what standard input asks for, until it ends."""
+    sys.path.insert(0, os.getcwd())  # the project's own code, as `python -m` has it
+    from flows import command_line
+
+    for line in sys.stdin:
+        asked = json.loads(line)
+        sys.argv = ["rewardflow", *asked["arguments"]]
+        status = 0
+        with written_to(asked["said"]):
+            try:
+                command_line.main()
+            except SystemExit as ended:
+                status = int(ended.code or 0)
+        print(status, flush=True)
+
+
+if __name__ == "__main__":
+    main()
