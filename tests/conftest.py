@@ -82,7 +82,7 @@ SEEN = {"": 0}
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
-    """Do so again before a file of tests where much was loaded since, or vLLM, which frees what is frozen, was closed."""
+    """Do so again before a file of tests where much was loaded since, or where vLLM, which frees the frozen, closed."""
     file = nodeid.partition("::")[0]
     if file in SEEN:
         return

@@ -218,6 +218,7 @@ def run(
 
     torch.manual_seed(4)
     companion = slots.advantage.accompany(tiny_policy(torch.float32, spread=3.0))
+    assert companion is not None
     torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
     learner = new_learner(schedule, lora)
     learner.companions = {"critic": companion}

@@ -216,8 +216,8 @@ def looped(
 ) -> tuple[Learner, Diary]:
     """A whole small run of the loop with a gate, if the advantage has one."""
     learner, diary = new_learner(SCHEDULE, lora), Diary({}, {}, [])
-    if advantage.companion:
-        learner.companions = {advantage.companion: advantage.accompany(learner.policy)}
+    if (gate := advantage.accompany(learner.policy)) is not None:
+        learner.companions = {advantage.companion: gate}
     slots = replace(SLOTS, rollouts=source, advantage=advantage)
     try:
         run_loop(make_world(learner=learner), slots, SCHEDULE, PROBLEMS, folder, diary.watchers(killed_in))

@@ -108,8 +108,9 @@ def test_companions_reward_model_and_engine_are_counted() -> None:
     planned = footprint(recipe, config, largest_row(recipe, config, PROMPT), CPU, None)
     with torch.device("meta"):
         policy = AutoModelForCausalLM.from_config(config)
-        critic = recipe.advantage.accompany(policy).model
-    assert planned.companions == 4 * held(critic.parameters())  # weights, gradients, two moments
+        critic = recipe.advantage.accompany(policy)
+    assert critic is not None
+    assert planned.companions == 4 * held(critic.model.parameters())  # weights, gradients, two moments
     assert planned.reward_model == planned.weights == 4 * planned.parameters  # its embeddings are tied
     assert planned.engine > 4 * planned.parameters
     on_gpu = footprint(recipe, config, largest_row(recipe, config, PROMPT), Device("cuda", 10**9), None)
