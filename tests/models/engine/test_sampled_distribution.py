@@ -93,7 +93,7 @@ def test_truncation_leaves_tokens_out_in_the_cases_above() -> None:
 
 
 def first_log_probs(group: Sequence[Generated]) -> set[float]:
-    return {round(float(one.log_probs[0]), 4) for one in group if one.log_probs is not None}
+    return {round(float(made.log_probs[0]), 4) for made in group if made.log_probs is not None}
 
 
 def test_tokens_that_tie_with_the_kth_all_stay_and_at_the_border_of_top_p_vllm_cuts_ties(engine: Restarting) -> None:
