@@ -47,7 +47,7 @@ quick: .venv/.installed ## Run the core's tests: a minute
 	@$(PYTEST) -n $(WORKERS) -m quick -q
 
 lint: .venv/.installed ## Check style (ruff), types (mypy) and the walls between the layers (import-linter)
-	@echo "== ruff" && $(BIN)/ruff check .
+	@echo "== ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "== mypy" && $(BIN)/mypy
 	@echo "== import-linter" && $(BIN)/lint-imports --no-logo
 

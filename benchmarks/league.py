@@ -180,7 +180,7 @@ def main() -> int:
     parser.add_argument("--older", action="store_true", help="accept results of other code; the page says so")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON files")
     parser.add_argument("--work", type=Path, default=WORK, help="folder of data and warm starts")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page that is written")
+    parser.add_argument("--page", type=Path, help="the page that is written (docs/league.md; with --only: printed)")
     parser.add_argument("--write-page", action="store_true", help="train nothing")
     parser.add_argument("--estimate", action="store_true", help="train nothing; print the seconds of what is missing")
     parser.add_argument("--search", action="store_true", help="try some step sizes on --only")
@@ -214,8 +214,13 @@ def main() -> int:
     wanted = {(job.recipe, job.seed): digest_of(job) for job in jobs}
     shown = [result for result in shown if result.counts(wanted[result.recipe, result.seed], code)]
     recipes = {name: (ROOT / "recipes" / f"{name}.yaml").read_text() for name in names}
-    options.page.write_text(page(shown, len(jobs), code_digest(), recipes))
-    tell(f"{len(shown)} of {len(jobs)} trainings stand in {options.page}")
+    text = page(shown, len(jobs), code_digest(), recipes)
+    place = options.page or (None if options.only else PAGE)  # the guide's page is of all recipes
+    if place is None:
+        print(text)
+    else:
+        place.write_text(text)
+    tell(f"{len(shown)} of {len(jobs)} trainings stand {'above' if place is None else f'in {place}'}")
     return int(any(result.failed for result in shown))
 
 

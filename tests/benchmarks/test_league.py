@@ -141,3 +141,15 @@ def test_a_tiny_training_leaves_a_result_that_is_not_trained_again(tmp_path, mon
     assert again.curve == made.curve  # from the same kept warm start, to the bit
     adapted = league.run(Job("stg", 0, 8, 2, small), tmp_path, "here")  # drawn with its gate, at every point
     assert [at.round for at in adapted.curve] == [0, 1, 2] and not adapted.failed
+
+
+def test_the_page_of_some_recipes_is_printed_and_the_guides_page_is_left(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(league, "PAGE", tmp_path / "league.md")
+    asked = ["league", "--write-page", "--results", str(tmp_path), "--work", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", [*asked, "--only", "grpo"])
+    assert league.main() == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("# The league") and err == "0 of 3 trainings stand above\n"
+    assert not (tmp_path / "league.md").exists()
+    monkeypatch.setattr("sys.argv", asked)
+    assert league.main() == 0 and (tmp_path / "league.md").read_text().startswith("# The league")
