@@ -27,9 +27,11 @@ from typing import Any
 
 from benchmarks.league_page import page
 from benchmarks.league_records import RESULTS, ROOT, Result, code_digest, commit, read_all, write
-from benchmarks.league_training import BUDGET, POINTS, TASK, Work, league_recipe, train
+from benchmarks.league_training import BUDGET, POINTS, TASK, Work, league_overrides, league_recipe, train
 from models.errors import UserError
-from models.recipe.load import digest, load_recipe, plain
+from models.recipe.find import find_recipe
+from models.recipe.layers import read_layers
+from models.recipe.load import digest, load_recipe
 
 SEEDS = 3
 RATES = (0.00001, 0.00003, 0.0001, 0.0003)
@@ -75,8 +77,15 @@ def missing(jobs: Sequence[Job], results: Sequence[Result], code: str | None) ->
 
 
 def digest_of(job: Job) -> str:
-    """Digest of the recipe of a job, and of the budget and points with it."""
-    return digest(plain(job.resolved()), job.budget, job.points)
+    """Digest of all that is stated of a training: the recipe, the league's settings on top, budget and points.
+
+    Not of defaults: a setting that is new and leaves everything as it was makes no result older. A default that becomes
+    another is a matter of the code, whose digest stands beside.
+    """
+    chosen = league_overrides(job.recipe, job.budget, job.seed, job.overrides)
+    stated = read_layers(find_recipe(job.recipe), chosen)
+    stated.pop("source", None)
+    return digest(stated, job.budget, job.points)
 
 
 def run(job: Job, work: Path, machine: str = "") -> Result:

@@ -135,13 +135,22 @@ def league_recipe(name: str, budget: int, seed: int, overrides: Sequence[str] = 
     Raises:
         UserError: it has another task, or a round of it is larger than the budget.
     """
+    return load_recipe(name, league_overrides(name, budget, seed, overrides))
+
+
+def league_overrides(name: str, budget: int, seed: int, overrides: Sequence[str] = ()) -> list[str]:
+    """What the league sets on top of a recipe.
+
+    Raises:
+        UserError: see `league_recipe`.
+    """
     shared = (WARM_START, *COMMON, f"seed={seed}", *overrides)
     recipe = load_recipe(name, shared)
     if recipe.data.name != TASK:
         raise UserError(f"{name}: its task is {recipe.data.name}, not {TASK}")
     if budget < recipe.largest_round:
         raise UserError(f"{name}: a round is {recipe.largest_round} completions, more than the budget of {budget}")
-    return load_recipe(name, [*shared, *rounds_within(recipe, budget)])
+    return [*shared, *rounds_within(recipe, budget)]
 
 
 def rewards_of(recipe: Any) -> list[Any]:

@@ -153,3 +153,11 @@ def test_the_page_of_some_recipes_is_printed_and_the_guides_page_is_left(tmp_pat
     assert not (tmp_path / "league.md").exists()
     monkeypatch.setattr("sys.argv", asked)
     assert league.main() == 0 and (tmp_path / "league.md").read_text().startswith("# The league")
+
+
+def test_a_result_is_known_by_what_is_stated_and_not_by_a_papers_title(monkeypatch):
+    job, before = Job("grpo", 0), league.digest_of(Job("grpo", 0))
+    read = league.read_layers
+    monkeypatch.setattr(league, "read_layers", lambda file, chosen: read(file, chosen) | {"source": {"title": "new"}})
+    assert league.digest_of(job) == before
+    assert league.digest_of(replace(job, overrides=("objective.kl=0.05",))) != before
