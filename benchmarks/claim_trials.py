@@ -55,14 +55,19 @@ def accuracy_of(toy: Toy, arm: Arm, seed: int, rounds: int = ROUNDS, metric: str
     return held_out(toy, train(toy, arm, seed, rounds), [metric])[metric]
 
 
-def difference(arm: Arm, other: Arm, metric: str = "sampled_accuracy", rounds: int = ROUNDS) -> Callable[..., Effect]:
-    """How much more `one` reaches than `other`."""
+def contrast(arm: Arm, other: Arm, reached: Callable[[Toy, Arm, int], float]) -> Callable[..., Effect]:
+    """How much more an arm reaches than the other; `reached` trains one with a seed and measures it."""
 
     def measure(toy: Toy, seed: int) -> Effect:
-        first, second = (accuracy_of(toy, arm, seed, rounds, metric) for arm in (arm, other))
+        first, second = (reached(toy, each, seed) for each in (arm, other))
         return first - second, {arm.recipe: first, f"{other.recipe}, other": second}
 
     return measure
+
+
+def difference(arm: Arm, other: Arm, metric: str = "sampled_accuracy", rounds: int = ROUNDS) -> Callable[..., Effect]:
+    """How much more an arm reaches than the other of a held-out metric."""
+    return contrast(arm, other, lambda toy, each, seed: accuracy_of(toy, each, seed, rounds, metric))
 
 
 ONE_EACH = (*PROMPTS, "rollouts.group_size=1", ALL, "reference={name: none}")
@@ -117,23 +122,13 @@ def pair_accuracy(toy: Toy, trained: Trained, seed: int) -> float:
 FLIPS = ("rollouts.prompts=32", "schedule.optimiser.learning_rate=0.0003")
 RDPO = Arm("rdpo", FLIPS)
 DPO = Arm("rdpo", (*FLIPS, "objective.name=dpo"))
-
-
 CDPO = Arm("rdpo", (*FLIPS, "objective={name: dpo, label_smoothing: 0.3}"))
 
 
-def under_flips(arm: Arm) -> Callable[..., Effect]:
-    """Held-out pair accuracy of an arm less that of DPO, where 30 % of the labels are flipped."""
-
-    def measure(toy: Toy, seed: int) -> Effect:
-        flips = f"rewards.0.seed={seed}"
-        first, second = (
-            pair_accuracy(toy, train(toy, replace(each, overrides=(*each.overrides, flips)), seed, 60), seed)
-            for each in (arm, DPO)
-        )
-        return first - second, {"robust": first, "dpo": second}
-
-    return measure
+def under_flips(toy: Toy, arm: Arm, seed: int) -> float:
+    """Held-out pair accuracy after training where 30 % of the labels are flipped, with each seed others."""
+    flipped = replace(arm, overrides=(*arm.overrides, f"rewards.0.seed={seed}"))
+    return pair_accuracy(toy, train(toy, flipped, seed, 60), seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,23 +215,15 @@ FORKS = Arm("top_entropy", PROMPTS)
 EVERY_TOKEN = Arm("top_entropy", (*PROMPTS, "objective={name: grpo, kl: 0.0, clip_low: 0.2, clip_high: 0.28}"))
 
 
-def entropy_kept(arm: Arm, other: Arm) -> Callable[..., Effect]:
-    """How many nats a token of entropy the policy has more in the last quarter of the rounds than under `other`."""
-
-    def measure(toy: Toy, seed: int) -> Effect:
-        first, second = (
-            statistics.fmean(train(toy, each, seed, ROUNDS).curve("policy/entropy")[-ROUNDS // 4 :])
-            for each in (arm, other)
-        )
-        return first - second, {arm.recipe: first, f"{other.recipe}, other": second}
-
-    return measure
+def entropy_kept(toy: Toy, arm: Arm, seed: int) -> float:
+    """Entropy of the policy in the last quarter of the rounds, nats a token."""
+    return statistics.fmean(train(toy, arm, seed, ROUNDS).curve("policy/entropy")[-ROUNDS // 4 :])
 
 
 TRIALS = (
     Trial("remax_memory", 384, "ReMax keeps less than PPO", "bytes, ReMax / PPO", memory_of_remax, 1.0, larger=False),
     Trial("remax_time", 384, "ReMax is faster than PPO", "seconds a round, PPO / ReMax", time_of_remax, 1.0),
-    Trial("rdpo", 311, "rDPO beats DPO at 30 % flips", "held-out pair accuracy", under_flips(RDPO)),
+    Trial("rdpo", 311, "rDPO beats DPO at 30 % flips", "held-out pair accuracy", contrast(RDPO, DPO, under_flips)),
     Trial("pacs", 263, "PACS beats GRPO at pass@8", "pass@8", difference(PACS, GRPO, "pass_at_8")),
     Trial("topr", 317, "TOPR gains from negatives", "sampled accuracy", difference(TOPR, ONLY_POSITIVES)),
     Trial("f_dpg", 333, "Jensen-Shannon beats forward KL", "sampled accuracy", difference(SHANNON, FORWARD)),
@@ -244,13 +231,14 @@ TRIALS = (
     Trial("prorl", 72, "resetting the reference helps", "sampled accuracy", difference(RESETS, FROZEN, rounds=LONG)),
     Trial("subnetworks", 62, "RL changes fewer weights than SFT", "share of weights", sparsity),
     Trial("hl_gauss", 112, "a classifying critic is steadier", "spread of explained variance", steadier_critic),
-    Trial("cdpo", "cDPO", "cDPO beats DPO at 30 % flips", "held-out pair accuracy", under_flips(CDPO)),
+    Trial("cdpo", "cDPO", "cDPO beats DPO at 30 % flips", "held-out pair accuracy", contrast(CDPO, DPO, under_flips)),
     Trial("pass_at_k", "2508.10751", "pass@k training lifts pass@8", "pass@8",
           difference(PASS_AT_K, PASS_AT_1, "pass_at_8")),
     Trial("pkpo", "2505.15201", "PKPO beats leave-one-out at pass@8", "pass@8",
           difference(PKPO, LEAVE_ONE_OUT, "pass_at_8")),
     Trial("maxrl", "2602.02710", "MaxRL beats GRPO at pass@8", "pass@8", difference(MAXRL, BY_DEVIATION, "pass_at_8")),
-    Trial("clip_cov", "2505.22617", "Clip-Cov keeps entropy", "nats a token", entropy_kept(CLIP_COV, WIDE_CLIP)),
-    Trial("kl_cov", "2505.22617", "KL-Cov keeps entropy", "nats a token", entropy_kept(KL_COV, NO_CLIP)),
+    Trial("clip_cov", "2505.22617", "Clip-Cov keeps entropy", "nats a token",
+          contrast(CLIP_COV, WIDE_CLIP, entropy_kept)),
+    Trial("kl_cov", "2505.22617", "KL-Cov keeps entropy", "nats a token", contrast(KL_COV, NO_CLIP, entropy_kept)),
     Trial("top_entropy", "2506.01939", "forks alone are enough", "sampled accuracy", difference(FORKS, EVERY_TOKEN)),
 )  # fmt: skip

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -77,22 +78,29 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-SEEN = {"": 0}
-"""The file whose tests run, and how many modules were loaded when collections were last spared what there is."""
+@dataclass
+class Spared:
+    """When garbage collections were last spared what there is."""
+
+    file: str = ""
+    """Whose tests run."""
+    modules: int = 0
+    """Loaded by then."""
+
+
+SPARED = Spared()
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
     """Do so again before a file of tests where much was loaded since, or where vLLM, which frees the frozen, closed."""
     file = nodeid.partition("::")[0]
-    if file in SEEN:
+    if file == SPARED.file:
         return
-    loaded = max(SEEN.values())
-    if len(sys.modules) > loaded + 100 or not gc.get_freeze_count():
+    SPARED.file = file
+    if len(sys.modules) > SPARED.modules + 100 or not gc.get_freeze_count():
         gc.collect()
         gc.freeze()
-        loaded = len(sys.modules)
-    SEEN.clear()
-    SEEN[file] = loaded
+        SPARED.modules = len(sys.modules)
 
 
 class InGroups(LoadScopeScheduling):

@@ -19,20 +19,7 @@ def groups_of_at_least(k: int, scored: Scored) -> Iterator[Tensor]:
     groups = scored.groups
     for number in range(int(groups.max()) + 1 if len(groups) else 0):
         members = (groups == number).nonzero().squeeze(-1)
-        require_subsets(len(members), k, scored.rollouts[int(members[0])].problem.id)
+        if len(members) < k:
+            problem = scored.rollouts[int(members[0])].problem.id
+            raise UserError(f"advantage.k is {k}, but problem {problem} has {len(members)} completions; lower it")
         yield members
-
-
-def require_subsets(size: int, k: int, problem: str) -> None:
-    """Make sure that k completions can be drawn of a group.
-
-    Args:
-        size: completions of the group.
-        k: completions of a subset.
-        problem: id of its prompt, for the error's line.
-
-    Raises:
-        UserError: the group is smaller.
-    """
-    if size < k:
-        raise UserError(f"advantage.k is {k}, but problem {problem} has {size} completions; lower it")
