@@ -11,9 +11,10 @@ from transformers import PreTrainedModel
 
 from models.learner.fused_log_probs import Distribution
 from models.learner.optimiser import OptimiserSettings, build_optimiser
-from models.loop.fit import ScheduleSettings, fit_round
+from models.loop.fit import fit_round
 from models.loop.learner import Learner
 from models.loop.rollout import Problem, Rollout, Scored
+from models.loop.schedule import ScheduleSettings
 from models.loop.signal import Signal
 from models.objective.grpo import Grpo
 

@@ -17,6 +17,9 @@ LARGEST = 2**32 - 1
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 """A count of which there must be one at least."""
 
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
+"""How many of something, or none."""
+
 Seed = Annotated[int, Field(ge=0, le=LARGEST)]
 """A seed that every random generator takes."""
 

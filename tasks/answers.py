@@ -7,7 +7,7 @@ from pathlib import Path
 from models.datasets.schema import Kind, available, read_table
 from models.datasets.settings import DataSettings
 from models.errors import UserError
-from models.loop.fit import ScheduleSettings
+from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Reward
 from tasks.sections import Sections
 

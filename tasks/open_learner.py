@@ -15,11 +15,11 @@ from models.engine.engine import Engine, EngineSettings
 from models.learner.fused_log_probs import Distribution
 from models.learner.optimiser import build_optimiser
 from models.learner.packing import Sequences
-from models.loop.fit import ScheduleSettings
 from models.loop.judge import Role
 from models.loop.learner import Learner
 from models.loop.method import companions_of
 from models.loop.rollout import Problem
+from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Advantage, Reference, Reward, Rollouts
 from models.policy.build import PolicySettings, on_device, with_adapter
 from models.policy.served_teacher import open_served

@@ -11,9 +11,9 @@ from models.datasets.schema import Kind, available, read_rows
 from models.errors import UserError
 from models.learner.packing import Sequences
 from models.learner.reference_cache import cached_reference_log_probs
-from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
 from models.loop.rollout import Known, Origin, Problem
+from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Reference, Rollouts
 from models.policy.build import PolicySettings
 from models.text.encoding import Codec

@@ -19,11 +19,11 @@ from models.engine.engine import Engine, EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
-from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
 from models.loop.method import Slots
 from models.loop.rollout import Problem, Rollout
+from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.objective.grpo import Grpo

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from models.critic.losses import loss_of, values_of
 from models.critic.model import Critic
-from models.errors import UserError
 from models.learner.log_probs import hidden_width
 from models.learner.packing import cut_into_rows
 from models.loop.fit import minibatches
@@ -66,7 +65,8 @@ def fit_critic(
     masks = counted if counted is not None else [trained_mask(rollout) for rollout in chosen.rollouts]
     width, place = hidden_width(critic.backbone), critic.head.weight.device
     critic.eval()  # as it was read when the round began: dropout would look like a change of the values
-    losses = errors = norms = 0.0
+    losses = errors = torch.zeros((), dtype=torch.float64, device=place)
+    norms = 0.0
     seen = steps = 0
     for _ in range(settings.epochs):
         for rows in minibatches(chosen, settings.minibatches):
@@ -74,30 +74,27 @@ def fit_critic(
             tokens = sum(int(masks[index].sum()) for index in rows)
             if not tokens:
                 continue
+            of_step = torch.zeros_like(losses)
             cut = cut_into_rows(sequences, token_budget, width=width, among=rows, setting="schedule.token_budget")
             for indices, row in cut:
-                kept = torch.cat([masks[index] for index in indices]).to(place)
+                kept = torch.cat([masks[index] for index in indices]).nonzero().squeeze(1).to(place)
                 outputs = critic(row, autocast)[kept]
                 target, before = (
                     torch.cat([given[index] for index in indices]).to(outputs)[kept] for given in (returns, old)
                 )
                 loss = loss_of(outputs, target, before, settings).sum()
-                if not torch.isfinite(loss):
-                    raise UserError(
-                        f"critic, update {companion.updates}: the loss is not finite; "
-                        "lower advantage.critic.optimiser.learning_rate"
-                    )
                 torch.autograd.backward(loss / tokens)
-                losses += float(loss.detach())
-                errors += float((values_of(outputs.detach(), settings) - target).abs().double().sum())
-            norms += companion.step(settings.optimiser, "advantage.critic.optimiser")
+                of_step = of_step + loss.detach().double()
+                errors = errors + (values_of(outputs.detach(), settings) - target).abs().double().sum()
+            norms += companion.step(settings.optimiser, "advantage.critic.optimiser", of_step)
+            losses = losses + of_step
             seen, steps = seen + tokens, steps + 1
     if not steps:
         return {}
     learned, said = (torch.cat([row[mask] for row, mask in zip(given, masks, strict=True)]) for given in (returns, old))
     return {
-        "loss": losses / seen,
-        "error": errors / seen,
+        "loss": float(losses) / seen,
+        "error": float(errors) / seen,
         "gradient_norm": norms / steps,
         "explained_variance": explained_variance(said, learned),
     }

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from models.engine.engine import Engine, Generated, Sampling
 from models.errors import UserError
+from models.learner.out_of_memory import is_out_of_memory
 from models.policy.build import first_line
 
 RESTARTS = 2
@@ -92,7 +93,7 @@ class Restarting:
                 raise  # a fresh engine would say the same
             except Exception as error:
                 reason = f"{type(error).__name__}: {first_line(error)}"
-                if _out_of_memory(error):
+                if is_out_of_memory(error):
                     raise UserError(
                         f"engine: out of memory in {what} ({reason}); lower engine.max_sequences"
                     ) from error
@@ -121,7 +122,3 @@ class Restarting:
         self.midway = False
         gc.unfreeze()  # vLLM freezes what is there when it has started; the broken engine's cycles would stay for ever
         gc.collect()
-
-
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)

@@ -138,10 +138,11 @@ class _Fused(torch.autograd.Function):
         ctx.save_for_backward(states, weight, bias, targets, lse, entropy, least)
         ctx.softcap, ctx.distribution, ctx.compute, ctx.size = softcap, distribution, compute, size
         ctx.dtype, ctx.mask = hidden.dtype, mask
+        ctx.set_materialize_grads(False)  # an entropy that nobody uses has no gradient; zeros would have to be read
         return chosen - lse, entropy
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         """Gradients of hidden, weight and bias, each block's logits made again."""
         of_log_prob, of_entropy = gradients
         states, weight, bias, targets, lse, entropy, least = ctx.saved_tensors
@@ -150,7 +151,8 @@ class _Fused(torch.autograd.Function):
         blocks = Blocks(matrix, bias, ctx.softcap, ctx.distribution, wide, ctx.size, ctx.mask)
         wanted_hidden, wanted_weight = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
         wanted_bias = bias is not None and ctx.needs_input_grad[2]
-        watched = bool(of_entropy.any()) if of_entropy is not None else False
+        if of_log_prob is None:
+            of_log_prob = torch.zeros_like(lse)
         d_states = torch.zeros(states.shape, dtype=wide, device=states.device) if wanted_hidden else None
         d_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device) if wanted_weight else None
         d_bias = torch.zeros(weight.shape[0], dtype=wide, device=weight.device) if wanted_bias else None
@@ -162,7 +164,7 @@ class _Fused(torch.autograd.Function):
                     blocks.leave_out(z, targets[rows], rows)
                     z.masked_fill_(z < least[rows, None], float("-inf"))
                 log_p = z.sub_(lse[rows, None])
-                if watched:
+                if of_entropy is not None:
                     p = torch.exp(log_p)
                     # p log p is zero where p is: a cut token's minus infinity must not meet it
                     inner = torch.where(p > 0, log_p, 0.0) + entropy[rows, None]

@@ -47,6 +47,8 @@ class Bucket:
     """[spans, longest]; where a span is shorter its last token is repeated, which no earlier token sees."""
     real: Tensor | None
     """Which entries are tokens, [spans * longest], bool; None where all are."""
+    kept: Tensor | None
+    """Numbers of these entries, [tokens], int64; None where all are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +93,9 @@ def _bucket(spans: Sequence[Span], device: torch.device) -> Bucket:
     offsets = torch.arange(int(lengths.max()))[None, :]
     places = (starts + torch.minimum(offsets, lengths - 1)).to(device)
     real = (offsets < lengths).flatten()
-    return Bucket(places, None if bool(real.all()) else real.to(device))
+    if bool(real.all()):
+        return Bucket(places, None, None)
+    return Bucket(places, real.to(device), real.nonzero().squeeze(1).to(device))
 
 
 @lru_cache(maxsize=2)  # with and without the window of the layers that have one

@@ -9,11 +9,15 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from models.errors import UserError
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
+
+
+class NotFinite(UserError):
+    """A step whose loss or gradient is not finite. The weights have not moved, and no gradient is left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,21 +68,27 @@ def take_step(
     total: int,
     settings: OptimiserSettings,
     section: str = "optimiser",
+    loss: Tensor | None = None,
 ) -> float:
     """Clip the gathered gradients, move the weights, clear the gradients. Returns the norm before clipping.
 
+    It waits for the device once, for the norm and the loss together.
+
     Args:
         section: where the settings stand in the recipe.
+        loss: of the step, a scalar, which must be finite too; None: nobody looks.
 
     Raises:
-        UserError: a gradient is not finite; the weights have not moved.
+        NotFinite: the loss or a gradient is not finite; the weights have not moved.
     """
-    norm = float(nn.utils.clip_grad_norm_(list(parameters), settings.clip_norm))
-    if not math.isfinite(norm):
+    clipped = nn.utils.clip_grad_norm_(list(parameters), settings.clip_norm).double()
+    norm, value = torch.stack([clipped, clipped if loss is None else loss.detach().to(clipped)]).tolist()
+    if not math.isfinite(norm) or not math.isfinite(value):
         optimiser.zero_grad(set_to_none=True)
-        raise UserError(f"update {step}: the gradient norm is {norm}; lower {section}.learning_rate or check the data")
+        what = f"the gradient norm is {norm}" if math.isfinite(value) or loss is None else "the loss is not finite"
+        raise NotFinite(f"update {step}: {what}; lower {section}.learning_rate or check the data")
     for group in optimiser.param_groups:
         group["lr"] = learning_rate_at(step, total, settings)
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
-    return norm
+    return float(norm)

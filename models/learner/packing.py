@@ -200,24 +200,46 @@ def pack(
     return [[index for position in row for index in bundles[position].members] for row in rows]
 
 
+def longest_unit(sequences: Sequences, together: Sequence[Hashable] | None = None) -> int:
+    """Tokens of the longest row that `pack` cannot cut: a prompt with a completion, or with those that stay together.
+
+    Args:
+        together: a label of each completion, [completions]; those with the same prompt and label are never parted.
+    """
+    longest = 0
+    for members in by_prompt(sequences):
+        sizes = _unit_sizes(sequences, _units(members, together))
+        longest = max(longest, len(sequences.prompts[members[0]]) + max(sizes))
+    return longest
+
+
+def _units(members: list[int], together: Sequence[Hashable] | None) -> list[list[int]]:
+    """Completions of one prompt by what is never parted."""
+    units: dict[Hashable, list[int]] = {}
+    for member in members:
+        units.setdefault(member if together is None else together[member], []).append(member)
+    return list(units.values())
+
+
+def _unit_sizes(sequences: Sequences, units: list[list[int]]) -> list[int]:
+    return [sum(len(sequences.completions[i]) for i in unit) for unit in units]
+
+
 def _bundles(
     sequences: Sequences, members: list[int], budget: int, together: Sequence[Hashable] | None, setting: str
 ) -> Iterable[Bundle]:
     prompt = len(sequences.prompts[members[0]])
-    units: dict[Hashable, list[int]] = {}
-    for member in members:
-        units.setdefault(member if together is None else together[member], []).append(member)
-    sizes = [sum(len(sequences.completions[i]) for i in unit) for unit in units.values()]
+    units = _units(members, together)
+    sizes = _unit_sizes(sequences, units)
     if prompt + max(sizes) > budget:
-        held = list(units.values())[sizes.index(max(sizes))]
+        held = units[sizes.index(max(sizes))]
         what = "a completion" if len(held) == 1 else f"the {len(held)} completions that belong together"
         raise UserError(
             f"{setting} is {budget}, smaller than one row: a prompt of {prompt} tokens and {what} of {max(sizes)}; "
             f"make it at least {prompt + max(sizes)}"
         )
-    listed = list(units.values())
     for part in _first_fit(sizes, budget - prompt):
-        chosen = [index for position in part for index in listed[position]]
+        chosen = [index for position in part for index in units[position]]
         lengths = [len(sequences.completions[index]) for index in chosen]
         pairs = prompt * (prompt + 1) // 2 + sum(length * (2 * prompt + length + 1) // 2 for length in lengths)
         yield Bundle(tuple(chosen), prompt + sum(lengths), pairs)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from models.bounds import Positive
 from models.errors import UserError
@@ -88,29 +88,25 @@ def fit_supervised(
         batch = sequences.take(next(batches))
         loss = accumulate(model, batch, settings.token_budget, autocast)
         norm = take_step(
-            optimiser, model.parameters(), step, settings.steps, settings.optimiser, "warm_start.optimiser"
+            optimiser, model.parameters(), step, settings.steps, settings.optimiser, "warm_start.optimiser", loss
         )
         if (step + 1) % settings.report_every == 0 or step + 1 == settings.steps:
-            metrics = {"loss": loss, "gradient_norm": norm}
+            metrics = {"loss": float(loss), "gradient_norm": norm}
             report(step + 1, metrics)
     model.eval()
     return metrics
 
 
-def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: torch.dtype | None) -> float:
-    """Add the gradient of the mean negative log-likelihood per completion token. Returns the loss in nats."""
+def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: torch.dtype | None) -> Tensor:
+    """Add the gradient of the mean negative log-likelihood per completion token. Returns the loss, a scalar, nats."""
     weights = token_weights([len(completion) for completion in batch.completions], "token", longest=1)
-    total = 0.0
+    total = torch.zeros((), dtype=torch.float64)
     for indices, row in cut_into_rows(batch, token_budget, width=hidden_width(model), setting=BUDGET):
         log_prob, _ = completion_log_probs(model, row, autocast=autocast)
         weight = torch.cat([weights[index] for index in indices]).to(log_prob)
         loss = -(weight * log_prob).sum()
-        if not torch.isfinite(loss):
-            raise UserError(
-                "warm_start: the loss is not finite; lower warm_start.optimiser.learning_rate or check the data"
-            )
         loss.backward()
-        total += float(loss.detach())
+        total = total.to(loss.device) + loss.detach()
     return total
 
 

@@ -128,6 +128,6 @@ def _put(total: Tensor, part: Tensor, bucket: Bucket) -> None:
     """Write a bucket's [spans * heads, longest, ...] to its places in [tokens, heads, ...]."""
     rows = part.view(bucket.places.shape[0], -1, *part.shape[1:]).transpose(1, 2).flatten(0, 1)
     places = bucket.places.flatten()
-    if bucket.real is not None:
-        rows, places = rows[bucket.real], places[bucket.real]
+    if bucket.kept is not None:
+        rows, places = rows.index_select(0, bucket.kept), places.index_select(0, bucket.kept)
     total.index_copy_(0, places, rows.to(total.dtype))

@@ -73,7 +73,9 @@ def _behaviour(rollouts: Sequence[Rollout], old: Sequence[Tensor]) -> Tensor:
 def _trained(log_prob: Tensor, batch: TokenBatch, rollouts: Sequence[Rollout]) -> tuple[Tensor, TokenBatch]:
     """Only the tokens that the policy is to learn from."""
     flags = [flag for rollout in rollouts for flag in rollout.trained or (True,) * len(rollout.completion)]
-    kept = torch.tensor(flags, device=log_prob.device)
+    kept = (
+        torch.tensor(flags).nonzero().squeeze(1).to(log_prob.device)
+    )  # places: flags would make the device be waited for
     reference = batch.reference
     return log_prob[kept], replace(
         batch,

@@ -27,7 +27,7 @@ class Companion:
     updates: int = 0
     """Optimiser steps taken so far."""
 
-    def step(self, settings: OptimiserSettings, setting: str) -> float:
+    def step(self, settings: OptimiserSettings, setting: str, loss: Tensor | None = None) -> float:
         """One optimiser step on the gradients that are gathered. Returns their norm.
 
         How many steps there will be in all is not told: the settings of companions have no decay that would ask.
@@ -35,11 +35,12 @@ class Companion:
         Args:
             settings: step size, its warm-up, clipping.
             setting: key of the recipe that they stand under, for the error's line.
+            loss: of the step, a scalar, which must be finite too; None: nobody looks.
 
         Raises:
-            UserError: a gradient is not finite.
+            UserError: the loss or a gradient is not finite.
         """
-        norm = take_step(self.optimiser, self.model.parameters(), self.updates, 1, settings, setting)
+        norm = take_step(self.optimiser, self.model.parameters(), self.updates, 1, settings, setting, loss)
         self.updates += 1
         return norm
 

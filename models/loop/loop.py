@@ -30,7 +30,7 @@ from models.loop import tally as tallies
 from models.loop.ahead import Ahead
 from models.loop.alarm import AlarmSettings, Collapse, History
 from models.loop.curriculum import choose, note
-from models.loop.fit import ScheduleSettings, fit_round
+from models.loop.fit import fit_round
 from models.loop.gather import gather
 from models.loop.learner import Learner
 from models.loop.meter import Meter
@@ -38,6 +38,7 @@ from models.loop.method import Slots
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.round_seeds import round_seed
+from models.loop.schedule import ScheduleSettings
 from models.loop.score import Scoring
 from models.loop.slots import Objective, Rollouts
 from models.loop.tries import Tries

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 
 from models.loop.clock import Clock
-from models.loop.fit import ScheduleSettings
 from models.loop.flops import Group, Shapes, forward_flops, groups_of, shapes_of, update_flops
 from models.loop.learner import Learner
 from models.loop.peak import matmul_peak, peak_memory
 from models.loop.rollout import Rollout, Scored
+from models.loop.schedule import ScheduleSettings
 
 
 class Meter:

@@ -18,6 +18,10 @@ class Tally:
     """Ids of the prompts that the filter has left; None where there is none, or it has not run yet."""
     order: list[str] = field(default_factory=list)
     """Ids of the prompts of the block of rounds that is under way, the easiest first."""
+    token_budget: int | None = None
+    """Tokens of a packed row since memory ran out; None: as the recipe says."""
+    skipped: int = 0
+    """Optimiser steps in a row, up to the last, that were skipped as they were not finite."""
 
 
 FILE = "tally.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from models.loop.fit import ScheduleSettings
+from models.loop.schedule import ScheduleSettings
 from models.loop.slots import TOTAL, SlotPart
 from models.loop.truncation import LABEL
 from models.parts import Slot, parts

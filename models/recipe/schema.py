@@ -15,8 +15,8 @@ from models.engine.engine import EngineSettings
 from models.evaluation.gate import GateSettings
 from models.learner.supervised import SupervisedSettings
 from models.loop.alarm import AlarmSettings
-from models.loop.fit import ScheduleSettings
 from models.loop.method import Slots
+from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select
 from models.loop.truncation import TruncationSettings
 from models.parts import SLOTS, Slot, default_part, parts

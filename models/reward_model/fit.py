@@ -90,14 +90,10 @@ def bradley_terry_loss(chosen: Tensor, rejected: Tensor, margin: float = 0.0, ce
 
 def accumulate(
     model: PreTrainedModel, pairs: Sequence[Pair], settings: RewardModelSettings, autocast: torch.dtype | None = None
-) -> dict[str, float]:
-    """Add the gradient of the mean loss of `pairs` to the model. Returns what is worth watching.
-
-    Raises:
-        UserError: the loss is not finite.
-    """
+) -> dict[str, Tensor]:
+    """Add the gradient of the mean loss of `pairs` to the model. Returns what is worth watching, scalars, float64."""
     both = both_answers(pairs)
-    total = {"loss": 0.0, "accuracy": 0.0, "margin": 0.0, "score": 0.0}
+    total = dict.fromkeys(("loss", "accuracy", "margin", "score"), torch.zeros((), dtype=torch.float64))
     cut = cut_into_rows(
         both,
         settings.token_budget,
@@ -109,17 +105,15 @@ def accumulate(
         # The two answers of a pair share a label, so the row holds both, the chosen one first.
         chosen, rejected = score(model, row, autocast=autocast).view(-1, 2).unbind(1)
         loss = bradley_terry_loss(chosen, rejected, settings.margin, settings.centring).sum() / len(pairs)
-        if not torch.isfinite(loss):
-            raise UserError(
-                "reward_model: the loss is not finite; "
-                "lower reward_model.fit.optimiser.learning_rate or check the preference pairs"
-            )
         torch.autograd.backward(loss)
         margin = (chosen - rejected).detach()
-        total["loss"] += float(loss.detach())
-        total["accuracy"] += float(((margin > 0).double() + 0.5 * (margin == 0).double()).sum()) / len(pairs)
-        total["margin"] += float(margin.double().sum()) / len(pairs)
-        total["score"] += float((chosen + rejected).detach().double().sum()) / (2 * len(pairs))
+        of_row = {
+            "loss": loss.detach(),
+            "accuracy": ((margin > 0).double() + 0.5 * (margin == 0).double()).sum() / len(pairs),
+            "margin": margin.double().sum() / len(pairs),
+            "score": (chosen + rejected).detach().double().sum() / (2 * len(pairs)),
+        }
+        total = {name: value + total[name].to(value.device) for name, value in of_row.items()}
     return total
 
 
@@ -153,10 +147,19 @@ def fit_reward_model(
     model.train()
     for step in range(total):
         watched = accumulate(model, [pairs[index] for index in next(batches)], settings, autocast)
-        norm = take_step(optimiser, model.parameters(), step, total, settings.optimiser, "reward_model.fit.optimiser")
+        norm = take_step(
+            optimiser,
+            model.parameters(),
+            step,
+            total,
+            settings.optimiser,
+            "reward_model.fit.optimiser",
+            watched["loss"],
+        )
         if (step + 1) % settings.report_every == 0 or step + 1 == total:
             rate = learning_rate_at(step, total, settings.optimiser)
-            metrics = {**watched, "gradient_norm": norm, "learning_rate": rate}
+            seen = {name: float(value) for name, value in watched.items()}
+            metrics = {**seen, "gradient_norm": norm, "learning_rate": rate}
             report(step + 1, metrics)
     model.train(False)
     return metrics

@@ -12,13 +12,13 @@ from prefect import get_run_logger, task
 
 from models.loop.alarm import AlarmSettings, Collapse
 from models.loop.curriculum import drawn_at_most
-from models.loop.fit import ScheduleSettings
 from models.loop.judge import Role
 from models.loop.learned import nothing_learned
 from models.loop.loop import Watchers, run_loop
 from models.loop.method import Slots
 from models.loop.readings import Readings
 from models.loop.rollout import Problem
+from models.loop.schedule import ScheduleSettings
 from models.loop.score import failures_of
 from models.loop.truncation import TruncationSettings
 from models.loop.world import World

@@ -20,10 +20,10 @@ from models.formulas.token_advantages import whitened
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.log_probs import all_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser
-from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
 from models.loop.method import Slots
+from models.loop.schedule import ScheduleSettings
 from models.loop.world import World
 from models.objective.grpo import Grpo
 from models.rollouts.sample import Sample

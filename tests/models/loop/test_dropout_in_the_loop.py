@@ -6,8 +6,9 @@ from tiny_models import SEQUENCES, each_token, scored, tiny_policy
 
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
-from models.loop.fit import ScheduleSettings, fit_round
+from models.loop.fit import fit_round
 from models.loop.learner import Learner
+from models.loop.schedule import ScheduleSettings
 from models.objective.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter
 

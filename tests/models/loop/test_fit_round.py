@@ -20,10 +20,11 @@ from models.learner.log_probs import use_packed_attention
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.reduce import Normalisation, token_weights
-from models.loop.fit import ScheduleSettings, fit_round, minibatches
+from models.loop.fit import fit_round, minibatches
 from models.loop.learner import Learner
 from models.loop.readings import Readings
 from models.loop.rollout import Scored, TokenBatch
+from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Objective
 from models.objective.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter

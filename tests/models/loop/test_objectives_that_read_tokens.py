@@ -9,8 +9,9 @@ from tiny_models import COMPLETIONS, each_token, plain_log_probs, scored, tiny_p
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
-from models.loop.fit import ScheduleSettings, fit_round
+from models.loop.fit import fit_round
 from models.loop.learner import Learner
+from models.loop.schedule import ScheduleSettings
 from models.objective.ld_dpo import LengthDesensitisedDpo
 
 PAIRS = Sequences([[3, 4, 5]] * 2 + [[6]] * 2, COMPLETIONS[:4])

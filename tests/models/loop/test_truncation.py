@@ -18,11 +18,11 @@ from models.evaluation.metrics import prompt_values
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
-from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
 from models.loop.loop import _learn, rollout_metrics, run_loop
 from models.loop.method import Slots
 from models.loop.rollout import Problem, Rollout, Scored
+from models.loop.schedule import ScheduleSettings
 from models.loop.slots import CompletionAdvantage
 from models.loop.truncation import TruncationSettings, overlong_penalty
 from models.loop.world import World

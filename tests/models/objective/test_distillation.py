@@ -19,11 +19,12 @@ from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS, Distribution
 from models.learner.optimiser import OptimiserSettings
 from models.loop.distribution import Said, contrast_weight, read_policy
-from models.loop.fit import ScheduleSettings, fit_round
+from models.loop.fit import fit_round
 from models.loop.judge import Divergence, Judge, Role
 from models.loop.learner import Learner
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
+from models.loop.schedule import ScheduleSettings
 from models.objective.align_distil import AlignDistil
 from models.objective.distillation import Distillation
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
-from models.loop.fit import ScheduleSettings, fit_round
+from models.loop.fit import fit_round
 from models.loop.learner import Learner
+from models.loop.schedule import ScheduleSettings
 from models.objective.exponential_likelihood import ExponentialLikelihood
 from models.policy.folder import save_model_folder
 from models.policy.update_sparsity import (

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from models.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
-from models.loop.fit import ScheduleSettings
 from models.loop.learner import Learner
+from models.loop.schedule import ScheduleSettings
 from models.loop.score import score
 from models.loop.world import World
 from models.rewards.implicit_process import ImplicitProcess

@@ -19,9 +19,10 @@ from models.engine.engine import Sampling
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.packing import Sequences
-from models.loop.fit import ScheduleSettings, fit_round
+from models.loop.fit import fit_round
 from models.loop.learner import Learner
 from models.loop.rollout import Problem, Rollout, Scored
+from models.loop.schedule import ScheduleSettings
 from models.loop.world import World
 from models.objective.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter

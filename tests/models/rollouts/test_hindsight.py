@@ -15,9 +15,10 @@ from tiny_worlds import CODEC, make_world
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
-from models.loop.fit import ScheduleSettings, fit_round
+from models.loop.fit import fit_round
 from models.loop.learner import Learner
 from models.loop.rollout import Known, Problem, Rollout
+from models.loop.schedule import ScheduleSettings
 from models.loop.score import score
 from models.recipe.load import load_recipe
 from models.rollouts.hindsight import Hindsight

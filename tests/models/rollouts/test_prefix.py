@@ -18,9 +18,10 @@ from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
-from models.loop.fit import ScheduleSettings, fit_round
+from models.loop.fit import fit_round
 from models.loop.learner import Learner
 from models.loop.rollout import Known, Rollout, Scored
+from models.loop.schedule import ScheduleSettings
 from models.loop.world import World
 from models.objective.grpo import Grpo
 from models.rollouts.prefix import GuidedPrefix, Prefix

@@ -1,0 +1,61 @@
+"""How long and how hard the loop trains, as typed settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from models.bounds import Count, Positive
+from models.learner.optimiser import OptimiserSettings
+from models.learner.reduce import Normalisation
+from models.loop.curriculum import CurriculumSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleSettings:
+    """How long and how hard the loop trains. Stands under `schedule:`."""
+
+    rounds: Positive = 100
+    """Rounds of the run; fewer where `completions` ends it before."""
+    completions: Positive | None = None
+    """The run ends with the round in which as many have been sampled; null: only `rounds` end it."""
+    minibatches: Positive = 1
+    """Optimiser steps of one pass over a round's completions."""
+    epochs: Positive = 1
+    """Passes over a round's completions."""
+    normalisation: Normalisation | None = None
+    """Which mean the loss of an objective over tokens is: over tokens (None means this), over completions, or by a
+    constant. Objectives over completions, pairs or groups take the mean of these, and nothing else may be asked of
+    them."""
+    token_budget: Positive = 16384
+    """Tokens of one packed row; bounds memory and does not change the result."""
+    checkpoint_every: Positive = 20
+    """Rounds between two checkpoints."""
+    samples_every: Positive = 20
+    """Rounds between two sample tables."""
+    skip_nonfinite: Count = 0
+    """Optimiser steps in a row that are skipped where loss or gradient are not finite; the next such ends the run."""
+    canary_tolerance: Annotated[float, Field(gt=0)] | None = None
+    """Largest gap between engine and learner in nats a token; None: by precision."""
+    staleness: Literal[0, 1] = 0
+    """In a recipe `async`. 1: a round's completions are sampled while the learner fits the round before."""
+    curriculum: CurriculumSettings = field(default_factory=CurriculumSettings)
+    """Which prompts come when, and which never."""
+    optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
+
+    __pydantic_config__ = {  # noqa: RUF012 - read by the recipe's validation, no field; `async` is a word of Python's
+        "extra": "forbid",
+        "allow_inf_nan": False,
+        "alias_generator": lambda name: {"staleness": "async"}.get(name, name),
+    }
+
+    @property
+    def updates(self) -> int:
+        """Optimiser steps of the whole run, over which the step size decays."""
+        return self.rounds * self.minibatches * self.epochs
+
+    def spent(self, completions: int) -> bool:
+        """Whether a run that has sampled so many ends."""
+        return self.completions is not None and completions >= self.completions

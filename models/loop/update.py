@@ -1,0 +1,156 @@
+"""One optimiser step of the policy: its gradient row by packed row, and weights that move or a step that is skipped."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from models.learner.log_probs import hidden_width
+from models.learner.optimiser import NotFinite, take_step
+from models.learner.out_of_memory import within_memory
+from models.learner.packing import cut_into_rows, longest_unit
+from models.learner.reduce import entropy_term, token_weights
+from models.loop.batch import pairs_of, token_batch
+from models.loop.distribution import read_policy
+from models.loop.learner import Learner
+from models.loop.readings import Readings
+from models.loop.rollout import Scored, TokenBatch
+from models.loop.schedule import ScheduleSettings
+from models.loop.slots import Objective
+from models.loop.watched import Watched
+
+BUDGET = "schedule.token_budget"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What all optimiser steps of a round read: fixed when it begins."""
+
+    learner: Learner
+    objective: Objective
+    chosen: Scored
+    """The completions that are trained on, [completions]."""
+    advantage: Sequence[Tensor]
+    """Of their tokens, [completions] tensors of [tokens of it]."""
+    settings: ScheduleSettings
+    readings: Readings
+    longest: int
+    """Tokens that a completion may have."""
+    progress: float
+    """Share of the run's rounds that are done."""
+    old: Sequence[Tensor] | None
+    """Log-probs when the round began, [completions] tensors of [tokens of it]; None: the current ones are."""
+    reference: Sequence[Tensor] | None
+    """Log-probs under the reference, likewise; None where there is none."""
+    marked: Sequence[Tensor] | None
+    """Tokens that the objective has singled out, likewise; None: none."""
+
+    def update(self, rows: Sequence[int]) -> Watched:
+        """One optimiser step on the completions at `rows`. Returns what was watched; nothing where it was skipped.
+
+        Where memory runs out the step is made again with rows of half as many tokens, which stay so for the run.
+
+        Raises:
+            UserError: memory runs out with the shortest rows.
+            NotFinite: the loss or a gradient is not finite, and `skip_nonfinite` such steps were skipped in a row.
+        """
+        learner, tally, settings = self.learner, self.learner.tally, self.settings
+        what = f"update {learner.updates}"
+        watched, budget = within_memory(
+            lambda budget: self.gradient(rows, budget),
+            tally.token_budget or settings.token_budget,
+            lambda: self._longest_unit(rows),
+            lambda: learner.optimiser.zero_grad(set_to_none=True),
+            what,
+            BUDGET,
+        )
+        if budget != (tally.token_budget or settings.token_budget):
+            tally.token_budget = budget
+        try:
+            norm = take_step(
+                learner.optimiser,
+                learner.policy.parameters(),
+                learner.updates,
+                settings.updates,
+                settings.optimiser,
+                "schedule.optimiser",
+                watched.loss,
+            )
+        except NotFinite as error:
+            if tally.skipped >= settings.skip_nonfinite:
+                raise
+            tally.skipped += 1
+            learner.updates += 1
+            warnings.warn(f"{error}; skipped, {tally.skipped} in a row", stacklevel=2)
+            return Watched(skipped=1)
+        tally.skipped = 0
+        learner.updates += 1
+        watched.steps.append(norm)
+        return watched
+
+    def gradient(self, rows: Sequence[int], budget: int) -> Watched:
+        """Add the gradient of the loss of the completions at `rows`, read in packed rows of at most `budget` tokens."""
+        learner, objective, chosen = self.learner, self.objective, self.chosen
+        by_token = objective.level == "token"
+        weights = token_weights(
+            [chosen.rollouts[i].trained_tokens for i in rows],
+            self.settings.normalisation or "token" if by_token else "completion",
+            self.longest,
+        )
+        weight_of = dict(zip(rows, weights, strict=True))
+        tokens = sum(map(len, weights))
+        watched = Watched()
+        for indices, row in cut_into_rows(
+            chosen.sequences,
+            budget,
+            width=hidden_width(learner.policy),
+            among=rows,
+            together=self._together,
+            setting=BUDGET,
+        ):
+            rollouts = [chosen.rollouts[i] for i in indices]
+            said = read_policy(learner, row, rollouts, self.readings, objective.divergence)
+            log_prob, batch = token_batch(
+                chosen, indices, self.advantage, said, self.old, self.reference, self.progress, self.marked
+            )
+            if objective.level == "pair":
+                batch = replace(batch, pairs=pairs_of(chosen, indices).to(log_prob.device))
+            loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], watched)
+            if bonus := objective.entropy_bonus:
+                loss = loss + entropy_term(batch.entropy, bonus, tokens)
+            loss.backward()  # type: ignore[no-untyped-call]
+            watched.add({"entropy": said.entropy})
+            watched.add_loss(loss)
+        return watched
+
+    def _longest_unit(self, rows: Sequence[int]) -> int:
+        labels = self._together
+        return longest_unit(self.chosen.sequences.take(rows), None if labels is None else [labels[i] for i in rows])
+
+    @property
+    def _together(self) -> list[int] | None:
+        """Groups, where their completions must stand in one row."""
+        return self.chosen.groups.tolist() if self.objective.level in ("pair", "group") else None
+
+
+def _reduced(
+    objective: Objective, log_prob: Tensor, batch: TokenBatch, weights: list[Tensor], watched: Watched
+) -> Tensor:
+    if objective.level == "token":
+        losses, watch = objective(log_prob, batch)
+        weight = torch.cat(weights).to(losses)
+    else:
+        sums = batch.by_pair if objective.level == "pair" else batch.sum_by_completion
+        losses, watch = objective(log_prob if objective.reads_tokens else sums(log_prob), batch)
+        weight = torch.stack([row.sum() for row in weights]).to(losses)
+        if objective.level == "pair":
+            assert batch.pairs is not None
+            weight = weight[batch.pairs].sum(-1)
+        elif objective.level == "group":
+            weight = batch.sum_by_group(weight)
+    watched.add(watch)
+    return (weight * losses).sum()

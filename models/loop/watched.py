@@ -1,0 +1,57 @@
+"""What is watched of an update: sums that stay on the device, so that no micro-batch waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Watched:
+    """Sums of watched values over the tokens of all micro-batches, so that their means do not depend on the cut."""
+
+    sums: dict[str, Tensor] = field(default_factory=dict)
+    """By name, scalars, float64."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Values in each sum; a sum without a count is one of whole steps."""
+    steps: list[float] = field(default_factory=list)
+    """Gradient norm of each optimiser step."""
+    skipped: int = 0
+    """Steps that were skipped: of them nothing else is here."""
+
+    def add(self, values: Mapping[str, Tensor]) -> None:
+        """Take in one value a token, pair or group, [values] each."""
+        for name, value in values.items():
+            self._raise(name, value.detach().double().sum(), value.numel())
+
+    def add_loss(self, loss: Tensor) -> None:
+        """Take in a micro-batch's share of its step's loss, a scalar."""
+        self._raise("loss", loss.detach().double(), 0)
+
+    @property
+    def loss(self) -> Tensor | None:
+        """Sum of the losses so far, a scalar; None before the first."""
+        return self.sums.get("loss")
+
+    def take_in(self, step: Watched) -> None:
+        """Take in all that was watched of another step."""
+        for name, value in step.sums.items():
+            self._raise(name, value, step.counts.get(name, 0))
+        self.steps += step.steps
+        self.skipped += step.skipped
+
+    def means(self) -> dict[str, float]:
+        """Mean of each value; the loss a step; the mean gradient norm. The device is waited for once."""
+        steps = max(1, len(self.steps))
+        sums = torch.stack(list(self.sums.values())).tolist() if self.sums else []
+        means = {name: value / (self.counts.get(name) or steps) for name, value in zip(self.sums, sums, strict=True)}
+        return {**means, "gradient_norm": sum(self.steps) / steps}
+
+    def _raise(self, name: str, value: Tensor, count: int) -> None:
+        before = self.sums.get(name)
+        self.sums[name] = value if before is None else before + value
+        if count:
+            self.counts[name] = self.counts.get(name, 0) + count
