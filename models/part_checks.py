@@ -82,7 +82,7 @@ def _check_settings(made: type) -> None:
         if item.name not in meanings:
             raise TypeError(f".{item.name}: a setting needs a docstring below it, which the catalogue of parts prints")
         if not bounded(hints[item.name]):
-            raise TypeError(f".{item.name}: a number needs bounds, such as Annotated[float, Field(ge=0)]")
+            raise TypeError(f".{item.name}: a number needs bounds, such as pydantic's NonNegativeFloat")
 
 
 def bounded(hint: Any, inside: bool = False) -> bool:

@@ -17,10 +17,9 @@ a completion weigh the same.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.advantage.leave_one_out import LeaveOneOut
@@ -40,7 +39,7 @@ class Balanced(CompletionAdvantage):
     """The reward component that is the verdict; `total` is the weighted sum."""
     threshold: Number = 0.5
     """Above it a completion is right."""
-    negatives: Annotated[float, Field(ge=0)] = 0.5
+    negatives: NonNegativeFloat = 0.5
     """What the wrong completions weigh against the right ones; 0 clones the right ones alone."""
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:

@@ -12,10 +12,10 @@ that are almost solved or almost lost. The deviation of the batch is the same fo
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.critic.fit import trained_mask
@@ -33,7 +33,7 @@ class BatchNormalised(KlInReward):
 
     baseline: Literal["none", "group"] = "none"
     """none: the reward as it is; group: less the mean of its group, before the KL is taken off."""
-    epsilon: Annotated[float, Field(ge=0)] = 1e-4
+    epsilon: NonNegativeFloat = 1e-4
     """Keeps the division finite in a batch that hardly spreads."""
 
     @property

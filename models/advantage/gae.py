@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from models.bounds import Share
 from models.critic.fit import trained_mask
 from models.formulas.critic_advantage import CriticAdvantage, ValuedSignal
 from models.formulas.kl_in_reward import log_ratios
@@ -79,17 +80,17 @@ class Gae(CriticAdvantage):
     """Rewards and the critic's values, weighed along each completion."""
 
     renamed: ClassVar[Mapping[str, str]] = {"trace": "gae_lambda", "kl": "kl_in_reward"}
-    gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.95
+    gae_lambda: Share = 0.95
     """Lambda: 0 is the one-step error of the critic, 1 the return less its value."""
-    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
+    gamma: Share = 1.0
     """What a reward loses from one token to the next."""
     whiten: bool = True
     """Give the advantages of a round mean zero and deviation one over all tokens."""
     reward_scale: Literal["none", "batch"] = "none"
     """batch: normalise the completions' rewards over the round before anything else."""
-    reward_clip: Annotated[float, Field(gt=0)] | None = None
+    reward_clip: PositiveFloat | None = None
     """Largest absolute reward of a completion, after normalising; None: any."""
-    kl_in_reward: Annotated[float, Field(ge=0)] = 0.0
+    kl_in_reward: NonNegativeFloat = 0.0
     """Weight of the penalty for leaving the reference, in the reward of each token, in units of reward a nat."""
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:

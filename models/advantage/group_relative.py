@@ -17,10 +17,10 @@ published code takes: by sqrt(G / (G - 1)) the larger, so by 7 % at G = 8 and by
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.errors import UserError
@@ -41,7 +41,7 @@ class GroupRelative(KlInReward, CompletionAdvantage):
     reward, for rewards that are never negative; none: leave the units of the reward."""
     deviation: Literal["n", "n-1"] = "n"
     """What the squares are divided by, their number or one less."""
-    epsilon: Annotated[float, Field(ge=0)] = 1e-4
+    epsilon: NonNegativeFloat = 1e-4
     """Keeps the division finite where rewards hardly spread, or are hardly any."""
 
     def __post_init__(self) -> None:

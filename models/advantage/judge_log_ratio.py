@@ -10,10 +10,9 @@ or its reference reads something that the policy does not (SDPO's sampled form, 
 
 from __future__ import annotations
 
-from typing import Annotated
+from pydantic import PositiveFloat
 
-from pydantic import Field
-
+from models.bounds import Share
 from models.formulas.judged import Judged
 from models.formulas.token_advantages import discounted_to_go
 from models.loop.rollout import Scored
@@ -29,9 +28,9 @@ class JudgeLogRatio(Judged, Advantage):
 
     learns_from_flat_groups = True
     _asks_of_teacher = "log_probs"
-    discount: Annotated[float, Field(ge=0, le=1)] = 0.0
+    discount: Share = 0.0
     """How much a token counts what the judge says of those that follow it; 0: of itself alone."""
-    weight: Annotated[float, Field(gt=0)] = 1.0
+    weight: PositiveFloat = 1.0
     """What a nat is worth."""
 
     def __call__(self, world: World, scored: Scored) -> Signal:

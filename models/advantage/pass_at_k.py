@@ -14,10 +14,9 @@ learn: prompts that are mostly solved weigh nothing, and the policy keeps the an
 from __future__ import annotations
 
 import math
-from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.bounds import Number, Positive
@@ -39,7 +38,7 @@ class PassAtK(CompletionAdvantage):
     """The reward component that is the verdict; `total` is the weighted sum."""
     threshold: Number = 0.5
     """Above it a completion is right."""
-    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+    epsilon: NonNegativeFloat = 1e-6
     """Keeps the division finite where all subsets are worth the same."""
 
     @property

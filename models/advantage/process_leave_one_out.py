@@ -15,12 +15,10 @@ out, and whitens over the tokens of the batch (`whiten`).
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
 from torch import Tensor
 
+from models.bounds import Share
 from models.critic.fit import trained_mask
 from models.errors import UserError
 from models.formulas.kl_in_reward import KlInReward
@@ -43,7 +41,7 @@ class ProcessLeaveOneOut(KlInReward):
 
     needs_group = True
     needs_token_rewards = True
-    discount: Annotated[float, Field(ge=0, le=1)] = 1.0
+    discount: Share = 1.0
     """What a token later is worth now (gamma)."""
     whiten: bool = False
     """Mean 0 and deviation 1 over all tokens of the round."""

@@ -18,7 +18,7 @@ import math
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -51,13 +51,13 @@ class Selective(KlInReward, CompletionAdvantage):
 
     scale: Literal["group", "none"] = "group"
     """group: divide by the group's standard deviation; none: leave the units of the reward."""
-    epsilon: Annotated[float, Field(ge=0)] = 1e-4
+    epsilon: NonNegativeFloat = 1e-4
     """Keeps the division finite in a group that hardly spreads."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of the tokens that the policy writes at first; 1: it writes all of them for ever, no gate is learned."""
     passes: Positive = 1
     """Optimiser steps of the gate on each round's completions."""
-    learning_rate: Annotated[float, Field(ge=0)] = 1e-3
+    learning_rate: NonNegativeFloat = 1e-3
     """Step size of the gate's AdamW, without any decay."""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveFloat
 
 from models.bounds import Positive
 from models.learner.optimiser import OptimiserSettings
@@ -23,15 +23,15 @@ class CriticSettings:
     """Lowest value that hl_gauss can say, in units of the return; targets below it count as it."""
     high: float = 1.0
     """Highest value that hl_gauss can say; targets above it count as it."""
-    sigma: Annotated[float, Field(gt=0)] = 0.75
+    sigma: PositiveFloat = 0.75
     """Standard deviation of the smoothed target, in widths of a bin."""
-    clip: Annotated[float, Field(gt=0)] | None = None
+    clip: PositiveFloat | None = None
     """How far a fit may profitably move a value from what it was when the round began, for mse; None: any way."""
     epochs: Positive = 1
     """Passes over a round's completions."""
     minibatches: Positive = 1
     """Optimiser steps of one pass."""
-    pretraining: Annotated[int, Field(ge=0)] = 0
+    pretraining: NonNegativeInt = 0
     """Optimiser steps that the critic takes before the policy learns from it; until then advantages are zero."""
     optimiser: OptimiserSettings = field(default_factory=lambda: OptimiserSettings(learning_rate=3e-4, warmup_steps=5))
     """How its weights move. The step size does not decay: a critic is not told how long the run is."""

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
+from models.bounds import Share
 from models.formulas.importance import Corrected
 
 
@@ -28,10 +29,10 @@ def clip(ratio: Tensor, low: float | None, high: float | None) -> Tensor:
 class ClippedRatio(Corrected):
     """Settings of policy gradients that clip their ratio. Stand under `objective:`."""
 
-    clip_low: Annotated[float, Field(ge=0, le=1)] | None = 0.2
+    clip_low: Share | None = 0.2
     """How far below one the ratio may fall, where the advantage is negative, before it counts for no more; null:
     any."""
-    clip_high: Annotated[float, Field(ge=0)] | None = 0.2
+    clip_high: NonNegativeFloat | None = 0.2
     """How far above one it may rise, where the advantage is positive; null: any."""
     dual_clip: Annotated[float, Field(gt=1)] | None = None
     """Ratio from which on what has a negative advantage counts for no more (c); null: none."""

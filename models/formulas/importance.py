@@ -16,10 +16,10 @@ bounds and by token that is IcePop (arXiv 2510.18855), by completion masked impo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
@@ -46,9 +46,9 @@ class Corrected(Objective):
     geometric mean."""
     importance_rule: Literal["truncated", "masked"] = "truncated"
     """What becomes of a weight that is out of bounds: truncated is held to the bound, masked counts as zero."""
-    importance_floor: Annotated[float, Field(ge=0)] | None = None
+    importance_floor: NonNegativeFloat | None = None
     """Smallest weight that corrects the engine's log-probs to the learner's; null: any."""
-    importance_ceiling: Annotated[float, Field(gt=0)] | None = 2.0
+    importance_ceiling: PositiveFloat | None = 2.0
     """Largest weight that corrects the engine's log-probs to the learner's; null: any."""
 
     def __post_init__(self) -> None:

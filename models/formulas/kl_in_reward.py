@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.critic.fit import trained_mask
@@ -57,7 +57,7 @@ def log_ratios(world: World, rollouts: Sequence[Rollout], weight: float) -> list
 class KlInReward(Advantage):
     """Setting of advantages that can take the KL off the reward. Stands under `advantage:`."""
 
-    kl_in_reward: Annotated[float, Field(ge=0)] = 0.0
+    kl_in_reward: NonNegativeFloat = 0.0
     """Reward that a completion loses for each nat of its KL, log pi/ref, before the baseline; needs a reference."""
 
     kl_in_reward_estimator: Literal["k1", "k2", "k3"] = "k1"

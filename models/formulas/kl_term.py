@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, NonNegativeFloat
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
@@ -48,7 +48,7 @@ def _no_k1(name: object) -> object:
 class KlInLoss(Objective):
     """Settings of objectives with a KL to the reference as a term of each token's loss. Stand under `objective:`."""
 
-    kl: Annotated[float, Field(ge=0)] = 0.0
+    kl: NonNegativeFloat = 0.0
     """Weight of the KL term (beta); needs a reference. Zero only watches the KL."""
     kl_estimator: Annotated[Literal["k2", "k3"], BeforeValidator(_no_k1)] = "k3"
     """How the term is estimated. k2 has the gradient of KL(policy || reference), k3 that of KL(reference || policy)."""

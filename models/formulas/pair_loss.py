@@ -12,19 +12,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated
 
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from models.formulas.implied_rewards import implied_of_pairs, watch_pairs
 from models.loop.rollout import TokenBatch
 from models.loop.slots import Objective
-
-Beta = Annotated[float, Field(gt=0)]
-"""What log-probs are multiplied by."""
-Weight = Annotated[float, Field(ge=0)]
-"""Of a term of the loss; zero leaves it out."""
 
 
 def mean_over_tokens(values: Tensor, batch: TokenBatch) -> Tensor:
@@ -38,9 +32,9 @@ class PairLoss(Objective):
     """One loss a pair of a better and a worse answer. Settings stand under `objective:`."""
 
     level = "pair"
-    beta: Beta = 0.1
+    beta: PositiveFloat = 0.1
     """How strongly the reference holds, as in DPO; without a reference, how steep the loss is."""
-    sft: Weight = 0.0
+    sft: NonNegativeFloat = 0.0
     """Weight of the mean negative log-prob of the better answer's tokens beside the loss of the pair."""
 
     @property

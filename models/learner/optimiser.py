@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from torch import Tensor, nn
 
 from models.errors import UserError
@@ -24,15 +24,15 @@ class NotFinite(UserError):
 class OptimiserSettings:
     """How weights move. Stands under `optimiser:` of a recipe's sections."""
 
-    learning_rate: Annotated[float, Field(ge=0)] = 1e-4
+    learning_rate: NonNegativeFloat = 1e-4
     """Peak step size of AdamW."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay: NonNegativeFloat = 0.0
     """Of matrices, times the step size; vectors (norms, biases) do not decay."""
     betas: tuple[Decay, Decay] = (0.9, 0.99)
     """Decay of the gradients' running mean and of their squares'."""
-    clip_norm: Annotated[float, Field(gt=0)] = 1.0
+    clip_norm: PositiveFloat = 1.0
     """Gradients are scaled down to this global L2 norm."""
-    warmup_steps: Annotated[int, Field(ge=0)] = 10
+    warmup_steps: NonNegativeInt = 10
     """Steps over which the step size rises linearly from zero; the last of them has its peak."""
     decay: Literal["none", "linear", "cosine"] = "none"
     """How the step size falls from its peak, where the warm-up ends, to nearly zero at the last step."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, NonNegativeFloat, PositiveFloat, TypeAdapter
 
 from models.bounds import Positive
 
@@ -41,13 +41,13 @@ class AlarmSettings:
     """First rounds of a run, whose mean is its start."""
     by: str = "total"
     """The reward that is watched: total, or the label of one of the recipe's rewards."""
-    drop: Annotated[float, Field(gt=0)] = 0.25
+    drop: PositiveFloat = 0.25
     """How far below its start the reward may lie, in standard deviations of a completion's reward at the start."""
     cut_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Largest share of completions that are cut at their limit."""
-    entropy_low: Annotated[float, Field(ge=0)] = 0.001
+    entropy_low: NonNegativeFloat = 0.001
     """Least entropy of the policy, nats a token, while the reward has not risen."""
-    entropy_high: Annotated[float, Field(gt=0)] = 1.0
+    entropy_high: PositiveFloat = 1.0
     """Largest entropy of the policy, nats a token, where that is also `entropy_rise` times its start."""
     entropy_rise: Annotated[float, Field(gt=1)] = 5.0
 

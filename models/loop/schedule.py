@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from models.bounds import Count, Positive
 from models.learner.optimiser import OptimiserSettings
@@ -37,7 +37,7 @@ class ScheduleSettings:
     """Rounds between two sample tables."""
     skip_nonfinite: Count = 0
     """Optimiser steps in a row that are skipped where loss or gradient are not finite; the next such ends the run."""
-    canary_tolerance: Annotated[float, Field(gt=0)] | None = None
+    canary_tolerance: PositiveFloat | None = None
     """Largest gap between engine and learner in nats a token; None: by precision."""
     staleness: Literal[0, 1] = 0
     """In a recipe `async`. 1: a round's completions are sampled while the learner fits the round before."""

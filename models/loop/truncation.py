@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.bounds import Positive
@@ -41,7 +41,7 @@ class TruncationSettings:
     last_tokens: Positive | None = None
     """Tokens before the limit that cost, for soft_penalty (L_cache); None: a fifth of rollouts.max_tokens, as in the
     paper (4,096 of 20,480)."""
-    weight: Annotated[float, Field(gt=0)] = 1.0
+    weight: PositiveFloat = 1.0
     """What the whole penalty is worth. The paper's answers are worth 1 and -1; where they are worth 1 and 0, 0.5 is the
     same."""
 

@@ -12,12 +12,13 @@ advantage: there an answer is drawn the likelier the larger its advantage, here 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
+from models.bounds import Share
 from models.loop.rollout import TokenBatch
 from models.loop.slots import Objective
 from models.parts import part
@@ -31,9 +32,9 @@ class ALol(Objective):
     needs_reference = True
     importance: Literal["sequence", "none"] = "sequence"
     """sequence: the ratio of the whole answer; none: one for every answer."""
-    clip_low: Annotated[float, Field(ge=0, le=1)] = 0.9
+    clip_low: Share = 0.9
     """How far below one the weight may fall."""
-    clip_high: Annotated[float, Field(ge=0)] = 0.9
+    clip_high: NonNegativeFloat = 0.9
     """How far above one it may rise."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

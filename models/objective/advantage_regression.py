@@ -13,10 +13,8 @@ with exactly the same advantage count as one. Each token carries its share, the 
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
@@ -41,7 +39,7 @@ class AdvantageRegression(Objective):
 
     level = "token"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.1
+    beta: PositiveFloat = 0.1
     """How strongly the reference holds, in units of the advantage a nat."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

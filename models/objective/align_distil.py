@@ -12,9 +12,7 @@ it is extrapolated further. The formula is that of the authors' code, `aligndist
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.loop.distribution import contrast_weight
@@ -30,9 +28,9 @@ class AlignDistil(Objective):
 
     level = "token"
     needs_teacher = "model"
-    beta: Annotated[float, Field(gt=0)] = 0.1
+    beta: PositiveFloat = 0.1
     """Weight of the loss where alpha is one: that of DPO's implied reward."""
-    extrapolation: Annotated[float, Field(gt=0)] = 15.0
+    extrapolation: PositiveFloat = 15.0
     """How far the teacher's logits are moved away from the contrast's for a difference of one between the two."""
 
     @property

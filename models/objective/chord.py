@@ -17,15 +17,14 @@ import math
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 from torch import Tensor
 
+from models.bounds import Share
 from models.formulas.origins import of_the_data, to_imitate
 from models.loop.rollout import TokenBatch
 from models.objective.grpo import Grpo
 from models.parts import part
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @part("chord")
@@ -40,7 +39,7 @@ class Chord(Grpo):
     """Share of the run's rounds over which mu falls."""
     token_wise: bool = True
     """Whether phi weighs a demonstration's tokens."""
-    demonstration_weight: Annotated[float, Field(gt=0)] = 1.0
+    demonstration_weight: PositiveFloat = 1.0
     """What a demonstration's token counts against a sampled one. The number of samples for each demonstration, with
     schedule.normalisation: completion, makes mu weigh the mean of the ones against the mean of the others."""
 

@@ -9,12 +9,11 @@ correction of the engine's log-probs to the learner's.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
+from models.bounds import Share
 from models.formulas.clipped_ratio import clip
 from models.formulas.policy_gradient import PolicyGradient
 from models.loop.rollout import TokenBatch
@@ -25,9 +24,9 @@ from models.parts import part
 class Cispo(PolicyGradient):
     """Policy gradient under a bounded weight, token by token."""
 
-    clip_low: Annotated[float, Field(ge=0, le=1)] | None = None
+    clip_low: Share | None = None
     """How far below one the weight may fall; null: any, as in the paper."""
-    clip_high: Annotated[float, Field(ge=0)] | None = 4.0
+    clip_high: NonNegativeFloat | None = 4.0
     """How far above one it may rise; null: any."""
 
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

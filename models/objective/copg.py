@@ -15,9 +15,7 @@ of E[r] - beta * KL(pi || reference), and rewards of a preference that differ by
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.formulas.implied_rewards import implied_of_completions
@@ -33,7 +31,7 @@ class Copg(Objective):
 
     level = "group"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.05
+    beta: PositiveFloat = 0.05
     """How strongly the reference holds: the weight of the KL in what is maximised."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -8,10 +8,11 @@ data's better answers that the paper puts in the reference's place.
 
 from __future__ import annotations
 
+from pydantic import NonNegativeFloat
 from torch import Tensor
 from torch.nn import functional
 
-from models.formulas.pair_loss import PairLoss, Weight, margins
+from models.formulas.pair_loss import PairLoss, margins
 from models.loop.rollout import TokenBatch
 from models.parts import part
 
@@ -21,7 +22,7 @@ class Cpo(PairLoss):
     """One loss a pair, without a reference."""
 
     needs_reference = False
-    sft: Weight = 1.0
+    sft: NonNegativeFloat = 1.0
     """Weight of the mean negative log-prob of the better answer's tokens beside the loss of the pair."""
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:

@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
-from models.formulas.pair_loss import Beta, PairLoss, margins
+from models.formulas.pair_loss import PairLoss, margins
 from models.loop.rollout import TokenBatch
 from models.parts import part
 
@@ -29,7 +29,7 @@ STEEPEST = -60.0
 class DiscoPop(PairLoss):
     """One loss a pair; needs a reference."""
 
-    beta: Beta = 0.05
+    beta: PositiveFloat = 0.05
     """How strongly the reference holds, as in DPO."""
     temperature: Annotated[float, Field(gt=0, le=1)] = 0.05
     """Margin within which the one loss gives way to the other (tau)."""

@@ -15,11 +15,9 @@ No gradient flows to the judge, and none through who wrote the completions: GKD'
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
 from torch import Tensor
 
+from models.bounds import Share
 from models.formulas.judged import Judged
 from models.loop.judge import Divergence
 from models.loop.rollout import TokenBatch
@@ -33,7 +31,7 @@ class Distillation(Judged, Objective):
 
     level = "token"
     _asks_of_teacher = "model"
-    beta: Annotated[float, Field(ge=0, le=1)] = 0.5
+    beta: Share = 0.5
     """0: KL(judge || policy), which covers all that the judge would write; 1: KL(policy || judge), which keeps to what
     it finds likely; between them the generalised Jensen-Shannon divergence."""
 

@@ -40,10 +40,10 @@ ceiling * G, which it never exceeds on policy and where it does not matter at th
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
@@ -98,9 +98,9 @@ class DivergenceToPosterior(Objective):
     needs_reference = True
     to: Divergence = "reverse_kl"
     """Which divergence between policy and target."""
-    beta: Annotated[float, Field(gt=0)] = 0.1
+    beta: PositiveFloat = 0.1
     """Units of reward that make a completion e times likelier than the prior has it."""
-    importance_ceiling: Annotated[float, Field(gt=0)] = 2.0
+    importance_ceiling: PositiveFloat = 2.0
     """Largest weight pi / mu of a whole completion that the policy did not sample as it stands now."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -16,10 +16,10 @@ of prime-rl, whose square is that of Kimi K2.5 (arXiv 2602.02276); the authors' 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
@@ -49,13 +49,13 @@ class Dppo(Objective):
     level = "token"
     measure: Literal["total_variation", "kl"] = "total_variation"
     """How far a token has moved from its sampler: in probability, or in nats of this token against any other."""
-    region_low: Annotated[float, Field(ge=0)] = 0.2
+    region_low: NonNegativeFloat = 0.2
     """How far a token may fall, where its advantage is not positive, before it leaves the gradient."""
-    region_high: Annotated[float, Field(ge=0)] = 0.2
+    region_high: NonNegativeFloat = 0.2
     """How far it may rise, where its advantage is positive."""
-    importance_ceiling: Annotated[float, Field(gt=0)] | None = None
+    importance_ceiling: PositiveFloat | None = None
     """Largest weight pi / mu of a token; null: any."""
-    drift: Annotated[float, Field(ge=0)] = 0.001
+    drift: NonNegativeFloat = 0.001
     """Weight of the squared log-ratio to the sampler, of all tokens."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -19,10 +19,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
-from models.bounds import Number
+from models.bounds import Number, Share
 from models.formulas.policy_gradient import PolicyGradient
 from models.loop.rollout import TokenBatch
 from models.loop.round_tokens import RoundTokens, highest
@@ -40,9 +40,9 @@ def covariance(advantage: Tensor, log_prob: Tensor) -> Tensor:
 class ClipCov(Grpo):
     """GRPO's surrogate without some tokens of high covariance."""
 
-    kl: Annotated[float, Field(ge=0)] = 0.0
-    clip_low: Annotated[float, Field(ge=0, le=1)] | None = 1.0
-    clip_high: Annotated[float, Field(ge=0)] | None = 1.0
+    kl: NonNegativeFloat = 0.0
+    clip_low: Share | None = 1.0
+    clip_high: NonNegativeFloat | None = 1.0
     share: Annotated[float, Field(gt=0, le=1)] = 0.0002
     """Part of a round's tokens that are left out, at most; one token at least, where any is between the bounds."""
     covariance_low: Number = 1.0
@@ -71,7 +71,7 @@ class KlCov(PolicyGradient):
 
     share: Annotated[float, Field(gt=0, le=1)] = 0.002
     """Part of a round's tokens that are held."""
-    pull: Annotated[float, Field(ge=0)] = 1.0
+    pull: NonNegativeFloat = 1.0
     """What a nat of log-ratio to the policy as the round began costs at these."""
 
     def mark(self, tokens: RoundTokens) -> Tensor:

@@ -10,10 +10,8 @@ one reward; the derivation is that of reward-weighted regression.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
@@ -26,9 +24,9 @@ class ExponentialLikelihood(Objective):
     """Negative log-likelihood times exp(A / beta), token by token."""
 
     level = "token"
-    beta: Annotated[float, Field(gt=0)] = 1.0
+    beta: PositiveFloat = 1.0
     """Units of advantage that multiply the weight by e: small is greedy, large is plain supervised learning."""
-    ceiling: Annotated[float, Field(gt=0)] = 100.0
+    ceiling: PositiveFloat = 100.0
     """Largest weight."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -17,10 +17,9 @@ policy gradient on unit tests, is what `grpo` does with a verifier.
 from __future__ import annotations
 
 import math
-from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from models.formulas.implied_rewards import implied_of_completions
@@ -37,13 +36,13 @@ class Gepo(Objective):
 
     level = "group"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.1
+    beta: PositiveFloat = 0.1
     """How strongly the reference holds, as in DPO."""
-    tie: Annotated[float, Field(ge=0)] = 1.0
+    tie: NonNegativeFloat = 1.0
     """Weight of the term that keeps equivalent completions together."""
     by: str = "total"
     """The reward component that says what is equivalent; `total` is the weighted sum."""
-    tolerance: Annotated[float, Field(ge=0)] = 1e-4
+    tolerance: NonNegativeFloat = 1e-4
     """How much less than the best of the group still counts as equivalent."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

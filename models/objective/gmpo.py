@@ -11,10 +11,8 @@ stands at every token of its completion; under schedule.normalisation: completio
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.formulas.policy_gradient import PolicyGradient
@@ -26,9 +24,9 @@ from models.parts import part
 class Gmpo(PolicyGradient):
     """Geometric mean of clipped ratios, completion by completion."""
 
-    log_clip_low: Annotated[float, Field(ge=0)] | None = 0.4
+    log_clip_low: NonNegativeFloat | None = 0.4
     """How far a token's log-ratio may fall, where the advantage is negative, nats; null: any."""
-    log_clip_high: Annotated[float, Field(ge=0)] | None = 0.4
+    log_clip_high: NonNegativeFloat | None = 0.4
     """How far it may rise, where the advantage is positive, nats; null: any."""
 
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -13,9 +13,7 @@ has no loss of its own. Samples count as they are, so they must be those of the 
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.formulas.origins import of_the_data, to_imitate
@@ -31,9 +29,9 @@ class GroupAlignment(Objective):
     level = "group"
     on_policy_only = True
     """Nothing corrects samples of an earlier policy."""
-    imitation: Annotated[float, Field(ge=0)] = 1.0
+    imitation: NonNegativeFloat = 1.0
     """Weight of the reference answer's own likelihood."""
-    alignment: Annotated[float, Field(ge=0)] = 0.5
+    alignment: NonNegativeFloat = 0.5
     """Weight of the comparison of each sample with the reference answer."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

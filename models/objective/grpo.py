@@ -14,10 +14,8 @@ loss itself is averaged: where it is rewarded the policy keeps exploring (T1, ar
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.formulas.clipped_ratio import ClippedRatio
@@ -30,8 +28,8 @@ from models.parts import part
 class Grpo(ClippedRatio, PolicyGradient):
     """Clipped surrogate, token by token."""
 
-    kl: Annotated[float, Field(ge=0)] = 0.01
-    entropy_bonus: Annotated[float, Field(ge=0)] = 0.0
+    kl: NonNegativeFloat = 0.01
+    entropy_bonus: NonNegativeFloat = 0.0
     """What a nat of the tokens' mean entropy is worth."""
 
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -16,12 +16,11 @@ log-probs to the learner's, the mean over a completion's tokens.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
+from models.bounds import Share
 from models.formulas.clipped_ratio import ClippedRatio
 from models.formulas.policy_gradient import PolicyGradient
 from models.loop.rollout import TokenBatch
@@ -33,8 +32,8 @@ class Gspo(ClippedRatio):
     """Clipped surrogate, completion by completion."""
 
     level = "completion"
-    clip_low: Annotated[float, Field(ge=0, le=1)] | None = 3e-4
-    clip_high: Annotated[float, Field(ge=0)] | None = 4e-4
+    clip_low: Share | None = 3e-4
+    clip_high: NonNegativeFloat | None = 4e-4
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss of each completion, [completions].
@@ -55,8 +54,8 @@ class GspoToken(ClippedRatio, PolicyGradient):
     """The same with an advantage for each token; schedule.normalisation: completion makes it the same where those of a
     completion are equal."""
 
-    clip_low: Annotated[float, Field(ge=0, le=1)] | None = 3e-4
-    clip_high: Annotated[float, Field(ge=0)] | None = 4e-4
+    clip_low: Share | None = 3e-4
+    clip_high: NonNegativeFloat | None = 4e-4
 
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         of_completion = torch.exp(batch.mean_by_completion(log_prob.detach() - batch.old))[batch.completion]

@@ -16,11 +16,10 @@ KL to the reference. With a share of 1 the loss is that of IPO.
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
+from models.bounds import Share
 from models.formulas.implied_rewards import implied_of_pairs, watch_margins
 from models.loop.rollout import TokenBatch
 from models.loop.slots import Objective
@@ -33,9 +32,9 @@ class Inpo(Objective):
 
     level = "pair"
     needs_reference = True
-    eta: Annotated[float, Field(gt=0)] = 0.2
+    eta: PositiveFloat = 0.2
     """How strongly a round is held back: its margin aims at 1 / (2 eta)."""
-    reference_share: Annotated[float, Field(ge=0, le=1)] = 0.25
+    reference_share: Share = 0.25
     """How much of that is the reference's and not the last round's policy's: tau / eta. 0 forgets the reference."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

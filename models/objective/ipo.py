@@ -20,9 +20,9 @@ mu the gradient vanishes at
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.formulas.implied_rewards import implied_of_pairs, watch_margins
@@ -38,7 +38,7 @@ class Ipo(Objective):
 
     level = "pair"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.1
+    beta: PositiveFloat = 0.1
     """How strongly the reference holds: the weight of the KL term in the game. The margin aimed at is 1 / (2 beta)."""
     average: Literal["none", "tokens"] = "none"
     """none: log-ratios of whole answers; tokens: divided by how many tokens are trained on of each."""

@@ -13,11 +13,11 @@ does not depend on which others stand in its micro-batch. With several steps a r
 from __future__ import annotations
 
 import torch
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from models.bounds import Number
 from models.formulas.implied_rewards import implied_of_completions
-from models.formulas.pair_loss import Beta, Weight
 from models.loop.rollout import TokenBatch
 from models.loop.slots import Objective
 from models.parts import part
@@ -29,11 +29,11 @@ class Kto(Objective):
 
     level = "completion"
     needs_reference = True
-    beta: Beta = 0.1
+    beta: PositiveFloat = 0.1
     """How strongly the reference holds, as in DPO."""
-    desirable: Weight = 1.0
+    desirable: NonNegativeFloat = 1.0
     """Weight of good answers; with the other one, to make up for many more of one kind."""
-    undesirable: Weight = 1.0
+    undesirable: NonNegativeFloat = 1.0
     """Weight of poor answers."""
     threshold: Number = 0.5
     """An answer of more total reward than this is good."""

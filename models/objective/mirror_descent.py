@@ -13,9 +13,7 @@ REINFORCE on the first step of a round, and from then on held back by how far th
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
@@ -28,7 +26,7 @@ class MirrorDescent(Objective):
     """Whole completions; the anchor is the round's own beginning, so no reference is needed."""
 
     level = "completion"
-    tau: Annotated[float, Field(gt=0)] = 0.1
+    tau: PositiveFloat = 0.1
     """How strongly the policy of the round's beginning holds: the weight of the KL to it."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

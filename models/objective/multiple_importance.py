@@ -26,9 +26,10 @@ import math
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
+from models.bounds import Share
 from models.formulas.origins import of_the_data
 from models.loop.rollout import TokenBatch
 from models.objective.grpo import Grpo
@@ -44,12 +45,12 @@ def multiple_importance(log_prob: Tensor, old: Tensor, author: Tensor) -> Tensor
 class MultipleImportance(Grpo):
     """One loss a token; needs `rollouts: {name: sample_beside_data}`."""
 
-    doubt: Annotated[float, Field(ge=0, le=1)] = 0.5
+    doubt: Share = 0.5
     """Weight of the guess that knows nothing of the author, beside that he is the policy."""
     anybody: Annotated[float, Field(gt=0, le=1)] = 1.0
     """What the guess that knows nothing gives to every token. One as published; one over the vocabulary would be a
     distribution."""
-    curiosity: Annotated[float, Field(ge=0)] = 0.5
+    curiosity: NonNegativeFloat = 0.5
     """How much likely tokens of the data lose of their weight; 0 leaves all theirs."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -15,9 +15,7 @@ It is on-policy: right for one optimiser step a round, on completions of the rou
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.formulas.implied_rewards import implied_of_completions
@@ -34,7 +32,7 @@ class NashMd(Objective):
     needs_reference = True
     on_policy_only = True
     """Nothing corrects completions of an earlier policy."""
-    kl: Annotated[float, Field(ge=0)] = 0.01
+    kl: NonNegativeFloat = 0.01
     """Weight of the KL to the reference (tau), in units of preference a nat."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

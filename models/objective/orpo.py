@@ -11,10 +11,11 @@ a ratio of probabilities: it is meant to stand beside imitation and not to drive
 from __future__ import annotations
 
 import torch
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
-from models.formulas.pair_loss import Beta, PairLoss, Weight, margins, mean_over_tokens
+from models.formulas.pair_loss import PairLoss, margins, mean_over_tokens
 from models.loop.rollout import TokenBatch
 from models.parts import part
 
@@ -24,9 +25,9 @@ class Orpo(PairLoss):
     """One loss a pair, without a reference."""
 
     needs_reference = False
-    beta: Beta = 0.1
+    beta: PositiveFloat = 0.1
     """Weight of the odds ratio (lambda in the paper)."""
-    sft: Weight = 1.0
+    sft: NonNegativeFloat = 1.0
     """Weight of the mean negative log-prob of the better answer's tokens, which the odds ratio stands beside."""
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:

@@ -13,10 +13,8 @@ here the recipe's rewards judge, and every pair counts.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.formulas.implied_rewards import implied_of_completions
@@ -33,9 +31,9 @@ class Osp(Objective):
 
     level = "group"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.1
+    beta: PositiveFloat = 0.1
     """How strongly the reference holds, as in DPO."""
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    temperature: PositiveFloat = 1.0
     """What differences of reward are divided by before they count as log-odds."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -19,10 +19,10 @@ the prediction is that of the whole run, and a policy far from it pushes no more
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
@@ -55,7 +55,7 @@ class OutcomeCrossEntropy(Objective):
     """One loss a group."""
 
     level = "group"
-    beta: Annotated[float, Field(gt=0)] = 1.0
+    beta: PositiveFloat = 1.0
     """Log-odds of being right that a log-ratio of one nat states."""
     anchor: Literal["round", "reference"] = "round"
     """What the log-ratio is against: the policy as the round began, or the recipe's reference."""

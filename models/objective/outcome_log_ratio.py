@@ -12,10 +12,8 @@ Summing pi over all ways to go on shows that q_t = beta * log E_ref[exp(r / beta
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
@@ -42,7 +40,7 @@ class OutcomeLogRatio(Objective):
 
     level = "completion"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.05
+    beta: PositiveFloat = 0.05
     """Log-odds of being right that one nat of log-ratio stands for."""
     by: str = "total"
     """The reward component that is the outcome; `total` is the weighted sum."""

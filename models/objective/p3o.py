@@ -17,10 +17,8 @@ anything is learned.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from models.formulas.importance import truncated_importance
@@ -35,11 +33,11 @@ class P3o(Objective):
     """Every pair of a group; reads the reward itself and needs no advantage."""
 
     level = "group"
-    clip: Annotated[float, Field(gt=0)] = 0.2
+    clip: PositiveFloat = 0.2
     """How far the log-ratio of a pair may move in a round (c), nats."""
-    kl: Annotated[float, Field(ge=0)] = 0.0
+    kl: NonNegativeFloat = 0.0
     """Weight of the KL penalty within the reward (beta); needs a reference."""
-    importance_ceiling: Annotated[float, Field(gt=0)] = 2.0
+    importance_ceiling: PositiveFloat = 2.0
     """Largest weight of a pair that the policy did not sample as it stands now."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

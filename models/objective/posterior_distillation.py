@@ -13,10 +13,8 @@ q as the reference.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.formulas.posterior import log_evidence, log_share_of_group
@@ -36,7 +34,7 @@ class PosteriorDistillation(Objective):
 
     level = "group"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.1
+    beta: PositiveFloat = 0.1
     """Units of reward that make a completion e times likelier than the prior has it."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

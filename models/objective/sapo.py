@@ -10,10 +10,8 @@ gate of negative advantages closes sooner.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.formulas.policy_gradient import PolicyGradient
@@ -25,9 +23,9 @@ from models.parts import part
 class Sapo(PolicyGradient):
     """Softly gated surrogate, token by token."""
 
-    tau_positive: Annotated[float, Field(gt=0)] = 1.0
+    tau_positive: PositiveFloat = 1.0
     """How fast the gate closes where the advantage is positive."""
-    tau_negative: Annotated[float, Field(gt=0)] = 1.05
+    tau_negative: PositiveFloat = 1.05
     """How fast it closes elsewhere."""
 
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

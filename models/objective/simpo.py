@@ -9,10 +9,11 @@ policy near its beginning.
 
 from __future__ import annotations
 
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
-from models.formulas.pair_loss import Beta, PairLoss, Weight, margins, mean_over_tokens
+from models.formulas.pair_loss import PairLoss, margins, mean_over_tokens
 from models.loop.rollout import TokenBatch
 from models.parts import part
 
@@ -22,9 +23,9 @@ class SimPo(PairLoss):
     """One loss a pair, without a reference."""
 
     needs_reference = False
-    beta: Beta = 2.0
+    beta: PositiveFloat = 2.0
     """What mean log-probs are multiplied by."""
-    gamma: Weight = 1.0
+    gamma: NonNegativeFloat = 1.0
     """Lead that the better answer is to have, in units of beta times nats a token."""
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:

@@ -18,10 +18,10 @@ are the objective `osp`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.errors import UserError
@@ -38,13 +38,13 @@ class SoftDpo(Objective):
 
     level = "pair"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.1
+    beta: PositiveFloat = 0.1
     """How strongly the reference holds, as in DPO."""
     label: Literal["strength", "certainty", "given"] = "strength"
     """Where the label q comes from."""
     by: str = "total"
     """The reward component that it is read from; `total` is the weighted sum."""
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    temperature: PositiveFloat = 1.0
     """What differences are divided by before they count as log-odds; of no meaning where the label is given."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

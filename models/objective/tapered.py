@@ -9,10 +9,8 @@ the weight. On policy it is REINFORCE; the baseline of the advantage decides how
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
@@ -25,7 +23,7 @@ class Tapered(Objective):
     """Whole completions; needs neither a reference nor fresh samples."""
 
     level = "completion"
-    ceiling: Annotated[float, Field(gt=0)] = 1.0
+    ceiling: PositiveFloat = 1.0
     """Largest importance weight of a completion with negative advantage. One keeps the paper's form."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
@@ -25,7 +25,7 @@ from models.parts import part
 class TopEntropy(Grpo):
     """GRPO's surrogate at the tokens of highest entropy."""
 
-    kl: Annotated[float, Field(ge=0)] = 0.0
+    kl: NonNegativeFloat = 0.0
     share: Annotated[float, Field(gt=0, le=1)] = 0.2
     """Part of a round's tokens that are trained on."""
 

@@ -15,10 +15,8 @@ in s_i - s_j anyway.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
@@ -53,7 +51,7 @@ class Tpo(Objective):
 
     level = "group"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.1
+    beta: PositiveFloat = 0.1
     """How strongly the reference holds, as in DPO."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -17,9 +17,7 @@ reference would write, which language needs, as most sequences of tokens are non
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from models.loop.rollout import TokenBatch
@@ -33,9 +31,9 @@ class TrajectoryBalance(Objective):
 
     level = "group"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.1
+    beta: PositiveFloat = 0.1
     """Units of reward that make a completion e times likelier."""
-    prior: Annotated[float, Field(ge=0)] = 1.0
+    prior: NonNegativeFloat = 1.0
     """Exponent of the reference in the target; 0 leaves the reward alone."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -19,10 +19,8 @@ ties, as a verifier's beside a reward model's, loses little; a verifier alone lo
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
@@ -38,9 +36,9 @@ class Xpo(Objective):
 
     level = "pair"
     needs_reference = True
-    beta: Annotated[float, Field(gt=0)] = 0.1
+    beta: PositiveFloat = 0.1
     """How strongly the reference holds, as in DPO."""
-    alpha: Annotated[float, Field(ge=0)] = 0.001
+    alpha: NonNegativeFloat = 0.001
     """Weight of the optimism, far below beta: the log-prob of a whole completion has no lower bound. Zero is DPO."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -9,13 +9,10 @@ product of two averages is not the average of the products.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
 from torch import nn
 
-from models.bounds import Positive
+from models.bounds import Positive, Share
 from models.loop.slots import Reference
 from models.parts import part
 from models.policy.weights import weights_of_both
@@ -26,7 +23,7 @@ class MovingAverage(Reference):
     """Exponential moving average of the policy's weights."""
 
     moves = True
-    decay: Annotated[float, Field(ge=0, le=1)] = 0.95
+    decay: Share = 0.95
     """What a round leaves of the reference; 1 keeps it frozen, 0 makes it the previous policy."""
     every: Positive = 1
     """Rounds between two moves."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
@@ -54,7 +54,7 @@ def both_answers(pairs: Sequence[Pair]) -> Sequences:
 class RewardModelSettings:
     """How the reward model learns. Stands under `reward_model.fit:`."""
 
-    epochs: Annotated[float, Field(gt=0)] = 1.0
+    epochs: PositiveFloat = 1.0
     """Passes over the pairs; `steps` overrides it."""
     steps: Positive | None = None
     """Updates."""
@@ -62,9 +62,9 @@ class RewardModelSettings:
     """Pairs of one update."""
     token_budget: Positive = 16384
     """Tokens of one packed row; bounds memory and does not change the result."""
-    margin: Annotated[float, Field(ge=0)] = 0.0
+    margin: NonNegativeFloat = 0.0
     """By how much a chosen score should exceed a rejected one before the loss counts it as even."""
-    centring: Annotated[float, Field(ge=0)] = 0.0
+    centring: NonNegativeFloat = 0.0
     """Weight of the squared sum of the two scores; 0.01 is usual."""
     report_every: Positive = 10
     """Updates between two calls of the report."""

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Annotated
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from models.bounds import Seed
+from models.bounds import Seed, Share
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
@@ -31,7 +29,7 @@ def is_flipped(problem: str, share: float, seed: int) -> bool:
 class FlippedLabels(Reward):
     """One for the better answer of a preference, zero for all else; flipped, one for the worse."""
 
-    share: Annotated[float, Field(ge=0, le=1)] = 0.3
+    share: Share = 0.3
     """Share of problems whose preference is turned round."""
     seed: Seed = 0
     """Another seed flips others."""

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from torch import Tensor, nn
 
 from models.bounds import Number, Positive
@@ -49,15 +49,15 @@ class ImplicitProcess(TokenReward):
     """The reward component that is the outcome; it must stand before this one in the recipe."""
     threshold: Number = 0.5
     """Above it a completion is right."""
-    beta: Annotated[float, Field(gt=0)] = 0.05
+    beta: PositiveFloat = 0.05
     """Reward of one nat of log-ratio, in the judge's loss too."""
     normalise: Literal["none", "round"] = "none"
     """round: the largest sum of rewards to go of a round's completions is 1 in absolute value."""
     passes: Positive = 1
     """Optimiser steps on each round's completions."""
-    learning_rate: Annotated[float, Field(ge=0)] = 1e-4
+    learning_rate: NonNegativeFloat = 1e-4
     """Step size of the judge's AdamW, without any decay."""
-    warmup_steps: Annotated[int, Field(ge=0)] = 5
+    warmup_steps: NonNegativeInt = 5
     """Steps over which it rises linearly from zero."""
 
     @property

@@ -12,10 +12,9 @@ Only a linear head learns; it begins at zero.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
 from models.bounds import Number, Positive
@@ -42,7 +41,7 @@ class ReferenceValue(Reward):
     """The reward component that it expects; it must stand before this one in the recipe."""
     passes: Positive = 4
     """Optimiser steps on each round's completions."""
-    learning_rate: Annotated[float, Field(ge=0)] = 3e-3
+    learning_rate: NonNegativeFloat = 3e-3
     """Step size of the head's AdamW, without any decay."""
 
     @property

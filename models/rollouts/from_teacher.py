@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 
+from models.bounds import Share
 from models.engine.decoding_loop import Voice
 from models.errors import UserError
 from models.loop.judge import TeacherUse
@@ -34,7 +34,7 @@ class FromTeacher(Sample):
     """Samples of the policy for some prompts, of the teacher or the data for the others. Stands under `rollouts:`."""
 
     reads_models = True
-    on_policy: Annotated[float, Field(ge=0, le=1)] = 0.0
+    on_policy: Share = 0.0
     """Share of the prompts that the policy answers itself (GKD's lambda)."""
     otherwise: Literal["teacher", "demonstrations"] = "teacher"
     """Whose answers the other prompts have; of demonstrations one, drawn anew each round."""

@@ -13,12 +13,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import torch
-from pydantic import Field
 
-from models.bounds import Positive
+from models.bounds import Positive, Share
 from models.engine.engine import Sampling
 from models.errors import UserError
 from models.loop.learner import Learner
@@ -47,7 +45,7 @@ class Hindsight(Rollouts):
     """What stands before the worse answer."""
     good: str = " A good answer: "
     """What stands before the better answer."""
-    good_first: Annotated[float, Field(ge=0, le=1)] = 0.5
+    good_first: Share = 0.5
     """Chance that the better answer stands first."""
 
     @property

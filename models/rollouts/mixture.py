@@ -17,11 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
 
-from pydantic import Field
-
-from models.bounds import Positive
+from models.bounds import Positive, Share
 from models.engine.engine import Sampling
 from models.loop.rollout import Origin, Problem, Rollout
 from models.loop.round_seeds import round_seed
@@ -34,7 +31,7 @@ from models.parts import part
 class Mixture(Voiced):
     """Completions of the mixture, which the policy is trained on. Stands under `rollouts:`."""
 
-    reference_share: Annotated[float, Field(ge=0, le=1)] = 0.125
+    reference_share: Share = 0.125
     """Exponent of the reference: 0 is the policy alone, 1 the reference alone."""
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 
+from models.bounds import Share
 from models.engine.engine import Sampling
 from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import for_choices, for_second_draw, round_seed
@@ -40,7 +40,7 @@ class Prefix(Sample):
 
     reads: Literal["preferences", "demonstrations"] = "preferences"  # type: ignore[misc]
     """Whose answers are begun with: the better ones of preferences, or demonstrations."""
-    share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    share: Share = 0.5
     """Chance that a prompt's group begins with a prefix and not at the prompt."""
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
@@ -66,7 +66,7 @@ class GuidedPrefix(Sample):
 
     needs_reference = True
     reads_models = True
-    share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    share: Share = 0.5
     """Chance that a prompt's group begins with a prefix and not at the prompt."""
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:

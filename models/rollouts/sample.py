@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from models.bounds import Positive, Temperature
 from models.engine.engine import Sampling
@@ -30,7 +30,7 @@ class Sample(Rollouts):
     """Divides the logits; the learner's log-probs mean the same."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the probability that is drawn from, the likeliest tokens first."""
-    top_k: Annotated[int, Field(ge=0)] = 0
+    top_k: NonNegativeInt = 0
     """Likeliest tokens that are drawn from; 0: all."""
 
     @property

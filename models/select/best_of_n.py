@@ -6,10 +6,8 @@ A completion that is best of N under a reward of 0 or 1 is a draw from the polic
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat, NonNegativeInt
 from torch import Tensor
 
 from models.bounds import Number, Positive
@@ -24,11 +22,11 @@ class BestOfN(Select):
 
     best: Positive = 1
     """Completions of each prompt that count as its best; of equals the first."""
-    worst: Annotated[int, Field(ge=0)] = 0
+    worst: NonNegativeInt = 0
     """Most completions of each prompt that are kept as its worst."""
     least: Number | None = None
     """Reward below which a completion is never a best one, and a prompt without a best one is left out; None: any."""
-    tolerance: Annotated[float, Field(ge=0)] = 1e-4
+    tolerance: NonNegativeFloat = 1e-4
     """Largest difference of reward that still counts as none."""
 
     def __call__(self, scored: Scored) -> Tensor:

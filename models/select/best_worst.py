@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.loop.rollout import Scored
@@ -18,7 +16,7 @@ class BestWorst(Select):
     """Two completions of each group, the better first; groups whose rewards do not spread are left out."""
 
     makes_pairs = True
-    tolerance: Annotated[float, Field(ge=0)] = 1e-4
+    tolerance: NonNegativeFloat = 1e-4
     """Largest difference of reward that still counts as none."""
 
     def __call__(self, scored: Scored) -> Tensor:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
 from models.loop.rollout import Scored, group_spread
@@ -31,7 +31,7 @@ class DropFlat(Select):
     drops_flat = True
     by: str = "total"
     """The reward component that must spread; `total` is the weighted sum."""
-    tolerance: Annotated[float, Field(ge=0)] = 1e-4
+    tolerance: NonNegativeFloat = 1e-4
     """Largest spread (max - min) that still counts as none."""
     refills: Annotated[int, Field(ge=0, le=1000)] = 0
     """How often a round may draw further prompts in place of those left out; what is missing then stays missing."""

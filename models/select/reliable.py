@@ -8,11 +8,10 @@ dropout in an estimator model; here it is what the recipe's own rewards, read as
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
+from pydantic import PositiveFloat
 from torch import Tensor
 
+from models.bounds import Share
 from models.formulas.soft_label import uncertainty
 from models.loop.rollout import Scored, group_spread
 from models.loop.slots import Select
@@ -25,9 +24,9 @@ class Reliable(Select):
 
     by: str = "total"
     """The reward component that is read; `total` is the weighted sum."""
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    temperature: PositiveFloat = 1.0
     """What the spread is divided by before it counts as log-odds."""
-    most_uncertain: Annotated[float, Field(ge=0, le=1)] = 0.9
+    most_uncertain: Share = 0.9
     """Largest entropy of a preference that is kept, in bits; 1 keeps all."""
 
     def __call__(self, scored: Scored) -> Tensor:
