@@ -187,7 +187,11 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=POINTS, help=f"measurements of each (default {POINTS})")
     parser.add_argument("--workers", type=int, default=2, help="trainings side by side, a thread each (default 2)")
     parser.add_argument("--older", action="store_true", help="accept results of other code; the page says so")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON files")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help=f"folder of the JSON files ({RESULTS.relative_to(ROOT)}; with --only: tried/ in --work)",
+    )
     parser.add_argument("--work", type=Path, default=WORK, help="folder of data and warm starts")
     parser.add_argument("--page", type=Path, help="the page that is written (docs/league.md; with --only: printed)")
     parser.add_argument("--write-page", action="store_true", help="train nothing")
@@ -204,21 +208,23 @@ def main() -> int:
             parser.error(f"{unknown[0]} does not train a policy on {TASK}; there are {', '.join(names)}")
         names = [name for name in names if name in options.only]
     options.work.mkdir(parents=True, exist_ok=True)
+    tried = options.only and not options.search
+    results: Path = options.results or (options.work / "tried" if tried else RESULTS)
     if options.search:
         if not options.only:
             parser.error("--search needs --only RECIPE ...")
-        print(search(names, options.work, options.results / "search", options.workers, tell))
+        print(search(names, options.work, results / "search", options.workers, tell))
         return 0
     code = None if options.older else code_digest()
     jobs = [Job(name, seed, options.budget, options.points) for seed in range(options.seeds) for name in names]
-    left = missing(jobs, read_all(options.results), code)
+    left = missing(jobs, read_all(results), code)
     if options.estimate:
-        seconds = estimate(left, read_all(options.results), options.workers)
+        seconds = estimate(left, read_all(results), options.workers)
         print(json.dumps({"trainings": len(left), "of": len(jobs), "seconds": round(seconds)}))
         return 0
     if left and not options.write_page:
-        run_all(left, options.work, options.results, options.workers, tell)
-    held = read_all(options.results)
+        run_all(left, options.work, results, options.workers, tell)
+    held = read_all(results)
     shown = [result for job in jobs for result in held if (result.recipe, result.seed) == (job.recipe, job.seed)]
     wanted = {(job.recipe, job.seed): digest_of(job) for job in jobs}
     shown = [result for result in shown if result.counts(wanted[result.recipe, result.seed], code)]

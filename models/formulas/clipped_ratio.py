@@ -42,6 +42,10 @@ class ClippedRatio(Corrected):
             raise ValueError(f"dual_clip is {self.dual_clip}, not above 1 + clip_high, {1.0 + self.clip_high}")
         super().__post_init__()
 
+    def _dropped(self, ratio: Tensor, advantage: Tensor) -> Tensor:
+        """What PPO's clip leaves out of the gradient, in the shape of `ratio`, bool."""
+        return ratio * advantage > clip(ratio, self.clip_low, self.clip_high) * advantage
+
     def _clip(self, ratio: Tensor, advantage: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The surrogate, and what is worth watching, no gradient; all in the shape of `ratio`.
 
@@ -51,7 +55,7 @@ class ClippedRatio(Corrected):
         """
         clipped = clip(ratio, self.clip_low, self.clip_high)
         surrogate = torch.minimum(ratio * advantage, clipped * advantage)
-        watch = {"clipped_share": (ratio * advantage > clipped * advantage).to(ratio)}
+        watch = {"clipped_share": self._dropped(ratio, advantage).to(ratio)}
         if self.dual_clip is not None:
             beyond = (advantage < 0) & (ratio > self.dual_clip)
             surrogate = torch.where(beyond, self.dual_clip * advantage, surrogate)

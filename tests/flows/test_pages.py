@@ -26,7 +26,10 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading_of_it(page: Path) ->
 
 
 def test_the_files_that_the_guide_to_a_new_method_shows_are_the_files_themselves() -> None:
-    shown = SHOWN.findall((ROOT / "docs" / "new_method.md").read_text())
+    guide = (ROOT / "docs" / "new_method.md").read_text()
+    shown = SHOWN.findall(guide)
     assert [path.split("/")[0] for path, _ in shown] == ["models", "recipes"]
+    (test,) = re.findall(r"```python\n(def test_.*?)```", guide, flags=re.DOTALL)
+    assert test in (ROOT / "tests/models/objective/test_cispo.py").read_text()
     for path, text in shown:
         assert text.strip() == (ROOT / path).read_text().strip(), path

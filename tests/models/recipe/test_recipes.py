@@ -45,6 +45,7 @@ def test_every_recipe_of_the_house_loads_and_is_named_after_its_file(file: Path)
 @pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_recipe_of_the_house_says_what_the_published_run_used_and_where_it_differs(file: Path) -> None:
     head = "".join(line for line in file.read_text().splitlines(True) if line.startswith("#"))
+    assert "\n# Idea: " in head and max(map(len, head.splitlines())) <= 120, file.name
     said = re.search(r"^# Published \((not verified|.* read.*)\): .+\n(?:# .+\n)*?# Here: .+", head, re.MULTILINE)
     assert said, f"{file.name}: no 'Published (code read | not verified): ...' and 'Here: ...' in its head"
 
