@@ -5,7 +5,7 @@
     seconds/learn      advantage, forward, backward, optimiser
     seconds/hand_over  weights to the engine, the canary that checks them, the reference
     seconds/log        telling what was seen (the telling of a round's numbers counts in the next round)
-    seconds/checkpoint writing the state to disk
+    seconds/checkpoint copying the state, which is then written behind the loop's back
     seconds/hidden     with one step of staleness: generation that cost no time, as the learner worked meanwhile
     seconds/round      all of it: the stretches together less what was hidden
 

@@ -44,7 +44,8 @@ from models.loop.slots import Objective, Rollouts
 from models.loop.tries import Tries
 from models.loop.truncation import WRONG, TruncationSettings
 from models.loop.world import World
-from models.policy.checkpoint import keep_best, load_checkpoint, newest_checkpoint, restore_best, save_checkpoint
+from models.policy.checkpoint import load_checkpoint, newest_checkpoint
+from models.policy.checkpoint_writer import CheckpointWriter
 from models.policy.weights import merged_weights
 from models.text.encoding import Codec
 
@@ -98,17 +99,18 @@ def run_loop(
     curriculum = settings.curriculum
     start, history = resume(learner, checkpoints, problems)
     stops = alarm is not None and alarm.action == "stop"
-    if stops and not start:
-        keep_best(checkpoints, learner.policy)
     watchers.resumed(start)
     hand_over(world, settings, canary, start)
     meter, score = Meter(learner, settings), Scoring(slots.rewards)
     counted, tries = learner.tally.completions, Tries(slots, score, curriculum, meter)
     if curriculum.filters:
         problems = tries.passing(unread(), problems)
-    with Ahead(make, meter.device) as ahead:
+    with CheckpointWriter(checkpoints) as writer, Ahead(make, meter.device) as ahead:
+        if stops and not start:
+            writer.keep_best(learner.policy)
         for number in range(start, settings.rounds):
             watchers.proceed()
+            writer.raise_failed()
             done = number + 1
             torch.manual_seed(round_seed(world.seed, number))
             if curriculum.order == "adaptive":
@@ -154,7 +156,7 @@ def run_loop(
                 history = history.after(metrics, alarm)
                 metrics["policy/collapsed"] = float(history.collapse is not None)
                 if to_keep and stops and history.improved(alarm):
-                    keep_best(checkpoints, learner.policy)
+                    writer.keep_best(learner.policy)
                     history = history.keeping(alarm)
             if to_keep:
                 updates = {name: companion.updates for name, companion in learner.companions.items()}
@@ -163,14 +165,12 @@ def run_loop(
                     alarms.FILE: alarms.written(history),
                     tallies.FILE: tallies.written(learner.tally),
                 }
-                save_checkpoint(
-                    checkpoints, done, learner.moving, learner.optimisers, {"policy": learner.updates, **updates}, files
-                )
+                writer.save(done, learner.moving, learner.optimisers, {"policy": learner.updates, **updates}, files)
             meter.lap("checkpoint")
             watchers.metrics(done, metrics | meter.end_round(scored, chosen))
             meter.lap("log")
             if stops and history.collapse is not None:
-                restore_best(checkpoints, learner.policy)
+                writer.restore_best(learner.policy)
                 return replace(history.collapse, kept=history.best_round)
             if last:
                 break

@@ -42,16 +42,28 @@ class Checkpoint:
         return (self.folder / name).read_bytes()
 
 
+def state_of(
+    modules: Mapping[str, nn.Module], optimisers: Mapping[str, torch.optim.Optimizer]
+) -> dict[str, dict[str, Tensor]]:
+    """All tensors of a checkpoint by the name of their file, not copied.
+
+    Args:
+        modules: what learns or moves, by name; only parameters that could change need to be in it.
+        optimisers: of the models that learn, by the same names; their moments are kept too.
+    """
+    state = {name: trainable(module) for name, module in modules.items()}
+    return state | {f"{name}.optimiser": _flatten(optimiser) for name, optimiser in optimisers.items()}
+
+
 def _flatten(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     state: dict[int, dict[str, Tensor]] = optimiser.state_dict()["state"]
     return {f"{index}.{name}": tensor for index, entry in state.items() for name, tensor in entry.items()}
 
 
-def save_checkpoint(
+def write_checkpoint(
     root: Path,
     round_number: int,
-    modules: Mapping[str, nn.Module],
-    optimisers: Mapping[str, torch.optim.Optimizer],
+    state: Mapping[str, Mapping[str, Tensor]],
     updates: Mapping[str, int],
     files: Mapping[str, bytes] = MappingProxyType({}),
     keep: int = 2,
@@ -61,9 +73,8 @@ def save_checkpoint(
     Args:
         root: folder of all checkpoints of one training.
         round_number: rounds finished.
-        modules: what learns or moves, by name; only parameters that could change need to be in it.
-        optimisers: of the models that learn, by the same names; their moments are kept too.
-        updates: optimiser steps that each has taken.
+        state: tensors by the name of their file, as `state_of` gives them.
+        updates: optimiser steps that each model has taken.
         files: what else is to be kept, by the names of its files.
         keep: how many checkpoints stay.
 
@@ -74,13 +85,8 @@ def save_checkpoint(
     target = root / f"round_{round_number:06d}"
     sweep(root)
     with replace_folder(target) as folder:
-        tensors = {name: _trainable(module) for name, module in modules.items()}
-        tensors |= {f"{name}.optimiser": _flatten(optimiser) for name, optimiser in optimisers.items()}
-        for name, state in tensors.items():
-            save_file(
-                {key: value.detach().cpu().contiguous().clone() for key, value in state.items()},
-                folder / f"{name}.safetensors",
-            )
+        for name, tensors in state.items():
+            save_file(_storable(tensors), folder / f"{name}.safetensors")
         for name, content in files.items():
             (folder / name).write_bytes(content)
         hashes = {file.name: _sha256(file) for file in sorted(folder.iterdir())}
@@ -93,6 +99,11 @@ def save_checkpoint(
     for old in checkpoints[: max(0, here + 1 - keep)] + checkpoints[here + 1 :]:
         shutil.rmtree(old)
     return target
+
+
+def _storable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors as safetensors takes them: on the processor, each in one piece."""
+    return {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
 
 
 def newest_checkpoint(root: Path) -> Checkpoint | None:
@@ -128,16 +139,15 @@ def load_checkpoint(
         optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
-def keep_best(root: Path, policy: nn.Module) -> None:
-    """Keep the weights of `policy` that can change beside the checkpoints, in place of those kept before.
+def keep_best(root: Path, weights: Mapping[str, Tensor]) -> None:
+    """Keep `weights`, by name, beside the checkpoints, in place of those kept before.
 
     Raises:
         UserError: no space left; those kept before are untouched.
     """
 
     with replace_folder(root / BEST) as folder:
-        tensors = {key: value.detach().cpu().contiguous().clone() for key, value in _trainable(policy).items()}
-        save_file(tensors, folder / "policy.safetensors")
+        save_file(_storable(weights), folder / "policy.safetensors")
 
 
 def restore_best(root: Path, policy: nn.Module) -> None:
@@ -148,7 +158,7 @@ def restore_best(root: Path, policy: nn.Module) -> None:
             own[key].copy_(value)
 
 
-def _trainable(module: nn.Module) -> dict[str, Tensor]:
+def trainable(module: nn.Module) -> dict[str, Tensor]:
     """Parameters that can change; all of them where none is trainable (a reference that moves by itself)."""
     named = dict(module.named_parameters())
     learning: dict[str, Tensor] = {name: value for name, value in named.items() if value.requires_grad}

@@ -17,7 +17,7 @@ from flows.command_line import main
 from flows.opening import only_run
 from models.datasets.settings import DataSettings
 from models.errors import UserError
-from models.policy.checkpoint import newest_checkpoint, save_checkpoint
+from models.policy.checkpoint import newest_checkpoint, state_of, write_checkpoint
 from tasks import versions
 from tasks.tracking import store, summaries
 
@@ -196,9 +196,11 @@ def test_no_space_for_a_checkpoint_is_one_line_and_leaves_the_one_before_whole(s
     module(torch.ones(1, 100)).sum().backward()
     optimiser.step()  # 40 KB of weights and 80 KB of moments
     root = small_disk / "checkpoints"
-    first = save_checkpoint(root, 1, {"policy": module}, {"policy": optimiser}, {"policy": 1})
+    first = write_checkpoint(root, 1, state_of({"policy": module}, {"policy": optimiser}), {"policy": 1})
     with pytest.raises(UserError, match="no space left to write it") as caught:
-        save_checkpoint(root, 2, {"policy": module, "reference": module}, {"policy": optimiser}, {"policy": 1})
+        write_checkpoint(
+            root, 2, state_of({"policy": module, "reference": module}, {"policy": optimiser}), {"policy": 1}
+        )
     assert "round_000002" in str(caught.value) and "\n" not in str(caught.value)
     assert [entry.name for entry in root.iterdir()] == ["round_000001"]
     checkpoint = newest_checkpoint(root)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,9 @@ POISONED = [*TOKENS[:3], torch.full_like(TOKENS[3], torch.nan), TOKENS[4]]
 SMALL = OptimiserSettings(learning_rate=1e-3, warmup_steps=0)
 
 
-def fit(learner: Learner, advantage: list[Tensor] = TOKENS, round_number: int = 0, **settings: Any) -> dict[str, float]:
+def fit(
+    learner: Learner, advantage: Sequence[Tensor] = TOKENS, round_number: int = 0, **settings: Any
+) -> dict[str, float]:
     schedule = ScheduleSettings(rounds=4, **{"optimiser": STEP, **settings})
     return fit_round(learner, Grpo(kl=0.1), round_of(), advantage, schedule, LONGEST, round_number)
 
@@ -105,7 +107,7 @@ class Narrow:
         learner.policy.get_submodule("model").register_forward_pre_hook(self.see, with_kwargs=True)
 
     def see(self, module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        tokens = (kwargs.get("input_ids") if args == () else args[0]).shape[-1]
+        tokens = (args[0] if args else kwargs["input_ids"]).shape[-1]
         if torch.is_grad_enabled():
             self.rows.append(tokens)
             if tokens > self.room:
@@ -248,7 +250,7 @@ class Waits(TorchDispatchMode):
     them that it picks by flags. What is whole numbers is laid out on the processor."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seen = Counter[str]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

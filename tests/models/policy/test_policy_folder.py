@@ -20,7 +20,7 @@ from models.atomic_write import replace_folder
 from models.errors import UserError
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.policy.build import SizeSettings, new_policy, open_policy
-from models.policy.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
+from models.policy.checkpoint import load_checkpoint, newest_checkpoint, state_of, write_checkpoint
 from models.policy.folder import check_model_folder, hash_folder, load_tokenizer, save_model_folder
 
 
@@ -100,13 +100,11 @@ def moments(model: nn.Module) -> dict[str, torch.optim.Optimizer]:
 
 def test_on_a_full_disk_a_checkpoint_is_one_clear_line_and_the_one_before_stays(small_disk: Path) -> None:
     small, large = torch.nn.Linear(4, 4), tiny_policy(torch.float32)
-    save_checkpoint(
-        small_disk, 1, {"policy": small}, {"policy": build_optimiser(small, OptimiserSettings())}, {"policy": 1}
-    )
+    moments = {"policy": build_optimiser(small, OptimiserSettings())}
+    write_checkpoint(small_disk, 1, state_of({"policy": small}, moments), {"policy": 1})
     with pytest.raises(UserError, match="round_000002: no space left"):
-        save_checkpoint(
-            small_disk, 2, {"policy": large}, {"policy": build_optimiser(large, OptimiserSettings())}, {"policy": 1}
-        )
+        moments = {"policy": build_optimiser(large, OptimiserSettings())}
+        write_checkpoint(small_disk, 2, state_of({"policy": large}, moments), {"policy": 1})
     assert os.listdir(small_disk) == ["round_000001"] and newest_round(small_disk) == 1
 
 
@@ -203,7 +201,7 @@ def newest_round(folder: Path) -> int | None:
 
 def test_a_checkpoint_brings_back_weights_and_optimiser_to_the_last_bit(tmp_path: Path) -> None:
     model, optimiser = trained(3)
-    save_checkpoint(tmp_path, 3, {"policy": model}, {"policy": optimiser}, {"policy": 1})
+    write_checkpoint(tmp_path, 3, state_of({"policy": model}, {"policy": optimiser}), {"policy": 1})
     fresh, fresh_optimiser = trained(0)
     newest = newest_checkpoint(tmp_path)
     assert newest is not None
@@ -217,12 +215,12 @@ def test_a_checkpoint_brings_back_weights_and_optimiser_to_the_last_bit(tmp_path
 def test_the_newest_checkpoints_stay_even_where_broken_ones_lie_ahead(tmp_path: Path) -> None:
     model, optimiser = trained(1)
     for number in (2, 4, 6, 8):
-        save_checkpoint(tmp_path, number, {"policy": model}, {"policy": optimiser}, {"policy": 1}, keep=4)
+        write_checkpoint(tmp_path, number, state_of({"policy": model}, {"policy": optimiser}), {"policy": 1}, keep=4)
     for number in (6, 8):
         (tmp_path / f"round_{number:06d}" / "policy.safetensors").write_bytes(b"")
     with pytest.warns(UserWarning, match="is broken"):
         assert newest_round(tmp_path) == 4
-    save_checkpoint(tmp_path, 5, {"policy": model}, {"policy": optimiser}, {"policy": 1}, keep=2)
+    write_checkpoint(tmp_path, 5, state_of({"policy": model}, {"policy": optimiser}), {"policy": 1}, keep=2)
     assert sorted(os.listdir(tmp_path)) == ["round_000004", "round_000005"]
     assert newest_round(tmp_path) == 5
 
@@ -230,7 +228,7 @@ def test_the_newest_checkpoints_stay_even_where_broken_ones_lie_ahead(tmp_path: 
 def test_a_file_that_a_checkpoint_lacks_is_named_and_the_one_before_is_taken(tmp_path: Path) -> None:
     model, optimiser = trained(1)
     for number in (1, 2):
-        save_checkpoint(tmp_path, number, {"policy": model}, {"policy": optimiser}, {"policy": 1})
+        write_checkpoint(tmp_path, number, state_of({"policy": model}, {"policy": optimiser}), {"policy": 1})
     (tmp_path / "round_000002" / "policy.optimiser.safetensors").unlink()
     (tmp_path / "round_000002" / "policy.safetensors").write_bytes(b"")
     said = "round_000002: policy.optimiser.safetensors is missing, policy.safetensors is broken; going back"
@@ -243,7 +241,7 @@ def test_a_file_that_a_checkpoint_lacks_is_named_and_the_one_before_is_taken(tmp
 )
 def test_a_state_that_is_none_is_passed_over(tmp_path: Path, state: str) -> None:
     model, optimiser = trained(0)
-    save_checkpoint(tmp_path, 1, {"policy": model}, {"policy": optimiser}, {"policy": 1})
+    write_checkpoint(tmp_path, 1, state_of({"policy": model}, {"policy": optimiser}), {"policy": 1})
     (tmp_path / "round_000001" / "state.json").write_text(state)
     with pytest.warns(UserWarning, match="state.json is broken"):
         assert newest_checkpoint(tmp_path) is None
@@ -258,7 +256,7 @@ def test_where_no_checkpoint_is_whole_there_is_none(tmp_path: Path) -> None:
 
 def test_a_checkpoint_before_the_first_update_is_whole(tmp_path: Path) -> None:
     model, optimiser = trained(0)
-    save_checkpoint(tmp_path, 1, {"policy": model}, {"policy": optimiser}, {"policy": 1})
+    write_checkpoint(tmp_path, 1, state_of({"policy": model}, {"policy": optimiser}), {"policy": 1})
     newest = newest_checkpoint(tmp_path)
     assert newest is not None
     load_checkpoint(newest, {"policy": model}, {"policy": optimiser})

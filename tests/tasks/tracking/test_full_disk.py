@@ -21,7 +21,7 @@ from models.disk import LEAST_FREE, is_full, no_space, out_of_space, require_spa
 from models.errors import UserError
 from models.learner import precision
 from models.learner.reference_cache import cached_reference_log_probs
-from models.policy.checkpoint import newest_checkpoint, save_checkpoint
+from models.policy.checkpoint import newest_checkpoint, state_of, write_checkpoint
 from models.text.token_cache import CachedCodec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from tasks.step import Made, run_step, step_folder
@@ -178,9 +178,11 @@ def test_caches_that_have_no_room_are_one_line_and_leave_no_part(small_disk: Pat
 def test_a_checkpoint_that_has_no_room_is_one_line_and_leaves_the_one_before(small_disk: Path) -> None:
     module = torch.nn.Linear(100, 100)
     root = small_disk / "checkpoints"
-    save_checkpoint(root, 1, {"policy": module}, {}, {"policy": 1})
+    write_checkpoint(root, 1, state_of({"policy": module}, {}), {"policy": 1})
     fill(small_disk)
-    refused_at_once(lambda: save_checkpoint(root, 2, {"policy": module}, {}, {"policy": 2}), root / "round_000002")
+    refused_at_once(
+        lambda: write_checkpoint(root, 2, state_of({"policy": module}, {}), {"policy": 2}), root / "round_000002"
+    )
     checkpoint = newest_checkpoint(root)
     assert checkpoint is not None and checkpoint.round_number == 1
 
