@@ -26,6 +26,7 @@ BENCHMARKS = {
     "flops": "benchmarks.flops",
     "evaluation": "benchmarks.evaluation",
     "overhead": "benchmarks.overhead",
+    "checkpoint_stall": "benchmarks.checkpoint_stall",
     "beside_a_neighbour": "benchmarks.neighbour",
     "commands": "benchmarks.commands",
 }

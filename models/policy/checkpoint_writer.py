@@ -90,6 +90,11 @@ class CheckpointWriter:
         for what in [what for what, future in self._pending.items() if future.done()]:
             self._finish(what)
 
+    @property
+    def writing(self) -> bool:
+        """Whether something that was begun is not on the disk yet."""
+        return not all(future.done() for future in self._pending.values())
+
     def wait(self) -> None:
         """Wait until all that was begun is on the disk.
 

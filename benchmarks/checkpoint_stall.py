@@ -1,0 +1,79 @@
+"""What a checkpoint costs the training: seconds that the loop stands still for each GiB of it, and what is lost behind.
+
+A model of some 85 million weights with AdamW's moments, one GiB, is saved between steps of plain matrix products that
+keep all cores busy, as the loop does: behind the loop's back (`models.policy.checkpoint_writer`), and at once, turn
+about. The row is the time of the call; `slower` in the details is by how much all steps until the file lay on the disk
+took longer than undisturbed ones, in seconds a GiB: writing and hashing need a core for a while.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from benchmarks.rows import Row, compare
+from benchmarks.settings import Settings
+from models.policy.checkpoint import state_of, write_checkpoint
+from models.policy.checkpoint_writer import CheckpointWriter
+
+AT_MOST = 0.3
+"""Seconds a GiB that the loop may stand still."""
+GIB = 2**30
+
+
+def measure(settings: Settings, name: str) -> list[Row]:
+    """One row; `ours` and `peer` are seconds a GiB of the two calls."""
+    width, repeats = (512, 2) if settings.quick else (3072, settings.repeats)
+    model = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(9)))
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    sum(parameter.sum() for parameter in model.parameters()).backward()  # type: ignore[union-attr]
+    optimiser.step()
+    modules, moments, updates = {"policy": model}, {"policy": optimiser}, {"policy": 1}
+    size = (
+        sum(v.numel() * v.element_size() for part in state_of(modules, moments).values() for v in part.values()) / GIB
+    )
+    product = torch.randn(width, width)
+
+    def step() -> float:
+        began = time.perf_counter()
+        for _ in range(4):
+            product @ product
+        return time.perf_counter() - began
+
+    held: list[float] = []
+    at_once: list[float] = []
+    slower: list[float] = []
+    with tempfile.TemporaryDirectory() as place, CheckpointWriter(Path(place) / "behind") as writer:
+        writer.save(0, modules, moments, updates)  # the first takes memory, which later ones use again
+        writer.wait()
+        for number in range(1, repeats + 1):
+            usual = statistics.median(step() for _ in range(5))
+            began = time.perf_counter()
+            writer.save(number, modules, moments, updates)
+            held.append((time.perf_counter() - began) / size)
+            lost = 0.0
+            while writer.writing:
+                lost += step() - usual
+            slower.append(lost / size)
+            began = time.perf_counter()
+            write_checkpoint(Path(place) / "at_once", number, state_of(modules, moments), updates)
+            at_once.append((time.perf_counter() - began) / size)
+    return [
+        compare(
+            "seconds that the loop stands still for a checkpoint, a GiB",
+            held,
+            at_once,
+            "s/GiB",
+            statistics.median(at_once) / AT_MOST,
+            smaller_is_better=True,
+            against="the same written at once",
+            wanted=f"at most {AT_MOST} s/GiB",
+            short="copying a GiB takes this machine longer",
+            details={"gib": round(size, 2), "slower": slower},
+        )
+    ]
