@@ -128,6 +128,16 @@ def _teacher(recipe: Recipe) -> None:
                 f"{place} {part.name} needs the teacher's weights, but one behind teacher.address tells log-probs of "
                 "given tokens alone; set teacher.path, or advantage.name to judge_log_ratio"
             )
+    drawn = recipe.rollouts.sampling
+    if (
+        teacher is not None
+        and teacher.address is not None
+        and (drawn.temperature, drawn.top_p, drawn.top_k) != (1, 1, 0)
+    ):
+        raise ValueError(
+            "a teacher behind teacher.address tells log-probs of temperature 1 and of all tokens, and the policy's must "
+            "mean the same: set rollouts.temperature to 1, top_p to 1 and top_k to 0, or teacher.path"
+        )
     asked = recipe.objective.divergence
     contrasts = asked is not None and asked.extrapolation is not None
     if contrasts and (teacher is None or teacher.contrast is None):
