@@ -223,6 +223,7 @@ def paths() -> Iterator[dict[str, str]]:
     yield {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, roots)), "OMP_NUM_THREADS": "1"}
 
 
+@pytest.mark.thorough
 def test_where_the_machine_has_no_memory_left_the_weights_are_those_of_an_undisturbed_run(
     paths: dict[str, str],
 ) -> None:
