@@ -135,8 +135,8 @@ def _teacher(recipe: Recipe) -> None:
         and (drawn.temperature, drawn.top_p, drawn.top_k) != (1, 1, 0)
     ):
         raise ValueError(
-            "a teacher behind teacher.address tells log-probs of temperature 1 and of all tokens, and the policy's must be "
-            "of the same: set rollouts.temperature to 1, top_p to 1 and top_k to 0, or teacher.path"
+            "a teacher behind teacher.address tells log-probs of temperature 1 and of all tokens, and the policy's "
+            "must be of the same: set rollouts.temperature to 1, top_p to 1 and top_k to 0, or teacher.path"
         )
     asked = recipe.objective.divergence
     contrasts = asked is not None and asked.extrapolation is not None
