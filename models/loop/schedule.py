@@ -31,6 +31,9 @@ class ScheduleSettings:
     them."""
     token_budget: Positive = 16384
     """Tokens of one packed row; bounds memory and does not change the result."""
+    gradient_checkpointing: bool | Literal["auto"] = "auto"
+    """Layers of the policy keep their input alone and are read again for their backward pass: less memory, a third more
+    arithmetic, the same result. auto: once memory has run out."""
     checkpoint_every: Positive = 20
     """Rounds between two checkpoints."""
     samples_every: Positive = 20

@@ -20,6 +20,8 @@ class Tally:
     """Ids of the prompts of the block of rounds that is under way, the easiest first."""
     token_budget: int | None = None
     """Tokens of a packed row since memory ran out; None: as the recipe says."""
+    recompute: bool = False
+    """Whether memory has run out, and the policy's layers are read again for their backward pass since."""
     skipped: int = 0
     """Optimiser steps in a row, up to the last, that were skipped as they were not finite."""
 

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from models.learner.log_probs import hidden_width
 from models.learner.optimiser import NotFinite, take_step
-from models.learner.out_of_memory import within_memory
+from models.learner.out_of_memory import Way, ways, within_memory
 from models.learner.packing import cut_into_rows, longest_unit
+from models.learner.recompute import can_recompute, recomputing
 from models.learner.reduce import entropy_term, token_weights
 from models.loop.batch import pairs_of, token_batch
 from models.loop.distribution import read_policy
@@ -52,24 +53,24 @@ class Fit:
     def update(self, rows: Sequence[int]) -> Watched:
         """One optimiser step on the completions at `rows`. Returns what was watched; nothing where it was skipped.
 
-        Where memory runs out the step is made again with rows of half as many tokens, which stay so for the run.
+        Where memory runs out the step is made again in a way that needs less, and so are the steps after it.
 
         Raises:
             UserError: memory runs out with the shortest rows.
             NotFinite: the loss or a gradient is not finite, and `skip_nonfinite` such steps were skipped in a row.
         """
         learner, tally, settings = self.learner, self.learner.tally, self.settings
-        what = f"update {learner.updates}"
-        watched, budget = within_memory(
-            lambda budget: self.gradient(rows, budget),
-            tally.token_budget or settings.token_budget,
-            lambda: self._longest_unit(rows),
+        always = settings.gradient_checkpointing is True
+        first = Way(tally.token_budget or settings.token_budget, always or tally.recompute)
+        able = settings.gradient_checkpointing == "auto" and can_recompute(learner.policy)
+        watched, way = within_memory(
+            lambda way: self.gradient(rows, way),
+            ways(first, lambda: self._longest_unit(rows), able=able),
             lambda: learner.optimiser.zero_grad(set_to_none=True),
-            what,
-            BUDGET,
+            f"update {learner.updates}",
         )
-        if budget != (tally.token_budget or settings.token_budget):
-            tally.token_budget = budget
+        if way != first:
+            tally.token_budget, tally.recompute = way.budget, way.recompute
         try:
             norm = take_step(
                 learner.optimiser,
@@ -92,8 +93,12 @@ class Fit:
         watched.steps.append(norm)
         return watched
 
-    def gradient(self, rows: Sequence[int], budget: int) -> Watched:
-        """Add the gradient of the loss of the completions at `rows`, read in packed rows of at most `budget` tokens."""
+    def gradient(self, rows: Sequence[int], way: Way) -> Watched:
+        """Add the gradient of the loss of the completions at `rows`, made in such a way."""
+        with recomputing(self.learner.policy, way.recompute):
+            return self._gradient(rows, way.budget)
+
+    def _gradient(self, rows: Sequence[int], budget: int) -> Watched:
         learner, objective, chosen = self.learner, self.objective, self.chosen
         by_token = objective.level == "token"
         weights = token_weights(

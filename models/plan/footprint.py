@@ -26,6 +26,7 @@ from models.engine.vocabulary import read_config
 from models.learner.fused_log_probs import block_shape
 from models.learner.log_probs import plain_inner, row_states
 from models.learner.packed_attention import NAME, register_packed_attention
+from models.learner.recompute import recomputing
 from models.loop.method import companions_of
 from models.plan.alive import Alive
 from models.policy.build import new_shapes, with_adapter
@@ -172,7 +173,9 @@ def _activations(recipe: Recipe, config: Any, layers: int, row: Row, autocast: t
     with FakeTensorMode():
         standing = _as_fakes(policy)
         ids = torch.empty(row.tokens, dtype=torch.long)
-        with Alive((*standing, ids)) as alive:
+        assert recipe.schedule is not None
+        again = recipe.schedule.gradient_checkpointing is True
+        with recomputing(policy, again), Alive((*standing, ids)) as alive:
             states = row_states(policy, ids, ids, _Attention(), autocast)
             kept = alive.now
             chosen = states[: row.completion_tokens]

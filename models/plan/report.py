@@ -148,10 +148,11 @@ MOST = 0.9
 
 def _advice(recipe: Recipe, needs: Footprint) -> str:
     """What to lower, by what is largest."""
-    options = {
-        "schedule.token_budget (and with it the longest row)": needs.activations,
-        "engine.memory_share": needs.engine,
-    }
+    options: dict[str, int] = {}
+    if recipe.schedule is not None and recipe.schedule.gradient_checkpointing is not True:
+        options["what layers keep: schedule.gradient_checkpointing=true"] = needs.activations
+    options["schedule.token_budget (and with it the longest row)"] = needs.activations
+    options["engine.memory_share"] = needs.engine
     if recipe.policy.lora is None:
         options["what learns: policy.lora={rank: 16}"] = needs.gradients + needs.optimiser + needs.reference
     return f"lower {max(options, key=lambda key: options[key])}"

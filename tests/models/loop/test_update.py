@@ -91,7 +91,7 @@ def test_a_gradient_that_is_not_finite_is_skipped_too() -> None:
 
 
 def test_a_checkpoint_remembers_the_count_and_the_smaller_rows() -> None:
-    tally = tallies.Tally(completions=7, token_budget=12, skipped=2)
+    tally = tallies.Tally(completions=7, token_budget=12, recompute=True, skipped=2)
     assert tallies.read(tallies.written(tally)) == tally
 
 
@@ -118,7 +118,7 @@ def test_a_step_that_runs_out_of_memory_is_made_again_with_smaller_rows_and_is_t
     undisturbed, learner = learner_of(), learner_of()
     expected = fit(undisturbed, token_budget=64)
     device = Narrow(learner, 20)
-    with pytest.warns(UserWarning, match="update 0: out of memory with schedule.token_budget 64; made again with 32"):
+    with pytest.warns(UserWarning, match="update 0: out of memory with rows of 64 tokens and gradient checkpoi"):
         metrics = fit(learner, token_budget=64)
     assert max(device.rows) > 20 and max(device.rows[-2:]) <= 20 and learner.tally.token_budget == 16
     torch.testing.assert_close(weights(learner), weights(undisturbed), rtol=1e-6, atol=1e-8)
@@ -239,7 +239,8 @@ def test_where_the_machine_has_no_memory_left_the_weights_are_those_of_an_undist
 
     undisturbed, limited = run(0), run(LIMIT)
     assert not undisturbed["told"]
-    assert limited["told"] and limited["told"][0].startswith("update 0: out of memory with schedule.token_budget 2048")
+    began = "update 0: out of memory with rows of 2048 tokens; made again with rows of 2048 tokens and gradient checkpo"
+    assert limited["told"] and limited["told"][0].startswith(began)
     assert limited["sums"] == pytest.approx(undisturbed["sums"], rel=1e-6)
 
 

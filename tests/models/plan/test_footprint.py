@@ -37,6 +37,8 @@ CASES: dict[str, tuple[list[str], torch.dtype | None]] = {
     "full": ([], None),
     "bfloat16": ([], torch.bfloat16),
     "adapters": (["policy.lora={rank: 8}"], None),
+    "layers read again": (["schedule.gradient_checkpointing=true"], None),
+    "layers read again, adapters": (["schedule.gradient_checkpointing=true", "policy.lora={rank: 8}"], torch.bfloat16),
     "many rows": (["schedule.token_budget=600"], None),
     "minibatches": (["schedule.minibatches=2"], None),
     "large vocabulary": (["policy.tokenizer.vocabulary=60000"], torch.bfloat16),
@@ -100,6 +102,18 @@ def test_planned_memory_is_what_a_fit_holds(case: str) -> None:
     with Alive([*policy, *moments, *(learner.reference.parameters() if learner.reference else ())]) as alive:
         fit()
     assert abs(planned.passing - alive.most) <= TOLERANCE * alive.most, (planned.passing, alive.most, planned)
+
+
+def test_layers_that_are_read_again_keep_their_input_alone() -> None:
+    planned = {}
+    for on in ("true", "false"):
+        recipe = load_recipe("gsm8k", [*BASE, f"schedule.gradient_checkpointing={on}", "policy.size.layers=8"])
+        config, _ = policy_config(recipe)
+        row = largest_row(recipe, config, PROMPT)
+        planned[on] = footprint(recipe, config, row, CPU, None)
+        inputs = 8 * 4 * 128 * row.tokens
+    assert inputs < planned["true"].activations < 2 * inputs < 0.2 * planned["false"].activations
+    assert planned["true"].total < planned["false"].total
 
 
 def test_companions_reward_model_and_engine_are_counted() -> None:

@@ -1,0 +1,53 @@
+"""Gradient checkpointing: a layer keeps its input alone and is read again when its gradient is made.
+
+After Chen et al. 2016 (arXiv 1604.06174): about a third more arithmetic for a small part of the memory. The gradient is
+the same to the bit where kernels are deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+from models.errors import UserError
+from models.learner.log_probs import plain_inner
+
+
+def can_recompute(model: nn.Module) -> bool:
+    """Whether transformers knows how to read the model's layers again."""
+    return bool(plain_inner(model).supports_gradient_checkpointing and _layers(model))
+
+
+@contextmanager
+def recomputing(model: nn.Module, on: bool = True) -> Iterator[None]:
+    """Inside, layers of `model` that are read keep their input alone; with `on` false nothing changes.
+
+    Raises:
+        UserError: transformers does not know how to read the model's layers again.
+    """
+    if not on:
+        yield
+        return
+    if not can_recompute(model):
+        name = type(plain_inner(model)).__name__
+        raise UserError(f"schedule.gradient_checkpointing: {name} knows no gradient checkpointing; set it to false")
+    inner = plain_inner(model)
+    inner.gradient_checkpointing_enable({"use_reentrant": False})
+    layers = _layers(model)
+    before = [layer.training for layer in layers]
+    for layer in layers:
+        layer.training = True  # a layer asks for it; what is inside, dropout too, stays as it was
+    try:
+        yield
+    finally:
+        for layer, trained in zip(layers, before, strict=True):
+            layer.training = trained
+        inner.gradient_checkpointing_disable()
+
+
+def _layers(model: nn.Module) -> list[nn.Module]:
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    return [module for module in plain_inner(model).modules() if isinstance(module, GradientCheckpointingLayer)]
