@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Literal
 
 import torch
@@ -17,7 +18,9 @@ from models.bounds import Positive
 from models.errors import UserError
 from models.learner.log_probs import completion_log_probs, hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
-from models.learner.packing import Sequences, cut_into_rows
+from models.learner.out_of_memory import Way, ways, within_memory
+from models.learner.packing import Sequences, cut_into_rows, longest_unit
+from models.learner.recompute import can_recompute, recomputing
 from models.learner.reduce import token_weights
 from models.seeds import seed_of
 
@@ -84,9 +87,20 @@ def fit_supervised(
     optimiser = build_optimiser(model, settings.optimiser)
     batches = shuffled_batches(len(sequences), min(settings.batch, len(sequences)), seed)
     metrics: dict[str, float] = {}
+    way, able = Way(settings.token_budget, recompute=False), can_recompute(model)
     for step in range(settings.steps):
         batch = sequences.take(next(batches))
-        loss = accumulate(model, batch, settings.token_budget, autocast)
+
+        def gradient(way: Way, batch: Sequences = batch) -> Tensor:
+            with recomputing(model, way.recompute):
+                return accumulate(model, batch, way.budget, autocast)
+
+        loss, way = within_memory(
+            gradient,
+            ways(way, partial(longest_unit, batch), able=able),
+            partial(optimiser.zero_grad, set_to_none=True),
+            f"warm start, update {step}",
+        )
         norm = take_step(
             optimiser, model.parameters(), step, settings.steps, settings.optimiser, "warm_start.optimiser", loss
         )

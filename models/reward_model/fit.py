@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,7 +24,9 @@ from models.bounds import Positive
 from models.errors import UserError
 from models.learner.log_probs import hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
-from models.learner.packing import Sequences, cut_into_rows
+from models.learner.out_of_memory import Way, ways, within_memory
+from models.learner.packing import Sequences, cut_into_rows, longest_unit
+from models.learner.recompute import can_recompute, recomputing
 from models.learner.supervised import Report, shuffled_batches
 from models.reward_model.model import score
 from models.reward_model.scoring import checked_lengths, score_all
@@ -98,7 +101,7 @@ def accumulate(
         both,
         settings.token_budget,
         width=hidden_width(model),
-        together=[index // 2 for index in range(len(both))],
+        together=_by_pair(pairs),
         setting="reward_model.fit.token_budget",
     )
     for _, row in cut:
@@ -145,8 +148,20 @@ def fit_reward_model(
     batches = shuffled_batches(len(pairs), min(settings.batch_pairs, len(pairs)), seed)
     metrics: dict[str, float] = {}
     model.train()
+    way, able = Way(settings.token_budget, recompute=False), can_recompute(model)
     for step in range(total):
-        watched = accumulate(model, [pairs[index] for index in next(batches)], settings, autocast)
+        batch = [pairs[index] for index in next(batches)]
+
+        def gradient(way: Way, batch: Sequence[Pair] = batch) -> dict[str, Tensor]:
+            with recomputing(model, way.recompute):
+                return accumulate(model, batch, replace(settings, token_budget=way.budget), autocast)
+
+        watched, way = within_memory(
+            gradient,
+            ways(way, partial(longest_unit, both_answers(batch), _by_pair(batch)), able=able),
+            partial(optimiser.zero_grad, set_to_none=True),
+            f"reward model, update {step}",
+        )
         norm = take_step(
             optimiser,
             model.parameters(),
@@ -163,6 +178,11 @@ def fit_reward_model(
             report(step + 1, metrics)
     model.train(False)
     return metrics
+
+
+def _by_pair(pairs: Sequence[Pair]) -> list[int]:
+    """Which pair each of `both_answers` belongs to, [2 * pairs]."""
+    return [number for number in range(len(pairs)) for _ in range(2)]
 
 
 def score_pairs(

@@ -1,6 +1,7 @@
 """What must be true of supervised fine-tuning, each test named as the theorem it checks."""
 
 from itertools import islice
+from typing import Any
 
 import pytest
 import torch
@@ -104,3 +105,18 @@ def test_a_loss_that_is_not_finite_stops_before_any_weight_moves() -> None:
     with pytest.raises(UserError, match="update 0: the loss is not finite; lower warm_start"):
         fit_supervised(model, SEQUENCES, SupervisedSettings(steps=1), seed=0)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_step_that_runs_out_of_memory_is_made_again_and_is_the_same_step() -> None:
+    undisturbed, model = tiny_policy(), tiny_policy()
+    settings = SupervisedSettings(steps=3, batch=5, token_budget=64)
+    fit_supervised(undisturbed, SEQUENCES, settings, seed=0)
+
+    def refuse(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        if (args[0] if args else kwargs["input_ids"]).shape[-1] > 20 and torch.is_grad_enabled():
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    model.get_submodule("model").register_forward_pre_hook(refuse, with_kwargs=True)
+    with pytest.warns(UserWarning, match="warm start, update 0: out of memory with rows of 64 tokens"):
+        fit_supervised(model, SEQUENCES, settings, seed=0)
+    torch.testing.assert_close(model.state_dict(), undisturbed.state_dict(), rtol=1e-6, atol=1e-8)

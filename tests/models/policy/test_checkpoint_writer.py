@@ -50,7 +50,7 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.begun = threading.Event(), threading.Event()
-        write = checkpoint_writer.write_checkpoint
+        write = write_checkpoint
 
         def held(*args: object) -> Path:
             self.begun.set()

@@ -134,3 +134,19 @@ def test_what_cannot_be_fitted_is_refused_in_one_line_and_moves_nothing() -> Non
     with pytest.raises(UserError, match="the loss is not finite"):
         fit_reward_model(model, toy_pairs(4, 5), RewardModelSettings(steps=1), seed=0)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_step_that_runs_out_of_memory_is_made_again_and_is_the_same_step() -> None:
+    undisturbed, model = tiny(torch.float64), tiny(torch.float64)
+    settings = RewardModelSettings(steps=2, batch_pairs=8, token_budget=256)
+    pairs = toy_pairs(8, seed=1)
+    fit_reward_model(undisturbed, pairs, settings, seed=0)
+
+    def refuse(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        if (args[0] if args else kwargs["input_ids"]).shape[-1] > 40 and torch.is_grad_enabled():
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    model.get_submodule("model").register_forward_pre_hook(refuse, with_kwargs=True)
+    with pytest.warns(UserWarning, match="reward model, update 0: out of memory with rows of 256 tokens"):
+        fit_reward_model(model, pairs, settings, seed=0)
+    torch.testing.assert_close(model.state_dict(), undisturbed.state_dict(), rtol=1e-6, atol=1e-8)
