@@ -17,11 +17,12 @@ from models.learner.optimiser import build_optimiser
 from models.learner.packing import Sequences
 from models.loop.judge import Role
 from models.loop.learner import Learner
-from models.loop.method import companions_of
+from models.loop.method import companions_of, reference_is_read_alone
 from models.loop.rollout import Problem
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Advantage, Reference, Reward, Rollouts
 from models.policy.build import PolicySettings, on_device, with_adapter
+from models.policy.rounded import round_once
 from models.policy.served_teacher import open_served
 from models.policy.teacher import TeacherSettings, open_frozen
 from models.policy.update_sparsity import learn_only, masks_of
@@ -81,6 +82,8 @@ def build_learner(
     if recipe.policy.subnetwork is not None:
         learn_only(policy, masks_of(policy, recipe.policy.subnetwork))
     autocast = learner_autocast(recipe.policy.precision, policy, home, run_id)
+    if reference is not None and autocast is not None and reference_is_read_alone(recipe.reference, recipe.rollouts):
+        round_once(reference, autocast)
     drawn = recipe.rollouts.sampling
     distribution = Distribution(temperature=drawn.temperature or 1.0, top_p=drawn.top_p, top_k=drawn.top_k)
     return Learner(
@@ -92,6 +95,7 @@ def build_learner(
         distribution,
         mask_top_p=recipe.rollouts.mask_top_p,
         companions=companions,
+        reference_moves=recipe.reference.moves,
     )
 
 

@@ -61,6 +61,8 @@ class Learner:
     mask_top_p: float = 1.0
     """Probability that the reference gives the tokens that may be drawn at all; log-probs mean the distribution within
     them. 1: all tokens."""
+    reference_moves: bool = True
+    """Whether the reference can change; one that cannot is in no checkpoint."""
     updates: int = 0
     """Optimiser steps taken so far."""
     companions: dict[str, Companion] = field(default_factory=dict)
@@ -104,7 +106,9 @@ class Learner:
     def moving(self) -> dict[str, nn.Module]:
         """Every model that can change, by name."""
         modules = {"policy": self.policy, **{name: companion.model for name, companion in self.companions.items()}}
-        return modules if self.reference is None else {**modules, "reference": self.reference}
+        if self.reference is not None and self.reference_moves:
+            modules["reference"] = self.reference
+        return modules
 
     @property
     def optimisers(self) -> dict[str, torch.optim.Optimizer]:

@@ -26,3 +26,9 @@ class Slots:
 def companions_of(parts: Iterable[SlotPart], policy: nn.Module) -> dict[str, Companion]:
     """The models of their own that some of `parts` bring, by name, as they begin beside the policy as it begins."""
     return {part.companion: made for part in parts if (made := part.accompany(policy)) is not None}
+
+
+def reference_is_read_alone(reference: Reference, rollouts: Rollouts) -> bool:
+    """Whether the reference is nothing but read: it does not move, and no source writes it beside the policy, as a part
+    of how that is used."""
+    return not (reference.moves or rollouts.needs_reference)

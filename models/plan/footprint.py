@@ -27,9 +27,10 @@ from models.learner.fused_log_probs import block_shape
 from models.learner.log_probs import plain_inner, row_states
 from models.learner.packed_attention import NAME, register_packed_attention
 from models.learner.recompute import recomputing
-from models.loop.method import companions_of
+from models.loop.method import companions_of, reference_is_read_alone
 from models.plan.alive import Alive
 from models.policy.build import new_shapes, with_adapter
+from models.policy.rounded import rounded_layers
 from models.recipe.schema import Recipe
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: t
         device: where it runs.
         autocast: dtype of the matrix products; None: float32.
     """
-    whole = _parts(recipe, config)
+    whole = _parts(recipe, config, autocast)
     layers = config.get_text_config().num_hidden_layers
     (least, beside), (more, _) = (_activations(recipe, config, count, row, autocast) for count in (1, 2))
     return Footprint(
@@ -127,7 +128,7 @@ def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: t
     )
 
 
-def _parts(recipe: Recipe, config: Any) -> dict[str, int]:
+def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[str, int]:
     """Parameters, and bytes of what stays from round to round."""
     with torch.device("meta"):
         plain = new_shapes(config)
@@ -135,6 +136,9 @@ def _parts(recipe: Recipe, config: Any) -> dict[str, int]:
         beside = companions_of((*recipe.rewards, recipe.advantage), plain).values()
         companions = sum(4 * FLOAT * _numbers(companion.model) for companion in beside)
         kept = recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None)
+        saved = 0
+        if autocast is not None and reference_is_read_alone(recipe.reference, recipe.rollouts):
+            saved = (FLOAT - autocast.itemsize) * sum(map(_numbers, rounded_layers(plain)))
         scored = recipe.reward_model is not None  # it is opened for evaluations too
         head = 0 if config.get_text_config().tie_word_embeddings else _numbers(plain.get_output_embeddings())
         policy = _adapted(plain, recipe)
@@ -145,7 +149,7 @@ def _parts(recipe: Recipe, config: Any) -> dict[str, int]:
         "weights": FLOAT * _numbers(policy),
         "gradients": FLOAT * trained,
         "optimiser": 2 * FLOAT * trained,
-        "reference": FLOAT * parameters if kept else 0,
+        "reference": FLOAT * parameters - saved if kept else 0,
         "companions": companions,
         "reward_model": FLOAT * (parameters - head) if scored else 0,
     }

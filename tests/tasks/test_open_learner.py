@@ -1,6 +1,7 @@
 """What must be true of the models that the loop begins with, each test named as the theorem it checks."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -39,3 +40,24 @@ def test_beside_an_adapter_a_reference_that_moves_holds_whole_weights_and_begins
 def test_beside_an_adapter_a_frozen_reference_is_the_policy_without_it(tmp_path):
     learner, _ = built("frozen", tmp_path)
     assert learner.reference is None and learner.adapter_off is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "dtype"),
+    [
+        (["reference={name: frozen}"], torch.bfloat16),
+        (["reference={name: moving_average}"], torch.float32),
+        (["rollouts={name: mixture}", "select={name: all}"], torch.float32),
+    ],
+)
+def test_a_reference_that_is_nothing_but_read_holds_what_is_read(
+    tmp_path: Path, settings: list[str], dtype: torch.dtype
+) -> None:
+    recipe = load_recipe(RECIPES / "arithmetic.yaml", ["policy.precision=bfloat16", *settings])
+    assert recipe.schedule is not None
+    learner = build_learner(tiny_policy(torch.float32), recipe, recipe.schedule, tmp_path, None)
+    reference: Any = learner.reference
+    assert reference.model.layers[0].mlp.up_proj.weight.dtype == dtype
+    policy: Any = learner.policy
+    assert policy.model.layers[0].mlp.up_proj.weight.dtype == torch.float32
+    assert ("reference" in learner.moving) == (settings == ["reference={name: moving_average}"])

@@ -21,6 +21,7 @@ from models.plan.footprint import Device, footprint
 from models.plan.report import largest_row, policy_config
 from models.plan.report import planned as planned_page
 from models.policy.build import SizeSettings, with_adapter
+from models.policy.rounded import round_once
 from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
 
@@ -59,6 +60,8 @@ def learner_of(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> Lea
     assert recipe.schedule is not None
     drawn = recipe.rollouts.sampling
     distribution = AS_IT_IS if drawn.top_p == 1.0 else type(AS_IT_IS)(top_p=drawn.top_p)
+    if reference is not None and autocast is not None:
+        round_once(reference, autocast)
     return Learner(policy, build_optimiser(policy, recipe.schedule.optimiser), reference, off, autocast, distribution)
 
 
