@@ -49,7 +49,7 @@ def wait_for(what: str, seen: Callable[[], Any], process: subprocess.Popen[str] 
             return value
         if process is not None and process.poll() is not None:
             pytest.fail(f"the process ended ({process.returncode}) before {what}: {process.communicate()[0]}")
-        time.sleep(0.2)
+        time.sleep(0.02)
     pytest.fail(f"waited in vain for {what}")
 
 

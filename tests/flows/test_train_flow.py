@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -276,7 +277,9 @@ def interrupted(
     doomed = project.start(*longer, home=project.home, log=logs / "doomed", own_server=True)
     try:
         wait_for("the lock", lambda: (lock := elsewhere / "run.lock").is_file() and lock.read_text(), alone)
-        refused = rewardflow(project.folder, "run", "tiny", *longer, **project.settings(elsewhere))
+        second = ThreadPoolExecutor(1).submit(
+            rewardflow, project.folder, "run", "tiny", *longer, **project.settings(elsewhere)
+        )
 
         def checkpoint() -> list[Path]:
             return list(set(project.home.glob(CHECKPOINTS)) - of_others)
@@ -290,7 +293,7 @@ def interrupted(
         assert killed.status == "RUNNING"
         resumed = project.run(*longer, own_server=True)
         assert alone.wait(timeout=300) == 0, (logs / "alone").read_text()
-        yield Interrupted(killed.run_id, left, resumed, elsewhere, rounds, refused)
+        yield Interrupted(killed.run_id, left, resumed, elsewhere, rounds, second.result())
     finally:
         for process in (alone, doomed):
             if process.poll() is None:
