@@ -277,6 +277,7 @@ def interrupted(
     doomed = project.start(*longer, home=project.home, log=logs / "doomed", own_server=True)
     try:
         wait_for("the lock", lambda: (lock := elsewhere / "run.lock").is_file() and lock.read_text(), alone)
+        alone.send_signal(signal.SIGSTOP)  # it keeps the folder until the second one has said that it is taken
         second = ThreadPoolExecutor(1).submit(
             rewardflow, project.folder, "run", "tiny", *longer, **project.settings(elsewhere)
         )
@@ -288,12 +289,14 @@ def interrupted(
         left = psutil.Process(doomed.pid).children(recursive=True)
         doomed.kill()  # it alone, as the kernel does where memory runs out
         doomed.wait()
+        refused = second.result()
+        alone.send_signal(signal.SIGCONT)
         assert checkpoint(), (logs / "doomed").read_text()
         killed = summaries.recent_runs("tiny", 1)[0]
         assert killed.status == "RUNNING"
         resumed = project.run(*longer, own_server=True)
         assert alone.wait(timeout=300) == 0, (logs / "alone").read_text()
-        yield Interrupted(killed.run_id, left, resumed, elsewhere, rounds, second.result())
+        yield Interrupted(killed.run_id, left, resumed, elsewhere, rounds, refused)
     finally:
         for process in (alone, doomed):
             if process.poll() is None:
