@@ -123,3 +123,18 @@ def each_token(values: Tensor, chosen: Scored) -> Sequence[Tensor]:
 
 
 GREEDY = Sampling(max_tokens=12, temperature=0.0)
+
+
+def leave_room_for(model: Any, tokens: int) -> list[int]:
+    """Let `model` run out of memory where it is to learn from a longer row. Returns the lengths of all such rows, in a
+    list that grows."""
+    rows: list[int] = []
+
+    def see(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        if torch.is_grad_enabled():
+            rows.append((args[0] if args else kwargs["input_ids"]).shape[-1])
+            if rows[-1] > tokens:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    model.get_submodule("model").register_forward_pre_hook(see, with_kwargs=True)
+    return rows

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+from torch import nn
 
 from models.errors import UserError
+from models.learner.recompute import recomputing
 
 Result = TypeVar("Result")
 
@@ -33,29 +35,27 @@ class Way:
         return f"rows of {self.budget} tokens" + (" and gradient checkpointing" if self.recompute else "")
 
 
-def ways(first: Way, least: Callable[[], int], *, able: bool) -> Iterator[Way]:
-    """`first`, then with layers read again, where the model is `able`, then with rows of half as many tokens, and again
-    half as many, down to `least` tokens."""
-    budget, recompute = first.budget, first.recompute
-    yield first
-    if able and not recompute:
-        recompute = True
-        yield Way(budget, recompute)
-    while budget > (shortest := least()):
-        budget = max(budget // 2, shortest)
-        yield Way(budget, recompute)
-
-
 def within_memory(
-    make: Callable[[Way], Result], tried: Iterator[Way], undo: Callable[[], None], what: str
+    make: Callable[[int], Result],
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    first: Way,
+    least: Callable[[], int],
+    what: str,
+    *,
+    able: bool,
 ) -> tuple[Result, Way]:
-    """What `make` gives in the first of some ways for which there is memory.
+    """What `make` gives in the first way for which there is memory: `first`, then with layers read again, then with
+    rows of half as many tokens, and again half as many.
 
     Args:
-        make: reads and differentiates.
-        tried: the ways, each needing less than the one before; at least one.
-        undo: takes back what an attempt has left behind, such as a part of the gradients.
+        make: reads and differentiates rows of at most so many tokens.
+        model: what is differentiated.
+        optimiser: of its weights; what an attempt has left of their gradients is cleared.
+        first: the way to begin with.
+        least: tokens of the longest row that cannot be cut; asked where memory has run out.
         what: which step it is, for the message.
+        able: whether layers may be read again where `first` does not.
 
     Returns:
         The result, and the way that it was made.
@@ -63,15 +63,17 @@ def within_memory(
     Raises:
         UserError: memory runs out in the last way too.
     """
+    tried = _ways(first, least, able)
     way = next(tried)
     while True:
         try:
-            return make(way), way
+            with recomputing(model, way.recompute):
+                return make(way.budget), way
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
             cause = error.with_traceback(None)  # the frames would keep the attempt's memory
-        undo()
+        optimiser.zero_grad(set_to_none=True)
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -83,3 +85,15 @@ def within_memory(
             ) from cause
         warnings.warn(f"{what}: out of memory with {way}; made again with {following}", stacklevel=2)
         way = following
+
+
+def _ways(first: Way, least: Callable[[], int], able: bool) -> Iterator[Way]:
+    """What is tried, each needing less than the one before."""
+    budget, recompute = first.budget, first.recompute
+    yield first
+    if able and not recompute:
+        recompute = True
+        yield Way(budget, recompute)
+    while budget > (shortest := least()):
+        budget = max(budget // 2, shortest)
+        yield Way(budget, recompute)

@@ -18,9 +18,9 @@ from models.bounds import Positive
 from models.errors import UserError
 from models.learner.log_probs import completion_log_probs, hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
-from models.learner.out_of_memory import Way, ways, within_memory
+from models.learner.out_of_memory import Way, within_memory
 from models.learner.packing import Sequences, cut_into_rows, longest_unit
-from models.learner.recompute import can_recompute, recomputing
+from models.learner.recompute import can_recompute
 from models.learner.reduce import token_weights
 from models.seeds import seed_of
 
@@ -90,16 +90,14 @@ def fit_supervised(
     way, able = Way(settings.token_budget, recompute=False), can_recompute(model)
     for step in range(settings.steps):
         batch = sequences.take(next(batches))
-
-        def gradient(way: Way, batch: Sequences = batch) -> Tensor:
-            with recomputing(model, way.recompute):
-                return accumulate(model, batch, way.budget, autocast)
-
         loss, way = within_memory(
-            gradient,
-            ways(way, partial(longest_unit, batch), able=able),
-            partial(optimiser.zero_grad, set_to_none=True),
+            partial(accumulate, model, batch, autocast=autocast),
+            model,
+            optimiser,
+            way,
+            partial(longest_unit, batch),
             f"warm start, update {step}",
+            able=able,
         )
         norm = take_step(
             optimiser, model.parameters(), step, settings.steps, settings.optimiser, "warm_start.optimiser", loss

@@ -5,15 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from models.learner.log_probs import hidden_width
 from models.learner.optimiser import NotFinite, take_step
-from models.learner.out_of_memory import Way, ways, within_memory
-from models.learner.packing import cut_into_rows, longest_unit
-from models.learner.recompute import can_recompute, recomputing
+from models.learner.out_of_memory import Way, within_memory
+from models.learner.packing import Sequences, cut_into_rows, longest_unit
+from models.learner.recompute import can_recompute
 from models.learner.reduce import entropy_term, token_weights
 from models.loop.batch import pairs_of, token_batch
 from models.loop.distribution import read_policy
@@ -64,10 +65,13 @@ class Fit:
         first = Way(tally.token_budget or settings.token_budget, always or tally.recompute)
         able = settings.gradient_checkpointing == "auto" and can_recompute(learner.policy)
         watched, way = within_memory(
-            lambda way: self.gradient(rows, way),
-            ways(first, lambda: self._longest_unit(rows), able=able),
-            lambda: learner.optimiser.zero_grad(set_to_none=True),
+            lambda budget: self.gradient(rows, budget),
+            learner.policy,
+            learner.optimiser,
+            first,
+            lambda: self._longest_unit(rows),
             f"update {learner.updates}",
+            able=able,
         )
         if way != first:
             tally.token_budget, tally.recompute = way.budget, way.recompute
@@ -93,12 +97,8 @@ class Fit:
         watched.steps.append(norm)
         return watched
 
-    def gradient(self, rows: Sequence[int], way: Way) -> Watched:
-        """Add the gradient of the loss of the completions at `rows`, made in such a way."""
-        with recomputing(self.learner.policy, way.recompute):
-            return self._gradient(rows, way.budget)
-
-    def _gradient(self, rows: Sequence[int], budget: int) -> Watched:
+    def gradient(self, rows: Sequence[int], budget: int) -> Watched:
+        """Add the gradient of the loss of the completions at `rows`, read in packed rows of at most `budget` tokens."""
         learner, objective, chosen = self.learner, self.objective, self.chosen
         by_token = objective.level == "token"
         weights = token_weights(
@@ -110,7 +110,7 @@ class Fit:
         tokens = sum(map(len, weights))
         watched = Watched()
         for indices, row in cut_into_rows(
-            chosen.sequences,
+            self._sequences,
             budget,
             width=hidden_width(learner.policy),
             among=rows,
@@ -134,9 +134,13 @@ class Fit:
 
     def _longest_unit(self, rows: Sequence[int]) -> int:
         labels = self._together
-        return longest_unit(self.chosen.sequences.take(rows), None if labels is None else [labels[i] for i in rows])
+        return longest_unit(self._sequences.take(rows), None if labels is None else [labels[i] for i in rows])
 
-    @property
+    @cached_property
+    def _sequences(self) -> Sequences:
+        return self.chosen.sequences
+
+    @cached_property
     def _together(self) -> list[int] | None:
         """Groups, where their completions must stand in one row."""
         return self.chosen.groups.tolist() if self.objective.level in ("pair", "group") else None

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,9 +23,9 @@ from models.bounds import Positive
 from models.errors import UserError
 from models.learner.log_probs import hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
-from models.learner.out_of_memory import Way, ways, within_memory
+from models.learner.out_of_memory import Way, within_memory
 from models.learner.packing import Sequences, cut_into_rows, longest_unit
-from models.learner.recompute import can_recompute, recomputing
+from models.learner.recompute import can_recompute
 from models.learner.supervised import Report, shuffled_batches
 from models.reward_model.model import score
 from models.reward_model.scoring import checked_lengths, score_all
@@ -152,16 +151,13 @@ def fit_reward_model(
     for step in range(total):
         batch = [pairs[index] for index in next(batches)]
 
-        def gradient(way: Way, batch: Sequence[Pair] = batch) -> dict[str, Tensor]:
-            with recomputing(model, way.recompute):
-                return accumulate(model, batch, replace(settings, token_budget=way.budget), autocast)
+        def gradient(budget: int, batch: Sequence[Pair] = batch) -> dict[str, Tensor]:
+            return accumulate(model, batch, replace(settings, token_budget=budget), autocast)
 
-        watched, way = within_memory(
-            gradient,
-            ways(way, partial(longest_unit, both_answers(batch), _by_pair(batch)), able=able),
-            partial(optimiser.zero_grad, set_to_none=True),
-            f"reward model, update {step}",
-        )
+        def least(batch: Sequence[Pair] = batch) -> int:
+            return longest_unit(both_answers(batch), _by_pair(batch))
+
+        watched, way = within_memory(gradient, model, optimiser, way, least, f"reward model, update {step}", able=able)
         norm = take_step(
             optimiser,
             model.parameters(),

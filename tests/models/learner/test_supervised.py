@@ -1,11 +1,10 @@
 """What must be true of supervised fine-tuning, each test named as the theorem it checks."""
 
 from itertools import islice
-from typing import Any
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, gradients, plain_log_probs, tiny_policy
+from tiny_models import SEQUENCES, gradients, leave_room_for, plain_log_probs, tiny_policy
 from torch import Tensor
 from torch.nn import functional
 
@@ -111,12 +110,7 @@ def test_a_step_that_runs_out_of_memory_is_made_again_and_is_the_same_step() -> 
     undisturbed, model = tiny_policy(), tiny_policy()
     settings = SupervisedSettings(steps=3, batch=5, token_budget=64)
     fit_supervised(undisturbed, SEQUENCES, settings, seed=0)
-
-    def refuse(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        if (args[0] if args else kwargs["input_ids"]).shape[-1] > 20 and torch.is_grad_enabled():
-            raise torch.OutOfMemoryError("CUDA out of memory")
-
-    model.get_submodule("model").register_forward_pre_hook(refuse, with_kwargs=True)
+    leave_room_for(model, 20)
     with pytest.warns(UserWarning, match="warm start, update 0: out of memory with rows of 64 tokens"):
         fit_supervised(model, SEQUENCES, settings, seed=0)
     torch.testing.assert_close(model.state_dict(), undisturbed.state_dict(), rtol=1e-6, atol=1e-8)

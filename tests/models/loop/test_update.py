@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from test_fit_round import LONGEST, STEP, TOKENS, learner_of, round_of
-from tiny_models import tiny_policy
+from tiny_models import leave_room_for, tiny_policy
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -98,43 +98,27 @@ def test_a_checkpoint_remembers_the_count_and_the_smaller_rows() -> None:
 # Memory that runs out
 
 
-class Narrow:
-    """A device that has room for rows of so many tokens."""
-
-    def __init__(self, learner: Learner, room: int) -> None:
-        self.rows: list[int] = []
-        self.room = room
-        learner.policy.get_submodule("model").register_forward_pre_hook(self.see, with_kwargs=True)
-
-    def see(self, module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        tokens = (args[0] if args else kwargs["input_ids"]).shape[-1]
-        if torch.is_grad_enabled():
-            self.rows.append(tokens)
-            if tokens > self.room:
-                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-
 def test_a_step_that_runs_out_of_memory_is_made_again_with_smaller_rows_and_is_the_same_step() -> None:
     undisturbed, learner = learner_of(), learner_of()
     expected = fit(undisturbed, token_budget=64)
-    device = Narrow(learner, 20)
+    rows = leave_room_for(learner.policy, 20)
     with pytest.warns(UserWarning, match="update 0: out of memory with rows of 64 tokens and gradient checkpoi"):
         metrics = fit(learner, token_budget=64)
-    assert max(device.rows) > 20 and max(device.rows[-2:]) <= 20 and learner.tally.token_budget == 16
+    assert max(rows) > 20 and max(rows[-2:]) <= 20 and learner.tally.token_budget == 16
     torch.testing.assert_close(weights(learner), weights(undisturbed), rtol=1e-6, atol=1e-8)
     assert metrics == pytest.approx(expected, rel=1e-6)
 
 
 def test_rows_stay_smaller_for_the_rest_of_the_run() -> None:
     learner = learner_of()
-    device = Narrow(learner, 20)
+    rows = leave_room_for(learner.policy, 20)
     with pytest.warns(UserWarning, match="out of memory"):
         fit(learner, token_budget=64)
-    device.rows.clear()
+    rows.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit(learner, round_number=1, token_budget=64)
-    assert device.rows and max(device.rows) <= 20
+    assert rows and max(rows) <= 20
 
 
 def test_half_of_a_gradient_is_taken_back() -> None:
@@ -158,7 +142,7 @@ def test_half_of_a_gradient_is_taken_back() -> None:
 
 def test_where_no_row_is_short_enough_one_line_says_so() -> None:
     learner = learner_of()
-    Narrow(learner, 2)
+    leave_room_for(learner.policy, 2)
     with (
         pytest.warns(UserWarning, match="made again"),
         pytest.raises(UserError, match="update 0: out of memory with rows of"),

@@ -45,6 +45,11 @@ def read_back(root: Path) -> tuple[int, nn.Linear]:
     return checkpoint.round_number, model
 
 
+def refuse(*args: object) -> Path:
+    """A disk that is full."""
+    raise UserError("round_000002: no space left to write it")
+
+
 class Gate:
     """Holds a write back until it is opened."""
 
@@ -111,9 +116,6 @@ def test_what_goes_wrong_behind_the_loops_back_is_raised_at_the_next_round_and_o
         writer.save(1, {"policy": model}, {}, {"policy": 1})
         writer.wait()
 
-        def refuse(*args: object) -> Path:
-            raise UserError("round_000002: no space left to write it")
-
         monkeypatch.setattr(checkpoint_writer, "write_checkpoint", refuse)
         writer.save(2, {"policy": model}, {}, {"policy": 2})
         for _ in range(300):
@@ -123,18 +125,12 @@ def test_what_goes_wrong_behind_the_loops_back_is_raised_at_the_next_round_and_o
 
 
 def test_a_write_that_fails_last_of_all_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object) -> Path:
-        raise UserError("no space left")
-
     monkeypatch.setattr(checkpoint_writer, "write_checkpoint", refuse)
     with pytest.raises(UserError, match="no space left"), CheckpointWriter(tmp_path) as writer:
         writer.save(1, {"policy": model_of(1.0)}, {}, {"policy": 1})
 
 
 def test_an_error_of_the_loop_is_not_hidden_by_one_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object) -> Path:
-        raise UserError("no space left")
-
     monkeypatch.setattr(checkpoint_writer, "write_checkpoint", refuse)
     with pytest.raises(ZeroDivisionError), CheckpointWriter(tmp_path) as writer:
         writer.save(1, {"policy": model_of(1.0)}, {}, {"policy": 1})

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_models import leave_room_for
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
@@ -141,12 +142,7 @@ def test_a_step_that_runs_out_of_memory_is_made_again_and_is_the_same_step() -> 
     settings = RewardModelSettings(steps=2, batch_pairs=8, token_budget=256)
     pairs = toy_pairs(8, seed=1)
     fit_reward_model(undisturbed, pairs, settings, seed=0)
-
-    def refuse(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        if (args[0] if args else kwargs["input_ids"]).shape[-1] > 40 and torch.is_grad_enabled():
-            raise torch.OutOfMemoryError("CUDA out of memory")
-
-    model.get_submodule("model").register_forward_pre_hook(refuse, with_kwargs=True)
+    leave_room_for(model, 40)
     with pytest.warns(UserWarning, match="reward model, update 0: out of memory with rows of 256 tokens"):
         fit_reward_model(model, pairs, settings, seed=0)
     torch.testing.assert_close(model.state_dict(), undisturbed.state_dict(), rtol=1e-6, atol=1e-8)
