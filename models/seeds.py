@@ -12,3 +12,11 @@ def seed_of(seed: int, purpose: str, number: int = 0) -> int:
     Hashes do not.
     """
     return int.from_bytes(hashlib.sha256(f"{seed} {purpose} {number}".encode()).digest()[:4], "big")
+
+
+def completion_seed(seed: int, prompt: int, number: int) -> int:
+    """The seed of the `number`-th completion of the `prompt`-th prompt of a call with `seed`, in [0, 2^63).
+
+    Wider than a generator's seed elsewhere: of the many completions of a run no two are likely to share it.
+    """
+    return int.from_bytes(hashlib.sha256(f"{seed} completion {prompt} {number}".encode()).digest()[:8], "big") >> 1

@@ -15,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import torch
 from torch import Tensor, nn
 
-from models.engine.engine import Generated, Sampling
+from models.engine.engine import Ask, Drawing, Generated
+from models.engine.random_points import TOKENS, WRITERS, points_of
 from models.engine.shared_decoding import Decoding
 from models.learner.fused_log_probs import AS_IT_IS, Distribution, next_token_log_probs
 from models.learner.log_probs import output_head, row_states
@@ -47,8 +49,9 @@ class Voice:
     """Only a veto: of its likeliest tokens those that hold this probability together may be drawn. None: a say."""
 
 
-Switch = Callable[[Tensor], Tensor]
-"""Who writes the next token: states of the second of two voices, [rows, hidden] -> True for the first, [rows], bool."""
+Switch = Callable[[Tensor, Tensor | None], Tensor]
+"""Who writes the next token: states of the second of two voices, [rows, hidden], and random points in [0, 1), [rows]
+(None: nothing is drawn) -> True for the first, [rows], bool."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,56 +64,87 @@ class Switched(Generated):
 
 def complete(
     voices: Sequence[Voice],
-    prompts: Sequence[Sequence[int]],
-    sampling: Sampling,
+    asks: Sequence[Ask],
+    drawing: Drawing,
     *,
     end: Ends,
     most: int,
-    random: torch.Generator | None = None,
     switch: Switch | None = None,
-) -> list[list[Generated]]:
-    """`sampling.samples` completions of each prompt, [prompts][G].
+) -> list[Generated]:
+    """A completion of each ask, [asks].
 
     Args:
         voices: who speaks, at least one, on one device.
-        prompts: token ids, none empty.
-        sampling: how tokens are drawn. The temperature is that of each voice, and so of their mixture; top-k and top-p
+        asks: what is asked for; neighbours with the same prompt share its keys and values.
+        drawing: how tokens are drawn. The temperature is that of each voice, and so of their mixture; top-k and top-p
             are for one voice alone, as what is left of two may have no token in common.
-        end: the token that ends a completion, or all that do.
-        most: completions that are made side by side; memory only, but it changes which random number goes where.
-        random: what draws, on the models' device; None: torch's global generator.
+        end: the token that ends every completion, or all that do.
+        most: completions that are made side by side; memory only.
         switch: chooses between two voices at every token, weights aside; the completions are `Switched`, with the
-            log-probs of who wrote. It draws nothing from `random`, so a voice that always writes writes what it
-            would alone. None: the voices speak together.
+            log-probs of who wrote. Its random points are its own, so a voice that always writes writes what it would
+            alone. None: the voices speak together.
 
     Raises:
         ValueError: a switch, but not two voices that have a say.
     """
     if switch is not None and [voice.veto_top_p for voice in voices] != [None, None]:
         raise ValueError("a switch chooses between two voices that have a say")
-    made: list[list[Generated]] = [[] for _ in prompts]
-    for first in range(0, sampling.samples, most):
-        some = replace(sampling, samples=min(most, sampling.samples - first))
-        for chunk in _chunks(prompts, some.samples, most):
-            groups = _complete_together(voices, prompts[chunk], some, all_of(end), random, switch)
-            for whole, more in zip(made[chunk], groups, strict=True):
-                whole += more
-    return made
+    made: dict[int, Generated] = {}
+    for groups in _chunks(asks, most):
+        places = [place for group in groups for place in group]
+        batch = _Batch(tuple(asks[place] for place in places), len(groups), drawing, all_of(end))
+        made |= zip(places, _complete_together(voices, batch, switch), strict=True)
+    return [made[place] for place in range(len(asks))]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Asks that are completed side by side."""
+
+    asks: tuple[Ask, ...]
+    """Those of one prompt stand together, as many of each."""
+    groups: int
+    """Different prompts."""
+    drawing: Drawing
+    ends: tuple[int, ...]
+    """Tokens that end every completion."""
+
+    @property
+    def group_size(self) -> int:
+        """Asks of each prompt."""
+        return len(self.asks) // self.groups
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest completion."""
+        return max(ask.max_tokens for ask in self.asks)
+
+    @property
+    def prompts(self) -> list[Sequence[int]]:
+        """Each prompt once, [groups]."""
+        return [ask.prompt for ask in self.asks[:: self.group_size]]
+
+    def stops(self) -> Tensor:
+        """The tokens that end each completion, [asks, stops]; `ends` fill up where others have more of their own."""
+        most = max(len(ask.stops) for ask in self.asks)
+        filled = [[*self.ends, *ask.stops, *self.ends[:1] * (most - len(ask.stops))] for ask in self.asks]
+        return torch.tensor(filled)
 
 
 class _Reading:
     """A voice on its way through the completions."""
 
-    def __init__(self, voice: Voice, lengths: list[int], sampling: Sampling) -> None:
+    def __init__(self, voice: Voice, batch: _Batch) -> None:
         self.voice = voice
-        self.distribution = _distribution(sampling)
+        self.distribution = _distribution(batch.drawing)
         if voice.veto_top_p is not None:
             self.distribution = replace(self.distribution, top_p=voice.veto_top_p)
         with voice.opened() as model:
             self.place = next(model.parameters()).device
             # rounded as in the learner, whose log-probs the drawn tokens are to have
             self.head = output_head(model, voice.autocast)
-        self.decoding = Decoding(torch.tensor(lengths, device=self.place), sampling.samples, sampling.max_tokens)
+        lengths = torch.tensor([len(prompt) for prompt in batch.prompts], device=self.place)
+        self.decoding = Decoding(lengths, batch.group_size, batch.longest)
 
     def read(self, ids: Tensor, positions: Tensor) -> Tensor:
         """States after the tokens `ids` at `positions`, [tokens] each -> [tokens, hidden]."""
@@ -124,64 +158,57 @@ class _Reading:
         return next_token_log_probs(states, self.head, self.distribution)
 
 
-def _complete_together(
-    voices: Sequence[Voice],
-    prompts: Sequence[Sequence[int]],
-    sampling: Sampling,
-    ends: tuple[int, ...],
-    random: torch.Generator | None,
-    switch: Switch | None,
-) -> list[list[Generated]]:
-    """Completions of different prompts side by side, [prompts][samples]."""
+def _complete_together(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> list[Generated]:
+    """Completions of a batch, [asks]."""
     with torch.inference_mode():
-        drawn, noted, by_first = _decode(voices, prompts, sampling, ends, random, switch)
+        drawn, noted, by_first = _decode(voices, batch, switch)
     # Rows are copied outside of it: one cut out of the whole would keep all of it, and could enter no gradient.
-    rows = list(noted.cpu()) if sampling.log_probs else [None] * len(drawn)
-    made = [_cut(tokens, row, ends) for tokens, row in zip(drawn.tolist(), rows, strict=True)]
-    if switch is not None:
-        made = [
-            Switched(part.tokens, part.log_probs, part.finished, tuple(writers[: len(part.tokens)]))
-            for part, writers in zip(made, by_first.tolist(), strict=True)
-        ]
-    return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
+    rows = list(noted.cpu()) if batch.drawing.log_probs else [None] * len(drawn)
+    made = [
+        _cut(ask, tokens, row, batch.ends) for ask, tokens, row in zip(batch.asks, drawn.tolist(), rows, strict=True)
+    ]
+    if switch is None:
+        return made
+    return [
+        Switched(part.tokens, part.log_probs, part.finished, tuple(writers[: len(part.tokens)]))
+        for part, writers in zip(made, by_first.tolist(), strict=True)
+    ]
 
 
-def _decode(
-    voices: Sequence[Voice],
-    prompts: Sequence[Sequence[int]],
-    sampling: Sampling,
-    ends: tuple[int, ...],
-    random: torch.Generator | None,
-    switch: Switch | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens, their log-probs, and whether the first voice wrote them, [prompts * samples, max_tokens] each; what
-    stands behind an end token means nothing."""
-    samples = sampling.samples
-    readings = [_Reading(voice, [len(prompt) for prompt in prompts], sampling) for voice in voices]
+def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens, their log-probs, and whether the first voice wrote them, [asks, longest] each; what stands behind an end
+    token, or behind an ask's longest completion, means nothing."""
+    readings = [_Reading(voice, batch) for voice in voices]
     place = readings[0].place
+    asks, prompts, samples, longest = batch.asks, batch.prompts, batch.group_size, batch.longest
     ids = torch.tensor([token for prompt in prompts for token in prompt], device=place)
     positions = torch.cat([torch.arange(len(prompt)) for prompt in prompts]).to(place)
     last = torch.tensor([len(prompt) for prompt in prompts], device=place).cumsum(0) - 1
     states = [reading.read(ids, positions)[last].repeat_interleave(samples, dim=0) for reading in readings]
-    stops = torch.tensor(ends, device=place)
-    drawn = torch.full((len(prompts) * samples, sampling.max_tokens), ends[0], device=place)
+    greedy = batch.drawing.temperature == 0.0
+    points = None if greedy else points_of(asks, longest, TOKENS).to(place)
+    choices = None if greedy or switch is None else points_of(asks, longest, WRITERS).to(place)
+    rooms = torch.tensor([ask.max_tokens for ask in asks], device=place).view(-1, samples)
+    stops = batch.stops().to(place)
+    drawn = torch.full((len(asks), longest), batch.ends[0], device=place)
     noted = torch.zeros(drawn.shape, device=place)
     by_first = torch.zeros(drawn.shape, dtype=torch.bool, device=place)
     rows = torch.arange(len(drawn), device=place).view(-1, samples)
     alive = torch.ones_like(rows, dtype=torch.bool)
-    for step in range(sampling.max_tokens):
-        going = alive.flatten()
+    for step in range(longest):
+        going, of = alive.flatten(), rows.flatten()
         if switch is None:
             log_probs = _together(readings, states)
         else:
-            first = switch(states[1])
+            first = switch(states[1], None if choices is None else choices[of, step])
             log_probs = _by_turns(readings, states, first)
-            by_first[rows.flatten()[going], step] = first[going]
-        tokens = _draw(log_probs, random, greedy=sampling.temperature == 0.0)
-        drawn[rows.flatten()[going], step] = tokens[going]
-        noted[rows.flatten()[going], step] = log_probs.gather(1, tokens[:, None]).squeeze(1)[going].float()
-        alive = alive & ~torch.isin(tokens, stops).view_as(alive)
-        if step + 1 == sampling.max_tokens or not bool(alive.any()):
+            by_first[of[going], step] = first[going]
+        tokens = log_probs.argmax(-1) if points is None else _draw(log_probs, points[of, step])
+        drawn[of[going], step] = tokens[going]
+        noted[of[going], step] = log_probs.gather(1, tokens[:, None]).squeeze(1)[going].float()
+        ended = (tokens[:, None] == stops[of]).any(1).view_as(alive)
+        alive = alive & ~ended & (rooms > step + 1)
+        if not bool(alive.any()):
             break
         if step % NARROW_EVERY == NARROW_EVERY - 1:
             tokens = tokens.view_as(alive)
@@ -191,7 +218,7 @@ def _decode(
                 members = alive[stay].int().argsort(dim=1, descending=True, stable=True)[:, :widest]
                 for reading in readings:
                     reading.decoding.narrow(stay, members)
-                rows, alive, tokens = (wide[stay[:, None], members] for wide in (rows, alive, tokens))
+                rows, alive, rooms, tokens = (wide[stay[:, None], members] for wide in (rows, alive, rooms, tokens))
             tokens = tokens.flatten()
         places = (readings[0].decoding.lengths + step).repeat_interleave(rows.shape[1])
         for reading in readings:
@@ -220,38 +247,46 @@ def _by_turns(readings: Sequence[_Reading], states: Sequence[Tensor], first: Ten
     return torch.where(first[:, None], of_first, of_second)
 
 
-def _cut(tokens: list[int], log_probs: Tensor | None, ends: tuple[int, ...]) -> Generated:
-    """A row up to its first end token; behind it stands nothing."""
-    first = min((tokens.index(end) for end in ends if end in tokens), default=None)
+def _cut(ask: Ask, tokens: list[int], log_probs: Tensor | None, ends: tuple[int, ...]) -> Generated:
+    """A row up to its first end token, within the ask's longest completion."""
+    tokens = tokens[: ask.max_tokens]
+    first = min((tokens.index(end) for end in (*ends, *ask.stops) if end in tokens), default=None)
     finished = first is not None
     length = len(tokens) if first is None else first + 1
     return Generated(tuple(tokens[:length]), None if log_probs is None else log_probs[:length].clone(), finished)
 
 
-def _distribution(sampling: Sampling) -> Distribution:
+def _distribution(drawing: Drawing) -> Distribution:
     """What is drawn from; greedy tells the log-probs of temperature 1, uncut."""
-    if sampling.temperature == 0.0:
+    if drawing.temperature == 0.0:
         return AS_IT_IS
-    return Distribution(temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k)
+    return Distribution(temperature=drawing.temperature, top_p=drawing.top_p, top_k=drawing.top_k)
 
 
-def _draw(log_probs: Tensor, random: torch.Generator | None, *, greedy: bool) -> Tensor:
-    """The likeliest token, or the one that a random point falls to on the line of all probabilities, [rows]."""
-    if greedy:
-        return log_probs.argmax(-1)
+def _draw(log_probs: Tensor, points: Tensor) -> Tensor:
+    """The token that each random point in [0, 1) falls to on the line of all probabilities, [rows]."""
     line = log_probs.double().exp().cumsum(-1)
-    point = torch.rand(len(line), 1, dtype=line.dtype, device=line.device, generator=random) * line[:, -1:]
-    return torch.searchsorted(line, point, right=True).clamp(max=line.shape[-1] - 1).squeeze(1)
+    on_line = points[:, None] * line[:, -1:]
+    return torch.searchsorted(line, on_line, right=True).clamp(max=line.shape[-1] - 1).squeeze(1)
 
 
-def _chunks(prompts: Sequence[Sequence[int]], samples: int, most: int) -> Iterator[slice]:
-    """Prompts that are generated for at once: at most `most` sequences and PREFILL_TOKENS tokens, at least one."""
-    start = tokens = 0
-    for place, prompt in enumerate(prompts):
-        if place > start and ((place + 1 - start) * samples > most or tokens + len(prompt) > PREFILL_TOKENS):
-            yield slice(start, place)
-            start = place
-            tokens = 0
-        tokens += len(prompt)
-    if prompts:
-        yield slice(start, len(prompts))
+def _chunks(asks: Sequence[Ask], most: int) -> Iterator[list[list[int]]]:
+    """Places of asks that are completed at once: groups of one size, the members of each with one prompt; together at
+    most `most` sequences and PREFILL_TOKENS tokens of prompts, at least one group."""
+    groups: list[list[int]] = []
+    for _, same in groupby(range(len(asks)), key=lambda place: asks[place].prompt):
+        places = list(same)
+        groups += [places[at : at + most] for at in range(0, len(places), most)]
+    chunk: list[list[int]] = []
+    tokens = 0
+    for group in sorted(groups, key=len, reverse=True):
+        read = len(asks[group[0]].prompt)
+        if chunk and (
+            len(group) != len(chunk[0]) or (len(chunk) + 1) * len(group) > most or tokens + read > PREFILL_TOKENS
+        ):
+            yield chunk
+            chunk, tokens = [], 0
+        chunk.append(group)
+        tokens += read
+    if chunk:
+        yield chunk

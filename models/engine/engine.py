@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol
@@ -12,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.errors import UserError
+from models.seeds import completion_seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +33,8 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """How one call samples: logits / temperature, then top-k, then top-p, then a softmax over what is left.
+class Drawing:
+    """How tokens are drawn: logits / temperature, then top-k, then top-p, then a softmax over what is left.
 
     Both engines and the learner truncate by the same rule (vLLM's `apply_top_k_top_p_pytorch`), in float32:
     top-k drops every token whose logit is `<` the k-th largest, so tokens that tie with the k-th all stay. Top-p takes
@@ -43,17 +45,46 @@ class Sampling:
     are those of temperature 1.
     """
 
-    max_tokens: int = 64
-    """Longest completion, in tokens."""
     temperature: float = 1.0
     """Zero is greedy."""
     top_p: float = 1.0
     top_k: int = 0
     """Zero keeps all tokens."""
-    samples: int = 1
-    """Completions of each prompt (G)."""
     log_probs: bool = True
     """Whether each token's log-prob is wanted: learning needs them, evaluation is faster without."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling(Drawing):
+    """How a batch of prompts is answered: as many completions of each, of the same length at most."""
+
+    max_tokens: int = 64
+    """Longest completion, in tokens."""
+    samples: int = 1
+    """Completions of each prompt (G)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One completion that is asked for.
+
+    Its tokens hang on nothing but the weights and what stands here: not on the other asks of a call, their number or
+    their order, nor on which of several engines it goes to. (But for the last bits of a sum, which batches may add in
+    another order: where a random point falls within them of a border between two tokens, the draw may differ.)
+    """
+
+    prompt: Sequence[int]
+    """Token ids, not empty."""
+    seed: int
+    """Of its random points, in [0, 2^63)."""
+    max_tokens: int
+    """Longest completion, in tokens; at least 1."""
+    stops: tuple[int, ...] = ()
+    """Token ids that end it, beside those that end every completion."""
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +99,6 @@ class Generated:
     finished: bool
     """Whether it ended by itself and was not cut at `max_tokens`."""
 
-    def cut_at(self, most: int) -> Generated:
-        """Its first `most` tokens; what loses any has not finished."""
-        if len(self.tokens) <= most:
-            return self
-        log_probs = None if self.log_probs is None else self.log_probs[:most]
-        return Generated(self.tokens[:most], log_probs, finished=False)
-
 
 class Engine(Protocol):
     """A generator of completions whose weights can be replaced."""
@@ -82,21 +106,39 @@ class Engine(Protocol):
     dtype: torch.dtype
     """What it computes in."""
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
-        """`sampling.samples` completions of each prompt, [prompts][G]; the same seed gives the same completions."""
+    @abstractmethod
+    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """A completion of each ask, [asks]; neighbours with the same prompt may share the work for it."""
         ...
 
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
+        """`sampling.samples` completions of each prompt, [prompts][G]; the same seed gives the same completions."""
+        made = self.each(asks_of(prompts, sampling, seed), sampling)
+        return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
+
+    @abstractmethod
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-probs of given completion tokens at temperature 1, [completions][tokens], in nats."""
         ...
 
+    @abstractmethod
     def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         """Replace the weights; what was cached under the old ones is forgotten."""
         ...
 
+    @abstractmethod
     def close(self) -> None:
         """Free memory and processes."""
         ...
+
+
+def asks_of(prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[Ask]:
+    """`sampling.samples` asks of each prompt, those of one prompt side by side, [prompts * G]."""
+    return [
+        Ask(prompt, completion_seed(seed, place, number), sampling.max_tokens)
+        for place, prompt in enumerate(prompts)
+        for number in range(sampling.samples)
+    ]
 
 
 def has_vllm() -> bool:

@@ -15,7 +15,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from models.engine.decoding_loop import Switch, Voice
-from models.engine.engine import Sampling
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.learner.log_probs import hidden_width
@@ -26,22 +25,20 @@ HEAD = "gate.safetensors"
 REFERENCE = "reference"
 
 
-def switch_of(head: nn.Module, random: torch.Generator | None) -> Switch:
-    """Who writes the next token, by a gate's chance of the first voice.
+def switch_of(head: nn.Module) -> Switch:
+    """Who writes the next token, by a gate's chance of the first voice; without points the likelier writes.
 
     Args:
         head: states [rows, hidden] -> log-odds that the first voice writes, [rows, 1].
-        random: draws the writer; None: the likelier one writes.
     """
     dtype = next(head.parameters()).dtype
 
-    def first_writes(states: Tensor) -> Tensor:
+    def first_writes(states: Tensor, points: Tensor | None) -> Tensor:
         chance: Tensor = head(states.to(dtype)).squeeze(-1).sigmoid()
-        if random is None:
+        if points is None:
             return chance >= 0.5
         # points lie in [0, 1): a chance of exactly 1 is always taken, one of exactly 0 never
-        point = torch.rand(chance.shape, dtype=torch.float64, device=chance.device, generator=random)
-        return torch.lt(point, chance.double())
+        return torch.lt(points, chance.double())
 
     return first_writes
 
@@ -71,10 +68,9 @@ class GatedEngine(TransformersEngine):
             raise UserError(f"{folder / GATE / HEAD}: the gate cannot be read ({str(error).splitlines()[0]})") from None
         self.head.to(device()).requires_grad_(False)
 
-    def switch(self, sampling: Sampling, seed: int) -> Switch:
-        """The gate; writers are drawn from a generator of their own."""
-        writers = torch.Generator(device()).manual_seed(seed)
-        return switch_of(self.head, None if sampling.temperature == 0.0 else writers)
+    def switch(self) -> Switch:
+        """The gate."""
+        return switch_of(self.head)
 
     def voices(self) -> list[Voice]:
         """Policy and reference, who write by turns."""

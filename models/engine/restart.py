@@ -1,6 +1,6 @@
 """An engine that breaks is started anew and asked again: the step it was making is made, not lost.
 
-A call names its seed and an engine draws from nothing else, so the second answer is the one that the first would have
+A request names its seed and an engine draws by nothing else, so the second answer is the one that the first would have
 been. The weights handed over last are kept on the CPU in the engine's precision: the learner may already have changed
 its own, where it fits while the engine generates.
 """
@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from models.engine.engine import Engine, Generated, Sampling
+from models.engine.engine import Ask, Drawing, Engine, Generated
 from models.errors import UserError
 from models.learner.out_of_memory import is_out_of_memory
 from models.policy.build import first_line
@@ -25,7 +25,7 @@ RESTARTS = 2
 Result = TypeVar("Result")
 
 
-class Restarting:
+class Restarting(Engine):
     """An engine around another; see `models.engine.engine.Engine`.
 
     Args:
@@ -45,9 +45,9 @@ class Restarting:
         self.midway = False
         self.engine: Engine | None = start()
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
-        """See `Engine.generate`; a restart in its midst changes no completion."""
-        return self._lasting("generate", lambda engine: engine.generate(prompts, sampling, seed))
+    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """See `Engine.each`; a restart in its midst changes no completion."""
+        return self._lasting("generate", lambda engine: engine.each(asks, drawing))
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""

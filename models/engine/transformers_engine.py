@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from models.engine.decoding_loop import Switch, Voice, complete
-from models.engine.engine import EngineSettings, Generated, Sampling, check_ids, engine_dtype
+from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated, check_ids, engine_dtype
 from models.learner.log_probs import all_log_probs, use_packed_attention
 from models.learner.packing import Sequences
 from models.policy.build import device, load_causal_model
@@ -28,7 +28,7 @@ SCORED_TOKENS = 16384
 """Tokens that one forward pass scores."""
 
 
-class TransformersEngine:
+class TransformersEngine(Engine):
     """A copy of the policy in the learner's process; see `models.engine.engine.Engine`.
 
     Raises:
@@ -65,16 +65,15 @@ class TransformersEngine:
         """Who has a say in the next token: the policy alone."""
         return [Voice(lambda: nullcontext(self.model))]
 
-    def switch(self, sampling: Sampling, seed: int) -> Switch | None:
+    def switch(self) -> Switch | None:
         """What chooses between two voices at every token; None: they speak together."""
         return None
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
-        """See `Engine.generate`. It draws from torch's global generator, which is seeded here."""
-        check_ids(prompts, self.vocabulary)
-        torch.manual_seed(seed)
-        switch = self.switch(sampling, seed)
-        return complete(self.voices(), prompts, sampling, end=self.end, most=self.settings.max_sequences, switch=switch)
+    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """See `Engine.each`."""
+        check_ids([ask.prompt for ask in asks], self.vocabulary)
+        most = self.settings.max_sequences
+        return complete(self.voices(), asks, drawing, end=self.end, most=most, switch=self.switch())
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.engine.engine import EngineSettings, Generated, Sampling, check_ids, engine_dtype
+from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated, check_ids, engine_dtype
 from models.engine.vocabulary import read_config
 from models.errors import UserError
 from models.policy.build import first_line
@@ -67,7 +67,7 @@ def cache_bytes(config: Any, blocks: int, dtype: torch.dtype) -> int:
     return max(CACHE_LEAST, min(blocks * block, CACHE_MOST))
 
 
-class VllmEngine:
+class VllmEngine(Engine):
     """An in-process vLLM engine on token ids; see `models.engine.engine.Engine`.
 
     Raises:
@@ -122,27 +122,29 @@ class VllmEngine:
         except (ValueError, RuntimeError, AssertionError, LookupError, OSError) as error:
             raise UserError(f"{folder}: vLLM cannot serve this model ({first_line(error)})") from error
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
-        """See `Engine.generate`. The engine draws from torch's global generator, which is seeded here."""
+    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """See `Engine.each`. A prompt that several ask with is read once: its prefix is cached."""
         from vllm import SamplingParams, TokensPrompt
 
-        check_ids(prompts, self.vocabulary, self.longest)
-        parameters = SamplingParams(
-            n=sampling.samples,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k or -1,
-            max_tokens=sampling.max_tokens,
-            logprobs=0 if sampling.log_probs else None,
-            flat_logprobs=True,
-            detokenize=False,
-            stop_token_ids=list(self.ends),
-            ignore_eos=True,  # beside these: what a config in the folder names too is among them where it counts
-        )
-        torch.manual_seed(seed)
-        wanted = [TokensPrompt(prompt_token_ids=list(ids)) for ids in prompts]
+        check_ids([ask.prompt for ask in asks], self.vocabulary, self.longest)
+        parameters = [
+            SamplingParams(
+                temperature=drawing.temperature,
+                top_p=drawing.top_p,
+                top_k=drawing.top_k or -1,
+                max_tokens=ask.max_tokens,
+                seed=ask.seed,
+                logprobs=0 if drawing.log_probs else None,
+                flat_logprobs=True,
+                detokenize=False,
+                stop_token_ids=[*self.ends, *ask.stops],
+                ignore_eos=True,  # beside these: what a config in the folder names too is among them where it counts
+            )
+            for ask in asks
+        ]
+        wanted = [TokensPrompt(prompt_token_ids=list(ask.prompt)) for ask in asks]
         outputs = self.engine.generate(wanted, parameters, use_tqdm=False)
-        return [[_generated(completion) for completion in output.outputs] for output in outputs]
+        return [_generated(output.outputs[0]) for output in outputs]
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""

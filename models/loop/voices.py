@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from models.bounds import Positive, Temperature
 from models.engine.decoding_loop import Switch, Switched, Voice, complete
-from models.engine.engine import Sampling, check_ids
+from models.engine.engine import Sampling, asks_of, check_ids
 from models.errors import UserError
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import plain_inner, use_packed_attention
@@ -28,7 +27,7 @@ from models.loop.slots import Rollouts
 from models.loop.world import World
 
 TOGETHER = 256
-"""Completions that are drawn side by side; fixed, as it decides which random number goes where."""
+"""Completions that are drawn side by side."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +74,7 @@ def drawn_by(
     """What the voices together answer to `problems`, those of one prompt side by side, [prompts * G].
 
     Args:
-        seed: of a generator of its own; torch's global one is left alone.
+        seed: of the completions.
         origin: what the completions are called.
         switch: who of two voices writes the next token; only what the first wrote is trained on. None: they speak
         together.
@@ -87,26 +86,25 @@ def drawn_by(
     prompts = [problem.tokens for problem in problems]
     embedding: Any = plain_inner(learner.policy).get_input_embeddings()
     check_ids(prompts, int(embedding.weight.shape[0]))
-    random = torch.Generator(embedding.weight.device).manual_seed(seed)
     with in_eval_mode(*(model for model in (learner.policy, learner.reference) if model is not None)):
         for voice in voices:
             with voice.opened() as model:
                 use_packed_attention(model)
-        groups = complete(voices, prompts, sampling, end=world.codec.ends, most=TOGETHER, random=random, switch=switch)
-    texts = iter(world.codec.text([made.tokens for group in groups for made in group]))
+        asks = asks_of(prompts, sampling, seed)
+        completions = complete(voices, asks, sampling, end=world.codec.ends, most=TOGETHER, switch=switch)
+    texts = world.codec.text([made.tokens for made in completions])
     return [
         Rollout(
-            problem,
-            number,
+            problems[place // sampling.samples],
+            place // sampling.samples,
             made.tokens,
             made.log_probs,
-            next(texts),
+            text,
             made.finished,
             origin=origin,
             trained=made.by_first if isinstance(made, Switched) else None,
         )
-        for number, (problem, group) in enumerate(zip(problems, groups, strict=True))
-        for made in group
+        for place, (made, text) in enumerate(zip(completions, texts, strict=True))
     ]
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from models.advantage.selective import Selective
@@ -26,7 +25,7 @@ from models.engine.gated_engine import REFERENCE, save_gate, switch_of
 from models.errors import UserError
 from models.loop.learner import Learner
 from models.loop.rollout import Problem, Rollout
-from models.loop.round_seeds import for_choices, round_seed
+from models.loop.round_seeds import round_seed
 from models.loop.voices import Voiced, drawn_by, policy_voice, reference_voice, save_reference
 from models.loop.world import World
 from models.parts import part
@@ -54,11 +53,9 @@ class Gated(Voiced):
         gate = learner.companions.get(Selective.companion)
         if gate is None:
             raise UserError("rollouts gated: there is no gate to choose who writes; set `advantage: {name: selective}`")
-        head, weight = gate.model, next(gate.model.parameters())
-        seed = round_seed(world.seed, round_number)
-        random = torch.Generator(weight.device).manual_seed(for_choices(seed))
         voices = [policy_voice(learner), reference_voice(learner)]
-        return drawn_by(world, problems, voices, self.sampling, seed, switch=switch_of(head, random))
+        seed = round_seed(world.seed, round_number)
+        return drawn_by(world, problems, voices, self.sampling, seed, switch=switch_of(gate.model))
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
         """Write gate and reference beside the policy, which is used as it learned: by turns. See `Rollouts.export`."""

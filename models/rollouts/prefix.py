@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 
 from models.bounds import Share
-from models.engine.engine import Sampling
+from models.engine.engine import Sampling, asks_of
 from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import for_choices, for_second_draw, round_seed
 from models.loop.world import World
@@ -103,24 +103,25 @@ def go_on(
     begun = [
         replace(problem, tokens=(*problem.tokens, *prefix)) for problem, prefix in zip(problems, prefixes, strict=True)
     ]
-    # one call for all prompts: the shortest prefix leaves the most room, and what is too long is cut below
-    most = sampling.max_tokens - min(map(len, prefixes), default=0)
-    groups = world.sampler().generate([problem.tokens for problem in begun], replace(sampling, max_tokens=most), seed)
-    rollouts = []
-    for number, (problem, prefix, group) in enumerate(zip(begun, prefixes, groups, strict=True)):
-        for whole in group:
-            made = whole.cut_at(sampling.max_tokens - len(prefix))
-            rollouts.append(
-                Rollout(
-                    problem,
-                    number,
-                    made.tokens,
-                    made.log_probs,
-                    "",
-                    made.finished,
-                    origin="guide" if prefix else "policy",
-                    begun=len(prefix),
-                )
-            )
-    texts = world.codec.text([[*prefixes[rollout.group], *rollout.completion] for rollout in rollouts])
-    return [replace(rollout, text=text) for rollout, text in zip(rollouts, texts, strict=True)]
+    asks = [
+        replace(ask, max_tokens=ask.max_tokens - len(prefixes[place // sampling.samples]))
+        for place, ask in enumerate(asks_of([problem.tokens for problem in begun], sampling, seed))
+    ]
+    completions = world.sampler().each(asks, sampling)
+    numbers = [place // sampling.samples for place in range(len(asks))]
+    texts = world.codec.text(
+        [[*prefixes[number], *made.tokens] for number, made in zip(numbers, completions, strict=True)]
+    )
+    return [
+        Rollout(
+            begun[number],
+            number,
+            made.tokens,
+            made.log_probs,
+            text,
+            made.finished,
+            origin="guide" if prefixes[number] else "policy",
+            begun=len(prefixes[number]),
+        )
+        for number, made, text in zip(numbers, completions, texts, strict=True)
+    ]

@@ -10,7 +10,7 @@ import torch
 from tiny_models import GREEDY, PROMPTS, SEQUENCES, contents, plain_log_probs, tiny_policy, word_tokenizer
 from torch import Tensor, nn
 
-from models.engine.engine import EngineSettings, Generated, Sampling
+from models.engine.engine import EngineSettings, Sampling
 from models.engine.open_engine import open_engine
 from models.engine.restart import Restarting
 from models.engine.transformers_engine import TransformersEngine
@@ -108,12 +108,6 @@ def test_log_probs_own_their_memory_and_may_enter_a_gradient(engine: Transformer
     (weight * noted).sum().backward()
     assert weight.grad is not None
     assert torch.equal(weight.grad, noted)
-
-
-def test_a_completion_that_is_cut_has_not_finished_and_one_that_fits_is_as_it_was() -> None:
-    whole = Generated((5, 6, 1), torch.tensor([-1.0, -2.0, -3.0]), finished=True)
-    assert contents(whole.cut_at(2)) == contents(Generated((5, 6), torch.tensor([-1.0, -2.0]), finished=False))
-    assert whole.cut_at(3) is whole and Generated((5, 6), None, finished=True).cut_at(1).log_probs is None
 
 
 def test_a_completion_ends_at_its_first_end_token_or_at_the_limit(engine: TransformersEngine) -> None:

@@ -168,7 +168,7 @@ def test_an_engine_that_dies_behind_the_learners_back_ends_the_run_with_its_own_
 
 
 def test_a_fit_draws_no_random_number_which_the_engine_beside_it_would_miss() -> None:
-    """Engine and learner share torch's global generator: drawn from by both at once, no run could be repeated."""
+    """vLLM and the learner share torch's global generator: drawn from by both at once, no run could be repeated."""
     learner = new_learner(SCHEDULE)
     base: Any = learner.policy
     learner.policy = with_adapter(base, LoraSettings(rank=4, dropout=0.5), seed=0).train()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from models.advantage.group_relative import GroupRelative
 from models.advantage.selective import Selective
 from models.engine.decoding_loop import Voice, complete
-from models.engine.engine import Sampling
+from models.engine.engine import Sampling, asks_of
 from models.errors import UserError
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.packing import Sequences
@@ -262,4 +262,5 @@ def test_a_switch_has_two_voices_that_have_a_say_to_choose_from() -> None:
     voice = Voice(policy)
     for voices in ([voice], [voice] * 3, [voice, replace(voice, veto_top_p=0.9)]):
         with pytest.raises(ValueError, match="two voices"):
-            complete(voices, PROMPTS, Sampling(max_tokens=2), end=END, most=4, switch=lambda states: states[:, 0] > 0)
+            asks = asks_of(PROMPTS, Sampling(max_tokens=2), 0)
+            complete(voices, asks, Sampling(), end=END, most=4, switch=lambda states, points: states[:, 0] > 0)

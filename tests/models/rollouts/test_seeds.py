@@ -10,7 +10,8 @@ import torch
 from tiny_loops import PROBLEMS
 from tiny_worlds import make_world
 
-from models.engine.engine import Generated, Sampling
+from models.engine.engine import Ask, Drawing, Engine, Generated, Sampling, asks_of
+from models.engine.random_points import TOKENS, points_of
 from models.learner.fused_log_probs import AS_IT_IS
 from models.loop.learner import Learner
 from models.loop.rollout import Known, Problem, Rollout
@@ -28,16 +29,17 @@ LEARNER = Learner(torch.nn.Linear(1, 1), cast(Any, None), torch.nn.Linear(1, 1),
 
 
 class Noting:
-    """An engine that notes its seeds and answers token 5 and the end."""
+    """An engine that notes the seeds of its completions and answers token 5 and the end."""
 
     dtype = torch.float32
+    generate = Engine.generate
 
     def __init__(self) -> None:
         self.seeds: list[int] = []
 
-    def generate(self, prompts: Sequence[tuple[int, ...]], sampling: Sampling, seed: int) -> list[list[Generated]]:
-        self.seeds.append(seed)
-        return [[Generated((5, 1), torch.tensor([-0.5, -0.25]), True)] * sampling.samples for _ in prompts]
+    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        self.seeds += [ask.seed for ask in asks]
+        return [Generated((5, 1), torch.tensor([-0.5, -0.25]), True) for _ in asks]
 
 
 @pytest.mark.parametrize(
@@ -65,8 +67,8 @@ def test_what_is_decided_beside_a_sampling_is_drawn_by_another_seed(
     monkeypatch.setattr(torch, "Generator", Generator)
     for number in range(4):
         source(here, ASKED, number)
-    assert len(engine.seeds) == 4 and len(decided) == 4
-    assert not set(engine.seeds) & set(decided) and len({*engine.seeds, *decided}) == 8
+    assert len(engine.seeds) >= 4 * len(ASKED) and len(decided) == 4
+    assert len({*engine.seeds, *decided}) == len(engine.seeds) + 4
 
 
 def test_where_a_prefix_ends_hangs_in_no_way_together_with_the_points_that_the_continuation_is_drawn_by() -> None:
@@ -74,18 +76,18 @@ def test_where_a_prefix_ends_hangs_in_no_way_together_with_the_points_that_the_c
     for number in range(400):
         seed = round_seed(7, number)
         cuts.append(len(Prefix(share=1.0, max_tokens=8)._prefixes(ASKED[:1], seed)[0]))
-        points.append(torch.rand(3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)))
+        points.append(points_of(asks_of([ASKED[0].tokens], Sampling(max_tokens=3), seed), 3, TOKENS)[0])
     table = torch.cat([torch.tensor(cuts, dtype=torch.float64)[None], torch.stack(points).T])
     assert float(torch.corrcoef(table)[0, 1:].abs().max()) < 4 / 400**0.5
 
 
 def test_the_guide_is_drawn_by_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = []
+    guides = []
 
     def guide(
         world: World, problems: Sequence[Problem], sampling: Sampling, share: float, seed: int, origin: str
     ) -> list[Rollout]:
-        seeds.append(seed)
+        guides.append(seed)
         return [Rollout(problem, number, (5, 6, 1), None, "", True) for number, problem in enumerate(problems)]
 
     monkeypatch.setattr(prefix, "draw_from_mixture", guide)
@@ -93,7 +95,11 @@ def test_the_guide_is_drawn_by_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch
     here = make_world(cast(Any, engine), learner=LEARNER)
     for number in range(3):
         GuidedPrefix(share=1.0, group_size=2, max_tokens=8)(here, ASKED, number)
-    assert len({*seeds, *engine.seeds}) == 6
+    continued = {
+        ask.seed for seed in guides for ask in asks_of([problem.tokens for problem in ASKED], Sampling(), seed)
+    }
+    assert len(set(guides)) == 3 and len(set(engine.seeds)) == 3 * 2 * len(ASKED)
+    assert not continued & set(engine.seeds)
 
 
 def test_no_two_rounds_of_a_run_share_a_seed_for_anything() -> None:
