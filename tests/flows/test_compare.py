@@ -104,14 +104,14 @@ ON_VLLM = ("--set", "engine.name=vllm")
 @pytest.mark.parametrize(
     ("recipe", "overrides"),
     [
-        pytest.param("rloo", ON_VLLM, marks=NO_VLLM, id="rloo on vLLM"),
+        pytest.param("rloo", ON_VLLM, marks=[NO_VLLM, pytest.mark.rotating(of=3)], id="rloo on vLLM"),
         pytest.param("dpo", (), marks=pytest.mark.thorough, id="dpo"),
     ],
 )
 def test_a_smoke_run_goes_through_every_step_and_learns(
     project: Project, new_store: Callable[[Path], Path], tmp_path: Path, recipe: str, overrides: tuple[str, ...]
 ) -> None:
-    """With vLLM from the first round to the gate: the one flow of `make test` that has the engine that recipes have."""
+    """With vLLM from the first round to the gate: the engine that recipes have."""
     own = project.settings(new_store(tmp_path))
     ended = rewardflow(project.folder, "run", recipe, "--smoke", *overrides, **own)
     assert ended.returncode == 0, ended.stdout + ended.stderr
