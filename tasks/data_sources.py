@@ -29,8 +29,8 @@ STAGE = "prepare"
 RAW = "data/raw"
 """Folder of raw data: what the built-in stages make, and users' files that were added."""
 READING_CODE = (
-    "formats", "messages", "normalise", "params", "prepare", "raw", "schema", "settings", "strict_json",
-    "strict_yaml", "text_files",
+    "formats", "messages", "normalise", "params", "placing", "prepare", "raw", "row_groups", "schema", "settings",
+    "shards", "splits", "strict_json", "strict_yaml", "text_files",
 )  # fmt: skip
 """Modules of models/datasets that decide what a user's files become."""
 

@@ -16,14 +16,15 @@ which the validation of the data finds and reports row by row; a column that no 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
 from models.datasets.messages import columns_of_messages, read_fields
-from models.datasets.raw import RawRow, files_of, read_files
+from models.datasets.raw import RawRow, files_of
 from models.datasets.schema import KINDS, SPLITS, Kind, Row, Split
 from models.errors import UserError, listed, shortened
 
@@ -39,14 +40,19 @@ Fields = Mapping[str, str]
 Converted = dict[Kind, dict[str, str]]
 
 
+GivenSplit = Split | Literal["test"] | None
+"""What data say of a row's split: `test` is held out, and the prompt's hash divides it between validation and gate;
+None: the prompt's hash decides."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A row of one kind, without ids. `split` is None where the prompt's hash decides."""
+    """What a raw row says, without ids: a row of each kind that its format gives, all of one prompt."""
 
-    kind: Kind
-    split: Split | Literal["test"] | None
-    """`test` is held out, and the prompt's hash divides it between validation and gate."""
-    row: Row
+    split: GivenSplit
+    rows: Mapping[Kind, Row]
+    recognised: bool
+    """Whether it has the shape of its format; data in which no row has it are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,8 @@ class Format:
 
     columns: Mapping[str, str]
     convert: Callable[[Fields], Converted]
+    kinds: tuple[Kind, ...]
+    """What a row becomes: the keys of what `convert` gives."""
     optional: frozenset[str] = field(default_factory=frozenset)
     recognised: Callable[[Fields], bool] = lambda fields: True
     """Whether a row has the shape at all; data in which no row has it is refused."""
@@ -79,11 +87,15 @@ def split_dialogues(chosen: str, rejected: str) -> tuple[str, str, str]:
     The prompt is everything up to and including the last `\\n\\nAssistant:` of the common beginning; "" where the
     common beginning has none. White space around the two answers is removed.
     """
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False)))
-    common = chosen[:same]
+    common = chosen[: bisect_left(range(min(len(chosen), len(rejected))), True, key=_differ(chosen, rejected))]
     start = common.rfind(ASSISTANT)
     prompt = common[: start + len(ASSISTANT)] if start >= 0 else ""
     return prompt, chosen[len(prompt) :].strip(), rejected[len(prompt) :].strip()
+
+
+def _differ(text: str, other: str) -> Callable[[int], bool]:
+    """Whether two texts differ up to a place, it included."""
+    return lambda place: text[: place + 1] != other[: place + 1]
 
 
 def _gsm8k(fields: Fields) -> Converted:
@@ -132,32 +144,38 @@ FORMATS: dict[str, Format] = {
     "gsm8k": Format(
         {"prompt": "question", "answer": "answer"},
         _gsm8k,
+        ("problems", "demonstrations"),
         recognised=lambda fields: FINAL_ANSWER in fields["answer"],
         shape="a solution that ends in `#### ANSWER`",
     ),
     "hh": Format(
         _same("chosen", "rejected"),
         _hh,
+        KINDS,
         recognised=lambda fields: split_dialogues(fields["chosen"], fields["rejected"])[0] != "",
         shape="two dialogues that share their beginning up to `\\n\\nAssistant:`",
     ),
     "humaneval": Format(
         {"prompt": "prompt", "completion": "canonical_solution", "tests": "test", "entry_point": "entry_point"},
         _humaneval,
+        ("problems", "demonstrations"),
     ),
     "problems": Format(
         _same("prompt", "answer", "level", "tests", "entry_point", "split"),
         _problems,
+        ("problems",),
         optional=frozenset({"answer", "level", "tests", "entry_point", "split"}),
     ),
     "demonstrations": Format(
         _same("prompt", "completion", "answer", "level", "flaw", "split"),
         _demonstrations,
+        ("problems", "demonstrations"),
         optional=frozenset({"answer", "level", "flaw", "split"}),
     ),
     "preferences": Format(
         _same("prompt", "chosen", "rejected", "level", "flaw", "split"),
         _preferences,
+        KINDS,
         optional=frozenset({"level", "flaw", "split"}),
     ),
 }
@@ -165,8 +183,14 @@ SPLIT_IF_NAMED = "split"
 """A column `split` is taken for the row's split only where the settings name it or the format is `kinds`."""
 
 
-def columns_of(name: str, mapping: Mapping[str, str], rows: Sequence[RawRow]) -> dict[str, str]:
-    """Field -> column of these rows, for the format of that name; optional fields whose column no row has are left out.
+def columns_of(name: str, mapping: Mapping[str, str], first: RawRow, present: AbstractSet[str]) -> dict[str, str]:
+    """Field -> column, for the format of that name; optional fields whose column no row has are left out.
+
+    Args:
+        name: of the format.
+        mapping: field -> column as the settings have it.
+        first: the first row, which shows whether prompts are messages.
+        present: columns that any row has.
 
     Raises:
         UserError: the mapping names an unknown field, or a column that no row has.
@@ -176,46 +200,43 @@ def columns_of(name: str, mapping: Mapping[str, str], rows: Sequence[RawRow]) ->
         if given not in shape.columns:
             known = ", ".join(shape.columns)
             raise UserError(f"data.columns: the format {name} has no field '{shortened(given)}' (its fields: {known})")
-    present = {column for row in rows for column in row.values}
     columns: dict[str, str] = {}
-    for wanted, default in columns_of_messages(shape.columns, rows).items():
+    for wanted, default in columns_of_messages(shape.columns, first, present).items():
         column = mapping.get(wanted, default).strip()
         if column in present:
             columns[wanted] = column
         elif wanted in mapping or wanted not in shape.optional:
             named = f"data.columns.{wanted}" if wanted in mapping else f"the field '{wanted}' (name it in data.columns)"
             raise UserError(
-                f"{rows[0].file}: no column '{shortened(column)}' for {named}; the file has {listed(sorted(present))}"
+                f"{first.file}: no column '{shortened(column)}' for {named}; the file has {listed(sorted(present))}"
             )
         elif wanted == "answer" and (near := [name for name in sorted(present) if name.casefold() == column]):
             raise UserError(
-                f"{rows[0].file}: no column '{column}' but '{near[0]}'; data.columns={{answer: {near[0]}}} reads it"
+                f"{first.file}: no column '{column}' but '{near[0]}'; data.columns={{answer: {near[0]}}} reads it"
             )
     return columns
 
 
-def convert_rows(name: str, mapping: Mapping[str, str], rows: Sequence[RawRow], split_named: bool) -> list[Record]:
-    """The records that rows of a format give, in order; `split_named` says whether a column `split` counts.
+def convert_row(name: str, columns: Mapping[str, str], raw: RawRow) -> Record:
+    """What a row of a format says; `columns` are those of `columns_of`, with `split` only where it counts.
 
     Raises:
-        UserError: as `columns_of`; no row has the format's shape; a level is no whole number; a split is unknown.
+        UserError: a value is no text, a level no whole number, a split unknown.
     """
     shape = FORMATS[name]
-    columns = columns_of(name, mapping, rows)
-    if not split_named:
-        columns.pop(SPLIT_IF_NAMED, None)
-    records: list[Record] = []
-    recognised = False
-    for raw in rows:
-        fields = read_fields(raw, columns)
-        split = _split(raw, fields.pop(SPLIT_IF_NAMED)) if SPLIT_IF_NAMED in fields else None
-        recognised = recognised or shape.recognised(fields)
-        for kind, values in shape.convert(fields).items():
-            row: Row = {**values, "level": _level(raw, values["level"])} if "level" in values else {**values}
-            records.append(Record(kind, split, row))
-    if not recognised:
-        raise UserError(f"{rows[0].file}: no row is of the format {name}, which is {shape.shape}")
-    return records
+    fields = read_fields(raw, columns)
+    split = _split(raw, fields.pop(SPLIT_IF_NAMED)) if SPLIT_IF_NAMED in fields else None
+    recognised = shape.recognised(fields)
+    rows: dict[Kind, Row] = {
+        kind: {**values, "level": _level(raw, values["level"])} if "level" in values else {**values}
+        for kind, values in shape.convert(fields).items()
+    }
+    return Record(split, rows, recognised)
+
+
+def unrecognised(name: str, file: Path) -> UserError:
+    """What is said of data of which no row has its format's shape."""
+    return UserError(f"{file}: no row is of the format {name}, which is {FORMATS[name].shape}")
 
 
 def _level(raw: RawRow, text: str) -> int:
@@ -236,26 +257,38 @@ def _split(raw: RawRow, text: str) -> Split | Literal["test"]:
     raise UserError(f"{raw.place}: split '{shortened(text, 40)}' is none of {', '.join((*SPLITS, HELD_OUT))}")
 
 
-def read_records(
-    name: str, paths: Sequence[Path], mapping: Mapping[str, str], limit: int | None = None, key: str = "data.path"
-) -> tuple[list[Record], list[Path]]:
-    """The records of the files that the paths name, and those files.
+@dataclass(frozen=True)
+class Source:
+    """Files whose rows are read as one: they have one format and one set of columns."""
+
+    format: str
+    """A key of FORMATS."""
+    files: tuple[Path, ...]
+    mapping: Mapping[str, str]
+    """Field -> column, where the settings name it."""
+    kinds: tuple[Kind, ...]
+    """What its rows become; other kinds that the format gives are left out."""
+    split_named: bool
+    """Whether a column `split` counts."""
+
+
+def sources_of(
+    name: str, paths: Sequence[Path], mapping: Mapping[str, str], key: str = "data.path"
+) -> tuple[list[Source], list[Path]]:
+    """The sources that paths name in a format, and all their files.
 
     Raises:
-        UserError: a file is missing or unreadable, has no rows, or is not of the format; the message names it.
+        UserError: a file is missing or of an unknown kind; a folder of `kinds` has none of their files.
     """
     files = files_of(paths, key)
     if name != "kinds":
-        return convert_rows(name, mapping, read_files(files, limit), SPLIT_IF_NAMED in mapping), files
-    records: list[Record] = []
-    used: list[Path] = []
+        return [Source(name, tuple(files), mapping, FORMATS[name].kinds, SPLIT_IF_NAMED in mapping)], files
+    sources = []
     for kind in KINDS:
-        of_kind = [file for file in files if file.stem == kind or file.stem.startswith((f"{kind}_", f"{kind}-"))]
+        of_kind = tuple(file for file in files if file.stem == kind or file.stem.startswith((f"{kind}_", f"{kind}-")))
         if of_kind:
-            converted = convert_rows(kind, {}, read_files(of_kind, limit), split_named=True)
-            records += [record for record in converted if record.kind == kind]
-            used += of_kind
-    if not used:
+            sources.append(Source(kind, of_kind, {}, (kind,), split_named=True))
+    if not sources:
         places = ", ".join(map(str, paths))
         raise UserError(f"{key}: {places} has no file problems.*, demonstrations.* or preferences.*")
-    return records, used
+    return sources, [file for source in sources for file in source.files]

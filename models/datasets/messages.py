@@ -12,6 +12,7 @@ turns is refused: no text stands for it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from models.datasets.raw import RawRow
@@ -32,13 +33,18 @@ def is_conversation(value: Any) -> bool:
     )
 
 
-def columns_of_messages(columns: Mapping[str, str], rows: Sequence[RawRow]) -> dict[str, str]:
-    """A format's `columns`, field -> column, with the columns of messages where the rows have no prompt of its own."""
-    present = {column for row in rows for column in row.values}
+def columns_of_messages(columns: Mapping[str, str], first: RawRow, present: AbstractSet[str]) -> dict[str, str]:
+    """A format's `columns`, field -> column, with the columns of messages where the rows have no prompt of its own.
+
+    Args:
+        columns: of the format.
+        first: the first row.
+        present: columns that any row has.
+    """
     named = dict(columns)
     if "prompt" not in named or named["prompt"] in present:
         return named
-    if is_conversation(rows[0].values.get(named.get("chosen", ""))):
+    if is_conversation(first.values.get(named.get("chosen", ""))):
         named["prompt"] = named["chosen"]
     elif COLUMN in present:
         named["prompt"] = COLUMN

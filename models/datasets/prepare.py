@@ -9,6 +9,9 @@ alone: demonstrations and preferences of its prompts are left out, and counted.
     python -m models.datasets.prepare params.yaml SECTION data/prepared/NAME
 
 SECTION is the key of the YAML file that holds the `data:` settings. The folder appears whole or not at all.
+
+Data need not fit in memory: of every row a hash of its prompt is held, some thirty bytes, and texts pass through in
+batches (`shards.py`), which lie beside the folder until it is there. A preparation that was killed goes on with them.
 """
 
 from __future__ import annotations
@@ -17,141 +20,142 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models.atomic_write import replace_folder
-from models.datasets.formats import HELD_OUT, Record, read_records
-from models.datasets.normalise import normalise
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.atomic_write import replace_folder, write_file
+from models.datasets.formats import sources_of
 from models.datasets.params import checked, read_section, run_stage
-from models.datasets.schema import (
-    COLUMNS,
-    KINDS,
-    MANIFEST,
-    SPLITS,
-    Kind,
-    Row,
-    Split,
-    arrow_schema,
-    file_name,
-    write_rows,
-)
+from models.datasets.placing import Part, Placed, place
+from models.datasets.row_groups import row_groups
+from models.datasets.schema import COLUMNS, IDS, KINDS, MANIFEST, SPLITS, Kind, Split, arrow_schema, file_name
 from models.datasets.settings import DataSettings
+from models.datasets.shards import Shard, read_kind, shards_of
+from models.disk import needs_space
 from models.errors import UserError
 
 ID_MARK: dict[Kind, str] = {"problems": "", "demonstrations": "d", "preferences": "p"}
 """What stands before the number in a row's id, so that ids are unique in the data set: train-000123, train-d000123."""
 
-Prepared = dict[Kind, dict[Split, list[Row]]]
+Report = Callable[[str, int, int | None], None]
+"""Called with what is done, the rows so far, and how many there are where that is known."""
+Counts = dict[Kind, dict[Split, int]]
 
 
-def split_of(prompt: str, settings: DataSettings) -> Split:
-    """The split of a prompt: a function of its normalised text, the seed, the two shares and the gate's rotation."""
-    if settings.test_path or _place(f"{settings.seed}", prompt) >= settings.held_out_share:
-        return "train"
-    return divide_held_out(prompt, settings)
+@dataclass(frozen=True)
+class _Numbered:
+    """The shards of one source, and what becomes of their rows."""
+
+    shards: Sequence[Shard]
+    splits: np.ndarray[tuple[int], np.dtype[np.int8]]
+    placed: Mapping[Kind, Placed]
 
 
-def divide_held_out(prompt: str, settings: DataSettings) -> Split:
-    """The split of a held-out prompt. A rotation moves the gate on by its own width: to prompts that it had not yet,
-    and, where it is more than half of what is held out, to some of its old ones."""
-    start = settings.gate_rotation * settings.gate_part
-    place = (_place(f"{settings.seed}/gate", prompt) - start) % 1.0
-    return "gate" if place < settings.gate_part else "validation"
+def silent(stage: str, rows: int, of: int | None) -> None:
+    """A report to nobody."""
 
 
-def _place(salt: str, prompt: str) -> float:
-    """A number in [0, 1), uniform over prompts."""
-    digest = hashlib.sha256(f"{salt}\n{normalise(prompt)}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
-
-
-def assign(records: Iterable[Record], settings: DataSettings) -> tuple[list[tuple[Split, Record]], int]:
-    """Every record with its split, in order, no prompt in two of them; and how many records went for that."""
-    placed = [(_placed(record, settings), record) for record in records]
-    latest: dict[str, Split] = {}
-    for split, record in placed:
-        prompt = normalise(str(record.row["prompt"]))
-        latest[prompt] = max(latest.get(prompt, split), split, key=SPLITS.index)
-    kept = [
-        (split, record)
-        for split, record in placed
-        if latest[normalise(str(record.row["prompt"]))] == split and (split != "gate" or record.kind == "problems")
-    ]
-    return kept, len(placed) - len(kept)
-
-
-def _placed(record: Record, settings: DataSettings) -> Split:
-    prompt = str(record.row["prompt"])
-    if record.split == HELD_OUT:
-        return divide_held_out(prompt, settings)
-    return record.split or split_of(prompt, settings)
-
-
-def number(placed: Sequence[tuple[Split, Record]], derived_problems: bool) -> Prepared:
-    """The rows with all their columns, ids and problem ids included.
-
-    `derived_problems` says that problems were read off demonstrations or pairs: then a prompt is one problem, however
-    many rows it has. Otherwise every problem of the source is kept, so that validation can report a doubled one.
-    """
-    rows: Prepared = {kind: {split: [] for split in SPLITS} for kind in KINDS}
-    counts = dict.fromkeys(KINDS, 0)
-    problem_ids: dict[str, str] = {}
-    for wanted in KINDS:  # problems come first: the other kinds refer to them
-        for split, record in placed:
-            if record.kind != wanted:
-                continue
-            prompt = normalise(str(record.row["prompt"]))
-            if wanted == "problems" and derived_problems and prompt in problem_ids:
-                continue
-            row_id = f"{split}-{ID_MARK[wanted]}{counts[wanted]:06d}"
-            counts[wanted] += 1
-            if wanted == "problems":
-                problem_ids.setdefault(prompt, row_id)
-            known: Row = {"id": row_id, "prompt_id": problem_ids.get(prompt, ""), "level": 0, **record.row}
-            rows[wanted][split].append({column: known.get(column, "") for column in COLUMNS[wanted]})
-    return rows
-
-
-def require_wanted_splits(rows: Prepared, settings: DataSettings) -> None:
+def require_wanted_splits(rows: Counts, settings: DataSettings) -> None:
     """Raises a UserError where a split that the shares ask for got no row of a kind that the data set has."""
     train = 1.0 if settings.test_path else 1.0 - settings.held_out_share
     shares = {"train": train, "validation": settings.validation_share, "gate": settings.gate_share}
     for kind, splits in rows.items():
-        total = sum(len(rows_of_split) for rows_of_split in splits.values())
-        for split, rows_of_split in splits.items():
+        total = sum(splits.values())
+        for split, count in splits.items():
             asked = shares[split] > 1e-9 and (split != "gate" or kind == "problems")
-            if total and not rows_of_split and asked:
+            if total and not count and asked:
                 raise UserError(
                     f"data set {settings.name}: the {split} split of {kind} is empty ({total} rows in all, train"
                     f" {train:g}, validation {settings.validation_share:g}, gate {settings.gate_share:g})"
                 )
 
 
-def prepare_rows(settings: DataSettings) -> tuple[Prepared, dict[str, Path], int]:
-    """Reads and splits: the rows of every kind and split, the source files by name, how many rows were dropped.
+def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_Numbered], list[Path], int]:
+    """The rows of all sources as shards, what becomes of them, the files, and how many rows were dropped.
 
     Raises:
         UserError: a file, column or row is not as the settings say, or a split that is asked for has no row.
     """
     if settings.path is None or settings.format is None:
         raise UserError(f"data.path: nothing to prepare for {settings.name}, no path is given")
-    records, files = read_records(settings.format, settings.path, settings.columns, settings.limit)
-    split_given = any(record.split for record in records)
-    sources = list(files)
+    sources, files = sources_of(settings.format, settings.path, settings.columns)
+    held_out = [False] * len(sources)
     if settings.test_path:
-        test, files = read_records(
-            settings.format, settings.test_path, settings.columns, settings.limit, key="data.test_path"
+        test, test_files = sources_of(settings.format, settings.test_path, settings.columns, key="data.test_path")
+        sources, files = [*sources, *test], [*files, *test_files]
+        held_out += [True] * len(test)
+    rows = 0
+
+    def count(more: int) -> None:
+        nonlocal rows
+        rows += more
+        report("read", rows, None)
+
+    read = [
+        shards_of(source, settings, shards / str(number), held_out=held, report=count)
+        for number, (source, held) in enumerate(zip(sources, held_out, strict=True))
+    ]
+    parts = [
+        Part(
+            np.concatenate([shard.prompts for shard in of_source]),
+            np.concatenate([shard.splits for shard in of_source]),
+            source.kinds,
         )
-        records += [Record(record.kind, record.split or HELD_OUT, record.row) for record in test]
-        sources += files
-    placed, dropped = assign(records, settings)
-    rows = number(placed, derived_problems=settings.format not in ("problems", "kinds"))
-    if not split_given:
-        require_wanted_splits(rows, settings)
-    return rows, name_sources(sources), dropped
+        for source, of_source in zip(sources, read, strict=True)
+    ]
+    placed, dropped = place(parts, derived_problems=settings.format not in ("problems", "kinds"))
+    numbered = [
+        _Numbered(of_source, part.splits, kinds) for of_source, part, kinds in zip(read, parts, placed, strict=True)
+    ]
+    says = [any(shard.split_given for shard in of_source) for of_source in read]
+    if not any(given for given, held in zip(says, held_out, strict=True) if not held):
+        require_wanted_splits(_counts(numbered), settings)
+    return numbered, files, dropped
+
+
+def _counts(numbered: Sequence[_Numbered]) -> Counts:
+    """Rows of every kind and split."""
+    counts: Counts = {kind: dict.fromkeys(SPLITS, 0) for kind in KINDS}
+    for source in numbered:
+        for kind, placed in source.placed.items():
+            for number, split in enumerate(SPLITS):
+                counts[kind][split] += int((placed.stays & (source.splits == number)).sum())
+    return counts
+
+
+def _rows(source: _Numbered, kind: Kind) -> Iterator[tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int8]]]]:
+    """The rows of a kind that stay, with all their columns, and the split of each, [rows]; shard by shard."""
+    placed = source.placed[kind]
+    start = 0
+    for shard in source.shards:
+        span = slice(start, start + len(shard.splits))
+        start = span.stop
+        stays = placed.stays[span]
+        splits = source.splits[span][stays]
+        content = read_kind(shard.file, kind).filter(pa.array(stays))
+        ids = {"id": _ids(splits, ID_MARK[kind], placed.numbers[span][stays])}
+        if "prompt_id" in COLUMNS[kind]:
+            ids["prompt_id"] = _ids(splits, ID_MARK["problems"], placed.problems[span][stays])
+        columns = [ids[name] if name in IDS else content[name] for name in COLUMNS[kind]]
+        yield pa.table(columns, schema=arrow_schema(kind)), splits
+
+
+def _ids(
+    splits: np.ndarray[tuple[int], np.dtype[np.int8]], mark: str, numbers: np.ndarray[tuple[int], np.dtype[np.int32]]
+) -> pa.Array:
+    """train-000123 and the like, [rows]; "" where the number is below zero."""
+    names = pa.array([f"{split}-{mark}" for split in SPLITS]).take(pa.array(splits))
+    digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 6, "0")
+    return pc.if_else(pa.array(numbers < 0), "", pc.binary_join_element_wise(names, digits, ""))
 
 
 def name_sources(files: Sequence[Path]) -> dict[str, Path]:
@@ -167,25 +171,103 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def prepare(settings: DataSettings, folder: Path) -> dict[str, Any]:
-    """Writes the prepared data set, the manifest last, and returns the manifest. Raises as `prepare_rows` does."""
-    rows, sources, dropped = prepare_rows(settings)
+def prepare(settings: DataSettings, folder: Path, report: Report = silent) -> dict[str, Any]:
+    """Write the prepared data set, the manifest last, and return the manifest.
+
+    Args:
+        settings: of the data.
+        folder: what is made.
+        report: is told how far it is.
+
+    Raises:
+        UserError: a file, column or row is not as the settings say, a split that is asked for has no row, or the disk
+            is full.
+    """
+    shards = folder.with_name(f".{folder.name}.shards")
+    beside = folder.parent.is_dir()
+    try:
+        with needs_space(folder):
+            _keep_only(shards, settings)
+            numbered, files, dropped = _read(settings, shards / "rows", report)
+            manifest = _write(settings, folder, numbered, dropped, files, report)
+    except UserError:  # after a kill they are of use, after an error of none
+        shutil.rmtree(shards, ignore_errors=True)
+        if not beside:
+            shutil.rmtree(folder.parent, ignore_errors=True)
+        raise
+    shutil.rmtree(shards)
+    return manifest
+
+
+def _write(
+    settings: DataSettings,
+    folder: Path,
+    numbered: Sequence[_Numbered],
+    dropped: int,
+    files: Sequence[Path],
+    report: Report,
+) -> dict[str, Any]:
+    """The prepared folder; returns its manifest."""
+    counts = {
+        file_name(kind, split): count
+        for kind, of_splits in _counts(numbered).items()
+        for split, count in of_splits.items()
+        if count
+    }
     with replace_folder(folder) as partial:
-        counts: dict[str, int] = {}
-        for kind, splits in rows.items():
-            for split, rows_of_split in splits.items():
-                if rows_of_split:
-                    write_rows(partial / file_name(kind, split), rows_of_split, arrow_schema(kind))
-                    counts[file_name(kind, split)] = len(rows_of_split)
+        done = 0
+        for kind in KINDS:
+            with ExitStack() as stack:
+                writers = {
+                    SPLITS.index(split): stack.enter_context(
+                        row_groups(partial / file_name(kind, split), arrow_schema(kind))
+                    )
+                    for split in SPLITS
+                    if file_name(kind, split) in counts
+                }
+                for source in numbered:
+                    for rows, splits in _rows(source, kind) if kind in source.placed else ():
+                        for split, writer in writers.items():
+                            writer.add(rows.filter(pa.array(splits == split)))
+                        done += rows.num_rows
+                        report("write", done, sum(counts.values()))
         manifest: dict[str, Any] = {
             "name": settings.name,
             "format": settings.format,
             "rows": counts,
             "dropped": dropped,
-            "sources": {name: sha256_of(path) for name, path in sources.items()},
+            "sources": {name: sha256_of(path) for name, path in name_sources(files).items()},
         }
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     return manifest
+
+
+def _keep_only(shards: Path, settings: DataSettings) -> None:
+    """Remove the shards of other settings, files or code than these; git is told to leave them alone."""
+    key = hashlib.sha256(settings.model_dump_json().encode())
+    for file in (*(settings.path or ()), *(settings.test_path or ())):
+        for part in sorted(file.iterdir()) if file.is_dir() else [file] if file.is_file() else []:
+            there = part.stat()
+            key.update(f"{part.absolute()} {there.st_size} {there.st_mtime_ns}\n".encode())
+    for code in sorted(Path(__file__).parent.glob("*.py")):
+        key.update(code.read_bytes())
+    kept = shards / "key"
+    if shards.is_dir() and not (kept.is_file() and kept.read_text() == key.hexdigest()):
+        shutil.rmtree(shards)
+    write_file(shards / ".gitignore", "*\n")
+    write_file(kept, key.hexdigest())
+
+
+def printed(every: int = 1_000_000) -> Report:
+    """A report that prints a line whenever so many more rows are done."""
+    shown: dict[str, int] = {}
+
+    def report(stage: str, rows: int, of: int | None) -> None:
+        if rows // every > shown.get(stage, 0):
+            shown[stage] = rows // every
+            print(f"{stage}: {rows:,} rows" + (f" of {of:,}" if of else ""), flush=True)
+
+    return report
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -196,7 +278,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="folder to write")
     given = parser.parse_args(arguments)
     settings = checked(DataSettings, read_section(given.params, given.section), f"{given.params}: {given.section}")
-    manifest = prepare(settings, given.folder)
+    manifest = prepare(settings, given.folder, printed())
     print(f"{given.folder}: {sum(manifest['rows'].values())} rows in {len(manifest['rows'])} files")
     if manifest["dropped"]:
         print(f"{given.folder}: {manifest['dropped']} rows dropped, their prompts are held out")

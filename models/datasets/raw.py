@@ -1,5 +1,9 @@
 """Rows from a user's files: JSON lines, JSON lists, CSV and Parquet, each row with the place that it came from.
 
+Files are read in batches of rows, so that no more than a few batches are in memory however long a file is (a .json
+file is one value and is held whole). A batch is cut by whoever reads the file, and its rows are parsed by whoever asks
+for them, in another process too.
+
 Everything becomes text: a missing or null value "", a whole-numbered float its whole number. What makes a file
 unreadable (broken JSON, a CSV row longer than its header, a column or key that stands twice, corrupt Parquet, text that
 is not UTF-8) is a UserError that names file and line, and so is a value that is neither text nor a finite number.
@@ -10,19 +14,26 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from models.datasets.schema import read_parquet
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from models.datasets.schema import open_parquet, unreadable_parquet
 from models.datasets.strict_json import JsonError, parse_json
 from models.datasets.text_files import not_utf8, require_data_file
 from models.errors import UserError, shortened
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
+BATCH_ROWS = 16_384
+BATCH_CHARACTERS = 1 << 24
+"""A batch ends where it has so many rows, or so much text."""
 LONGEST_CSV_FIELD = 1 << 30  # characters; Python's own limit of 128 KiB is too short for a document
 
 
@@ -87,48 +98,136 @@ def files_of(paths: Iterable[Path], key: str = "data.path") -> list[Path]:
     return files
 
 
-def read_files(files: Iterable[Path], limit: int | None = None) -> list[RawRow]:
-    """All rows of the files in order, or the first `limit` of them.
+@dataclass(frozen=True)
+class Batch:
+    """Neighbouring rows of a file, not parsed yet; or, where the file cannot be read any further, why."""
+
+    file: Path
+    numbers: Sequence[int] = ()
+    """Lines or rows of the file, from 1."""
+    held: Iterable[Any] = ()
+    """What stands there, in the form of the reader that cut it."""
+    parse: Callable[[Path, int, Any], RawRow] = RawRow
+    broken: UserError | None = None
+
+    def rows(self) -> Iterator[RawRow]:
+        """Its rows, in order.
+
+        Raises:
+            UserError: a row is no row; or the file cannot be read.
+        """
+        if self.broken is not None:
+            raise self.broken
+        for number, content in zip(self.numbers, self.held, strict=True):
+            yield self.parse(self.file, number, content)
+
+
+@dataclass(frozen=True)
+class ArrowRows:
+    """Rows of a Parquet file, made Python's only where they are asked for."""
+
+    batch: pa.RecordBatch
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.batch.to_pylist())
+
+
+Piece = tuple[int, Any, int]
+"""A row as a reader cuts it: its number, what stands there, its characters."""
+
+
+def read_batches(files: Iterable[Path], limit: int | None = None) -> Iterator[Batch]:
+    """All rows of the files in order, or the first `limit` of them. What is wrong with a file is a batch in its place:
+    the rows before it are another's to parse, and what is wrong with them is said first.
 
     Raises:
-        UserError: a file cannot be read, or there is no row at all.
+        UserError: there is no row at all.
     """
     files = list(files)
-    rows = list(islice((row for file in files for row in _read(file)), limit))
-    if not rows:
+    count = 0
+    for file in files:
+        if limit is not None and count >= limit:
+            break
+        try:
+            for batch in _read(file, None if limit is None else limit - count):
+                count += len(batch.numbers)
+                yield batch
+        except UserError as error:
+            yield Batch(file, broken=error)
+            return
+    if not count:
         raise UserError(f"{', '.join(str(file) for file in files)}: no rows")
-    return rows
 
 
-def _read(file: Path) -> Iterator[RawRow]:
-    readers = {".jsonl": _json_lines, ".json": _json_list, ".csv": _csv, ".parquet": _parquet}
+def _read(file: Path, limit: int | None) -> Iterator[Batch]:
+    readers = {".jsonl": _json_lines, ".json": _json_list, ".csv": _csv}
+    suffix = file.suffix.lower()
+    if suffix == ".parquet":
+        yield from _parquet(file, limit)
+        return
+    parse, pieces = readers[suffix](file)
+    numbers: list[int] = []
+    held: list[Any] = []
+    size = 0
     try:
-        yield from readers[file.suffix.lower()](file)
+        for number, content, length in islice(_said(file, pieces), limit):
+            numbers.append(number)
+            held.append(content)
+            size += length
+            if len(held) == BATCH_ROWS or size >= BATCH_CHARACTERS:
+                yield Batch(file, numbers, held, parse)
+                numbers, held, size = [], [], 0
+    except UserError as error:
+        if held:
+            yield Batch(file, numbers, held, parse)
+        raise error
+    if held:
+        yield Batch(file, numbers, held, parse)
+
+
+def _said(file: Path, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The pieces; what goes wrong in reading the file is a UserError."""
+    try:
+        yield from pieces
     except UnicodeDecodeError:
         raise UserError(not_utf8(file)) from None
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror})") from error
 
 
-def _json_lines(file: Path) -> Iterator[RawRow]:
-    with file.open(encoding="utf-8-sig") as lines:
-        begun = False
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
+Reader = tuple[Callable[[Path, int, Any], RawRow], Iterator[Piece]]
+
+
+def _json_lines(file: Path) -> Reader:
+    def pieces() -> Iterator[Piece]:
+        with file.open(encoding="utf-8-sig") as lines:
+            begun = False
+            for number, line in enumerate(lines, start=1):
+                if line.isspace():
+                    continue
                 if not begun and line.lstrip()[0] == "[":
                     raise UserError(
                         f"{file}, line {number}: a JSON list, but .jsonl is one object a line; name the file .json"
                     )
                 begun = True
-                yield _json_row(file, number, _json(file, line.strip(), number))
+                yield number, line, len(line)
+
+    return _json_line, pieces()
 
 
-def _json_list(file: Path) -> Iterator[RawRow]:
-    content = _json(file, file.read_text(encoding="utf-8-sig"), 1)
-    if not isinstance(content, list):
-        raise UserError(f"{file}: a .json file must hold a list of objects (one object a line is .jsonl)")
-    for number, value in enumerate(content, start=1):
-        yield _json_row(file, number, value)
+def _json_line(file: Path, number: int, line: str) -> RawRow:
+    return _json_row(file, number, _json(file, line.strip(), number))
+
+
+def _json_list(file: Path) -> Reader:
+    def pieces() -> Iterator[Piece]:
+        content = _json(file, file.read_text(encoding="utf-8-sig"), 1)
+        if not isinstance(content, list):
+            raise UserError(f"{file}: a .json file must hold a list of objects (one object a line is .jsonl)")
+        for number, value in enumerate(content, start=1):
+            yield number, value, 0
+
+    return _json_row, pieces()
 
 
 def _json(file: Path, text: str, number: int) -> Any:
@@ -165,22 +264,30 @@ def _names(columns: Sequence[str], place: str) -> list[str]:
     return names
 
 
-def _csv(file: Path) -> Iterator[RawRow]:
-    csv.field_size_limit(LONGEST_CSV_FIELD)
-    with file.open(encoding="utf-8-sig", newline="") as text:
-        reader = csv.reader(_without_nul(text, file), strict=True)
-        names: list[str] | None = None
-        try:
-            for fields in reader:
-                if names is None:
-                    names = _names(fields, f"{file}, line {reader.line_num}") if fields else None
-                elif fields:
-                    if len(fields) != len(names):
-                        problem = "more" if len(fields) > len(names) else "fewer"
-                        raise UserError(f"{file}, line {reader.line_num}: {problem} fields than the header")
-                    yield RawRow(file, reader.line_num, dict(zip(names, fields, strict=True)))
-        except csv.Error as error:
-            raise UserError(f"{file}, line {reader.line_num}: not valid CSV ({error})") from error
+def _csv(file: Path) -> Reader:
+    names: list[str] = []
+
+    def pieces() -> Iterator[Piece]:
+        csv.field_size_limit(LONGEST_CSV_FIELD)
+        with file.open(encoding="utf-8-sig", newline="") as text:
+            reader = csv.reader(_without_nul(text, file), strict=True)
+            try:
+                for fields in reader:
+                    if not names:
+                        names.extend(_names(fields, f"{file}, line {reader.line_num}"))
+                    elif fields:
+                        if len(fields) != len(names):
+                            problem = "more" if len(fields) > len(names) else "fewer"
+                            raise UserError(f"{file}, line {reader.line_num}: {problem} fields than the header")
+                        yield reader.line_num, fields, sum(map(len, fields))
+            except csv.Error as error:
+                raise UserError(f"{file}, line {reader.line_num}: not valid CSV ({error})") from error
+
+    return partial(_csv_row, names), pieces()
+
+
+def _csv_row(names: Sequence[str], file: Path, number: int, fields: Sequence[str]) -> RawRow:
+    return RawRow(file, number, dict(zip(names, fields, strict=True)))
 
 
 def _without_nul(lines: Iterable[str], file: Path) -> Iterator[str]:
@@ -190,8 +297,25 @@ def _without_nul(lines: Iterable[str], file: Path) -> Iterator[str]:
         yield line
 
 
-def _parquet(file: Path) -> Iterator[RawRow]:
-    table = read_parquet(file)
-    table = table.rename_columns(_names(table.column_names, str(file)))
-    for number, values in enumerate(table.to_pylist(), start=1):
-        yield RawRow(file, number, values)
+def _parquet(file: Path, limit: int | None) -> Iterator[Batch]:
+    number = 0
+    source = open_parquet(file)
+    _names(source.schema_arrow.names, str(file))
+    names = [name.strip() for name in source.schema_arrow.names]
+    try:
+        for batch in source.iter_batches(_rows_of(source.metadata)):
+            taken = batch if limit is None else batch.slice(0, limit - number)
+            if not taken.num_rows:
+                return
+            numbers = range(number + 1, number + 1 + taken.num_rows)
+            yield Batch(file, numbers, ArrowRows(taken.rename_columns(names)))
+            number += taken.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable_parquet(file, error) from error
+
+
+def _rows_of(metadata: pq.FileMetaData) -> int:
+    """Rows of a batch of such a file, by how much a row of its widest group holds."""
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    width = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=1.0)
+    return max(1, min(BATCH_ROWS, int(BATCH_CHARACTERS / max(1.0, width))))

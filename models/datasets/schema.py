@@ -38,6 +38,8 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     "preferences": ("id", "prompt_id", "prompt", "chosen", "rejected", "level", "flaw"),
 }
 """Columns of each kind, in the order of the file. All are text but `level`, a whole number."""
+IDS = ("id", "prompt_id")
+"""Columns that the whole data set decides, and not the row itself."""
 
 
 def arrow_schema(kind: Kind) -> pa.Schema:
@@ -64,13 +66,27 @@ def read_parquet(path: Path) -> pa.Table:
     Raises:
         UserError: the file is missing or is no readable Parquet; the message names it.
     """
+    source = open_parquet(path)
+    try:
+        return source.read()
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable_parquet(path, error) from error
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """A Parquet file whose rows are not read yet; raises as `read_parquet` does."""
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     try:
-        return pq.ParquetFile(path).read()
+        return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        reason = (str(error).strip().splitlines() or ["unknown reason"])[0]
-        raise UserError(f"{path}: not a readable Parquet file ({reason})") from error
+        raise unreadable_parquet(path, error) from error
+
+
+def unreadable_parquet(path: Path, error: Exception) -> UserError:
+    """What is said of a file that is no Parquet, or broken."""
+    reason = (str(error).strip().splitlines() or ["unknown reason"])[0]
+    return UserError(f"{path}: not a readable Parquet file ({reason})")
 
 
 def read_table(folder: Path, kind: Kind, split: Split) -> pa.Table:

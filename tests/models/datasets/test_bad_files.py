@@ -8,8 +8,9 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from plain_records import read_records
 
-from models.datasets.formats import read_records
+from models.datasets import raw, shards
 from models.datasets.raw import files_of
 from models.errors import UserError
 
@@ -161,8 +162,13 @@ BAD = {
 }
 
 
+@pytest.mark.parametrize("rows", [1, 100], ids=["row by row", "at once"])
 @pytest.mark.parametrize(("name", "content", "says"), BAD.values(), ids=BAD)
-def test_a_bad_file_is_one_line_with_its_place(tmp_path: Path, name: str, content: str | bytes, says: str) -> None:
+def test_a_bad_file_is_one_line_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str | bytes, says: str, rows: int
+) -> None:
+    monkeypatch.setattr(raw, "BATCH_ROWS", rows)
+    monkeypatch.setattr(shards, "ALONE", 10)
     file = tmp_path / name
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UserError, match=says) as refused:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plain_records import PlainRecord, read_records
 
-from models.datasets.formats import Record, final_answer, read_records, split_dialogues, strip_calculator_notes
+from models.datasets.formats import final_answer, split_dialogues, strip_calculator_notes
 from models.errors import UserError
 
 START = "\n\nHuman: hi\n\nAssistant: Hello.\n\nHuman: how?\n\nAssistant:"
@@ -20,7 +21,7 @@ def written(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 def records(
     tmp_path: Path, name: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None
-) -> list[Record]:
+) -> list[PlainRecord]:
     records, _ = read_records(name, [written(tmp_path / "rows.jsonl", rows)], columns or {})
     return records
 

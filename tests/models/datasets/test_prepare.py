@@ -12,9 +12,10 @@ from pydantic import ValidationError
 
 from models.datasets.normalise import normalise
 from models.datasets.params import run_stage
-from models.datasets.prepare import main, prepare, split_of
+from models.datasets.prepare import main, prepare
 from models.datasets.schema import COLUMNS, SPLITS, available, read_manifest, read_rows, read_table
 from models.datasets.settings import DataSettings
+from models.datasets.splits import split_of
 from models.errors import UserError
 from models.loop.rollout import Reads
 
@@ -101,8 +102,11 @@ def test_another_seed_splits_otherwise(user: DataSettings) -> None:
     assert [split_of(prompt, user) for prompt in prompts] != [split_of(prompt, other) for prompt in prompts]
 
 
-def test_the_split_does_not_depend_on_case_and_spaces(user: DataSettings) -> None:
-    assert all(split_of(f"Prompt {n}", user) == split_of(f"  prompt\n{n} ", user) for n in range(50))
+def test_the_split_does_not_depend_on_case_and_spaces(tmp_path: Path) -> None:
+    rows = [{"prompt": prompt, "answer": n} for n in range(50) for prompt in (f"Prompt {n}", f"  prompt\n{n} ")]
+    prepare(settings_of(name="mine", path=written(tmp_path / "rows.jsonl", rows), format="problems"), tmp_path / "out")
+    answers = [[row["answer"] for row in of_split] for of_split in all_rows(tmp_path / "out", "problems").values()]
+    assert len(answers) == 3 and all(of_split.count(answer) == 2 for of_split in answers for answer in of_split)
 
 
 def test_rows_of_a_test_file_are_divided_between_validation_and_gate_and_their_prompts_leave_train(

@@ -7,8 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from plain_records import read_rows
 
-from models.datasets.raw import RawRow, files_of, read_files
+from models.datasets.raw import RawRow, files_of
 from models.errors import UserError
 
 ROWS = [{"question": "one, or\ntwo?", "answer": "72"}, {"question": 'Zwölf "x"', "answer": ""}]
@@ -21,7 +22,7 @@ def texts(rows: Sequence[RawRow]) -> list[dict[str, str]]:
 def refused(path: Path, content: str | bytes) -> str:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UserError) as error:
-        texts(read_files([path]))
+        texts(read_rows([path]))
     message = str(error.value)
     assert "\n" not in message
     assert str(path) in message
@@ -35,19 +36,19 @@ def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path) -> None:
     typed = [{**ROWS[0], "answer": 72}, {**ROWS[1], "answer": None}]
     pq.write_table(pa.Table.from_pylist(typed), tmp_path / "a.parquet")
     for suffix in ("jsonl", "json", "csv", "parquet"):
-        assert texts(read_files([tmp_path / f"a.{suffix}"])) == ROWS, suffix
+        assert texts(read_rows([tmp_path / f"a.{suffix}"])) == ROWS, suffix
 
 
 def test_numbers_become_text_and_whole_floats_whole_numbers(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 72.0, "b": 0.5, "c": 7, "d": null, "e": NaN}')
-    assert texts(read_files([path])) == [{"a": "72", "b": "0.5", "c": "7", "d": "", "e": ""}]
+    assert texts(read_rows([path])) == [{"a": "72", "b": "0.5", "c": "7", "d": "", "e": ""}]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbfprompt\nx\n")
-    assert texts(read_files([path])) == [{"prompt": "x"}]
+    assert texts(read_rows([path])) == [{"prompt": "x"}]
 
 
 def test_the_limit_counts_over_all_files(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_the_limit_counts_over_all_files(tmp_path: Path) -> None:
         (tmp_path / f"{name}.jsonl").write_text(f'{{"x": "{name}1"}}\n{{"x": "{name}2"}}\n')
     (tmp_path / "notes.md").write_text("not data")
     files = files_of([tmp_path])
-    assert [row.text("x") for row in read_files(files, 3)] == ["a1", "a2", "b1"]
+    assert [row.text("x") for row in read_rows(files, 3)] == ["a1", "a2", "b1"]
 
 
 def test_broken_json_names_its_line(tmp_path: Path) -> None:

@@ -1,0 +1,258 @@
+"""Raw rows become shards: Arrow files of a few thousand rows that hold each kind's columns, without ids.
+
+What a row's id is, and whether its prompt stands in a later split too, only the whole data say; all that a row itself
+decides is decided here, by as many processes as there are cores. A shard that lies there already is not made again: a
+preparation that was killed goes on behind its last one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from models.atomic_write import replace_file
+from models.datasets.formats import HELD_OUT, SPLIT_IF_NAMED, Record, Source, columns_of, convert_row, unrecognised
+from models.datasets.normalise import normalise
+from models.datasets.raw import Batch, RawRow, read_batches
+from models.datasets.schema import IDS, SPLITS, Kind, Split, arrow_schema
+from models.datasets.settings import DataSettings
+from models.datasets.splits import divide_held_out, split_of
+from models.errors import UserError
+
+ALONE = 2
+"""Batches that are not worth a second process, which takes a second to start."""
+SPLIT, PROMPT = "split", ("prompt_high", "prompt_low")
+"""Columns of a shard beside those of its kinds."""
+FACTS = b"rewardflow"
+"""Where a shard's schema keeps what is no row."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class ReaderEnded(UserError):
+    """A process that reads rows was ended from outside."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the rows of a source are read."""
+
+    source: Source
+    columns: Mapping[str, str]
+    """Field -> column."""
+    settings: DataSettings
+    held_out: bool
+    """Whether rows that say nothing else are held out."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What the whole data need to know of a shard."""
+
+    file: Path
+    prompts: NDArray[np.uint64]
+    """Hashes of the normalised prompts, of 128 bits, [rows, 2]."""
+    splits: NDArray[np.int8]
+    """Each prompt's split as this row has it, its place in SPLITS, [rows]."""
+    columns: frozenset[str]
+    """That its raw rows have."""
+    recognised: bool
+    """Whether any row has the format's shape."""
+    split_given: bool
+    """Whether any row says its split."""
+
+
+def shards_of(
+    source: Source, settings: DataSettings, folder: Path, *, held_out: bool, report: Callable[[int], None]
+) -> list[Shard]:
+    """The shards of a source, in order; their files lie in `folder`.
+
+    Columns that only some rows have count for all of them, so the columns that the first batch shows are a guess. Where
+    the rest shows more, or anything goes wrong, all rows are looked at first and read after.
+
+    Args:
+        source: what to read.
+        settings: of the data.
+        folder: is made.
+        held_out: whether rows that say nothing else are held out.
+        report: called with the rows of each shard.
+
+    Raises:
+        UserError: a file cannot be read, has no rows, or is not of the format; a row's value is wrong.
+    """
+
+    def read(columns: Mapping[str, str], into: str) -> list[Shard]:
+        reading = Reading(source, columns, settings, held_out)
+        made = []
+        (folder / into).mkdir(parents=True, exist_ok=True)
+        for shard in in_order(_Convert(reading, folder / into), enumerate(read_batches(source.files, settings.limit))):
+            report(len(shard.splits))
+            made.append(shard)
+        return made
+
+    try:
+        guess = _columns(source, *columns_in(next(read_batches(source.files, settings.limit))))
+        shards = read(guess, "guessed")
+        if _columns(source, _first_row(source), frozenset().union(*(shard.columns for shard in shards))) == guess:
+            return _recognised(source, shards)
+    except ReaderEnded:
+        raise
+    except UserError:
+        pass  # whatever stands first in the files is said first, and columns are known before rows are judged
+    looked = list(in_order(columns_in, read_batches(source.files, settings.limit)))
+    columns = _columns(source, looked[0][0], frozenset().union(*(present for _, present in looked)))
+    return _recognised(source, read(columns, "read"))
+
+
+def columns_in(batch: Batch) -> tuple[RawRow, frozenset[str]]:
+    """The first row of a batch, and the columns that any of its rows has."""
+    rows = batch.rows()
+    first = next(rows)
+    present = set(first.values)
+    for row in rows:
+        present.update(row.values)
+    return first, frozenset(present)
+
+
+def in_order(make: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """`make` of each item, in order; made side by side where there are more than a few items.
+
+    Raises:
+        ReaderEnded: a process was ended from outside; and what `make` raises, for the first item that it does so for.
+    """
+    items = iter(items)
+    ahead = list(islice(items, ALONE + 1))
+    if len(ahead) <= ALONE:
+        yield from map(make, ahead)
+        return
+    workers = len(os.sched_getaffinity(0))
+    waiting: deque[Future[Result]] = deque()
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
+    try:
+        for item in chain(ahead, items):
+            waiting.append(pool.submit(make, item))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise ReaderEnded("prepare: a process that reads rows was ended from outside; is memory short?") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Let this process end when the one that started it is gone, killed or not: it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a process of a pool has a parent"
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+@dataclass(frozen=True)
+class _Convert:
+    """Batch -> shard."""
+
+    reading: Reading
+    folder: Path
+
+    def __call__(self, numbered: tuple[int, Batch]) -> Shard:
+        number, batch = numbered
+        file = self.folder / f"{number:06d}.arrow"
+        if not file.is_file():
+            self._write(file, batch)
+        return _read_shard(file)
+
+    def _write(self, file: Path, batch: Batch) -> None:
+        reading = self.reading
+        columns = dict(reading.columns)
+        if not reading.source.split_named:
+            columns.pop(SPLIT_IF_NAMED, None)
+        present: set[str] = set()
+        records: list[Record] = []
+        for raw in batch.rows():
+            present.update(raw.values)
+            records.append(convert_row(reading.source.format, columns, raw))
+        prompts = [normalise(str(next(iter(record.rows.values()))["prompt"])) for record in records]
+        splits = [self._split(record, prompt) for record, prompt in zip(records, prompts, strict=True)]
+        digests = b"".join(hashlib.blake2b(prompt.encode(), digest_size=16).digest() for prompt in prompts)
+        hashes = np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2)
+        arrays: dict[str, pa.Array] = {SPLIT: pa.array(map(SPLITS.index, splits), pa.int8())}
+        arrays |= {name: pa.array(hashes[:, at]) for at, name in enumerate(PROMPT)}
+        for kind in reading.source.kinds:
+            rows = [record.rows[kind] for record in records]
+            for field in arrow_schema(kind):
+                if field.name not in IDS:
+                    unknown: Any = 0 if field.name == "level" else ""
+                    values = [row.get(field.name, unknown) for row in rows]
+                    arrays[f"{kind}.{field.name}"] = pa.array(values, field.type)
+        facts = {
+            "columns": sorted(present),
+            "recognised": any(record.recognised for record in records),
+            "split_given": any(record.split for record in records),
+        }
+        table = pa.table(arrays).replace_schema_metadata({FACTS: json.dumps(facts).encode()})
+        packed = pa.ipc.IpcWriteOptions(compression="zstd")
+        with replace_file(file) as beside, pa.ipc.new_file(str(beside), table.schema, options=packed) as writer:
+            writer.write_table(table)
+
+    def _split(self, record: Record, prompt: str) -> Split:
+        given = record.split or (HELD_OUT if self.reading.held_out else None)
+        if given == HELD_OUT:
+            return divide_held_out(prompt, self.reading.settings)
+        return given or split_of(prompt, self.reading.settings)
+
+
+def read_kind(shard: Path, kind: Kind) -> pa.Table:
+    """The columns of a kind in a shard, without ids, [rows]."""
+    mark = f"{kind}."
+    with pa.memory_map(str(shard)) as source:
+        names = pa.ipc.open_file(source).schema.names
+        wanted = [at for at, name in enumerate(names) if name.startswith(mark)]
+        table = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=wanted)).read_all()
+    return table.rename_columns([name.removeprefix(mark) for name in table.column_names])
+
+
+def _read_shard(file: Path) -> Shard:
+    with pa.memory_map(str(file)) as source:
+        schema = pa.ipc.open_file(source).schema
+        wanted = [schema.get_field_index(name) for name in (SPLIT, *PROMPT)]
+        table = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=wanted)).read_all()
+        facts = json.loads(schema.metadata[FACTS])
+        prompts = np.stack([table[name].to_numpy() for name in PROMPT], axis=1)
+        splits = table[SPLIT].to_numpy()
+    return Shard(file, prompts, splits, frozenset(facts["columns"]), facts["recognised"], facts["split_given"])
+
+
+def _first_row(source: Source) -> RawRow:
+    return next(next(read_batches(source.files)).rows())
+
+
+def _columns(source: Source, first: RawRow, present: frozenset[str]) -> dict[str, str]:
+    return columns_of(source.format, source.mapping, first, present)
+
+
+def _recognised(source: Source, shards: list[Shard]) -> list[Shard]:
+    if not any(shard.recognised for shard in shards):
+        raise unrecognised(source.format, source.files[0])
+    return shards

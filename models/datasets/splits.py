@@ -1,0 +1,34 @@
+"""Which split a prompt belongs to, where the data do not say it: a hash of the prompt and the seed decides."""
+
+from __future__ import annotations
+
+import hashlib
+
+from models.datasets.schema import Split
+from models.datasets.settings import DataSettings
+
+
+def split_of(prompt: str, settings: DataSettings) -> Split:
+    """The split of a prompt, a function of seed, shares and the gate's rotation.
+
+    Args:
+        prompt: after `normalise`.
+        settings: of the data.
+    """
+    if settings.test_path or _place(f"{settings.seed}", prompt) >= settings.held_out_share:
+        return "train"
+    return divide_held_out(prompt, settings)
+
+
+def divide_held_out(prompt: str, settings: DataSettings) -> Split:
+    """The split of a held-out prompt, after `normalise`. A rotation moves the gate on by its own width: to prompts that
+    it had not yet, and, where it is more than half of what is held out, to some of its old ones."""
+    start = settings.gate_rotation * settings.gate_part
+    place = (_place(f"{settings.seed}/gate", prompt) - start) % 1.0
+    return "gate" if place < settings.gate_part else "validation"
+
+
+def _place(salt: str, prompt: str) -> float:
+    """A number in [0, 1), uniform over normalised prompts."""
+    digest = hashlib.sha256(f"{salt}\n{prompt}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
