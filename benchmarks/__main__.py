@@ -27,6 +27,7 @@ BENCHMARKS = {
     "evaluation": "benchmarks.evaluation",
     "overhead": "benchmarks.overhead",
     "checkpoint_stall": "benchmarks.checkpoint_stall",
+    "preparing": "benchmarks.preparing",
     "beside_a_neighbour": "benchmarks.neighbour",
     "commands": "benchmarks.commands",
 }

@@ -1,0 +1,99 @@
+"""What preparing a large data set costs: rows a second, and the memory of all its processes together.
+
+A million problems of 31 words in JSON lines are prepared by the command that DVC runs, with all cores of the machine
+and with one of them, turn about. Memory is the share of each process (PSS, so that what they share counts once), summed
+and sampled while the command runs; its line is measured against what the rows take as text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import psutil
+import yaml
+
+from benchmarks.rows import Row, compare
+from benchmarks.settings import Settings
+
+AT_LEAST = 60_000
+"""Rows a second."""
+AT_MOST = 2.0
+"""GiB."""
+WORDS = 30
+GIB = 2**30
+
+
+def measure(settings: Settings, name: str) -> list[Row]:
+    """Two rows: rows a second, all cores against one; and peak memory against the size of the file."""
+    count = 40_000 if settings.quick else 1_000_000
+    many: list[float] = []
+    single: list[float] = []
+    peaks: list[float] = []
+    with tempfile.TemporaryDirectory() as place:
+        source = write_problems(Path(place) / "rows.jsonl", count)
+        params = Path(place) / "params.yaml"
+        params.write_text(yaml.safe_dump({"data": {"name": "mine", "path": [str(source)], "format": "problems"}}))
+        cores = sorted(os.sched_getaffinity(0))
+        for number in range(1 if settings.quick else min(3, settings.repeats)):
+            seconds, peak = timed(params, Path(place) / f"all-{number}", cores)
+            many.append(count / seconds)
+            peaks.append(peak / GIB)
+            single.append(count / timed(params, Path(place) / f"one-{number}", cores[:1])[0])
+        size = source.stat().st_size / GIB
+    rate = compare(
+        "rows a second through prepare", many, single, "rows/s", AT_LEAST / max(single),
+        against="one core", wanted=f"at least {AT_LEAST:,} rows/s", short="below the mark",
+        details={"rows": count, "cores": len(cores), "words": WORDS + 1},
+    )  # fmt: skip
+    memory = compare(
+        "peak memory of prepare", peaks, [size], "GiB", size / AT_MOST, smaller_is_better=True,
+        against="the file's text", wanted=f"at most {AT_MOST:g} GiB", short="above the mark", details={"rows": count},
+    )  # fmt: skip
+    return [rate, memory]
+
+
+def write_problems(file: Path, count: int) -> Path:
+    """A file of `count` problems, each prompt another."""
+    chance = Random(0)
+    words = [f"word{number}" for number in range(5000)]
+    with file.open("w") as out:
+        for number in range(count):
+            prompt = " ".join([*chance.choices(words, k=WORDS), str(number)])
+            out.write(json.dumps({"prompt": prompt, "answer": str(number)}) + "\n")
+    return file
+
+
+def timed(params: Path, out: Path, cores: list[int]) -> tuple[float, float]:
+    """Seconds of one preparation on these cores, and the most memory that its processes held, in bytes."""
+    command = [sys.executable, "-m", "models.datasets.prepare", str(params), "data", str(out)]
+    began = time.perf_counter()
+    peak = 0
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, preexec_fn=partial(os.sched_setaffinity, 0, cores)
+    ) as running:
+        top = psutil.Process(running.pid)
+        while running.poll() is None:
+            peak = max(peak, held_by(top))
+            time.sleep(0.2)
+    if running.returncode:
+        raise RuntimeError(f"prepare ended with {running.returncode}")
+    return time.perf_counter() - began, peak
+
+
+def held_by(top: psutil.Process) -> int:
+    """Memory of a process and all below it, in bytes, what they share counted once."""
+    total = 0
+    try:
+        for process in [top, *top.children(recursive=True)]:
+            total += process.memory_full_info().pss
+    except psutil.NoSuchProcess:  # it ended while it was looked at
+        pass
+    return total
