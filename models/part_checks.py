@@ -32,12 +32,14 @@ def check_part(made: type, base: type) -> None:
 
     Raises:
         TypeError: a trait or method that the slot does not know, that it asks for and misses, or that a trait promises;
-            a setting without a default or a docstring, a number without bounds. It names file, part and key.
+            a setting without a default or a docstring, a number without bounds; no docstring of file or class. It names
+            file, part and key.
     """
     try:
         _check_names(made, base)
         _check_methods(made, base)
         _check_settings(made)
+        _check_docstrings(made)
     except TypeError as error:
         raise TypeError(f"{made.__module__}: {made.__name__}{error}") from None
 
@@ -83,6 +85,13 @@ def _check_settings(made: type) -> None:
             raise TypeError(f".{item.name}: a setting needs a docstring below it, which the catalogue of parts prints")
         if not bounded(hints[item.name]):
             raise TypeError(f".{item.name}: a number needs bounds, such as pydantic's NonNegativeFloat")
+
+
+def _check_docstrings(made: type) -> None:
+    if (made.__doc__ or "").startswith(f"{made.__name__}("):  # what a dataclass without a docstring gets
+        raise TypeError(": a part needs a docstring, which the catalogue of parts prints")
+    if not (sys.modules[made.__module__].__doc__ or "").strip():
+        raise TypeError(": its file needs a docstring: the formula, and the paper that it is from")
 
 
 def bounded(hint: Any, inside: bool = False) -> bool:

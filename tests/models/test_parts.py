@@ -59,12 +59,14 @@ def test_every_slot_has_parts_that_are_frozen_of_its_class_and_know_their_name(s
 def write(folder: Path, *lines: str) -> None:
     """A file with a reward called brevity."""
     text = [
+        '"""Rewards short completions."""',
         "from typing import Annotated",
         "from pydantic import Field",
         "from models.loop.slots import Reward",
         "from models.parts import part",
         "@part('brevity')",
         "class Brevity(Reward):",
+        '    """The shorter, the better."""',
         *lines,
         "    def __call__(self, world, rollouts): ...",
     ]
@@ -127,6 +129,23 @@ def test_what_a_part_says_and_nobody_knows_is_refused_at_import(
     assert str(raised.value).startswith(f"brevity: {complaint}")
 
 
+def test_a_part_or_file_without_a_docstring_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TypeError, match="Quiet: a part needs a docstring, which the catalogue"):
+
+        @part("quiet")
+        class Quiet(Reward):
+            def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Any: ...
+
+    monkeypatch.setattr(sys.modules[__name__], "__doc__", None)
+    with pytest.raises(TypeError, match="Explained: its file needs a docstring"):
+
+        @part("explained")
+        class Explained(Reward):
+            """Says what it is, in a file that does not."""
+
+            def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Any: ...
+
+
 def test_an_objective_without_a_level_is_refused() -> None:
     with pytest.raises(TypeError, match="level is missing, which Objective asks for"):
 
@@ -161,6 +180,8 @@ def test_a_part_that_does_nothing_is_refused() -> None:
 def test_bounds_may_stand_around_a_union_and_in_a_name_for_a_type() -> None:
     @part("bounded")
     class Bounded(Select):
+        """Settings with bounds."""
+
         share: bounds.Share | None = None
         """Of a whole."""
         counts: tuple[bounds.Positive, ...] = ()
@@ -184,6 +205,8 @@ def test_two_parts_of_the_same_name_are_refused() -> None:
 def test_the_same_name_may_stand_in_two_slots() -> None:
     @part("grpo")
     class Other(Select):
+        """Another part of that name."""
+
         def __call__(self, scored: Scored) -> Any: ...
 
     assert parts("select")["grpo"] is Other and parts("objective")["grpo"] is not Other

@@ -58,6 +58,8 @@ def assert_same(
     reference: Callable[[Tensor, TokenBatch], Tensor],
     seed: int = 0,
     weights: Tensor | None = None,
+    *,
+    loss: bool = True,
     **settings: Any,
 ) -> None:
     """Loss and gradient of the objective are those of a published formula, to 1e-12.
@@ -66,6 +68,7 @@ def assert_same(
         objective: the part.
         reference: gets log-probs and batch, gives the loss of the whole batch, a number.
         weights: how the objective's losses are summed, [units]; None: their mean.
+        loss: whether the loss is the formula's too; where False, the gradient alone.
     """
     log_prob, seen = random_round(seed, **settings)
     log_prob.requires_grad_()
@@ -73,7 +76,8 @@ def assert_same(
     losses, _ = objective(shown, seen)
     ours = losses.mean() if weights is None else (weights * losses).sum()
     theirs = reference(log_prob, seen)
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
-    grads = [torch.autograd.grad(loss, log_prob)[0] for loss in (ours, theirs)]
+    if loss:
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    grads = [torch.autograd.grad(value, log_prob)[0] for value in (ours, theirs)]
     assert grads[1].abs().max() > 1e-3
     torch.testing.assert_close(*grads, rtol=0, atol=1e-12)
