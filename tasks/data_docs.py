@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.datasets.suites import Check
+from tasks.expectations import Failing
 
 LONGEST_VALUE = 200
 """Characters shown of a failing value."""
@@ -35,22 +36,15 @@ a { color: #0b7285; text-decoration: none; }
 
 
 @dataclass(frozen=True)
-class Failing:
-    """A row that fails a check."""
-
-    row: int
-    id: str
-    value: str
-
-
-@dataclass(frozen=True)
 class Finding:
     """What one check found in one file."""
 
     check: Check
     held: bool
     failing: tuple[Failing, ...] = ()
-    """Rows that fail, where the check is about rows."""
+    """Rows that fail, where the check is about rows: the first MOST_VALUES of them."""
+    count: int = 0
+    """How many fail in all."""
     observed: str = ""
     """The number that was held against the bounds, where the check is about the whole column or table."""
 
@@ -126,12 +120,12 @@ def _finding(finding: Finding, bounds: Mapping[str, Any]) -> str:
         shown = "".join(
             f"<tr><td class='number'>{value.row}</td><td><code>{_text(value.id)}</code></td>"
             f"<td><pre>{_text(value.value[:LONGEST_VALUE])}</pre></td></tr>"
-            for value in finding.failing[:MOST_VALUES]
+            for value in finding.failing
         )
-        left = len(finding.failing) - MOST_VALUES
+        left = finding.count - len(finding.failing)
         more = f"<p>{left} more in the quarantine.</p>" if left > 0 else ""
         said += (
-            f"<details><summary>{len(finding.failing)} rows</summary><table><tr><th class='number'>row</th><th>id</th>"
+            f"<details><summary>{finding.count} rows</summary><table><tr><th class='number'>row</th><th>id</th>"
             f"<th>value</th></tr>{shown}</table>{more}</details>"
         )
     return (

@@ -1,203 +1,70 @@
-"""Validation of prepared data with Great Expectations: the one file of the project that imports it.
+"""Great Expectations: the one file of the project that imports it.
 
-Every file `KIND_SPLIT.parquet` of a folder is held against the suite `data/expectations/KIND.yaml`. What comes out, all
-under one folder:
-
-    data_docs/index.html    the report, one page: every file, every expectation, every failing value
-    quarantine.parquet      the rows that failed, with the reason
-    clean/                  the rest, under the same names; only where few enough failed, and then complete
+Rows come in pieces, so that data need not fit in memory; the checks of a file are set up once. A check that looks at
+each row alone is run on every piece. One that looks at a whole column is run once, on the columns that it needs.
 
 Great Expectations takes seconds to import, so that happens inside the functions that need it.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import pyarrow as pa
 
-from models.atomic_write import replace_folder
-from models.datasets.quarantine import Failure, counts_by_reason, quarantined_rows, sound_rows, why_stop
-from models.datasets.row_checks import CountTokens, ParseAnswer, computed_columns, neighbours_of
-from models.datasets.schema import (
-    COLUMNS,
-    MANIFEST,
-    Kind,
-    Split,
-    arrow_schema,
-    available,
-    file_name,
-    read_manifest,
-    read_parquet,
-    write_rows,
-)
-from models.datasets.suites import Check, read_suite
-from models.datasets.validation import ValidationReport, ValidationSettings
+from models.datasets.suites import Check
+from models.datasets.validation import ValidationSettings
 from models.errors import UserError
-from tasks.data_docs import Failing, FileFindings, Finding, page
 
 if TYPE_CHECKING:
+    from great_expectations.checkpoint.checkpoint import Checkpoint
     from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
 
-SUITES = Path(__file__).resolve().parents[1] / "data" / "expectations"
-"""The suites that stand in the project."""
+AMONG_ALL = frozenset(
+    {
+        "expect_column_values_to_be_unique",
+        "expect_column_values_to_be_increasing",
+        "expect_column_values_to_be_decreasing",
+        "expect_column_value_z_scores_to_be_less_than",
+    }
+)
+"""Expectations that name rows, but by what the others hold."""
 
 
 @dataclass(frozen=True)
-class _Findings:
-    """What the checks of one file found."""
+class Failing:
+    """A row that fails a check."""
 
-    checked: FileFindings
-    failures: list[Failure]
-    warnings: list[str]
-    stops: list[str]
-    """Critical checks of the file as a whole that do not hold: no row can be set aside for them."""
-
-
-def validate(
-    folder: Path,
-    settings: ValidationSettings,
-    count_tokens: CountTokens,
-    parse_answer: ParseAnswer,
-    out: Path,
-    suites: Path = SUITES,
-) -> ValidationReport:
-    """Holds prepared data against its suites, sets failing rows aside and writes the rest.
-
-    Args:
-        folder: prepared data, `KIND_SPLIT.parquet` files.
-        settings: the bounds of the checks.
-        count_tokens: tokens of each of some texts.
-        parse_answer: the answer that a completion states, or None.
-        out: folder for what comes out. An earlier validation's output in it is replaced.
-        suites: folder with a suite for each kind.
-
-    Raises:
-        UserError: files are unreadable, empty or lack a column; or more rows of some failed than
-            `settings.quarantine_share` lets pass (the report and the quarantine are then there, `clean/` is not).
-            The one line names every such file.
-    """
-    files = _files(folder)
-    frames = _frames(folder, files)
-    read = {kind: read_suite(suites, kind) for kind in {kind for kind, _ in files.values()}}
-    for leftover in (out / "clean", out / "data_docs"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    (out / "quarantine.parquet").unlink(missing_ok=True)
-    out.mkdir(parents=True, exist_ok=True)
-
-    neighbours = neighbours_of(((files[name][1], frame) for name, frame in frames.items()), settings.ngram)
-    failures: list[Failure] = []
-    warnings: list[str] = []
-    stops: list[str] = []
-    expectations = 0
-    context = _context()
-    checked: list[FileFindings] = []
-    for name, frame in frames.items():
-        kind, split = files[name]
-        computed = computed_columns(split, frame, neighbours, count_tokens, parse_answer)
-        whole = pd.concat([frame, computed], axis="columns").assign(row=range(len(frame)))
-        checks = read[kind].for_file(split, list(whole.columns))
-        expectations += len(checks)
-        report = _checked(context, folder.name, name, whole, checks, settings)
-        checked.append(report.checked)
-        failures += report.failures
-        warnings += report.warnings
-        stops += report.stops
-    (out / "data_docs").mkdir()
-    (out / "data_docs" / "index.html").write_text(page(folder.name, checked, settings.model_dump()), encoding="utf-8")
-
-    failures.sort()
-    quarantined = quarantined_rows(failures, frames)
-    write_rows(
-        out / "quarantine.parquet",
-        quarantined.to_dict("records"),
-        pa.schema([(name, pa.string()) for name in quarantined]),
-    )
-    stops += why_stop(failures, frames, settings.quarantine_share)
-    if stops:
-        where = f"failing rows are in {out / 'quarantine.parquet'}, the report is {out / 'data_docs' / 'index.html'}"
-        raise UserError(*stops, where)
-    sound = {name: sound_rows(frame, name, failures) for name, frame in frames.items()}
-    _write_clean(folder, {name: (files[name][0], frame) for name, frame in sound.items()}, out / "clean")
-    return ValidationReport(
-        passed=not failures,
-        rows=sum(map(len, frames.values())),
-        quarantined=len({(failure.file, failure.row) for failure in failures}),
-        by_reason=counts_by_reason(failures),
-        by_file={name: (len(frame), len(frame) - len(sound[name])) for name, frame in frames.items()},
-        warnings=warnings,
-        expectations=expectations,
-        docs=str(out / "data_docs" / "index.html"),
-        clean=str(out / "clean"),
-        quarantine=str(out / "quarantine.parquet"),
-    )
+    row: int
+    """Its place in the file, from 0."""
+    id: str
+    value: str
 
 
-def _files(folder: Path) -> dict[str, tuple[Kind, Split]]:
-    """Name, kind and split of every file of a prepared data set."""
-    files = {file_name(kind, split): (kind, split) for kind, splits in available(folder).items() for split in splits}
-    if not files:
-        raise UserError(
-            f"{folder}: no prepared data: files are named KIND_SPLIT.parquet, such as problems_train.parquet"
-        )
-    return files
+@dataclass(frozen=True)
+class Outcome:
+    """What a check says of the rows that it was given."""
+
+    held: bool
+    failing: tuple[Failing, ...] = ()
+    """Rows that fail, where the check is about rows."""
+    observed: str = ""
+    """The number that was held against the bounds, where the check is about the whole column or table."""
 
 
-def _frames(folder: Path, files: dict[str, tuple[Kind, Split]]) -> dict[str, pd.DataFrame]:
-    """The rows of every file, or one error that names every file without readable rows."""
-    frames: dict[str, pd.DataFrame] = {}
-    faults: list[str] = []
-    for name, (kind, split) in files.items():
-        try:
-            frames[name] = _rows(folder / name, kind, split)
-        except UserError as error:
-            faults.append(str(error))
-    if faults:
-        raise UserError(*faults)
-    return frames
+def looks_at_rows(check: Check) -> bool:
+    """Whether a check says of each row alone whether it fails."""
+    from great_expectations.expectations.expectation import ColumnMapExpectation
+
+    kind = _kind(check)
+    return issubclass(kind, ColumnMapExpectation) and check.type not in AMONG_ALL and "mostly" not in check.arguments
 
 
-def _rows(path: Path, kind: Kind, split: Split) -> pd.DataFrame:
-    """The rows as they are: nothing is cast, nulls stay. What is not even text or a number stops here."""
-    table = read_parquet(path)
-    for column in COLUMNS[kind]:
-        if column not in table.column_names:
-            raise UserError(f"{path}: no column '{column}' (it has {', '.join(table.column_names)})")
-    if table.num_rows == 0:
-        raise UserError(f"{path}: the {split} split of {kind} is empty")
-    for field in arrow_schema(kind):
-        column_type = table.schema.field(field.name).type
-        fits = (
-            pa.types.is_integer(column_type)
-            if pa.types.is_integer(field.type)
-            else column_type in (pa.string(), pa.large_string())
-        )
-        if not fits:
-            raise UserError(f"{path}: column '{field.name}' holds {column_type}, not {field.type}")
-    frame: pd.DataFrame = table.select(list(COLUMNS[kind])).to_pandas()
-    return frame
-
-
-def _write_clean(folder: Path, sound: dict[str, tuple[Kind, pd.DataFrame]], clean: Path) -> None:
-    """Writes the sound rows and their manifest; the folder appears when it is whole."""
-    for name, (_, frame) in sound.items():
-        if frame.empty:
-            raise UserError(f"{folder / name}: no row passed its checks")
-    with replace_folder(clean) as partial:
-        for name, (kind, frame) in sound.items():
-            write_rows(partial / name, frame.to_dict("records"), arrow_schema(kind))
-        if (folder / MANIFEST).is_file():
-            manifest = read_manifest(folder) | {"rows": {name: len(frame) for name, (_, frame) in sound.items()}}
-            (partial / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-
-
-def _context() -> EphemeralDataContext:
-    """A context of Great Expectations that writes nothing."""
+def open_context() -> EphemeralDataContext:
+    """A context that writes nothing."""
     import great_expectations
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
@@ -209,28 +76,65 @@ def _context() -> EphemeralDataContext:
     return context
 
 
-def _checked(
-    context: EphemeralDataContext,
-    data: str,
-    file: str,
-    whole: pd.DataFrame,
-    checks: list[Check],
-    settings: ValidationSettings,
-) -> _Findings:
-    """Runs the checks of one file through a checkpoint.
+class Expectations:
+    """Some checks of one file.
 
     Args:
         context: where suite, data and results are kept.
         data: name of the data set.
         file: name of the file.
-        whole: its rows with the computed columns and the position `row`.
+        part: tells these checks from others of the file.
         checks: what to run.
         settings: the bounds, which the checks name as parameters.
-    """
-    from great_expectations import Checkpoint, ExpectationSuite, ValidationDefinition
-    from great_expectations.core.run_identifier import RunIdentifier
 
-    name = Path(file).stem
+    Raises:
+        UserError: Great Expectations does not know a check.
+    """
+
+    def __init__(
+        self,
+        context: EphemeralDataContext,
+        data: str,
+        file: str,
+        part: str,
+        checks: Sequence[Check],
+        settings: ValidationSettings,
+    ) -> None:
+        self.data, self.file, self.checks, self.settings = data, file, checks, settings
+        self._checkpoint = _checkpoint(context, f"{Path(file).stem}, {part}", checks) if checks else None
+
+    def run(self, rows: pd.DataFrame) -> list[Outcome]:
+        """What each check says of the rows, [checks].
+
+        Args:
+            rows: with the computed columns, the place in the file as `row`, and `id`.
+
+        Raises:
+            UserError: a check cannot be made of these columns.
+        """
+        if self._checkpoint is None:
+            return []
+        from great_expectations.core.run_identifier import RunIdentifier
+
+        outcome = self._checkpoint.run(
+            batch_parameters={"dataframe": rows},
+            expectation_parameters=self.settings.model_dump(),
+            run_id=RunIdentifier(run_name=self.data),
+        )
+        outcomes: dict[int, Outcome] = {}
+        for result in next(iter(outcome.run_results.values())).results:
+            configuration: Any = result.expectation_config
+            number: int = configuration.meta["check"]
+            check = self.checks[number]
+            if not result.success and (reason := _exception(result.exception_info or {})):
+                raise UserError(f"{self.file}: {check.type} of '{check.checked}': {reason}")
+            outcomes[number] = _outcome(check, result)
+        return [outcomes[number] for number in range(len(self.checks))]
+
+
+def _checkpoint(context: EphemeralDataContext, name: str, checks: Sequence[Check]) -> Checkpoint:
+    from great_expectations import Checkpoint, ExpectationSuite, ValidationDefinition
+
     suite = ExpectationSuite(
         name=name, expectations=[_expectation(check, number) for number, check in enumerate(checks)]
     )
@@ -245,42 +149,14 @@ def _checked(
         # The position beside the id: ids may be missing or, which is one of the checks, stand on two rows.
         result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["row", "id"]},
     )
-    outcome = context.checkpoints.add(checkpoint).run(
-        batch_parameters={"dataframe": whole},
-        expectation_parameters=settings.model_dump(),
-        run_id=RunIdentifier(run_name=data),
-    )
-    failures: set[Failure] = set()
-    warnings: list[str] = []
-    stops: list[str] = []
-    findings: list[Finding] = []
-    for result in next(iter(outcome.run_results.values())).results:
-        configuration: Any = result.expectation_config
-        check = checks[configuration.meta["check"]]
-        findings.append(_finding(check, result))
-        if result.success:
-            continue
-        if result.exception_info and _exception(result.exception_info):
-            raise UserError(f"{file}: {check.type} of '{check.checked}': {_exception(result.exception_info)}")
-        rows = [int(entry["row"]) for entry in result.result.get("unexpected_index_list") or ()]
-        if check.severity == "warning":
-            seen = f"in {len(rows)} rows" if rows else f"observed {_short(result.result.get('observed_value'))}"
-            warnings.append(f"{file}: column '{check.column}': {check.reason} ({seen})")
-        elif rows:
-            failures |= {Failure(file, row, check.column, check.reason) for row in rows}
-        else:
-            observed = _short(result.result.get("observed_value"))
-            stops.append(f"{file}: column '{check.column}': {check.reason} (observed {observed})")
-    return _Findings(FileFindings(file, len(whole), tuple(findings)), sorted(failures), warnings, stops)
+    return context.checkpoints.add(checkpoint)
 
 
-def _finding(check: Check, result: Any) -> Finding:
-    """A result of Great Expectations for the report."""
+def _outcome(check: Check, result: Any) -> Outcome:
     details = result.result
     failing = () if result.success else details.get("unexpected_index_list") or ()
     observed = details.get("observed_value")
-    return Finding(
-        check,
+    return Outcome(
         held=bool(result.success),
         failing=tuple(
             Failing(int(row["row"]), str(row.get("id")), str(row.get(check.checked, row.get(check.column, ""))))
@@ -290,17 +166,28 @@ def _finding(check: Check, result: Any) -> Finding:
     )
 
 
-def _expectation(check: Check, number: int) -> Any:
-    """The expectation that a check describes; `number` finds the check again in the results."""
+def _kind(check: Check) -> Any:
+    """Great Expectations' class of a check.
+
+    Raises:
+        UserError: there is none.
+    """
     from great_expectations.exceptions.exceptions import ExpectationNotFoundError
     from great_expectations.expectations.registry import get_expectation_impl
 
     try:
-        kind: Any = get_expectation_impl(check.type)
-        column = {"column": check.checked} if check.checked else {}
-        return kind(**column, **check.arguments, severity=check.severity, notes=check.why, meta={"check": number})
+        return get_expectation_impl(check.type)
     except ExpectationNotFoundError:
         raise UserError(f"expectation suite: Great Expectations has no '{check.type}'") from None
+
+
+def _expectation(check: Check, number: int) -> Any:
+    """The expectation that a check describes; `number` finds the check again in the results."""
+    column = {"column": check.checked} if check.checked else {}
+    try:
+        return _kind(check)(
+            **column, **check.arguments, severity=check.severity, notes=check.why, meta={"check": number}
+        )
     except (TypeError, ValueError) as error:
         raise UserError(f"expectation suite: {check.type}: {' '.join(str(error).split())}") from None
 

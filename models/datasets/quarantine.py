@@ -1,77 +1,93 @@
 """Rows that failed a check: set aside with the reason, counted, and past a share of their file a stop.
 
-Pure decisions about failures that somebody else found; the only thing written is told by its function's name.
+Pure decisions about failures that somebody else found. Of a failing row only its place is held, eight bytes a check.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 COLUMNS = ("file", "id", "column", "reason", "row")
 """Columns of the quarantine file, all text; `row` is the whole row as JSON."""
+EXAMPLES = 3
+"""Rows that a message names."""
 
 
-@dataclass(frozen=True, order=True)
-class Failure:
-    """One row that failed one critical check."""
+@dataclass(frozen=True)
+class Failed:
+    """The rows of a file that failed for one reason."""
 
-    file: str
-    """Name of the file that the row stands in."""
-    row: int
-    """Position in the file, from 0."""
     column: str
     reason: str
+    rows: NDArray[np.int64]
+    """Their places in the file, from 0, ascending."""
+    names: tuple[str, ...]
+    """What the first of them are called."""
 
 
-def quarantined_rows(failures: Sequence[Failure], frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The quarantine as a table, [failures, COLUMNS]: a row that failed three checks stands in it three times.
+@dataclass(frozen=True)
+class FileFailures:
+    """All failing rows of a file."""
+
+    file: str
+    """Its name."""
+    size: int
+    """Rows of the file."""
+    failed: tuple[Failed, ...]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Places of the rows that failed anything, ascending."""
+        return np.unique(np.concatenate([np.empty(0, np.int64), *(failed.rows for failed in self.failed)]))
+
+
+def quarantined(failures: FileFailures, frame: pd.DataFrame, start: int) -> Iterator[dict[str, str]]:
+    """Lines of the quarantine, with the keys of COLUMNS: a row that failed three checks stands in it three times.
 
     Args:
-        failures: what failed, in the order of the table.
-        frames: the rows of each file as they were read, by file name.
+        failures: of the file.
+        frame: some rows of the file, as they were read.
+        start: the place of the first of them.
     """
-    positions = {(failure.file, failure.row) for failure in failures}
-    rows = {
-        (file, row): {name: _plain(value) for name, value in frames[file].iloc[row].items()} for file, row in positions
-    }
-    table = [
-        (
-            failure.file,
-            row_name(frames[failure.file], failure.row),
-            failure.column,
-            failure.reason,
-            json.dumps(rows[failure.file, failure.row], ensure_ascii=False),
+    lines = []
+    for failed in failures.failed:
+        first, end = np.searchsorted(failed.rows, [start, start + len(frame)])
+        lines += [(int(row) - start, failed.column, failed.reason) for row in failed.rows[first:end]]
+    for row, column, reason in sorted(lines):
+        whole = {name: _plain(value) for name, value in frame.iloc[row].items()}
+        line = (
+            failures.file,
+            row_name(whole["id"], start + row),
+            column,
+            reason,
+            json.dumps(whole, ensure_ascii=False),
         )
-        for failure in failures
-    ]
-    return pd.DataFrame(table, columns=list(COLUMNS), dtype="str")
+        yield dict(zip(COLUMNS, line, strict=True))
 
 
-def sound_rows(frame: pd.DataFrame, file: str, failures: Iterable[Failure]) -> pd.DataFrame:
-    """The rows of a file that failed nothing, in their order."""
-    failed = {failure.row for failure in failures if failure.file == file}
-    return frame[[position not in failed for position in range(len(frame))]].reset_index(drop=True)
-
-
-def counts_by_reason(failures: Iterable[Failure]) -> dict[str, int]:
+def counts_by_reason(files: Iterable[FileFailures]) -> dict[str, int]:
     """How often each reason was given, most frequent first, equal ones by name."""
-    counts = Counter(failure.reason for failure in failures)
+    counts: Counter[str] = Counter()
+    for file in files:
+        for failed in file.failed:
+            counts[failed.reason] += len(failed.rows)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def why_stop(failures: Sequence[Failure], frames: Mapping[str, pd.DataFrame], share: float) -> list[str]:
+def why_stop(files: Sequence[FileFailures], share: float) -> list[str]:
     """A sentence about every file that has too many failing rows: its column, the count and three rows.
 
     Args:
-        failures: what failed.
-        frames: the rows of each file as they were read, by file name.
+        files: of the data set.
         share: largest share of failing rows of a file; as many as that pass, one more does not. Compared exactly, as
             the decimal number that was written.
 
@@ -79,31 +95,22 @@ def why_stop(failures: Sequence[Failure], frames: Mapping[str, pd.DataFrame], sh
         The files above the share, the worst hit first, each by its most frequent failure.
     """
     exact = Fraction(repr(share))
-    by_file = {file: [failure for failure in failures if failure.file == file] for file in frames}
-    failed = {file: len({failure.row for failure in of_file}) for file, of_file in by_file.items()}
-    over = [file for file, count in failed.items() if count > exact * len(frames[file])]
-    over.sort(key=lambda file: failed[file] / len(frames[file]), reverse=True)
+    over = [(len(file.rows), file) for file in files if len(file.rows) > exact * file.size]
+    over.sort(key=lambda counted: counted[0] / counted[1].size, reverse=True)
     sentences = []
-    for file in over:
-        (column, reason), count = Counter((failure.column, failure.reason) for failure in by_file[file]).most_common(1)[
-            0
-        ]
-        examples = [failure.row for failure in by_file[file] if (failure.column, failure.reason) == (column, reason)][
-            :3
-        ]
-        names = ", ".join(row_name(frames[file], row) for row in examples)
-        size = len(frames[file])
+    for count, file in over:
+        most = max(file.failed, key=lambda failed: len(failed.rows))
         sentences.append(
-            f"{file}: column '{column}': {reason} in {count} rows, such as {names}; {failed[file]} of {size} rows fail "
-            f"a check, quarantine_share {share:g} lets {int(exact * size)} pass"
+            f"{file.file}: column '{most.column}': {most.reason} in {len(most.rows)} rows, such as "
+            f"{', '.join(most.names)}; {count} of {file.size} rows fail a check, quarantine_share {share:g} lets "
+            f"{int(exact * file.size)} pass"
         )
     return sentences
 
 
-def row_name(frame: pd.DataFrame, position: int) -> str:
+def row_name(name: object, place: int) -> str:
     """The id of a row, or its place in the file (from 1) where it has none."""
-    name = frame["id"].iloc[position]
-    return name if isinstance(name, str) and name.strip() else f"row {position + 1}"
+    return name if isinstance(name, str) and name.strip() else f"row {place + 1}"
 
 
 def _plain(value: Any) -> Any:

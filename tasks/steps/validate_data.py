@@ -13,12 +13,12 @@ from models.policy.build import PolicySettings
 from models.policy.folder import hash_folder
 from models.text.answers import extract_answer
 from models.text.tokenizer import count_tokens, train_tokenizer
-from tasks import expectations
 from tasks.caching import cached_by_key
 from tasks.sections import Sections
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import records, runs, tags
+from tasks.validation import validate
 from tasks.versions import DataVersion
 
 
@@ -43,7 +43,7 @@ def validate_data(context: StepContext[ValidationSections], version: DataVersion
         log_data(run_id, version, "checked")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
         try:
-            report = expectations.validate(
+            report = validate(
                 version.folder, recipe.validation, token_counter(version.folder, recipe.policy), extract_answer, folder
             )
         finally:

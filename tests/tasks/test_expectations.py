@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +21,8 @@ from models.datasets.schema import COLUMNS, arrow_schema, read_frame, write_rows
 from models.datasets.validation import ValidationSettings
 from models.errors import UserError
 from models.text.answers import extract_answer
-from tasks.expectations import SUITES, validate
+from tasks import validation
+from tasks.validation import SUITES, validate
 
 
 def words(texts):
@@ -127,13 +129,15 @@ FAULTS = {
 }
 
 
+BOUNDS = {"quarantine_share": 1.0, "max_characters": 100, "max_tokens": 30, "min_label_share": 0.2, "ngram": 4}
+
+
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory):
     """The outcome of a validation that meets every kind of fault."""
     root = tmp_path_factory.mktemp("bad")
     folder = write(root / "faulty", **BAD)
-    bounds = {"max_characters": 100, "max_tokens": 30, "min_label_share": 0.2, "ngram": 4}
-    report = run(folder, root / "out", quarantine_share=1.0, **bounds)
+    report = run(folder, root / "out", **BOUNDS)
     return SimpleNamespace(
         folder=folder, report=report, quarantine=pd.read_parquet(root / "out" / "quarantine.parquet")
     )
@@ -165,6 +169,16 @@ def test_every_faulty_row_is_set_aside_for_its_reason_and_no_other(bad):
         (file.removesuffix(".parquet"), *rest) for file, *rest in bad.quarantine.iloc[:, :4].itertuples(index=False)
     }
     assert failed == FAULTS
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_how_rows_are_cut_into_pieces_changes_nothing(bad, tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(validation, "PIECE_ROWS", rows)
+    report = run(bad.folder, tmp_path / "out", **BOUNDS)
+    names = ["quarantine.parquet", "data_docs/index.html", *(f"clean/{name}.parquet" for name in BAD)]
+    before = Path(bad.report.quarantine).parent
+    assert all((tmp_path / "out" / name).read_bytes() == (before / name).read_bytes() for name in names)
+    assert replace(report, docs="", clean="", quarantine="") == replace(bad.report, docs="", clean="", quarantine="")
 
 
 def test_a_quarantined_row_is_there_whole(bad):
@@ -354,7 +368,7 @@ def test_an_expectation_that_does_not_exist_is_named(tmp_path):
 
 
 def test_great_expectations_is_imported_only_when_something_is_validated():
-    code = "import sys, tasks.expectations; print('great_expectations' in sys.modules)"
+    code = "import sys, tasks.validation; print('great_expectations' in sys.modules)"
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from pandas import DataFrame
 
-from models.datasets.row_checks import COMPUTED, Neighbours, computed_columns, neighbours_of
+from models.datasets import row_checks
+from models.datasets.row_checks import COMPUTED, Neighbours, computed_columns, facts_of, neighbours_of
 from models.text.answers import extract_answer
 
 ALONE = Neighbours(repeated_ids=frozenset(), held_out={}, held_out_ngrams={}, ngram=0)
@@ -46,7 +47,7 @@ def preferences(*rows: tuple[str, str]) -> DataFrame:
 
 
 def compute(frame: DataFrame, split: str = "validation", neighbours: Neighbours = ALONE) -> DataFrame:
-    return computed_columns(split, frame, neighbours, words, extract_answer)
+    return computed_columns(split, frame, neighbours, facts_of([frame]), words, extract_answer)
 
 
 def test_every_computed_column_is_known_and_can_occur() -> None:
@@ -70,6 +71,13 @@ def test_tokens_are_those_of_the_prompt_with_its_longest_completion() -> None:
     assert list(compute(preferences(("a", "a b c"), ("a b", "a")))["tokens"]) == [2 + 3, 2 + 2]
 
 
+def test_ids_whose_hashes_meet_are_not_the_same_and_pieces_are_one_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = [("train", problems(("a", ""), ("b", ""))), ("train", problems(("c", "")).assign(id="train-1"))]
+    assert neighbours_of(pieces, ngram=0).repeated_ids == {"train-1"}
+    monkeypatch.setattr(row_checks, "hashes_of", lambda texts: np.zeros(len(texts), dtype=np.uint64))
+    assert neighbours_of(pieces, ngram=0).repeated_ids == {"train-1"}
+
+
 def test_each_text_of_a_column_is_counted_once() -> None:
     asked: list[str] = []
 
@@ -78,7 +86,7 @@ def test_each_text_of_a_column_is_counted_once() -> None:
         return words(texts)
 
     frame = problems(("a b", ""), ("c", ""), ("a b", ""))
-    tokens = computed_columns("test", frame, ALONE, count, extract_answer)["tokens"]
+    tokens = computed_columns("test", frame, ALONE, facts_of([frame]), count, extract_answer)["tokens"]
     assert list(tokens) == [2, 1, 2]
     assert asked == ["a b", "c"]
 
