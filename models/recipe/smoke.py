@@ -72,7 +72,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         described = plain(recipe)
         settings["rollouts.prompts"] = min(recipe.rollouts.prompts, MOST_PROMPTS)
         if "group_size" in described["rollouts"]:
-            most = max(MOST_COMPLETIONS, recipe.advantage.least_group)
+            # of groups as small as they may be, most give no signal: k tries of k + 1 are right for certain, or wrong
+            most = max(MOST_COMPLETIONS, 2 * (recipe.advantage.least_group - 1))
             settings["rollouts.group_size"] = min(recipe.rollouts.group_size, most)
         if described["rollouts"].get("tells") == "peer":  # none would be right, and so nobody told anything
             settings["rollouts.tells"] = "answer"
