@@ -55,12 +55,16 @@ class Outcome:
     """The number that was held against the bounds, where the check is about the whole column or table."""
 
 
-def looks_at_rows(check: Check) -> bool:
-    """Whether a check says of each row alone whether it fails."""
+def names_rows(check: Check) -> bool:
+    """Whether a check says which rows fail."""
     from great_expectations.expectations.expectation import ColumnMapExpectation
 
-    kind = _kind(check)
-    return issubclass(kind, ColumnMapExpectation) and check.type not in AMONG_ALL and "mostly" not in check.arguments
+    return issubclass(_kind(check), ColumnMapExpectation)
+
+
+def looks_at_rows(check: Check) -> bool:
+    """Whether a check says of each row alone whether it fails."""
+    return names_rows(check) and check.type not in AMONG_ALL and "mostly" not in check.arguments
 
 
 def open_context() -> EphemeralDataContext:

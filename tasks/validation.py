@@ -162,7 +162,7 @@ def validate(
 
     neighbours = neighbours_among(_IdsAndPrompts(sources), settings.ngram)
     context = expectations.open_context()
-    found: list[_Findings] = []
+    checked: list[_Findings] = []
     for source in sources:
         facts = _facts(source)
 
@@ -173,13 +173,13 @@ def validate(
         def checker(part: str, checks: Sequence[Check], file: str = source.name) -> Expectations:
             return Expectations(context, folder.name, file, part, checks, settings)
 
-        found.append(_check(source, read[source.kind], look, checker, advance))
+        checked.append(_check(source, read[source.kind], look, checker, advance))
     (out / "data_docs").mkdir()
-    report = page(folder.name, [file.findings for file in found], settings.model_dump())
+    report = page(folder.name, [file.findings for file in checked], settings.model_dump())
     (out / "data_docs" / "index.html").write_text(report, encoding="utf-8")
 
-    failures = {file.failures.file: file.failures for file in found}
-    stops = [stop for file in found for stop in file.stops]
+    failures = {file.failures.file: file.failures for file in checked}
+    stops = [stop for file in checked for stop in file.stops]
     stops += why_stop(list(failures.values()), settings.quarantine_share)
     _write_quarantine(sources, failures, out / "quarantine.parquet")
     if stops:
@@ -193,8 +193,8 @@ def validate(
         quarantined=sum(set_aside.values()),
         by_reason=counts_by_reason(failures.values()),
         by_file={source.name: (source.rows, set_aside[source.name]) for source in sources},
-        warnings=[warning for file in found for warning in file.warnings],
-        expectations=sum(len(file.findings.findings) for file in found),
+        warnings=[warning for file in checked for warning in file.warnings],
+        expectations=sum(len(file.findings.findings) for file in checked),
         docs=str(out / "data_docs" / "index.html"),
         clean=str(out / "clean"),
         quarantine=str(out / "quarantine.parquet"),
@@ -286,7 +286,9 @@ def _check(
             by_row = [record for record in records if expectations.looks_at_rows(record.check)]
             among_all = [record for record in records if not expectations.looks_at_rows(record.check)]
             of_rows = checker("rows", [record.check for record in by_row])
-            needed = {record.check.checked for record in among_all} | {"id"}
+            needed = {record.check.checked for record in among_all}
+            if any(expectations.names_rows(record.check) for record in among_all):
+                needed.add("id")
             kept = {name: [] for name in names if name in needed}
         for record, outcome in zip(by_row, of_rows.run(whole), strict=True):
             record.add(outcome)
@@ -300,10 +302,10 @@ def _check(
     of_all = checker("all", [record.check for record in among_all])
     for record, outcome in zip(among_all, of_all.run(rows), strict=True):
         record.add(outcome)
-    return _found(source, records)
+    return _findings_of(source, records)
 
 
-def _found(source: Source, records: Sequence[_Record]) -> _Findings:
+def _findings_of(source: Source, records: Sequence[_Record]) -> _Findings:
     failed: dict[tuple[str, str], list[_Record]] = {}
     warnings: list[str] = []
     stops: list[str] = []

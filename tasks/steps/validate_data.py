@@ -14,11 +14,12 @@ from models.policy.folder import hash_folder
 from models.text.answers import extract_answer
 from models.text.tokenizer import count_tokens, train_tokenizer
 from tasks.caching import cached_by_key
+from tasks.progress import progress
 from tasks.sections import Sections
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import records, runs, tags
-from tasks.validation import validate
+from tasks.validation import sources_of, validate
 from tasks.versions import DataVersion
 
 
@@ -42,10 +43,17 @@ def validate_data(context: StepContext[ValidationSections], version: DataVersion
     def work(folder: Path, run_id: str) -> Made:
         log_data(run_id, version, "checked")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
+        tokens = token_counter(version.folder, recipe.policy)
+        done = 0
         try:
-            report = validate(
-                version.folder, recipe.validation, token_counter(version.folder, recipe.policy), extract_answer, folder
-            )
+            with progress("validate", sum(source.rows for source in sources_of(version.folder)), ()) as show:
+
+                def advance(rows: int) -> None:
+                    nonlocal done
+                    done += rows
+                    show(done, {})
+
+                report = validate(version.folder, recipe.validation, tokens, extract_answer, folder, advance=advance)
         finally:
             if (folder / "data_docs").is_dir():
                 records.log_artifacts(run_id, folder / "data_docs", "validation/data_docs")
