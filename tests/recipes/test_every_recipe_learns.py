@@ -3,7 +3,7 @@
 The task: end the answer with 7. The policy is tiny and was shown three answers, so that it says `#### 7` to about a
 quarter of the prompts; what it says with which probability is computed, not sampled. The real parts run, as in the
 smoke of every recipe: the slots that the recipe names, learner and engine, the verifier in place of a fitted reward
-model where the recipe has both. Step sizes are the recipe's own times `FASTER`, the same for all.
+model where the recipe has both. Step sizes are the recipe's own times `FASTER`, the same for all but `LESS_FAST`.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -43,6 +43,9 @@ RIGHT, WRONG, OTHER = "#### 7", "#### 3", "4 + 7 #### 5"
 SHOWN = [RIGHT, WRONG, WRONG, OTHER]
 SMALL = {"prompts": 6, "max_tokens": 6}
 ROUNDS, FASTER, GROUP = 8, 6.0, 8
+LESS_FAST = {"ppo_nlu": 2.0, "nlpo": 3.0}
+"""Six times the step size of the first is 0.006, which loses every other seed; of the second it loses one of four, as
+tokens that both models find unlikely are masked for good. At these none of four is lost."""
 OVERRIDES = ["policy.precision=float32", "policy.base=null", "alarm=null"]
 
 
@@ -85,11 +88,12 @@ def save_start(policy, tmp_path_factory):
 
 
 def small(part):
-    """A part with few prompts, short completions and groups of eight at most."""
+    """A part with few prompts, short completions and groups of eight at most; as many completions, whatever the group."""
     names = {item.name for item in fields(part)}
     changed = {name: value for name, value in SMALL.items() if name in names}
     if "group_size" in names:
         changed["group_size"] = min(part.group_size, GROUP)
+        changed["prompts"] = SMALL["prompts"] * GROUP // changed["group_size"]
     return replace(part, **changed)
 
 
@@ -136,7 +140,8 @@ def says(policy, start, folder=None, beside=lambda into: None):
 
 def trained(recipe, start, folder, frozen):
     """What the policy said before and after."""
-    optimiser = replace(recipe.schedule.optimiser, learning_rate=FASTER * recipe.schedule.optimiser.learning_rate)
+    faster = LESS_FAST.get(recipe.name, FASTER)
+    optimiser = replace(recipe.schedule.optimiser, learning_rate=faster * recipe.schedule.optimiser.learning_rate)
     optimiser = replace(optimiser, warmup_steps=1)
     settings = replace(
         recipe.schedule, rounds=ROUNDS, checkpoint_every=100, samples_every=100, token_budget=2048, optimiser=optimiser
