@@ -88,7 +88,7 @@ def save_start(policy, tmp_path_factory):
 
 
 def small(part):
-    """A part with few prompts, short completions and groups of eight at most; as many completions, whatever the group."""
+    """A part with short completions, few of them, and as many whatever the group, which is of eight at most."""
     names = {item.name for item in fields(part)}
     changed = {name: value for name, value in SMALL.items() if name in names}
     if "group_size" in names:
