@@ -6,6 +6,7 @@ import importlib.util
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Annotated, Literal, Protocol
 
 import torch
@@ -139,6 +140,11 @@ def asks_of(prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> 
         for place, prompt in enumerate(prompts)
         for number in range(sampling.samples)
     ]
+
+
+def prompts_of(asks: Sequence[Ask]) -> list[Sequence[int]]:
+    """The prompts of asks, neighbours with the same prompt once: those that `asks_of` was given."""
+    return [prompt for prompt, _ in groupby(asks, key=lambda ask: ask.prompt)]
 
 
 def has_vllm() -> bool:

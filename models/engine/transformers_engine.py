@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from models.engine.decoding_loop import Switch, Voice, complete
-from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated, check_ids, engine_dtype
+from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated, check_ids, engine_dtype, prompts_of
 from models.learner.log_probs import all_log_probs, use_packed_attention
 from models.learner.packing import Sequences
 from models.policy.build import device, load_causal_model
@@ -71,7 +71,7 @@ class TransformersEngine(Engine):
 
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
         """See `Engine.each`."""
-        check_ids([ask.prompt for ask in asks], self.vocabulary)
+        check_ids(prompts_of(asks), self.vocabulary)
         most = self.settings.max_sequences
         return complete(self.voices(), asks, drawing, end=self.end, most=most, switch=self.switch())
 

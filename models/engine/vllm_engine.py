@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated, check_ids, engine_dtype
+from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated, check_ids, engine_dtype, prompts_of
 from models.engine.vocabulary import read_config
 from models.errors import UserError
 from models.policy.build import first_line
@@ -126,7 +126,7 @@ class VllmEngine(Engine):
         """See `Engine.each`. A prompt that several ask with is read once: its prefix is cached."""
         from vllm import SamplingParams, TokensPrompt
 
-        check_ids([ask.prompt for ask in asks], self.vocabulary, self.longest)
+        check_ids(prompts_of(asks), self.vocabulary, self.longest)
         parameters = [
             SamplingParams(
                 temperature=drawing.temperature,

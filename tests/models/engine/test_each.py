@@ -13,6 +13,7 @@ from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated
 from models.engine.random_points import TOKENS, WRITERS, points_of
 from models.engine.transformers_engine import TransformersEngine
 from models.engine.vllm_engine import VllmEngine
+from models.errors import UserError
 from models.policy.folder import save_model_folder
 from models.seeds import completion_seed
 
@@ -103,6 +104,11 @@ def test_a_batch_is_its_asks_and_draws_by_no_other_random_number(engine: Engine)
         assert torch.equal(torch.get_rng_state(), before)
     assert contents([completion for group in groups for completion in group]) == contents(made)
     assert [len(group) for group in groups] == [3] * len(PROMPTS)
+
+
+def test_a_prompt_that_cannot_be_is_named_by_its_place_among_the_prompts(engine: Engine) -> None:
+    with pytest.raises(UserError, match=r"^prompt 2 holds token id 99"):
+        engine.generate([[3], [4], [5, 99]], Sampling(max_tokens=2, samples=3), 0)
 
 
 def test_an_ask_for_nothing_is_refused() -> None:
