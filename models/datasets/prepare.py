@@ -23,7 +23,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,7 +193,8 @@ def prepare(settings: DataSettings, folder: Path, report: Report = silent) -> di
     except UserError:  # after a kill they are of use, after an error of none
         shutil.rmtree(shards, ignore_errors=True)
         if not beside:
-            shutil.rmtree(folder.parent, ignore_errors=True)
+            with suppress(OSError):  # somebody else's data lie there by now
+                folder.parent.rmdir()
         raise
     shutil.rmtree(shards)
     return manifest
