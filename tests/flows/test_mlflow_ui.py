@@ -20,6 +20,7 @@ from models.datasets.suites import Check
 from models.evaluation.bootstrap import Interval
 from models.reward_model.calibration import ReliabilityBin
 from tasks import data_docs, description, plots, run_names
+from tasks.expectations import Failing
 from tasks.step import StepResult
 from tasks.tracking import records, registry, runs, store, tags, views
 from tasks.tracking.journal import read_journal
@@ -38,7 +39,8 @@ FINDINGS = data_docs.FileFindings(
                 "expect_column_values_to_not_be_null", "answer", {}, "critical", "the answer is empty", "", ("train",)
             ),
             held=False,
-            failing=(data_docs.Failing(3, "p3", ""),),
+            failing=(Failing(3, "p3", ""),),
+            count=1,
         ),
     ),
 )

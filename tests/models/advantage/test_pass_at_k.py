@@ -165,9 +165,10 @@ def test_a_group_of_fewer_than_k_is_refused(advantage: CompletionAdvantage) -> N
         load_recipe("pass_at_k", ["rollouts.group_size=4"])
 
 
-def test_a_smoke_run_keeps_the_group_that_k_needs() -> None:
-    small = load_recipe("pass_at_k", [*made_small("pass_at_k", ["advantage.k=6"])])
-    assert small.rollouts.group_size == 7
+def test_a_smoke_run_draws_groups_of_which_most_give_a_signal() -> None:
+    for k, group in ((2, 4), (3, 6), (6, 8)):  # twice k, but no more than the recipe has
+        small = load_recipe("pass_at_k", [*made_small("pass_at_k", [f"advantage.k={k}"])])
+        assert small.rollouts.group_size == group
 
 
 def trained_on_a_riddle(advantage: CompletionAdvantage, group: int = 8, steps: int = 600, rate: float = 0.4) -> float:
