@@ -36,6 +36,7 @@ from models.atomic_write import replace_folder, write_file
 from models.datasets.formats import sources_of
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.placing import Part, Placed, place
+from models.datasets.raw import files_of
 from models.datasets.row_groups import row_groups
 from models.datasets.schema import COLUMNS, IDS, KINDS, MANIFEST, SPLITS, Kind, Split, arrow_schema, file_name
 from models.datasets.settings import DataSettings
@@ -246,10 +247,9 @@ def _write(
 def _keep_only(shards: Path, settings: DataSettings) -> None:
     """Remove the shards of other settings, files or code than these; git is told to leave them alone."""
     key = hashlib.sha256(settings.model_dump_json().encode())
-    for file in (*(settings.path or ()), *(settings.test_path or ())):
-        for part in sorted(file.iterdir()) if file.is_dir() else [file] if file.is_file() else []:
-            there = part.stat()
-            key.update(f"{part.absolute()} {there.st_size} {there.st_mtime_ns}\n".encode())
+    for file in (*files_of(settings.path or ()), *files_of(settings.test_path or (), "data.test_path")):
+        there = file.stat()
+        key.update(f"{file.absolute()} {there.st_size} {there.st_mtime_ns}\n".encode())
     for code in sorted(Path(__file__).parent.glob("*.py")):
         key.update(code.read_bytes())
     kept = shards / "key"

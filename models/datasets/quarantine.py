@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class FileFailures:
     """Rows of the file."""
     failed: tuple[Failed, ...]
 
-    @property
+    @cached_property
     def rows(self) -> NDArray[np.int64]:
         """Places of the rows that failed anything, ascending."""
         return np.unique(np.concatenate([np.empty(0, np.int64), *(failed.rows for failed in self.failed)]))

@@ -300,8 +300,7 @@ def _without_nul(lines: Iterable[str], file: Path) -> Iterator[str]:
 def _parquet(file: Path, limit: int | None) -> Iterator[Batch]:
     number = 0
     source = open_parquet(file)
-    _names(source.schema_arrow.names, str(file))
-    names = [name.strip() for name in source.schema_arrow.names]
+    names = _names(source.schema_arrow.names, str(file))
     try:
         for batch in source.iter_batches(_rows_of(source.metadata)):
             taken = batch if limit is None else batch.slice(0, limit - number)

@@ -96,27 +96,33 @@ def shards_of(
         UserError: a file cannot be read, has no rows, or is not of the format; a row's value is wrong.
     """
 
-    def read(columns: Mapping[str, str], into: str) -> list[Shard]:
+    def batches() -> Iterator[Batch]:
+        return read_batches(source.files, settings.limit)
+
+    def read(columns: Mapping[str, str], into: str, rows: Iterator[Batch]) -> list[Shard]:
         reading = Reading(source, columns, settings, held_out)
         made = []
         (folder / into).mkdir(parents=True, exist_ok=True)
-        for shard in in_order(_Convert(reading, folder / into), enumerate(read_batches(source.files, settings.limit))):
+        for shard in in_order(_Convert(reading, folder / into), enumerate(rows)):
             report(len(shard.splits))
             made.append(shard)
         return made
 
     try:
-        guess = _columns(source, *columns_in(next(read_batches(source.files, settings.limit))))
-        shards = read(guess, "guessed")
-        if _columns(source, _first_row(source), frozenset().union(*(shard.columns for shard in shards))) == guess:
+        rest = batches()
+        begin = next(rest)
+        first, present = columns_in(begin)
+        guess = _columns(source, first, present)
+        shards = read(guess, "guessed", chain([begin], rest))
+        if _columns(source, first, frozenset().union(*(shard.columns for shard in shards))) == guess:
             return _recognised(source, shards)
     except ReaderEnded:
         raise
     except UserError:
         pass  # whatever stands first in the files is said first, and columns are known before rows are judged
-    looked = list(in_order(columns_in, read_batches(source.files, settings.limit)))
+    looked = list(in_order(columns_in, batches()))
     columns = _columns(source, looked[0][0], frozenset().union(*(present for _, present in looked)))
-    return _recognised(source, read(columns, "read"))
+    return _recognised(source, read(columns, "read", batches()))
 
 
 def columns_in(batch: Batch) -> tuple[RawRow, frozenset[str]]:
@@ -185,14 +191,11 @@ class _Convert:
 
     def _write(self, file: Path, batch: Batch) -> None:
         reading = self.reading
-        columns = dict(reading.columns)
-        if not reading.source.split_named:
-            columns.pop(SPLIT_IF_NAMED, None)
         present: set[str] = set()
         records: list[Record] = []
         for raw in batch.rows():
             present.update(raw.values)
-            records.append(convert_row(reading.source.format, columns, raw))
+            records.append(convert_row(reading.source.format, reading.columns, raw))
         prompts = [normalise(str(next(iter(record.rows.values()))["prompt"])) for record in records]
         splits = [self._split(record, prompt) for record, prompt in zip(records, prompts, strict=True)]
         digests = b"".join(hashlib.blake2b(prompt.encode(), digest_size=16).digest() for prompt in prompts)
@@ -244,12 +247,11 @@ def _read_shard(file: Path) -> Shard:
     return Shard(file, prompts, splits, frozenset(facts["columns"]), facts["recognised"], facts["split_given"])
 
 
-def _first_row(source: Source) -> RawRow:
-    return next(next(read_batches(source.files)).rows())
-
-
 def _columns(source: Source, first: RawRow, present: frozenset[str]) -> dict[str, str]:
-    return columns_of(source.format, source.mapping, first, present)
+    columns = columns_of(source.format, source.mapping, first, present)
+    if not source.split_named:
+        columns.pop(SPLIT_IF_NAMED, None)
+    return columns
 
 
 def _recognised(source: Source, shards: list[Shard]) -> list[Shard]:

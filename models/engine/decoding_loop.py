@@ -197,15 +197,16 @@ def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tu
     alive = torch.ones_like(rows, dtype=torch.bool)
     for step in range(longest):
         going, of = alive.flatten(), rows.flatten()
+        at = of[going]
         if switch is None:
             log_probs = _together(readings, states)
         else:
             first = switch(states[1], None if choices is None else choices[of, step])
             log_probs = _by_turns(readings, states, first)
-            by_first[of[going], step] = first[going]
+            by_first[at, step] = first[going]
         tokens = log_probs.argmax(-1) if points is None else _draw(log_probs, points[of, step])
-        drawn[of[going], step] = tokens[going]
-        noted[of[going], step] = log_probs.gather(1, tokens[:, None]).squeeze(1)[going].float()
+        drawn[at, step] = tokens[going]
+        noted[at, step] = log_probs.gather(1, tokens[:, None]).squeeze(1)[going].float()
         ended = (tokens[:, None] == stops[of]).any(1).view_as(alive)
         alive = alive & ~ended & (rooms > step + 1)
         if not bool(alive.any()):
