@@ -22,11 +22,17 @@ TOLERANCE = {None: 2e-3, torch.bfloat16: 0.35}
 
 
 def canary_gap(engine: Engine, policy: nn.Module, sequences: Sequences, autocast: torch.dtype | None) -> float:
-    """Largest difference between the engine's and the learner's log-prob of any token of `sequences`, in nats."""
-    engine_says = [value for row in engine.score(sequences.prompts, sequences.completions) for value in row]
+    """Largest difference between the engine's and the learner's log-prob of any token of `sequences`, in nats.
+
+    Of a fleet every engine is asked for all of them: each has weights of its own.
+    """
+    engines_say = [
+        [value for row in member.score(sequences.prompts, sequences.completions) for value in row]
+        for member in engine.members()
+    ]
     with in_eval_mode(policy), torch.no_grad():  # dropout is the learner's alone: the engine runs the whole policy
         learner_says, _ = completion_log_probs(policy, sequences, autocast=autocast)
-    return float((torch.tensor(engine_says) - learner_says.float().cpu()).abs().max())
+    return float((torch.tensor(engines_say) - learner_says.float().cpu()).abs().max())
 
 
 def check(gap: float, tolerance: float, round_number: int) -> None:

@@ -90,7 +90,7 @@ def complete(
     if switch is not None and [voice.veto_top_p for voice in voices] != [None, None]:
         raise ValueError("a switch chooses between two voices that have a say")
     made: dict[int, Generated] = {}
-    for groups in _chunks(asks, most):
+    for groups in batches(asks, most):
         places = [place for group in groups for place in group]
         batch = _Batch(tuple(asks[place] for place in places), len(groups), drawing, all_of(end))
         made |= zip(places, _complete_together(voices, batch, switch), strict=True)
@@ -271,9 +271,12 @@ def _draw(log_probs: Tensor, points: Tensor) -> Tensor:
     return torch.searchsorted(line, on_line, right=True).clamp(max=line.shape[-1] - 1).squeeze(1)
 
 
-def _chunks(asks: Sequence[Ask], most: int) -> Iterator[list[list[int]]]:
-    """Places of asks that are completed at once: groups of one size, the members of each with one prompt; together at
-    most `most` sequences and PREFILL_TOKENS tokens of prompts, at least one group."""
+def batches(asks: Sequence[Ask], most: int) -> Iterator[list[list[int]]]:
+    """Places of asks that are completed side by side: groups of one size, the members of each with one prompt; together
+    at most `most` sequences and PREFILL_TOKENS tokens of prompts, at least one group.
+
+    A batch's completions hang on what it holds to the last bit, log-probs included, and on nothing else.
+    """
     groups: list[list[int]] = []
     for _, same in groupby(range(len(asks)), key=lambda place: asks[place].prompt):
         places = list(same)

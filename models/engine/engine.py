@@ -106,6 +106,16 @@ class Engine(Protocol):
 
     dtype: torch.dtype
     """What it computes in."""
+    vocabulary: int
+    """Rows of the model's embedding: a token id is less."""
+    longest: int | None = None
+    """Tokens that a prompt and its completion may have together; None: no limit of its own."""
+    version: int = 0
+    """That of the weights it has, as `load` was given it; 0: those that it was started with."""
+
+    def members(self) -> Sequence[Engine]:
+        """The engines behind it, each with weights of its own; the engine itself where there are no others."""
+        return (self,)
 
     @abstractmethod
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
@@ -123,8 +133,13 @@ class Engine(Protocol):
         ...
 
     @abstractmethod
-    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
-        """Replace the weights; what was cached under the old ones is forgotten."""
+    def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
+        """Replace the weights; what was cached under the old ones is forgotten.
+
+        Args:
+            weights: names and tensors of the whole model, tied ones under each of their names.
+            version: what the engine answers from now on when it is asked for its `version`.
+        """
         ...
 
     @abstractmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -14,6 +16,18 @@ from models.policy.use import read_use
 from models.text.end_ids import Ends
 
 
+@dataclass(frozen=True)
+class Opening:
+    """How the engine of a model folder is opened, and what is known of it before."""
+
+    start: Callable[[], Engine]
+    """A fresh one on the folder's weights."""
+    dtype: torch.dtype
+    """What it computes in."""
+    most: int | None
+    """Completions that it makes side by side, batch after batch; None: it adds and drops them on the way."""
+
+
 def open_engine(
     folder: Path,
     settings: EngineSettings,
@@ -24,7 +38,24 @@ def open_engine(
     dtype: torch.dtype | None = None,
     trust_remote_code: bool = False,
 ) -> Engine:
-    """Start the engine that `settings` name on the weights of a model folder; it is started anew where it breaks.
+    """The engine of `opening`, which has the same arguments and errors; it is started anew where it breaks."""
+    opened = opening(
+        folder, settings, longest=longest, end=end, seed=seed, dtype=dtype, trust_remote_code=trust_remote_code
+    )
+    return Restarting(opened.start, opened.dtype)
+
+
+def opening(
+    folder: Path,
+    settings: EngineSettings,
+    *,
+    longest: int,
+    end: Ends,
+    seed: int,
+    dtype: torch.dtype | None = None,
+    trust_remote_code: bool = False,
+) -> Opening:
+    """How to start the engine that `settings` name on the weights of a model folder.
 
     A policy that writes by turns with its reference, or within the mask of a lagged copy, has an engine of its own,
     whatever is named.
@@ -49,6 +80,7 @@ def open_engine(
     check_vocabulary(folder, trust_remote_code=trust_remote_code)
     chosen = engine_dtype(settings, dtype)
     use = read_use(folder)
+    most: int | None = settings.max_sequences
     if use.gated:
         from models.engine.gated_engine import GatedEngine
 
@@ -67,6 +99,8 @@ def open_engine(
     else:
         from models.engine.vllm_engine import VllmEngine
 
+        most = None
+
         def start() -> Engine:
             return VllmEngine(
                 folder,
@@ -78,4 +112,4 @@ def open_engine(
                 trust_remote_code=trust_remote_code,
             )
 
-    return Restarting(start, chosen)
+    return Opening(start, chosen, most)

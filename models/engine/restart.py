@@ -1,8 +1,8 @@
 """An engine that breaks is started anew and asked again: the step it was making is made, not lost.
 
 A request names its seed and an engine draws by nothing else, so the second answer is the one that the first would have
-been. The weights handed over last are kept on the CPU in the engine's precision: the learner may already have changed
-its own, where it fits while the engine generates.
+been. The weights handed over last are kept (`models.engine.kept`): the learner may already have changed its own, where
+it fits while the engine generates.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from models.engine.engine import Ask, Drawing, Engine, Generated
+from models.engine.kept import Kept
 from models.errors import UserError
 from models.learner.out_of_memory import is_out_of_memory
 from models.policy.build import first_line
@@ -31,19 +32,23 @@ class Restarting(Engine):
     Args:
         start: opens a fresh engine on the folder's weights.
         dtype: what the engine computes in; weights are kept in it.
+        kept: the weights handed over last, where several engines share them; None: its own.
 
     Raises:
         UserError: `start` says so; in every call: the engine broke again after `RESTARTS` fresh ones, or ran out of
             memory, which a fresh one would too.
     """
 
-    def __init__(self, start: Callable[[], Engine], dtype: torch.dtype) -> None:
+    def __init__(self, start: Callable[[], Engine], dtype: torch.dtype, kept: Kept | None = None) -> None:
         self.start = start
         self.dtype = dtype
-        self.weights: dict[str, Tensor] = {}
+        self.kept = Kept(dtype) if kept is None else kept
         self.restarts = 0
         self.midway = False
-        self.engine: Engine | None = start()
+        self.closed = False
+        engine = start()
+        self.vocabulary, self.longest, self.version = engine.vocabulary, engine.longest, engine.version
+        self.engine: Engine | None = engine
 
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
         """See `Engine.each`; a restart in its midst changes no completion."""
@@ -53,29 +58,23 @@ class Restarting(Engine):
         """See `Engine.score`."""
         return self._lasting("score", lambda engine: engine.score(prompts, completions))
 
-    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+    def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         """See `Engine.load`. The values are kept: what the learner changes later shows in no restarted engine."""
         given = dict(weights)
-        self._keep(given)
-        self._lasting("load", lambda engine: engine.load(given.items()))
+        self.kept.keep(given.items(), version)
+        self._lasting("load", lambda engine: engine.load(given.items(), version))
+
+    def take_kept(self) -> None:
+        """Load what is kept: for one of several engines, whose weights were kept once for all of them."""
+        self._lasting("load", lambda engine: engine.load(self.kept.given(), self.kept.version))
 
     def close(self) -> None:
-        """See `Engine.close`. Closing twice does no harm."""
+        """See `Engine.close`. Closing twice does no harm; a call that another thread has under way fails."""
+        self.closed = True
         engine, self.engine = self.engine, None
-        self.weights = {}
+        self.kept.forget()
         if engine is not None:
             engine.close()
-
-    def _keep(self, weights: dict[str, Tensor]) -> None:
-        """Copy into the tensors of the last hand-over, so that nothing is allocated again each round."""
-        for name in self.weights.keys() - weights.keys():
-            del self.weights[name]
-        for name, tensor in weights.items():
-            kept = self.weights.get(name)
-            if kept is None or kept.shape != tensor.shape:
-                dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
-                self.weights[name] = kept = torch.empty(tensor.shape, dtype=dtype)
-            kept.copy_(tensor.detach())
 
     def _lasting(self, what: str, call: Callable[[Engine], Result]) -> Result:
         for broken in range(RESTARTS + 1):
@@ -83,7 +82,9 @@ class Restarting(Engine):
                 self._bury()  # an interrupted call left its completions in it
             try:
                 self.midway = True
-                result = call(self.engine or self._fresh())
+                engine = self.engine or self._fresh()
+                result = call(engine)
+                self.version = engine.version
                 self.midway = False
                 return result
             except UserError:
@@ -92,6 +93,8 @@ class Restarting(Engine):
             except (ValueError, TypeError):
                 raise  # a fresh engine would say the same
             except Exception as error:
+                if self.closed:
+                    raise  # it broke because it was closed
                 reason = f"{type(error).__name__}: {first_line(error)}"
                 if is_out_of_memory(error):
                     raise UserError(
@@ -106,9 +109,13 @@ class Restarting(Engine):
         raise AssertionError("not reached")
 
     def _fresh(self) -> Engine:
-        self.engine = engine = self.start()
-        if self.weights:
-            engine.load(self.weights.items())
+        engine = self.start()
+        if self.closed:  # meanwhile, by another thread
+            engine.close()
+            raise RuntimeError("engine: it was closed")
+        self.engine = engine
+        if self.kept.filled:
+            engine.load(self.kept.given(), self.kept.version)
         return engine
 
     def _bury(self) -> None:

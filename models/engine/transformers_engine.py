@@ -82,9 +82,18 @@ class TransformersEngine(Engine):
         log_probs = all_log_probs(self.model, sequences, token_budget=max([SCORED_TOKENS, *sequences.lengths]))
         return [row.tolist() for row in log_probs]
 
-    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
-        """See `Engine.load`. The values are copied: what the learner changes later does not show here."""
-        self.model.load_state_dict(dict(weights), strict=True)
+    def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
+        """See `Engine.load`. The values are copied: what the learner changes later does not show here.
+
+        Raises:
+            ValueError: a weight is missing, or is none of the model's.
+        """
+        given = dict(weights)
+        own = self.model.state_dict().keys()
+        if given.keys() != own:
+            raise ValueError(f"weights were handed over that are not the model's: {sorted(given.keys() ^ own)}")
+        self.model.load_state_dict(given, strict=True)
+        self.version = version
 
     def close(self) -> None:
         """See `Engine.close`."""

@@ -163,7 +163,7 @@ class VllmEngine(Engine):
             scores.append([float(table.logprobs[table.start_indices[at]]) for at in range(len(prompt), len(ids))])
         return scores
 
-    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+    def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         """See `Engine.load`. Weights of another dtype are rounded to the engine's.
 
         Raises:
@@ -172,6 +172,7 @@ class VllmEngine(Engine):
         self.engine.collective_rpc("reload_weights", kwargs={"weights_iterator": list(weights)})
         if not self.engine.reset_prefix_cache():
             raise RuntimeError("vLLM did not forget the prefixes of the old weights")
+        self.version = version
 
     def close(self) -> None:
         """See `Engine.close`. Shut down by name: else it happens when the last reference goes, in another's time."""

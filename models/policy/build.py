@@ -7,6 +7,7 @@ stays frozen; the adapter is merged into the folder that the policy is saved to.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
 Model = TypeVar("Model", bound=nn.Module)
+_LOADING = threading.Lock()
+"""transformers loads one model at a time: of two loaded by two threads, tied weights count as missing in one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,9 +182,14 @@ def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code
     from transformers import AutoModelForCausalLM, PreTrainedModel
 
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            str(name), dtype=dtype, use_safetensors=True, trust_remote_code=trust_remote_code, output_loading_info=True
-        )
+        with _LOADING:
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                str(name),
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=trust_remote_code,
+                output_loading_info=True,
+            )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         refuse_untrusted(error, name)
         raise UserError(f"{name}: the model cannot be loaded ({first_line(error)})") from None

@@ -66,6 +66,9 @@ def fails(*given: Tensor, **settings: Any) -> None:
 
 
 class SilentEngine:
+    def members(self) -> Sequence["SilentEngine"]:
+        return [self]
+
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         return [[0.0] * len(ids) for ids in completions]
 

@@ -51,8 +51,8 @@ class Observed(TransformersEngine):
         super().__init__(*args, **kwargs)
         Observed.loaded, Observed.before, Observed.after = [], [], []
 
-    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
-        super().load(weights)
+    def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
+        super().load(weights, version)
         Observed.loaded.append(self.hash())
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:

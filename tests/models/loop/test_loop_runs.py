@@ -97,7 +97,7 @@ def test_the_seed_decides_the_run(start: Path, tmp_path: Path) -> None:
 class Deaf(TransformersEngine):
     """Takes no weights and says nothing."""
 
-    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+    def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         list(weights)
 
 

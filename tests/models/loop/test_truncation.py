@@ -174,10 +174,13 @@ class NeverEnding:
 
     dtype = torch.float32
 
+    def members(self) -> Sequence["NeverEnding"]:
+        return [self]
+
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         return [[Generated((5, 6), torch.full((2,), -1.0), finished=False)] * sampling.samples for _ in prompts]
 
-    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+    def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         pass
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
