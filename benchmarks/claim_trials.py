@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks.toy import Arm, Toy, Trained, held_out, state_bytes, train
 from models.datasets.schema import read_rows
-from models.learner.log_probs import all_log_probs
+from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.loop.rollout import Rollout

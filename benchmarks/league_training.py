@@ -32,7 +32,7 @@ from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
-from models.learner.log_probs import all_log_probs
+from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import fit_supervised
 from models.loop.judge import Role

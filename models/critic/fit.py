@@ -14,8 +14,8 @@ from torch import Tensor
 
 from models.critic.losses import loss_of, values_of
 from models.critic.model import Critic
-from models.learner.log_probs import hidden_width
-from models.learner.packing import cut_into_rows
+from models.learner.rows import rows_of
+from models.learner.whole_weights import ranks_of
 from models.loop.fit import minibatches
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout, Scored
@@ -63,7 +63,7 @@ def fit_critic(
     critic, sequences = critic_of(companion), chosen.sequences
     settings = critic.settings
     masks = counted if counted is not None else [trained_mask(rollout) for rollout in chosen.rollouts]
-    width, place = hidden_width(critic.backbone), critic.head.weight.device
+    ranks, place = ranks_of(critic), critic.head.weight.device
     critic.eval()  # as it was read when the round began: dropout would look like a change of the values
     losses = errors = torch.zeros((), dtype=torch.float64, device=place)
     norms = 0.0
@@ -75,17 +75,19 @@ def fit_critic(
             if not tokens:
                 continue
             of_step = torch.zeros_like(losses)
-            cut = cut_into_rows(sequences, token_budget, width=width, among=rows, setting="schedule.token_budget")
-            for indices, row in cut:
+            for row in rows_of(critic, sequences, token_budget, among=rows, setting="schedule.token_budget"):
+                indices = row.indices
                 kept = torch.cat([masks[index] for index in indices]).nonzero().squeeze(1).to(place)
-                outputs = critic(row, autocast)[kept]
+                outputs = critic.outputs(row.sequences, autocast)[kept]
                 target, before = (
                     torch.cat([given[index] for index in indices]).to(outputs)[kept] for given in (returns, old)
                 )
                 loss = loss_of(outputs, target, before, settings).sum()
-                torch.autograd.backward(loss / tokens)
-                of_step = of_step + loss.detach().double()
-                errors = errors + (values_of(outputs.detach(), settings) - target).abs().double().sum()
+                row.backward(loss / tokens)
+                if row.counts:
+                    of_step = of_step + loss.detach().double()
+                    errors = errors + (values_of(outputs.detach(), settings) - target).abs().double().sum()
+            of_step = ranks.sum(of_step)
             norms += companion.step(settings.optimiser, "advantage.critic.optimiser", of_step)
             losses = losses + of_step
             seen, steps = seen + tokens, steps + 1
@@ -94,7 +96,7 @@ def fit_critic(
     learned, said = (torch.cat([row[mask] for row, mask in zip(given, masks, strict=True)]) for given in (returns, old))
     return {
         "loss": float(losses) / seen,
-        "error": float(errors) / seen,
+        "error": float(ranks.sum(errors)) / seen,
         "gradient_norm": norms / steps,
         "explained_variance": explained_variance(said, learned),
     }

@@ -16,9 +16,11 @@ from torch.nn import functional
 
 from models.critic.losses import values_of
 from models.critic.settings import CriticSettings
-from models.learner.log_probs import completion_states, hidden_width, plain_inner, read_each
+from models.learner.all_completions import read_each
+from models.learner.log_probs import completion_states, hidden_width, plain_inner
 from models.learner.optimiser import build_optimiser
 from models.learner.packing import Sequences
+from models.learner.whole_weights import with_whole_weights
 from models.loop.learner import Companion
 
 if TYPE_CHECKING:
@@ -42,15 +44,19 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.settings = settings
 
-    def forward(self, sequences: Sequences, autocast: torch.dtype | None = None) -> Tensor:
-        """Outputs of the head at each completion token, [tokens, outputs], completion after completion.
+    def outputs(self, sequences: Sequences, autocast: torch.dtype | None = None) -> Tensor:
+        """What the head says at each completion token, [tokens, outputs], completion after completion.
 
         Args:
             sequences: prompts and completions, [completions]; they are read as one row, equal prompts once.
             autocast: precision of the backbone's matrix products; the head is computed in the weights' own.
         """
-        states, _ = completion_states(self.backbone, sequences, autocast)
-        return functional.linear(states.to(self.head.weight.dtype), self.head.weight, self.head.bias)
+
+        def read() -> Tensor:
+            states, _ = completion_states(self.backbone, sequences, autocast)
+            return functional.linear(states.to(self.head.weight.dtype), self.head.weight, self.head.bias)
+
+        return with_whole_weights(self, read)
 
 
 def new_critic(policy: nn.Module, settings: CriticSettings) -> Companion:
@@ -82,8 +88,7 @@ def read_values(
     return read_each(
         critic,
         sequences,
-        lambda part, cut: values_of(critic(part, autocast), critic.settings).cpu(),
-        width=hidden_width(critic.backbone),
+        lambda part, cut: values_of(critic.outputs(part, autocast), critic.settings).cpu(),
         token_budget=token_budget,
         setting="schedule.token_budget",
     )

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from models.engine.decoding_loop import Switch, Voice, complete
 from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated, check_ids, engine_dtype, prompts_of
-from models.learner.log_probs import all_log_probs, use_packed_attention
+from models.learner.all_completions import all_log_probs
+from models.learner.log_probs import use_packed_attention
 from models.learner.packing import Sequences
 from models.policy.build import device, load_causal_model
 from models.policy.folder import check_model_folder

@@ -7,7 +7,6 @@ packed log-probs are those of its own plain forward pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +16,9 @@ from models.errors import UserError
 from models.learner.eval_mode import in_eval_mode
 from models.learner.fused_log_probs import AS_IT_IS, Distribution, Head, Mask, fused_log_probs
 from models.learner.packed_attention import NAME, read_packed, register_packed_attention
-from models.learner.packing import Sequences, cut_into_rows, packed_row
+from models.learner.packing import Sequences, packed_row
+from models.learner.whole_weights import with_whole_weights
+from models.ranks import whole
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -36,8 +37,8 @@ def plain_inner(model: nn.Module) -> PreTrainedModel:
 
 
 def hidden_width(model: nn.Module) -> int:
-    """Width of the hidden states."""
-    embeddings: Any = plain_inner(model).get_input_embeddings()
+    """Width of the hidden states, of a language model or of the backbone that a module stands around."""
+    embeddings: Any = plain_inner(getattr(model, "backbone", model)).get_input_embeddings()
     return int(embeddings.weight.shape[1])
 
 
@@ -65,8 +66,12 @@ def completion_log_probs(
         UserError: the model cannot read packed rows.
         ValueError: a prompt or a completion is empty.
     """
-    states, targets = completion_states(model, sequences, autocast)
-    return fused_log_probs(states, output_head(model), targets, distribution, compute=autocast, mask=mask)
+
+    def read() -> tuple[Tensor, Tensor]:
+        states, targets = completion_states(model, sequences, autocast)
+        return fused_log_probs(states, output_head(model), targets, distribution, compute=autocast, mask=mask)
+
+    return with_whole_weights(model, read)
 
 
 def completion_states(
@@ -86,99 +91,21 @@ def completion_states(
     return hidden.index_select(0, row.predicting), row.targets
 
 
-@torch.no_grad()
-def read_each(
-    model: nn.Module,
-    sequences: Sequences,
-    read: Callable[[Sequences, Sequence[int]], Tensor],
-    *,
-    width: int,
-    token_budget: int = 16384,
-    setting: str = "token_budget",
-) -> list[Tensor]:
-    """What `read` says of every completion's tokens, row by packed row, [completions] tensors of [tokens of it, ...].
-
-    No gradient, no dropout.
-
-    Args:
-        model: what is read, for its dropout.
-        read: sequences of a row and their indices -> a value for each completion token, completion after completion.
-        width: of the hidden states.
-        token_budget: tokens of one packed row; memory only.
-        setting: what the recipe calls it.
-
-    Raises:
-        UserError: the budget is smaller than a row.
-    """
-    known: dict[int, Tensor] = {}
-    with in_eval_mode(model):
-        for indices, row in cut_into_rows(sequences, token_budget, width=width, setting=setting):
-            known.update(zip(indices, read(row, indices).split([len(ids) for ids in row.completions]), strict=True))
-    return [known[index] for index in range(len(sequences))]
-
-
-def all_log_probs(
-    model: nn.Module,
-    sequences: Sequences,
-    *,
-    distribution: Distribution = AS_IT_IS,
-    autocast: torch.dtype | None = None,
-    token_budget: int = 16384,
-    setting: str = "token_budget",
-    masked: Callable[[Sequence[int]], Mask | None] = lambda cut: None,
-) -> list[Tensor]:
-    """Log-probs of every completion, [completions] tensors of [tokens of it], nats; no gradient, no dropout.
-
-    Args:
-        token_budget: tokens of one packed row; memory only.
-        setting: what the recipe calls it.
-        masked: the mask of the completions at some indices; None where there is none.
-
-    Raises:
-        UserError: the budget is smaller than a row, or the model cannot read packed rows.
-    """
-
-    def read(part: Sequences, cut: Sequence[int]) -> Tensor:
-        mask = masked(cut)
-        return completion_log_probs(model, part, distribution=distribution, autocast=autocast, mask=mask)[0]
-
-    return read_each(model, sequences, read, width=hidden_width(model), token_budget=token_budget, setting=setting)
-
-
-def all_states(
-    model: nn.Module, sequences: Sequences, *, autocast: torch.dtype | None, token_budget: int, setting: str
-) -> list[Tensor]:
-    """Hidden states that predict every completion's tokens, [completions] tensors of [tokens of it, hidden]; no
-    gradient, no dropout.
-
-    Args:
-        model: what is read.
-        autocast: dtype of the matrix products, None for that of the weights.
-        token_budget: tokens of one packed row; memory only.
-        setting: what the recipe calls it.
-
-    Raises:
-        UserError: the budget is smaller than a row, or the model cannot read packed rows.
-    """
-    return read_each(
-        model,
-        sequences,
-        lambda part, cut: completion_states(model, part, autocast)[0],
-        width=hidden_width(model),
-        token_budget=token_budget,
-        setting=setting,
-    )
-
-
 def row_states(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any, autocast: torch.dtype | None) -> Tensor:
     """Hidden states of one packed row before any head, [tokens, hidden]."""
     backbone: Any = plain_inner(model).base_model
-    with torch.autocast(ids.device.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None):
-        return read_packed(backbone, ids, positions, layout)
+
+    def read() -> Tensor:
+        with torch.autocast(ids.device.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+            return read_packed(backbone, ids, positions, layout)
+
+    return with_whole_weights(model, read)
 
 
 def output_head(model: nn.Module, dtype: torch.dtype | None = None) -> Head:
     """The output projection as numbers; low-rank adapters on it are added, and gradient flows to them.
+
+    Of a model that is cut over the ranks gradient flows inside `with_whole_weights` alone; elsewhere all ranks ask.
 
     Args:
         dtype: what the weights are rounded to; None: they stay as they are.
@@ -186,13 +113,13 @@ def output_head(model: nn.Module, dtype: torch.dtype | None = None) -> Head:
     inner = plain_inner(model)
     layer: Any = inner.get_output_embeddings()
     base = getattr(layer, "base_layer", layer)
-    weight: Tensor = base.weight
+    weight, bias = whole(base.weight), getattr(base, "bias", None)
     for name in getattr(layer, "active_adapters", ()) if not getattr(layer, "disable_adapters", False) else ():
-        weight = weight + layer.scaling[name] * (layer.lora_B[name].weight @ layer.lora_A[name].weight)
+        weight = weight + layer.scaling[name] * (whole(layer.lora_B[name].weight) @ whole(layer.lora_A[name].weight))
     config = inner.config.get_text_config()
     return Head(
         weight if dtype is None else weight.to(dtype),
-        getattr(base, "bias", None),
+        None if bias is None else whole(bias),
         softcap=getattr(config, "final_logit_softcapping", None),
         scale=getattr(config, "logit_scale", None) or 1.0 / (getattr(config, "logits_scaling", None) or 1.0),
     )

@@ -12,6 +12,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from torch import Tensor, nn
 
 from models.errors import UserError
+from models.ranks import whole
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
 
@@ -81,7 +82,7 @@ def take_step(
     Raises:
         NotFinite: the loss or a gradient is not finite; the weights have not moved.
     """
-    clipped = nn.utils.clip_grad_norm_(list(parameters), settings.clip_norm).double()
+    clipped = whole(nn.utils.clip_grad_norm_(list(parameters), settings.clip_norm)).double()
     norm, value = torch.stack([clipped, clipped if loss is None else loss.detach().to(clipped)]).tolist()
     if not math.isfinite(norm) or not math.isfinite(value):
         optimiser.zero_grad(set_to_none=True)

@@ -17,7 +17,7 @@ from models.learner.log_probs import plain_inner
 
 def can_recompute(model: nn.Module) -> bool:
     """Whether transformers knows how to read the model's layers again."""
-    return bool(plain_inner(model).supports_gradient_checkpointing and _layers(model))
+    return bool(plain_inner(model).supports_gradient_checkpointing and layers_of(model))
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def recomputing(model: nn.Module, on: bool = True) -> Iterator[None]:
         raise UserError(f"schedule.gradient_checkpointing: {name} knows no gradient checkpointing; set it to false")
     inner = plain_inner(model)
     inner.gradient_checkpointing_enable({"use_reentrant": False})
-    layers = _layers(model)
+    layers = layers_of(model)
     before = [layer.training for layer in layers]
     for layer in layers:
         layer.training = True  # a layer asks for it; what is inside, dropout too, stays as it was
@@ -47,7 +47,8 @@ def recomputing(model: nn.Module, on: bool = True) -> Iterator[None]:
         inner.gradient_checkpointing_disable()
 
 
-def _layers(model: nn.Module) -> list[nn.Module]:
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """The layers of a model that can be read again one by one."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     return [module for module in plain_inner(model).modules() if isinstance(module, GradientCheckpointingLayer)]

@@ -17,8 +17,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from models.atomic_write import replace_file
+from models.learner.all_completions import all_log_probs
 from models.learner.fused_log_probs import AS_IT_IS, Distribution
-from models.learner.log_probs import all_log_probs, plain_inner
+from models.learner.log_probs import plain_inner
 from models.learner.packing import Sequences
 
 _LOG = logging.getLogger("rewardflow.learner")

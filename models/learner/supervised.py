@@ -16,12 +16,14 @@ from torch import Tensor, nn
 
 from models.bounds import Positive
 from models.errors import UserError
-from models.learner.log_probs import completion_log_probs, hidden_width
+from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
 from models.learner.out_of_memory import Way, within_memory
-from models.learner.packing import Sequences, cut_into_rows, longest_unit
+from models.learner.packing import Sequences, longest_unit
 from models.learner.recompute import can_recompute
 from models.learner.reduce import token_weights
+from models.learner.rows import rows_of
+from models.learner.whole_weights import ranks_of
 from models.seeds import seed_of
 
 Report = Callable[[int, dict[str, float]], None]
@@ -113,13 +115,13 @@ def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: 
     """Add the gradient of the mean negative log-likelihood per completion token. Returns the loss, a scalar, nats."""
     weights = token_weights([len(completion) for completion in batch.completions], "token", longest=1)
     total = torch.zeros((), dtype=torch.float64)
-    for indices, row in cut_into_rows(batch, token_budget, width=hidden_width(model), setting=BUDGET):
-        log_prob, _ = completion_log_probs(model, row, autocast=autocast)
-        weight = torch.cat([weights[index] for index in indices]).to(log_prob)
+    for row in rows_of(model, batch, token_budget, setting=BUDGET):
+        log_prob, _ = completion_log_probs(model, row.sequences, autocast=autocast)
+        weight = torch.cat([weights[index] for index in row.indices]).to(log_prob)
         loss = -(weight * log_prob).sum()
-        loss.backward()
-        total = total.to(loss.device) + loss.detach()
-    return total
+        row.backward(loss)
+        total = total.to(loss.device) + row.counts * loss.detach()
+    return ranks_of(model).sum(total)
 
 
 @torch.no_grad()
@@ -127,9 +129,8 @@ def negative_log_likelihood(
     model: nn.Module, sequences: Sequences, token_budget: int, autocast: torch.dtype | None = None
 ) -> float:
     """Mean negative log-likelihood per completion token of held-out sequences, in nats."""
-    total, tokens = 0.0, 0
-    for _, row in cut_into_rows(sequences, token_budget, width=hidden_width(model), setting=BUDGET):
-        log_prob, _ = completion_log_probs(model, row, autocast=autocast)
-        total -= float(log_prob.double().sum())
-        tokens += log_prob.numel()
-    return total / max(1, tokens)
+    total, tokens = torch.zeros((), dtype=torch.float64), sum(map(len, sequences.completions))
+    for row in rows_of(model, sequences, token_budget, setting=BUDGET):
+        log_prob, _ = completion_log_probs(model, row.sequences, autocast=autocast)
+        total -= row.counts * log_prob.double().sum().cpu()
+    return float(ranks_of(model).sum(total)) / max(1, tokens)

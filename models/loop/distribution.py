@@ -14,10 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import UserError
+from models.learner.all_completions import all_states
 from models.learner.fused_divergence import Logits, absolute_gap, fused_divergence
 from models.learner.fused_log_probs import Head, fused_log_probs
-from models.learner.log_probs import all_states, completion_states, output_head
+from models.learner.log_probs import completion_states, output_head
 from models.learner.packing import Sequences
+from models.learner.whole_weights import with_whole_weights
 from models.loop.judge import Divergence
 from models.loop.learner import Learner
 from models.loop.readings import Readings
@@ -56,20 +58,24 @@ def read_policy(
     Raises:
         UserError: a model cannot read packed rows, or there is no judge.
     """
-    states, targets = completion_states(learner.policy, row, learner.autocast)
-    head, compute = output_head(learner.policy), learner.autocast
-    log_prob, entropy = fused_log_probs(
-        states, head, targets, learner.distribution, compute=compute, mask=readings.mask(rollouts)
-    )
-    if asked is None:
-        return Said(log_prob, entropy)
-    with torch.no_grad():
-        with learner.as_judge(asked.judge) as model:
-            judge = _term(learner, model, rollouts, readings)
-        target, gap = _target(learner, judge, rollouts, readings, asked)
-    temperature = learner.distribution.temperature
-    divergence = fused_divergence(states, head, target, asked.beta, temperature, compute=compute)
-    return Said(log_prob, entropy, divergence, gap)
+
+    def read() -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        states, targets = completion_states(learner.policy, row, learner.autocast)
+        head, compute = output_head(learner.policy), learner.autocast
+        log_prob, entropy = fused_log_probs(
+            states, head, targets, learner.distribution, compute=compute, mask=readings.mask(rollouts)
+        )
+        if asked is None:
+            return log_prob, entropy, None, None
+        with torch.no_grad():
+            with learner.as_judge(asked.judge) as model:
+                judge = _term(learner, model, rollouts, readings)
+            target, gap = _target(learner, judge, rollouts, readings, asked)
+        temperature = learner.distribution.temperature
+        divergence = fused_divergence(states, head, target, asked.beta, temperature, compute=compute)
+        return log_prob, entropy, divergence, gap
+
+    return Said(*with_whole_weights(learner.policy, read))
 
 
 def contrast_weight(gap: Tensor, extrapolation: float) -> Tensor:

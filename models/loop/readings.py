@@ -11,10 +11,13 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
+from models.learner.all_completions import all_log_probs, all_states, read_each
 from models.learner.fused_log_probs import Mask
-from models.learner.log_probs import all_log_probs, all_states, completion_log_probs, hidden_width, read_each
+from models.learner.log_probs import completion_log_probs
 from models.learner.mask import lagged_at
 from models.learner.packing import Sequences
+from models.learner.rows import among_own_rows
+from models.learner.whole_weights import ranks_of
 from models.loop.judge import Judge
 from models.loop.learner import Learner
 from models.loop.rollout import Rollout, privileged_sequences, sequences_of
@@ -72,7 +75,6 @@ class Readings:
             policy,
             sequences_of(rollouts),
             read,
-            width=hidden_width(policy),
             token_budget=self.token_budget,
             setting="schedule.token_budget",
         )
@@ -160,6 +162,12 @@ class Readings:
         self, known: Read, rollouts: Sequence[Rollout], read: Callable[[Sequence[Rollout]], list[Tensor]]
     ) -> list[Tensor]:
         missing = [rollout for rollout in rollouts if id(rollout) not in known]
+        ranks = ranks_of(self._learner.policy)
+        if ranks.count > 1 and among_own_rows():
+            # Others may miss what this rank knows, and all must read in step. Nothing is kept: all would not know it.
+            if not any(ranks.everyone(bool(missing))):
+                return [known[id(rollout)][1] for rollout in rollouts]
+            return read(rollouts)
         if missing:
             rows = read(missing)
             known.update((id(rollout), (rollout, row)) for rollout, row in zip(missing, rows, strict=True))

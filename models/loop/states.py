@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from models.errors import UserError
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import hidden_width, row_states, use_packed_attention
-from models.learner.packing import Sequences, cut_into_rows, packed_row
+from models.learner.packing import Sequences, packed_row
+from models.learner.rows import rows_of
 from models.loop.world import World
 
 
@@ -44,8 +45,10 @@ def reference_states(world: World, sequences: Sequences, asked_by: str) -> Itera
         if reference is None:
             raise UserError(f"{asked_by} needs a reference, but the recipe has none")
         use_packed_attention(reference)
-        width, place = hidden_width(reference), next(reference.parameters()).device
-        for indices, part in cut_into_rows(sequences, world.token_budget, width=width, setting="schedule.token_budget"):
+        place = next(reference.parameters()).device
+        # all rows on every rank: the head that reads the states is whole, and moves alike everywhere
+        cut = rows_of(reference, sequences, world.token_budget, setting="schedule.token_budget", shared=False)
+        for indices, part, _ in cut:
             row = packed_row(part, place)
             with in_eval_mode(reference), torch.no_grad():
                 states = row_states(reference, row.ids, row.positions, row.layout, learner.autocast)

@@ -10,12 +10,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from models.learner.log_probs import hidden_width
 from models.learner.optimiser import NotFinite, take_step
 from models.learner.out_of_memory import Way, within_memory
-from models.learner.packing import Sequences, cut_into_rows, longest_unit
+from models.learner.packing import Sequences, longest_unit
 from models.learner.recompute import can_recompute
 from models.learner.reduce import entropy_term, token_weights
+from models.learner.rows import rows_of
+from models.learner.whole_weights import ranks_of
 from models.loop.batch import pairs_of, token_batch
 from models.loop.distribution import read_policy
 from models.loop.learner import Learner
@@ -109,28 +110,24 @@ class Fit:
         weight_of = dict(zip(rows, weights, strict=True))
         tokens = sum(map(len, weights))
         watched = Watched()
-        for indices, row in cut_into_rows(
-            self._sequences,
-            budget,
-            width=hidden_width(learner.policy),
-            among=rows,
-            together=self._together,
-            setting=BUDGET,
+        for row in rows_of(
+            learner.policy, self._sequences, budget, among=rows, together=self._together, setting=BUDGET
         ):
-            rollouts = [chosen.rollouts[i] for i in indices]
-            said = read_policy(learner, row, rollouts, self.readings, objective.divergence)
+            indices, rollouts = row.indices, [chosen.rollouts[i] for i in row.indices]
+            seen = watched if row.counts else Watched()
+            said = read_policy(learner, row.sequences, rollouts, self.readings, objective.divergence)
             log_prob, batch = token_batch(
                 chosen, indices, self.advantage, said, self.old, self.reference, self.progress, self.marked
             )
             if objective.level == "pair":
                 batch = replace(batch, pairs=pairs_of(chosen, indices).to(log_prob.device))
-            loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], watched)
+            loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], seen)
             if bonus := objective.entropy_bonus:
                 loss = loss + entropy_term(batch.entropy, bonus, tokens)
-            loss.backward()  # type: ignore[no-untyped-call]
-            watched.add({"entropy": said.entropy})
-            watched.add_loss(loss)
-        return watched
+            row.backward(loss)
+            seen.add({"entropy": said.entropy})
+            seen.add_loss(loss)
+        return watched.over(ranks_of(learner.policy))
 
     def _longest_unit(self, rows: Sequence[int]) -> int:
         labels = self._together

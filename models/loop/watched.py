@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from models.ranks import Ranks
+
 
 @dataclass
 class Watched:
@@ -42,6 +44,20 @@ class Watched:
             self._raise(name, value, step.counts.get(name, 0))
         self.steps += step.steps
         self.skipped += step.skipped
+
+    def over(self, ranks: Ranks) -> Watched:
+        """What all ranks have watched of their rows together, of one step; steps themselves they take together."""
+        if ranks.count == 1:
+            return self
+        place = next(iter(self.sums.values())).device if self.sums else None
+        sums = ranks.sums({name: float(value) for name, value in self.sums.items()})
+        counts = ranks.sums(self.counts)
+        return Watched(
+            {name: torch.tensor(value, dtype=torch.float64, device=place) for name, value in sums.items()},
+            {name: int(count) for name, count in counts.items()},
+            self.steps,
+            self.skipped,
+        )
 
     def means(self) -> dict[str, float]:
         """Mean of each value; the loss a step; the mean gradient norm. The device is waited for once."""

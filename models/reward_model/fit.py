@@ -21,12 +21,13 @@ from torch.nn import functional
 
 from models.bounds import Positive
 from models.errors import UserError
-from models.learner.log_probs import hidden_width
 from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
 from models.learner.out_of_memory import Way, within_memory
-from models.learner.packing import Sequences, cut_into_rows, longest_unit
+from models.learner.packing import Sequences, longest_unit
 from models.learner.recompute import can_recompute
+from models.learner.rows import rows_of
 from models.learner.supervised import Report, shuffled_batches
+from models.learner.whole_weights import ranks_of
 from models.reward_model.model import score
 from models.reward_model.scoring import checked_lengths, score_all
 
@@ -96,18 +97,12 @@ def accumulate(
     """Add the gradient of the mean loss of `pairs` to the model. Returns what is worth watching, scalars, float64."""
     both = both_answers(pairs)
     total = dict.fromkeys(("loss", "accuracy", "margin", "score"), torch.zeros((), dtype=torch.float64))
-    cut = cut_into_rows(
-        both,
-        settings.token_budget,
-        width=hidden_width(model),
-        together=_by_pair(pairs),
-        setting="reward_model.fit.token_budget",
-    )
-    for _, row in cut:
+    setting = "reward_model.fit.token_budget"
+    for row in rows_of(model, both, settings.token_budget, together=_by_pair(pairs), setting=setting):
         # The two answers of a pair share a label, so the row holds both, the chosen one first.
-        chosen, rejected = score(model, row, autocast=autocast).view(-1, 2).unbind(1)
+        chosen, rejected = score(model, row.sequences, autocast=autocast).view(-1, 2).unbind(1)
         loss = bradley_terry_loss(chosen, rejected, settings.margin, settings.centring).sum() / len(pairs)
-        torch.autograd.backward(loss)
+        row.backward(loss)
         margin = (chosen - rejected).detach()
         of_row = {
             "loss": loss.detach(),
@@ -115,8 +110,9 @@ def accumulate(
             "margin": margin.double().sum() / len(pairs),
             "score": (chosen + rejected).detach().double().sum() / (2 * len(pairs)),
         }
-        total = {name: value + total[name].to(value.device) for name, value in of_row.items()}
-    return total
+        if row.counts:
+            total = {name: value + total[name].to(value.device) for name, value in of_row.items()}
+    return {name: ranks_of(model).sum(value) for name, value in total.items()}
 
 
 def fit_reward_model(

@@ -21,7 +21,9 @@ from torch.nn import functional
 from models.errors import UserError
 from models.learner.log_probs import row_states, use_packed_attention
 from models.learner.packing import Sequences, packed_row
+from models.learner.whole_weights import with_whole_weights
 from models.policy.folder import check_classifier_code, check_model_folder, refuse_untrusted
+from models.ranks import whole
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -72,8 +74,12 @@ def score(model: PreTrainedModel, sequences: Sequences, *, autocast: torch.dtype
     """
     use_packed_attention(model)
     row = packed_row(sequences, model.device)
-    read = row_states(model, row.ids, row.positions, row.layout, autocast).index_select(0, row.last)
-    return scores_of(model, read)
+
+    def read() -> Tensor:
+        states = row_states(model, row.ids, row.positions, row.layout, autocast).index_select(0, row.last)
+        return scores_of(model, states)
+
+    return with_whole_weights(model, read)
 
 
 def scores_of(model: PreTrainedModel, states: Tensor) -> Tensor:
@@ -119,5 +125,4 @@ def _load(folder: Path, trust_remote_code: bool) -> PreTrainedModel:
 
 def _head(model: PreTrainedModel) -> Tensor:
     """Weights of the score, [1, hidden]."""
-    weight = cast(nn.Linear, model.score).weight
-    return weight
+    return whole(cast(nn.Linear, model.score).weight)

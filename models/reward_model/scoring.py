@@ -19,14 +19,14 @@ from models.errors import UserError
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import (
     PROBE_TOLERANCE,
-    hidden_width,
     in_vocabulary,
     plain_inner,
     row_states,
     use_packed_attention,
 )
-from models.learner.packing import Sequences, cut_into_rows, packed_row
+from models.learner.packing import Sequences, packed_row
 from models.learner.prefix_tree import Forest, forests, trees
+from models.learner.rows import rows_of
 from models.learner.tree_attention import TreeAttention
 from models.reward_model.model import score, scores_of
 
@@ -73,8 +73,8 @@ def score_all(
             scores[list(forest.members)] = scores_of(model, last_states(model, forest, autocast)).float().cpu()
         # Also what is not finite: within a tree a broken sequence breaks its neighbours, in packed rows it does not.
         left = (~torch.isfinite(scores)).nonzero().flatten().tolist()
-        for indices, row in cut_into_rows(different, budget, width=hidden_width(model), among=left):
-            scores[indices] = score(model, row, autocast=autocast).float().cpu()
+        for row in rows_of(model, different, budget, among=left, shared=False):
+            scores[row.indices] = score(model, row.sequences, autocast=autocast).float().cpu()
     if not torch.isfinite(scores).all():
         bad = which.index(int(torch.isfinite(scores).int().argmin()))
         raise UserError(f"reward model: the score of sequence {bad} is not finite")

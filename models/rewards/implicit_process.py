@@ -28,9 +28,10 @@ from torch import Tensor, nn
 from models.bounds import Number, Positive
 from models.errors import UserError
 from models.formulas.implied_rewards import implied_of_tokens
-from models.learner.log_probs import completion_log_probs, hidden_width
+from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser
-from models.learner.packing import cut_into_rows
+from models.learner.rows import rows_of
+from models.learner.whole_weights import ranks_of
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout, sequences_of
 from models.loop.slots import TokenReward
@@ -82,27 +83,26 @@ class ImplicitProcess(TokenReward):
         learner = world.learner
         companion = learner.companions[self.companion]
         judge, sequences = companion.model, sequences_of(rollouts)
-        width = hidden_width(judge)
         right = components[self.by] > self.threshold
         reference = torch.stack([row.sum() for row in self._reference(world, rollouts)])
         metrics: dict[str, float] = {}
         for _ in range(self.passes):
             loss_sum, correct = 0.0, 0
-            for indices, row in cut_into_rows(
-                sequences, world.token_budget, width=width, setting="schedule.token_budget"
-            ):
+            for row in rows_of(judge, sequences, world.token_budget, setting="schedule.token_budget"):
                 log_prob, _ = completion_log_probs(
-                    judge, row, distribution=learner.distribution, autocast=learner.autocast
+                    judge, row.sequences, distribution=learner.distribution, autocast=learner.autocast
                 )
-                sums = torch.stack([part.sum() for part in log_prob.split([len(ids) for ids in row.completions])])
-                value = self.beta * (sums - reference[indices].to(sums))
-                truth = right[indices].to(value.device)
+                lengths = [len(ids) for ids in row.sequences.completions]
+                sums = torch.stack([part.sum() for part in log_prob.split(lengths)])
+                value = self.beta * (sums - reference[row.indices].to(sums))
+                truth = right[row.indices].to(value.device)
                 loss = verdict_loss(value, truth).sum() / len(rollouts)
-                loss.backward()  # type: ignore[no-untyped-call]
-                loss_sum += float(loss.detach())
-                correct += int(((value > 0) == truth).sum())
+                row.backward(loss)
+                loss_sum += row.counts * float(loss.detach())
+                correct += row.counts * int(((value > 0) == truth).sum())
+            seen = ranks_of(judge).sums({"loss": loss_sum, "accuracy": correct / len(rollouts)})
             norm = companion.step(self._optimiser, f"rewards.{self.label}")
-            metrics = {"loss": loss_sum, "accuracy": correct / len(rollouts), "gradient_norm": norm}
+            metrics = {**seen, "gradient_norm": norm}
         return metrics
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:

@@ -18,7 +18,7 @@ from tiny_worlds import make_world
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
-from models.learner.log_probs import all_log_probs
+from models.learner.all_completions import all_log_probs
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised

@@ -9,8 +9,8 @@ from tiny_models import contents, tiny_policy, word_tokenizer
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.errors import UserError
+from models.learner.all_completions import all_log_probs
 from models.learner.fused_log_probs import AS_IT_IS
-from models.learner.log_probs import all_log_probs
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.policy.build import LoraSettings, with_adapter

@@ -11,8 +11,9 @@ from transformers import PreTrainedModel
 
 from models.engine.canary import canary_gap
 from models.errors import UserError
+from models.learner.all_completions import all_log_probs
 from models.learner.eval_mode import in_eval_mode
-from models.learner.log_probs import all_log_probs, use_packed_attention
+from models.learner.log_probs import use_packed_attention
 from models.learner.precision import measured
 
 

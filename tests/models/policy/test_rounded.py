@@ -8,7 +8,7 @@ import torch
 from architectures import MODELS, built
 from tiny_models import SEQUENCES, tiny_policy
 
-from models.learner.log_probs import all_log_probs, all_states
+from models.learner.all_completions import all_log_probs, all_states
 from models.policy.rounded import round_once, rounded_layers
 
 

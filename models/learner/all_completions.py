@@ -1,0 +1,101 @@
+"""What a model says of many completions: read in packed rows, without gradient and dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from models.learner.eval_mode import in_eval_mode
+from models.learner.fused_log_probs import AS_IT_IS, Distribution, Mask
+from models.learner.log_probs import completion_log_probs, completion_states
+from models.learner.packing import Sequences
+from models.learner.rows import from_every_rank, rows_of
+
+
+@torch.no_grad()
+def read_each(
+    model: nn.Module,
+    sequences: Sequences,
+    read: Callable[[Sequences, Sequence[int]], Tensor],
+    *,
+    token_budget: int = 16384,
+    setting: str = "token_budget",
+) -> list[Tensor]:
+    """What `read` says of every completion's tokens, row by packed row, [completions] tensors of [tokens of it, ...].
+
+    No gradient, no dropout.
+
+    Args:
+        model: what is read.
+        sequences: [completions].
+        read: sequences of a row and their indices -> a value for each completion token, completion after completion.
+        token_budget: tokens of one packed row; memory only.
+        setting: what the recipe calls it.
+
+    Raises:
+        UserError: the budget is smaller than a row.
+    """
+    known: dict[int, Tensor] = {}
+    with in_eval_mode(model):
+        for row in rows_of(model, sequences, token_budget, setting=setting):
+            said = read(row.sequences, row.indices)
+            if row.counts:
+                lengths = [len(ids) for ids in row.sequences.completions]
+                known.update(zip(row.indices, said.split(lengths), strict=True))
+    if len(sequences):
+        known = from_every_rank(model, known, said.device)
+    return [known[index] for index in range(len(sequences))]
+
+
+def all_log_probs(
+    model: nn.Module,
+    sequences: Sequences,
+    *,
+    distribution: Distribution = AS_IT_IS,
+    autocast: torch.dtype | None = None,
+    token_budget: int = 16384,
+    setting: str = "token_budget",
+    masked: Callable[[Sequence[int]], Mask | None] = lambda cut: None,
+) -> list[Tensor]:
+    """Log-probs of every completion, [completions] tensors of [tokens of it], nats; no gradient, no dropout.
+
+    Args:
+        token_budget: tokens of one packed row; memory only.
+        setting: what the recipe calls it.
+        masked: the mask of the completions at some indices; None where there is none.
+
+    Raises:
+        UserError: the budget is smaller than a row, or the model cannot read packed rows.
+    """
+
+    def read(part: Sequences, cut: Sequence[int]) -> Tensor:
+        mask = masked(cut)
+        return completion_log_probs(model, part, distribution=distribution, autocast=autocast, mask=mask)[0]
+
+    return read_each(model, sequences, read, token_budget=token_budget, setting=setting)
+
+
+def all_states(
+    model: nn.Module, sequences: Sequences, *, autocast: torch.dtype | None, token_budget: int, setting: str
+) -> list[Tensor]:
+    """Hidden states that predict every completion's tokens, [completions] tensors of [tokens of it, hidden]; no
+    gradient, no dropout.
+
+    Args:
+        model: what is read.
+        autocast: dtype of the matrix products, None for that of the weights.
+        token_budget: tokens of one packed row; memory only.
+        setting: what the recipe calls it.
+
+    Raises:
+        UserError: the budget is smaller than a row, or the model cannot read packed rows.
+    """
+    return read_each(
+        model,
+        sequences,
+        lambda part, cut: completion_states(model, part, autocast)[0],
+        token_budget=token_budget,
+        setting=setting,
+    )

@@ -1,0 +1,102 @@
+"""The packed rows that a model reads: all of them where it is whole, a share of them where it is cut over the ranks.
+
+The forward and backward passes of a cut model are made by all ranks in step, so each must read equally many rows. A
+rank that has fewer reads rows that only stand in: real ones, whose loss and values nobody counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from models.learner.log_probs import hidden_width
+from models.learner.packing import Sequences, pack_shares
+from models.learner.whole_weights import ranks_of
+
+_AMONG_OWN: ContextVar[bool] = ContextVar("among_own", default=False)
+"""Whether a row of a share is being worked on: what is read meanwhile is this rank's alone."""
+
+
+class Row(NamedTuple):
+    """One packed row."""
+
+    indices: list[int]
+    """Of its completions among those that are to be read."""
+    sequences: Sequences
+    """These completions."""
+    counts: bool = True
+    """False: it stands in for a row that this rank does not have."""
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of `loss`, a scalar; of a row that stands in, zeros."""
+        torch.autograd.backward(loss if self.counts else loss * 0.0)
+
+
+def among_own_rows() -> bool:
+    """Whether the caller works on a row of this rank's share: what it reads now other ranks do not."""
+    return _AMONG_OWN.get()
+
+
+def rows_of(
+    model: nn.Module,
+    sequences: Sequences,
+    budget: int,
+    *,
+    among: Sequence[int] | None = None,
+    together: Sequence[Hashable] | None = None,
+    setting: str = "token_budget",
+    shared: bool = True,
+) -> Iterator[Row]:
+    """This rank's rows of `sequences`. While the caller works on one, what it reads besides is not shared out.
+
+    Args:
+        model: that reads them: its width, and the ranks that it is cut over.
+        sequences: what is to be read, [completions]; the same on every rank.
+        budget: most tokens of a row.
+        among: indices of the completions to read; None: all of them.
+        together: a label of each completion, [completions]; those with the same prompt and label are never parted.
+        setting: what the budget is called in the recipe, for the error.
+        shared: False: every rank reads all rows.
+
+    Raises:
+        UserError: the budget is smaller than one row must be; before the first row.
+    """
+    ranks, own = ranks_of(model), _AMONG_OWN.get()
+    shares = ranks.count if shared and not own else 1
+    chosen = range(len(sequences)) if among is None else among
+    labels = None if together is None else [together[index] for index in chosen]
+    taken = sequences.take(chosen)
+    packed = pack_shares(taken, budget, shares, width=hidden_width(model), together=labels, setting=setting)
+    mine = packed[ranks.number if shares > 1 else 0]
+    most = max(ranks.everyone(len(mine))) if own else max(map(len, packed))
+    if len(mine) < most:
+        lengths = taken.lengths
+        shortest = min((row for rows in packed for row in rows), key=lambda row: sum(lengths[i] for i in row))
+    try:
+        for place in range(most):
+            counts = place < len(mine)
+            indices = [chosen[position] for position in (mine[place] if counts else shortest)]
+            _AMONG_OWN.set(own or shares > 1)
+            yield Row(indices, sequences.take(indices), counts)
+            _AMONG_OWN.set(own)
+    finally:
+        _AMONG_OWN.set(own)
+
+
+def from_every_rank(model: nn.Module, known: dict[int, Tensor], place: torch.device) -> dict[int, Tensor]:
+    """What all ranks have read of their rows with `model`, by index; while a row is worked on, what this rank has.
+
+    Args:
+        model: that was read.
+        known: of the completions of this rank's rows.
+        place: where the values of all are wanted.
+    """
+    ranks = ranks_of(model)
+    if ranks.count == 1 or _AMONG_OWN.get():
+        return known
+    parts = ranks.everyone({index: value.cpu() for index, value in known.items()})
+    return {index: value.to(place) for part in parts for index, value in part.items()}

@@ -1,0 +1,64 @@
+"""Models cut over the ranks (FSDP2): each holds a part of every weight, gradient and moment, and puts a layer together
+only while it is read. After Zhao et al. 2023 (arXiv 2304.11277).
+
+Gradients are added up over the ranks in the weights' own precision and never averaged: a loss's weights are those of
+the whole batch already, whoever reads its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+
+from models.learner.log_probs import plain_inner, use_packed_attention
+from models.learner.recompute import layers_of
+from models.learner.whole_weights import METHOD, note_cut
+from models.ranks import Ranks
+
+
+def shard(model: nn.Module, ranks: Ranks, optimiser: torch.optim.Optimizer | None = None) -> None:
+    """Cut `model` over the ranks, in place; where there is one rank nothing changes.
+
+    Args:
+        model: a causal language model with or without adapters, a sequence classifier, or a module around a `backbone`
+            whose own weights stand beside it; the same on every rank.
+        ranks: who holds the parts.
+        optimiser: of its weights, without state: from now on it moves the parts.
+
+    Raises:
+        UserError: the model cannot read packed rows.
+    """
+    if ranks.count == 1:
+        return
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+
+    backbone: Any = getattr(model, "backbone", model)
+    inner = plain_inner(backbone)
+    root: Any = model if backbone is not model else inner
+    use_packed_attention(backbone)  # tried while the weights are whole
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    mesh = init_device_mesh(next(model.parameters()).device.type, (ranks.count,))
+    for layer in layers_of(backbone):
+        fully_shard(layer, mesh=mesh)
+    fully_shard(root, mesh=mesh, reshard_after_forward=True)
+    setattr(root, METHOD, MethodType(_read, root))
+    register_fsdp_forward_method(root, METHOD)
+    for module in root.modules():
+        if isinstance(module, FSDPModule):
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)  # gloo has no reduction that divides
+    note_cut({model, backbone, inner, root}, root, ranks)
+    if optimiser is not None:
+        parts = dict(model.named_parameters())
+        for group in optimiser.param_groups:
+            group["params"] = [parts[names[id(parameter)]] for parameter in group["params"]]
+
+
+def _read(root: nn.Module, read: Callable[[], Any]) -> Any:
+    """A method of the model, so that hooks around it put its weights together for whatever is read inside."""
+    return read()

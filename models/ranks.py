@@ -1,0 +1,141 @@
+"""The processes that learn together (ranks). A run of one process is the case `ALONE`, which needs no process group.
+
+Every rank runs the same code on the same rollouts, in the same order: single program, multiple data. What only one of
+them may do (ask an engine, run a verifier, write a page) the first does, and tells the others what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from models.errors import UserError
+
+T = TypeVar("T")
+
+_FIRST_ALONE: ContextVar[bool] = ContextVar("first_alone", default=False)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those that learn together. Every method is called by all of them, in the same order."""
+
+    number: int = 0
+    """Of this process, from 0."""
+    count: int = 1
+    group: Any = None
+    """The process group that messages go through, one that works on the CPU; None: the default one."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that speaks to engines, verifiers and pages."""
+        return self.number == 0
+
+    def from_first(self, make: Callable[[], T]) -> T:
+        """What `make` gives on the first rank, on all of them; what it raises there is raised on all.
+
+        `make` runs on the first rank alone: it must not read a model that is cut over the ranks (`together` sees to
+        that).
+        """
+        if self.count == 1:
+            return make()
+        said: list[Any] = [None, None]
+        if self.first:
+            try:
+                with _first_alone():
+                    said[0] = make()
+            except BaseException as error:
+                torch.distributed.broadcast_object_list([None, _portable(error)], 0, group=self.group)
+                raise
+        torch.distributed.broadcast_object_list(said, 0, group=self.group)
+        if said[1] is not None:
+            raise said[1]
+        made: T = said[0]
+        return made
+
+    def everyone(self, mine: T) -> list[T]:
+        """Each rank's `mine`, in their order."""
+        if self.count == 1:
+            return [mine]
+        gathered: list[Any] = [None] * self.count
+        torch.distributed.all_gather_object(gathered, mine, group=self.group)
+        return gathered
+
+    def sums(self, mine: Mapping[str, float]) -> dict[str, float]:
+        """Sums over the ranks by name, each added up in their order, so that all get the same."""
+        total: dict[str, float] = {}
+        for given in self.everyone(dict(mine)):
+            for name, value in given.items():
+                total[name] = total.get(name, 0.0) + value
+        return total
+
+    def sum(self, mine: Tensor) -> Tensor:
+        """Sum over the ranks of a tensor without gradient, added up in their order, on the device of `mine`."""
+        if self.count == 1:
+            return mine
+        return torch.stack(self.everyone(mine.cpu())).sum(0).to(mine.device)
+
+    def apart(self) -> Ranks:
+        """The same processes with a way of their own for messages, for another thread: two that share one would mix
+        up what they say."""
+        return self if self.count == 1 else replace(self, group=torch.distributed.new_group(backend="gloo"))
+
+
+ALONE = Ranks()
+
+
+def joined_ranks() -> Ranks:
+    """This process in the default process group, with a group on the CPU for messages."""
+    number, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return Ranks(number, count).apart()
+
+
+def together(what: str) -> None:
+    """Raise where only the first rank does something that all of them must do.
+
+    Args:
+        what: is done, for the message.
+
+    Raises:
+        RuntimeError: this runs on the first rank alone.
+    """
+    if _FIRST_ALONE.get():
+        raise RuntimeError(
+            f"{what} is cut over several processes and was read by the first alone; "
+            "a reward that reads the learner's models sets reads_learner = True"
+        )
+
+
+@contextmanager
+def _first_alone() -> Iterator[None]:
+    token = _FIRST_ALONE.set(True)
+    try:
+        yield
+    finally:
+        _FIRST_ALONE.reset(token)
+
+
+def _portable(error: BaseException) -> BaseException:
+    """`error` in a form that another process can raise."""
+    return error if isinstance(error, UserError) else RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor that is cut over the ranks put together, on all of them; any other as it is."""
+    put_together = getattr(tensor, "full_tensor", None)
+    return tensor if put_together is None else put_together()
+
+
+def cut_like(value: Tensor, place: Tensor) -> Tensor:
+    """`value`, which every rank has whole, cut as `place` is; as it is where `place` is whole."""
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    if not isinstance(place, DTensor):
+        return value
+    return distribute_tensor(value.to(place.device), place.device_mesh, place.placements, src_data_rank=None)
