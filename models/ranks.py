@@ -132,6 +132,12 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor if put_together is None else put_together()
 
 
+def own_part(tensor: Tensor) -> Tensor:
+    """This rank's part of a tensor that is cut, which shares its memory; any other as it is."""
+    part = getattr(tensor, "to_local", None)
+    return tensor if part is None else part()
+
+
 def cut_like(value: Tensor, place: Tensor) -> Tensor:
     """`value`, which every rank has whole, cut as `place` is; as it is where `place` is whole."""
     from torch.distributed.tensor import DTensor, distribute_tensor

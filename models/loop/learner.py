@@ -13,9 +13,11 @@ from models.errors import UserError
 from models.learner.fused_log_probs import Distribution
 from models.learner.optimiser import OptimiserSettings, take_step
 from models.learner.packing import Sequences
+from models.learner.whole_weights import ranks_of
 from models.loop.judge import Judge, Role
 from models.loop.memory import Memory
 from models.loop.tally import Tally
+from models.ranks import Ranks
 
 
 @dataclass
@@ -76,6 +78,11 @@ class Learner:
     """Rollouts of earlier rounds, which a source that replays them keeps here."""
     tally: Tally = field(default_factory=Tally)
     """What the run has counted so far."""
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that learn together: those that the policy is cut over."""
+        return ranks_of(self.policy)
 
     @contextmanager
     def as_reference(self) -> Iterator[nn.Module | None]:

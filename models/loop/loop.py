@@ -8,6 +8,7 @@
     reference = reference.follow(policy)     frozen, moving, reset
 
 With `schedule.async: 1` the source runs one round ahead of the fit (models.loop.ahead).
+Where several processes learn together each of them runs it (`models.ranks`).
 It is exactly resumable: every random choice of a round is drawn from the seed and the round's number, so a run
 that goes on from a checkpoint ends with the weights of a run that was never interrupted.
 """
@@ -83,7 +84,7 @@ def run_loop(
         UserError: a canary past its tolerance, a loss that is not finite, a reward that has failed for too long, a full
             disk, a token budget that a prompt with its longest completion does not fit.
     """
-    learner = world.learner
+    learner, ranks = world.learner, world.learner.ranks
     require_room(problems, slots.rollouts, slots.objective, world.codec, settings.token_budget)
     canary = fixed_tokens([problem.tokens[:CANARY_TOKENS] for problem in problems], world.codec.end)
 
@@ -99,17 +100,18 @@ def run_loop(
     curriculum = settings.curriculum
     start, history = resume(learner, checkpoints, problems)
     stops = alarm is not None and alarm.action == "stop"
-    watchers.resumed(start)
+    if ranks.first:
+        watchers.resumed(start)
     hand_over(world, settings, canary, start)
     meter, score = Meter(learner, settings), Scoring(slots.rewards)
     counted, tries = learner.tally.completions, Tries(slots, score, curriculum, meter)
     if curriculum.filters:
         problems = tries.passing(unread(), problems)
-    with CheckpointWriter(checkpoints) as writer, Ahead(make, meter.device) as ahead:
+    with CheckpointWriter(checkpoints, ranks=ranks) as writer, Ahead(make, meter.device) as ahead:
         if stops and not start:
             writer.keep_best(learner.policy)
         for number in range(start, settings.rounds):
-            watchers.proceed()
+            ranks.from_first(watchers.proceed)
             writer.raise_failed()
             done = number + 1
             torch.manual_seed(round_seed(world.seed, number))
@@ -149,7 +151,7 @@ def run_loop(
             metrics["policy/learning_rate"] = learning_rate_at(
                 max(0, learner.updates - 1), settings.updates, settings.optimiser
             )
-            if done % settings.samples_every == 0 or done == 1:
+            if ranks.first and (done % settings.samples_every == 0 or done == 1):
                 watchers.samples(done, sample_rows(scored))
             meter.lap("log")
             if alarm is not None:
@@ -167,7 +169,9 @@ def run_loop(
                 }
                 writer.save(done, learner.moving, learner.optimisers, {"policy": learner.updates, **updates}, files)
             meter.lap("checkpoint")
-            watchers.metrics(done, metrics | meter.end_round(scored, chosen))
+            metrics |= meter.end_round(scored, chosen)
+            if ranks.first:
+                watchers.metrics(done, metrics)
             meter.lap("log")
             if stops and history.collapse is not None:
                 writer.restore_best(learner.policy)
@@ -236,7 +240,7 @@ def require_room(
 
 def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> tuple[int, History]:
     """Load the newest whole checkpoint, if any. Returns the rounds that are done, and what the alarm remembers."""
-    checkpoint = newest_checkpoint(checkpoints)
+    checkpoint = learner.ranks.from_first(lambda: newest_checkpoint(checkpoints))
     if checkpoint is None:
         return 0, History()
     load_checkpoint(checkpoint, learner.moving, learner.optimisers)

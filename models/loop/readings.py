@@ -17,7 +17,6 @@ from models.learner.log_probs import completion_log_probs
 from models.learner.mask import lagged_at
 from models.learner.packing import Sequences
 from models.learner.rows import among_own_rows
-from models.learner.whole_weights import ranks_of
 from models.loop.judge import Judge
 from models.loop.learner import Learner
 from models.loop.rollout import Rollout, privileged_sequences, sequences_of
@@ -106,7 +105,7 @@ class Readings:
             sequences = privileged_sequences(missing)
             served = self._learner.served_teacher
             if judge == "teacher" and served is not None:
-                return served(sequences)
+                return self._learner.ranks.from_first(lambda: served(sequences))
             with self._learner.as_judge(judge) as model:
                 return self.under(model, sequences)
 
@@ -162,7 +161,7 @@ class Readings:
         self, known: Read, rollouts: Sequence[Rollout], read: Callable[[Sequence[Rollout]], list[Tensor]]
     ) -> list[Tensor]:
         missing = [rollout for rollout in rollouts if id(rollout) not in known]
-        ranks = ranks_of(self._learner.policy)
+        ranks = self._learner.ranks
         if ranks.count > 1 and among_own_rows():
             # Others may miss what this rank knows, and all must read in step. Nothing is kept: all would not know it.
             if not any(ranks.everyone(bool(missing))):

@@ -43,6 +43,14 @@ def call_reward(world: World, reward: Reward, rollouts: Sequence[Rollout]) -> Gi
     Raises:
         UserError: the reward says that the recipe is wrong.
     """
+    ranks = world.learner.ranks
+    if ranks.count > 1 and reward.reads_learner:  # in step: no rank may give up or try again by itself
+        given = _ask(world, reward, rollouts)
+        return _filled(given, reward.limits.value, given.reason)
+    return ranks.from_first(lambda: _patiently(world, reward, rollouts))
+
+
+def _patiently(world: World, reward: Reward, rollouts: Sequence[Rollout]) -> Given:
     limits, random = reward.limits, torch.get_rng_state()
     best, reason = _nothing(reward, rollouts), ""
     for attempt in range(limits.retries + 1):

@@ -193,6 +193,11 @@ class Reward(SlotPart):
         """Whether it is given token by token: what a `TokenReward` is."""
         return False
 
+    @property
+    def reads_learner(self) -> bool:
+        """Whether it reads the learner's models: then all ranks call it, else the first alone, for all of them."""
+        return False
+
     def try_out(self) -> None:
         """Raise a UserError, before anything starts, where the first round would fail; nothing to try by default."""
 

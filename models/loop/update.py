@@ -16,7 +16,6 @@ from models.learner.packing import Sequences, longest_unit
 from models.learner.recompute import can_recompute
 from models.learner.reduce import entropy_term, token_weights
 from models.learner.rows import rows_of
-from models.learner.whole_weights import ranks_of
 from models.loop.batch import pairs_of, token_batch
 from models.loop.distribution import read_policy
 from models.loop.learner import Learner
@@ -127,7 +126,7 @@ class Fit:
             row.backward(loss)
             seen.add({"entropy": said.entropy})
             seen.add_loss(loss)
-        return watched.over(ranks_of(learner.policy))
+        return watched.over(learner.ranks)
 
     def _longest_unit(self, rows: Sequence[int]) -> int:
         labels = self._together

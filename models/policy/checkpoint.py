@@ -3,11 +3,13 @@
 A checkpoint is a folder `round_000040/` with tensors in safetensors and a `state.json` that names the round and
 the hash of every file. It is written beside, synced and renamed, so a kill at any moment leaves it whole or
 absent; one whose hashes do not fit is passed over for the one before.
+
+Of models that are cut over several ranks each writes its parts, `policy.2of4.safetensors` in place of
+`policy.safetensors`, into a folder that all of them see. Any number of ranks can go on from it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import warnings
@@ -18,10 +20,11 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from models.atomic_write import replace_folder, sweep
+from models.atomic_write import sweep
+from models.policy.checkpoint_parts import parts_of, read_parts, sha256_of, write_parts
+from models.ranks import ALONE, Ranks, cut_like
 
 BEST = "best"
 """Folder beside the checkpoints that holds the best policy so far."""
@@ -43,16 +46,18 @@ class Checkpoint:
 
 
 def state_of(
-    modules: Mapping[str, nn.Module], optimisers: Mapping[str, torch.optim.Optimizer]
+    modules: Mapping[str, nn.Module], optimisers: Mapping[str, torch.optim.Optimizer], ranks: Ranks = ALONE
 ) -> dict[str, dict[str, Tensor]]:
-    """All tensors of a checkpoint by the name of their file, not copied.
+    """All tensors of a checkpoint by the name of their file, not copied; of those that are cut the parts of this rank.
 
     Args:
         modules: what learns or moves, by name; only parameters that could change need to be in it.
         optimisers: of the models that learn, by the same names; their moments are kept too.
+        ranks: whose the parts are; what is whole the first alone keeps.
     """
     state = {name: trainable(module) for name, module in modules.items()}
-    return state | {f"{name}.optimiser": _flatten(optimiser) for name, optimiser in optimisers.items()}
+    state |= {f"{name}.optimiser": _flatten(optimiser) for name, optimiser in optimisers.items()}
+    return {name: parts_of(tensors, ranks) for name, tensors in state.items()}
 
 
 def _flatten(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -67,6 +72,7 @@ def write_checkpoint(
     updates: Mapping[str, int],
     files: Mapping[str, bytes] = MappingProxyType({}),
     keep: int = 2,
+    ranks: Ranks = ALONE,
 ) -> Path:
     """Write the state after `round_number` rounds; only the newest `keep` stay.
 
@@ -77,33 +83,33 @@ def write_checkpoint(
         updates: optimiser steps that each model has taken.
         files: what else is to be kept, by the names of its files.
         keep: how many checkpoints stay.
+        ranks: who writes, each the parts in its own `state`.
 
     Raises:
         UserError: no space left; the older checkpoints are untouched.
     """
 
     target = root / f"round_{round_number:06d}"
-    sweep(root)
-    with replace_folder(target) as folder:
-        for name, tensors in state.items():
-            save_file(_storable(tensors), folder / f"{name}.safetensors")
+
+    def complete(folder: Path, hashes: dict[str, str]) -> None:
         for name, content in files.items():
             (folder / name).write_bytes(content)
-        hashes = {file.name: _sha256(file) for file in sorted(folder.iterdir())}
+            hashes[name] = sha256_of(folder / name)
         (folder / "state.json").write_text(
-            json.dumps({"round": round_number, "updates": dict(updates), "sha256": hashes})
+            json.dumps({"round": round_number, "updates": dict(updates), "sha256": dict(sorted(hashes.items()))})
         )
-    checkpoints = sorted(root.glob("round_*"))
-    here = checkpoints.index(target)
-    # What lies ahead was broken, or this training would have gone on from there.
-    for old in checkpoints[: max(0, here + 1 - keep)] + checkpoints[here + 1 :]:
-        shutil.rmtree(old)
+
+    def remove_others() -> None:
+        checkpoints = sorted(root.glob("round_*"))
+        here = checkpoints.index(target)
+        # What lies ahead was broken, or this training would have gone on from there.
+        for old in checkpoints[: max(0, here + 1 - keep)] + checkpoints[here + 1 :]:
+            shutil.rmtree(old)
+
+    ranks.from_first(lambda: sweep(root))
+    write_parts(target, state, complete, ranks)
+    ranks.from_first(remove_others)
     return target
-
-
-def _storable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors as safetensors takes them: on the processor, each in one piece."""
-    return {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
 
 
 def newest_checkpoint(root: Path) -> Checkpoint | None:
@@ -129,33 +135,38 @@ def load_checkpoint(
     for name, module in modules.items():
         own = dict(module.named_parameters())
         with torch.no_grad():
-            for key, value in load_file(checkpoint.folder / f"{name}.safetensors").items():
-                own[key].copy_(value)
+            for key, value in read_parts(checkpoint.folder, name):
+                own[key].copy_(cut_like(value, own[key]))
     for name, optimiser in optimisers.items():
         state: dict[int, dict[str, Tensor]] = {}
-        for key, value in load_file(checkpoint.folder / f"{name}.optimiser.safetensors").items():
+        moved = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+        for key, value in read_parts(checkpoint.folder, f"{name}.optimiser"):
             index, moment = key.split(".", 1)
-            state.setdefault(int(index), {})[moment] = value
+            weight = moved[int(index)]
+            state.setdefault(int(index), {})[moment] = cut_like(value, weight) if value.ndim else value
         optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
-def keep_best(root: Path, weights: Mapping[str, Tensor]) -> None:
+def keep_best(root: Path, weights: Mapping[str, Tensor], ranks: Ranks = ALONE) -> None:
     """Keep `weights`, by name, beside the checkpoints, in place of those kept before.
+
+    Args:
+        root: folder of all checkpoints of one training.
+        weights: those of the policy that can change; of several ranks the parts of each.
+        ranks: who writes.
 
     Raises:
         UserError: no space left; those kept before are untouched.
     """
-
-    with replace_folder(root / BEST) as folder:
-        save_file(_storable(weights), folder / "policy.safetensors")
+    write_parts(root / BEST, {"policy": weights}, lambda folder, hashes: None, ranks)
 
 
 def restore_best(root: Path, policy: nn.Module) -> None:
     """Give `policy` the weights that were kept, in place."""
     own = dict(policy.named_parameters())
     with torch.no_grad():
-        for key, value in load_file(root / BEST / "policy.safetensors").items():
-            own[key].copy_(value)
+        for key, value in read_parts(root / BEST, "policy"):
+            own[key].copy_(cut_like(value, own[key]))
 
 
 def trainable(module: nn.Module) -> dict[str, Tensor]:
@@ -168,13 +179,8 @@ def trainable(module: nn.Module) -> dict[str, Tensor]:
 def _fault(file: Path, digest: str) -> str:
     """What is wrong with a file that should have the hash `digest`; "" where nothing is."""
     try:
-        return "" if _sha256(file) == digest else f"{file.name} is broken"
+        return "" if sha256_of(file) == digest else f"{file.name} is broken"
     except FileNotFoundError:
         return f"{file.name} is missing"
     except OSError as error:
         return f"{file.name} cannot be read ({error.strerror})"
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from models.policy.checkpoint import BEST, keep_best, restore_best, state_of, trainable, write_checkpoint
+from models.policy.checkpoint_parts import parts_of
+from models.ranks import ALONE, Ranks
 
 
 class CheckpointWriter:
@@ -25,10 +27,13 @@ class CheckpointWriter:
     Args:
         root: folder of all checkpoints of the training.
         keep: how many stay.
+        ranks: who train, and write each its parts.
     """
 
-    def __init__(self, root: Path, keep: int = 2) -> None:
-        self._root, self._keep = root, keep
+    def __init__(self, root: Path, keep: int = 2, ranks: Ranks = ALONE) -> None:
+        self._root, self._keep, self._ranks = root, keep, ranks
+        self._behind = ranks.apart()
+        """The same ranks, as the threads that write speak to each other."""
         # As in models.loop.ahead: a new thread must know of as many threads of torch as the others.
         self._pool = ThreadPoolExecutor(1, "checkpoint", initializer=torch.get_num_threads)
         self._copies: dict[str, dict[str, Tensor]] = {}
@@ -56,9 +61,11 @@ class CheckpointWriter:
         """
         self.raise_failed()
         self._finish("round")
-        state = {name: self._copied(name, tensors) for name, tensors in state_of(modules, optimisers).items()}
+        held = state_of(modules, optimisers, self._ranks)
+        state = {name: self._copied(name, tensors) for name, tensors in held.items()}
         self._begin(
-            "round", lambda: write_checkpoint(self._root, round_number, state, dict(updates), files, self._keep)
+            "round",
+            lambda: write_checkpoint(self._root, round_number, state, dict(updates), files, self._keep, self._behind),
         )
 
     def keep_best(self, policy: nn.Module) -> None:
@@ -69,8 +76,8 @@ class CheckpointWriter:
         """
         self.raise_failed()
         self._finish(BEST)
-        tensors = self._copied(BEST, trainable(policy))
-        self._begin(BEST, lambda: keep_best(self._root, tensors))
+        tensors = self._copied(BEST, parts_of(trainable(policy), self._ranks))
+        self._begin(BEST, lambda: keep_best(self._root, tensors, self._behind))
 
     def restore_best(self, policy: nn.Module) -> None:
         """Give `policy` the weights that were kept last, in place.
@@ -87,8 +94,11 @@ class CheckpointWriter:
         Raises:
             UserError: no space left; the older checkpoints are untouched.
         """
-        for what in [what for what, future in self._pending.items() if future.done()]:
-            self._finish(what)
+        done = [what for what, future in self._pending.items() if future.done()]
+        everywhere = self._ranks.everyone(done)  # what one has heard of all must raise
+        for what in done:
+            if all(what in theirs for theirs in everywhere):
+                self._finish(what)
 
     @property
     def writing(self) -> bool:

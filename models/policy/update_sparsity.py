@@ -24,6 +24,7 @@ from torch.utils.hooks import RemovableHandle
 
 from models.bounds import Seed
 from models.errors import UserError
+from models.ranks import cut_like, own_part
 
 COARSEST_STEP = 2.0**-9
 """Half the distance of neighbouring numbers in bfloat16, as a share of their size: what is below it would be rounded
@@ -169,7 +170,16 @@ def learn_only(model: nn.Module, masks: Mapping[str, Tensor]) -> list[RemovableH
 
 
 def _mask(parameter: nn.Parameter, mask: Tensor) -> RemovableHandle:
-    kept = mask.to(parameter.device)
+    kept = own_part(cut_like(mask.to(parameter.device), parameter))
     # where, not a product: minus zero and what is not finite must not come through either
+    if own_part(parameter) is not parameter:  # cut over the ranks: autograd itself sees gradients of whole weights
+
+        def keep(moved: Tensor) -> None:
+            if moved.grad is not None:
+                part = own_part(moved.grad)
+                part.copy_(torch.where(kept, part, 0.0))
+
+        after: RemovableHandle = parameter.register_post_accumulate_grad_hook(keep)  # type: ignore[no-untyped-call]
+        return after
     handle: RemovableHandle = parameter.register_hook(lambda gradient: torch.where(kept, gradient, 0.0))  # type: ignore[no-untyped-call]
     return handle

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from models.ranks import cut_like, whole
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
 def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """Names and tensors of the plain model. With adapters, each adapted matrix is base + delta in a new tensor.
+    """Names and tensors of the plain model. With adapters, each adapted matrix is base + delta in a new tensor. Of a
+    model that is cut over the ranks each tensor is put together, on all of them, when it is asked for.
 
     The trained weights are not touched: merging in place and taking it back would not give the same floats.
     """
     if not hasattr(model, "get_base_model"):
-        yield from model.state_dict().items()
+        yield from ((name, whole(tensor)) for name, tensor in model.state_dict().items())
         return
     from peft.tuners.lora import LoraLayer
 
@@ -33,20 +36,22 @@ def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
             if plain.endswith(".weight") and owner in adapted:
                 layer = adapted[owner]
                 delta = sum(layer.get_delta_weight(adapter) for adapter in layer.active_adapters)
-                yield plain, tensor + delta
+                yield plain, whole(tensor + delta)
             else:
-                yield plain, tensor
+                yield plain, whole(tensor)
 
 
 def weights_of_both(plain: nn.Module, model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Each weight of a model without adapters, and what `model` computes with in its place, its adapter merged in.
+    """Each weight of a model without adapters, and what `model` computes with in its place, its adapter merged in, cut
+    over the ranks as the weight is.
 
     Weights that a model uses twice (tied embeddings) come once.
     """
     own = dict(plain.named_parameters())
     for name, weight in merged_weights(model):
         if name in own:
-            yield own.pop(name), weight
+            place = own.pop(name)
+            yield place, cut_like(weight, place)
     assert not own, f"the two models differ in {sorted(own)}"
 
 

@@ -44,6 +44,8 @@ from models.parts import part
 class ImplicitProcess(TokenReward):
     """Log-ratios of a judge that learns beside the policy; needs a reference, and the outcome before it."""
 
+    reads_learner = True
+
     needs_reference = True
     companion = "process_reward"
     by: str = "exact_answer"

@@ -45,6 +45,8 @@ def after_next_prompt(rollouts: Sequence[Rollout], label: str) -> Sequences:
 class LogRatioBaseline(Reward):
     """The same value for every completion of a round: a point to measure from, not a reward."""
 
+    reads_learner = True
+
     needs_reference = True
     weight: Number = 0.0
     """Zero: it says where zero lies, not what a completion is worth."""

@@ -49,6 +49,8 @@ def _means(rows: Sequence[Tensor]) -> Tensor:
 class OwnLikelihood(Reward):
     """How likely the policy finds its completion, by token."""
 
+    reads_learner = True
+
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Mean log-prob of the tokens of each completion, [completions], nats, <= 0; of one that was cut the least of
         all: a loop that never ends is likelier with every token."""
@@ -58,6 +60,8 @@ class OwnLikelihood(Reward):
 @part("ranking_consistency")
 class RankingConsistency(Reward):
     """How alike policy and reference rank the completions of a prompt: a label for `soft_dpo`, rarely a reward."""
+
+    reads_learner = True
 
     needs_reference = True
     weight: Number = 0.0

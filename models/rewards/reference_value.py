@@ -33,6 +33,8 @@ from models.parts import part
 class ReferenceValue(Reward):
     """Expected reward at the prompt; needs a reference. Stands behind the reward that it expects."""
 
+    reads_learner = True
+
     needs_reference = True
     companion = "reference_value"
     weight: Number = -1.0

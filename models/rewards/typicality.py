@@ -30,6 +30,8 @@ BLOCK = 1024
 class Typicality(Reward):
     """How typical of the policy its answers are: a weight for `wpo`, rarely a reward."""
 
+    reads_learner = True
+
     weight: Number = 0.0
     """Zero: it says how far a pair is to be believed, not what a completion is worth."""
 

@@ -1,0 +1,54 @@
+"""The engine of several ranks: the first has it and asks it, the others hear what it said.
+
+So each rank holds the same rollouts, and whatever they decide from these they decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from models.engine.engine import Ask, Drawing, Engine, Generated
+from models.ranks import Ranks
+
+
+class OfFirstRank(Engine):
+    """See `models.engine.engine.Engine`; every method is called by all ranks, in the same order.
+
+    Args:
+        engine: the first rank's; None on the others.
+        ranks: who hears what it says. Messages go their own way: it may be asked from a thread of its own.
+    """
+
+    def __init__(self, engine: Engine | None, ranks: Ranks) -> None:
+        self._ranks = ranks.apart()
+        self._engine = engine
+        self.dtype: torch.dtype = ranks.from_first(lambda: self._own.dtype)
+
+    @property
+    def _own(self) -> Engine:
+        assert self._engine is not None, "the first rank has the engine"
+        return self._engine
+
+    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """See `Engine.each`."""
+        return self._ranks.from_first(lambda: self._own.each(asks, drawing))
+
+    def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
+        """See `Engine.score`."""
+        return self._ranks.from_first(lambda: self._own.score(prompts, completions))
+
+    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """See `Engine.load`. Each tensor may be put together when it is asked for: every rank asks for all of them."""
+        remaining = iter(weights)
+        if self._ranks.first:
+            self._own.load(remaining)
+        for _ in remaining:
+            pass
+
+    def close(self) -> None:
+        """See `Engine.close`."""
+        if self._engine is not None:
+            self._engine.close()

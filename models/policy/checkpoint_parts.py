@@ -1,0 +1,104 @@
+"""Tensors that several ranks hold parts of, in files: each rank writes its own, and any number of ranks reads them.
+
+policy.safetensors                 one rank
+policy.1of2.safetensors, ...       two: the parts of a tensor, joined along its first dimension, are the tensor
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from models.atomic_write import replace_folder, sync
+from models.disk import needs_space
+from models.errors import UserError
+from models.ranks import Ranks, own_part
+
+Complete = Callable[[Path, dict[str, str]], None]
+
+
+def parts_of(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
+    """What this rank keeps of `tensors`: its parts of those that are cut, and on the first rank what is whole."""
+    own = {key: own_part(value) for key, value in tensors.items()}
+    return {key: part for key, part in own.items() if ranks.first or part is not tensors[key]}
+
+
+def write_parts(folder: Path, state: Mapping[str, Mapping[str, Tensor]], complete: Complete, ranks: Ranks) -> None:
+    """Write `folder`, in place of an older one, as a whole or not at all.
+
+    Args:
+        folder: is made; all ranks see it.
+        state: tensors of this rank by the name of their file.
+        complete: called on the first rank with the folder and the hashes of its files, when all have written theirs.
+        ranks: who writes.
+
+    Raises:
+        UserError: on every rank: one of them has no space left; the older folder is there as it was.
+    """
+    with ExitStack() as held:
+        beside = ranks.from_first(lambda: held.enter_context(replace_folder(folder)))
+        hashes: dict[str, str] = {}
+        refused: UserError | None = None
+        try:
+            with needs_space(folder):
+                for name, tensors in state.items():
+                    file = beside / _file_name(name, ranks.number, ranks.count)
+                    save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, file)
+                    if ranks.count > 1:
+                        sync(file)  # on the machine that wrote it
+                    hashes[file.name] = sha256_of(file)
+        except Exception as error:  # the others wait to hear of it
+            if ranks.count == 1:
+                raise
+            refused = error if isinstance(error, UserError) else UserError(f"{folder}: cannot be written ({error})")
+        outcomes = ranks.everyone((hashes, refused))
+        for _, theirs in outcomes:
+            if theirs is not None:
+                raise theirs
+
+        def finish() -> None:
+            complete(beside, {name: digest for given, _ in outcomes for name, digest in given.items()})
+            held.close()
+
+        ranks.from_first(finish)
+
+
+def read_parts(folder: Path, name: str) -> Iterator[tuple[str, Tensor]]:
+    """Names and tensors that were written under the name of a file, each put together, one at a time."""
+    with ExitStack() as opened:
+        files = [opened.enter_context(safe_open(file, "pt")) for file in _files(folder, name)]
+        keys = [set(file.keys()) for file in files]
+        for key in sorted(set().union(*keys)):
+            parts = [file.get_tensor(key) for file, held in zip(files, keys, strict=True) if key in held]
+            yield key, parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def sha256_of(file: Path) -> str:
+    """Of its content, in hexadecimal digits."""
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _file_name(name: str, number: int, count: int) -> str:
+    return f"{name}.safetensors" if count == 1 else f"{name}.{number + 1}of{count}.safetensors"
+
+
+def _files(folder: Path, name: str) -> list[Path]:
+    """The files that hold the parts of `name`, in the order of the ranks.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    for file in folder.iterdir():
+        if several := re.fullmatch(rf"{re.escape(name)}\.\d+of(\d+)\.safetensors", file.name):
+            count = int(several[1])
+            return [folder / _file_name(name, number, count) for number in range(count)]
+    return [folder / _file_name(name, 0, 1)]

@@ -1,0 +1,214 @@
+"""What must be true of models that are cut over several processes, each test named as the theorem it checks.
+
+The processes are real, on this machine and through gloo; all cases of a number of ranks run in one group of them.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+import pytest
+import torch
+from rank_group import on_ranks
+from tiny_models import SEQUENCES, each_token, scored, tiny_policy
+from tiny_worlds import make_world
+from torch import Tensor, nn
+
+from models.critic.fit import fit_critic
+from models.critic.model import Critic, new_critic, read_values
+from models.critic.settings import CriticSettings
+from models.learner import supervised
+from models.learner.all_completions import all_log_probs
+from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.optimiser import OptimiserSettings
+from models.learner.packing import Sequences
+from models.learner.sharding import shard
+from models.loop.fit import fit_round
+from models.loop.learner import Learner
+from models.loop.schedule import ScheduleSettings
+from models.objective.grpo import Grpo
+from models.policy.build import LoraSettings, with_adapter
+from models.policy.update_sparsity import SubnetworkSettings, learn_only, masks_of
+from models.ranks import ALONE, Ranks, whole
+from models.reward_model import fit as reward_fit
+from models.reward_model.fit import Pair, RewardModelSettings
+from models.rewards.implicit_process import ImplicitProcess
+
+STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
+SHARED = Sequences(
+    [*SEQUENCES.prompts, SEQUENCES.prompts[0], SEQUENCES.prompts[2]], [*SEQUENCES.completions, [7, 8, 1], [5]]
+)
+SIZES = [2, 3, 2]
+FEW = Sequences(SEQUENCES.prompts[:2], SEQUENCES.completions[:2])
+Made = dict[str, Tensor]
+
+
+def untied(dtype: torch.dtype) -> Any:
+    """A policy whose output projection is no embedding."""
+    model = tiny_policy(dtype, spread=2.0)
+    model.config.tie_word_embeddings = False
+    model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone() * 0.5)
+    return model
+
+
+def policy_of(kind: str, dtype: torch.dtype) -> Any:
+    torch.manual_seed(3)
+    if kind == "lora":
+        adapted: Any = with_adapter(tiny_policy(dtype, spread=2.0), LoraSettings(rank=4), seed=0)
+        with torch.no_grad():
+            for name, weight in adapted.named_parameters():
+                if "lora_B" in name:
+                    weight.normal_(std=0.1)  # else A has no gradient
+        return adapted.to(dtype)
+    return untied(dtype) if kind == "untied" else tiny_policy(dtype, spread=2.0)
+
+
+def gradient_seen(model: nn.Module, optimiser: torch.optim.Optimizer, learn: Callable[[], Any]) -> Made:
+    """The gradient of the first step that `learn` takes, by name, and what it returns under `told`."""
+    seen: Made = {}
+
+    def see(*_: Any) -> None:
+        for name, weight in model.named_parameters():
+            if weight.grad is not None and name not in seen:
+                seen[name] = whole(weight.grad).clone()
+
+    with_hook = optimiser.register_step_pre_hook(see)
+    metrics = learn()
+    with_hook.remove()
+    numbers = [float(metrics[name]) for name in sorted(metrics)]
+    return {**seen, "metrics": torch.tensor(numbers, dtype=torch.float64)}
+
+
+def of_policy(
+    kind: str, sequences: Sequences, sizes: Sequence[int], ranks: Ranks, dtype: torch.dtype, budget: int
+) -> Made:
+    policy = policy_of("plain" if kind == "subnetwork" else kind, dtype)
+    chosen = scored([0.0] * len(sequences), sizes, sequences=sequences)
+    advantage = torch.linspace(-1.0, 1.0, len(sequences), dtype=dtype)
+    optimiser = torch.optim.SGD([weight for weight in policy.parameters() if weight.requires_grad])
+    reference = tiny_policy(dtype, seed=1, spread=2.0).requires_grad_(False)
+    masks = masks_of(policy, SubnetworkSettings(share=0.3)) if kind == "subnetwork" else {}
+    shard(policy, ranks, optimiser)
+    shard(reference, ranks)
+    learn_only(policy, masks)
+    learner = Learner(policy, optimiser, reference, None, None, AS_IT_IS)
+    schedule = ScheduleSettings(rounds=4, optimiser=STEP, token_budget=budget)
+    tokens = each_token(advantage, chosen)
+    return gradient_seen(policy, optimiser, lambda: fit_round(learner, Grpo(kl=0.1), chosen, tokens, schedule, 8))
+
+
+def of_critic(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
+    torch.manual_seed(1)
+    companion = new_critic(tiny_policy(dtype, spread=2.0), CriticSettings(optimiser=STEP))
+    critic = companion.model
+    assert isinstance(critic, Critic)
+    nn.init.normal_(critic.head.weight)
+    shard(critic, ranks, companion.optimiser)
+    chosen = scored([0.0] * len(SHARED), SIZES, sequences=SHARED)
+    old = read_values(critic, SHARED, token_budget=budget)
+    wanted = [row * 0.5 + 0.1 for row in old]
+    learn = partial(fit_critic, companion, chosen, wanted, old, token_budget=budget)
+    return {**gradient_seen(critic, companion.optimiser, learn), "values": torch.cat(old)}
+
+
+def of_process_reward(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
+    rollouts = scored([0.0] * len(SHARED), SIZES, sequences=SHARED).rollouts
+    policy, part = tiny_policy(dtype, spread=2.0), ImplicitProcess(passes=1)
+    reference = tiny_policy(dtype, seed=1, spread=2.0).requires_grad_(False)
+    companion = part.accompany(policy)
+    for model, optimiser in ((companion.model, companion.optimiser), (policy, None), (reference, None)):
+        shard(model, ranks, optimiser)
+    named = {"process_reward": companion}
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS, companions=named)
+    world = make_world(learner=learner, token_budget=budget)
+    outcome = {"exact_answer": torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0])}
+    seen = gradient_seen(companion.model, companion.optimiser, lambda: part.learn(world, rollouts, outcome))
+    return {**seen, "rewards": torch.cat(part.tokens(world, rollouts))}
+
+
+def of_reward_model(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
+    from transformers import Qwen3Config, Qwen3ForSequenceClassification
+
+    torch.manual_seed(0)
+    shape: Any = {**tiny_policy().config.to_dict(), "num_labels": 1}
+    model: Any = Qwen3ForSequenceClassification(Qwen3Config(**shape)).to(dtype).eval()
+    chance = random.Random(0)
+    pairs = [Pair([3, 4 + number], [5, chance.randint(6, 9), 1], [7, 1]) for number in range(5)]
+    seen: Made = {}
+
+    def report(step: int, metrics: dict[str, float]) -> None:
+        seen["metrics"] = torch.tensor([metrics[name] for name in sorted(metrics)], dtype=torch.float64)
+
+    shard(model, ranks)
+    settings = RewardModelSettings(steps=1, token_budget=budget, optimiser=STEP)
+    total = reward_fit.accumulate(model, pairs, settings)
+    seen |= {name: whole(weight.grad).clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    seen |= {f"seen {name}": value for name, value in total.items()}
+    model.zero_grad()
+    reward_fit.fit_reward_model(model, pairs, settings, seed=0, report=report)
+    return seen
+
+
+def of_supervised(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
+    model = tiny_policy(dtype, spread=2.0)
+    shard(model, ranks)
+    loss = supervised.accumulate(model, SHARED, budget, None)
+    held_out = supervised.negative_log_likelihood(model, SHARED, budget)
+    numbers = torch.tensor([float(loss), held_out], dtype=torch.float64)
+    said = torch.cat(all_log_probs(model, SHARED, token_budget=budget))
+    return {**{name: whole(weight.grad) for name, weight in model.named_parameters()}, "metrics": numbers, "said": said}
+
+
+CASES: dict[str, Callable[[Ranks, torch.dtype, int], Made]] = {
+    **{kind: partial(of_policy, kind, SHARED, SIZES) for kind in ("tied", "untied", "lora", "subnetwork")},
+    "a rank without rows": partial(of_policy, "tied", FEW, [1, 1]),
+    "critic": of_critic,
+    "process reward": of_process_reward,
+    "reward model": of_reward_model,
+    "supervised": of_supervised,
+}
+BUDGETS = (16, 1000)
+"""Rows of a prompt and a completion or two, and one row for all."""
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-7}
+"""Largest gap of a gradient, where its norm is more than one as a share of it; of other values ten times as much, as
+a share of the largest: they are of rows that are cut in another way, so their last digit differs."""
+
+
+def every_case(ranks: Ranks) -> dict[tuple[str, str, int], Made]:
+    return {
+        (name, str(dtype), budget): made(ranks, dtype, budget)
+        for name, made in CASES.items()
+        for dtype in TOLERANCE
+        for budget in BUDGETS
+    }
+
+
+@cache
+def alone() -> dict[tuple[str, str, int], Made]:
+    return every_case(ALONE)
+
+
+@cache
+def apart(count: int) -> list[dict[tuple[str, str, int], Made]]:
+    return on_ranks(count, every_case)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_and_metrics_of_several_ranks_are_those_of_one(
+    case: str, count: int, dtype: torch.dtype, budget: int
+) -> None:
+    key = (case, str(dtype), budget)
+    expected = alone()[key]
+    gradients = [value for name, value in expected.items() if "." in name]
+    norm = float(torch.stack([value.double().norm() for value in gradients]).norm())
+    assert norm > 0
+    for made in (of_rank[key] for of_rank in apart(count)):
+        assert made.keys() == expected.keys()
+        for name, value in expected.items():
+            gap = float((made[name].double() - value.double()).abs().max())
+            scale = norm if "." in name else 10 * float(value.abs().max())
+            assert gap <= TOLERANCE[dtype] * max(1.0, scale), f"{name}: {gap / scale:.1e}"

@@ -1,0 +1,74 @@
+"""Several processes that learn together, on this machine and through gloo, for tests of what ranks do."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
+from functools import cache
+from multiprocessing import forkserver
+from typing import Any
+
+import torch
+from torch import distributed
+
+from models.ranks import Ranks, joined_ranks
+
+SECONDS = 240
+
+
+def on_ranks(count: int, work: Callable[..., Any], *given: Any) -> list[Any]:
+    """What `work(ranks, *given)` gives on each of `count` fresh processes, in their order.
+
+    Args:
+        count: processes.
+        work: a function of a module.
+        given: what it is called with; can be sent to another process.
+
+    Raises:
+        RuntimeError: one of them raised; its traceback.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with ProcessPoolExecutor(count, mp_context=_prepared()) as pool:
+        begun = [pool.submit(_rank, number, count, port, work, given) for number in range(count)]
+        outcomes = [future.result(SECONDS) for future in begun]
+    failed = [text for worked, text in outcomes if not worked]
+    if failed:
+        raise RuntimeError("\n".join(failed))
+    return [made for _, made in outcomes]
+
+
+@cache
+def _prepared() -> Any:
+    """How processes are made: copies of one that has imported what takes long."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tiny_loops", "models.learner.sharding", "models.reward_model.fit"])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # the server does not hear of the path otherwise
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.environ.pop("PYTHONPATH")
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+    return context
+
+
+def _rank(number: int, count: int, port: int, work: Callable[..., Any], given: tuple[Any, ...]) -> tuple[bool, Any]:
+    torch.set_num_threads(1)
+    address = f"tcp://127.0.0.1:{port}"
+    distributed.init_process_group("gloo", address, timedelta(seconds=60), world_size=count, rank=number)
+    try:
+        ranks: Ranks = joined_ranks()
+        return True, work(ranks, *given)
+    except BaseException:
+        return False, traceback.format_exc()
+    finally:
+        distributed.destroy_process_group()
