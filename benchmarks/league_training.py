@@ -35,6 +35,7 @@ from models.evaluation.metrics import prompt_values
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import fit_supervised
+from models.loop.build import open_teachers
 from models.loop.judge import Role
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
@@ -51,7 +52,7 @@ from models.recipe.schema import Recipe
 from models.recipe.teachers import frozen_models, recipe_of
 from models.text.encoding import Codec
 from models.text.tokenizer import train_tokenizer
-from tasks.open_learner import build_learner, open_teachers
+from tasks.open_learner import build_learner
 from tasks.prompts import PromptSections, read_problems, read_prompts, with_reference
 from tasks.steps.validate_data import training_texts
 from tasks.steps.warm_start import demonstrations

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from models.learner.precision import autocast_of, fastest_precision
+from models.learner.precision import autocast_of, chosen_precision
 from tasks.tracking import runs, tags
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -22,8 +22,12 @@ def learner_autocast(chosen: Precision, model: nn.Module, home: Path, run_id: st
         home: the state folder, which keeps what was measured: the same model gets the same answer.
         run_id: the run that is told; None where the choice was recorded before.
     """
-    if chosen == "auto":
-        chosen = fastest_precision(model, home / "store" / "precision")
+    precision = chosen_precision(chosen, model, precision_folder(home))
     if run_id is not None:
-        runs.set_tags(run_id, {tags.PRECISION: chosen})
-    return autocast_of(chosen)
+        runs.set_tags(run_id, {tags.PRECISION: precision})
+    return autocast_of(precision)
+
+
+def precision_folder(home: Path) -> Path:
+    """Folder of what was measured (models.learner.precision); it may be deleted at any time."""
+    return home / "store" / "precision"

@@ -9,8 +9,7 @@ from pathlib import Path
 from models.datasets.arithmetic import SOUND
 from models.datasets.schema import Kind, available, read_rows
 from models.errors import UserError
-from models.learner.packing import Sequences
-from models.learner.reference_cache import cached_reference_log_probs
+from models.loop import known_log_probs
 from models.loop.learner import Learner
 from models.loop.rollout import Known, Origin, Problem
 from models.loop.schedule import ScheduleSettings
@@ -131,28 +130,10 @@ def _flaw(origin: Origin, flaw: str) -> str:
 def with_reference(problems: Sequence[Problem], learner: Learner, recipe: PromptSections, home: Path) -> list[Problem]:
     """`problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they were
     computed before; unchanged where the recipe has no such reference or draws its completions."""
-    if recipe.rollouts.draws or recipe.reference.moves or not recipe.reference.kept:
-        return list(problems)
-    flat = [(problem, known) for problem in problems for known in problem.known]
-    sequences = Sequences([problem.tokens for problem, _ in flat], [known.completion for _, known in flat])
-    with learner.as_reference() as model:
-        assert model is not None, "the recipe has a reference"
-        rows = cached_reference_log_probs(
-            reference_folder(home),
-            model,
-            sequences,
-            distribution=learner.distribution,
-            autocast=learner.autocast,
-            token_budget=recipe.schedule.token_budget if recipe.schedule else 16384,
-        )
-    values = iter(rows)
-    return [
-        replace(
-            problem,
-            known=tuple(replace(answer, reference_log_probs=next(values)) for answer in problem.known),
-        )
-        for problem in problems
-    ]
+    budget = recipe.schedule.token_budget if recipe.schedule else 16384
+    return known_log_probs.with_reference(
+        problems, learner, recipe.rollouts, recipe.reference, budget, reference_folder(home)
+    )
 
 
 def read_problems(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import torch
 from torch import Tensor
 
 from models.engine.engine import Ask, Drawing, Engine, Generated
@@ -19,18 +18,28 @@ class OfFirstRank(Engine):
 
     Args:
         engine: the first rank's; None on the others.
-        ranks: who hears what it says. Messages go their own way: it may be asked from a thread of its own.
+        ranks: who hears what it says. Their messages go a way that nobody else uses (`Ranks.apart`): an engine may be
+            asked from a thread of its own.
     """
 
     def __init__(self, engine: Engine | None, ranks: Ranks) -> None:
-        self._ranks = ranks.apart()
-        self._engine = engine
-        self.dtype: torch.dtype = ranks.from_first(lambda: self._own.dtype)
+        self._ranks, self._engine = ranks, engine
+        self.dtype, self.vocabulary, self.longest, self.version = ranks.from_first(
+            lambda: (self._own.dtype, self._own.vocabulary, self._own.longest, self._own.version)
+        )
 
     @property
     def _own(self) -> Engine:
         assert self._engine is not None, "the first rank has the engine"
         return self._engine
+
+    def members(self) -> Sequence[Engine]:
+        """See `Engine.members`."""
+        behind = self._engine.members() if self._engine is not None else []
+        count = self._ranks.from_first(lambda: len(behind))
+        if count == 1:
+            return (self,)
+        return [OfFirstRank(behind[number] if behind else None, self._ranks) for number in range(count)]
 
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
         """See `Engine.each`."""
@@ -40,13 +49,14 @@ class OfFirstRank(Engine):
         """See `Engine.score`."""
         return self._ranks.from_first(lambda: self._own.score(prompts, completions))
 
-    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+    def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         """See `Engine.load`. Each tensor may be put together when it is asked for: every rank asks for all of them."""
         remaining = iter(weights)
-        if self._ranks.first:
-            self._own.load(remaining)
+        if self._engine is not None:
+            self._engine.load(remaining, version)
         for _ in remaining:
             pass
+        self.version = version
 
     def close(self) -> None:
         """See `Engine.close`."""

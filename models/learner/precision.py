@@ -51,6 +51,11 @@ def autocast_of(precision: Precision) -> torch.dtype | None:
     return torch.bfloat16 if precision == "bfloat16" else None
 
 
+def chosen_precision(asked: Precision | Literal["auto"], model: nn.Module, folder: Path) -> Precision:
+    """The precision that a recipe means for `model` here: what it names, or what is faster; see `fastest_precision`."""
+    return fastest_precision(model, folder) if asked == "auto" else asked
+
+
 def fastest_precision(model: nn.Module, folder: Path) -> Precision:
     """bfloat16 on a GPU; elsewhere what was measured once for models of this shape on this machine.
 
@@ -61,7 +66,7 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
     Raises:
         UserError: the model cannot read packed rows.
     """
-    if next(model.parameters()).device.type == "cuda":
+    if torch.cuda.is_available():  # wherever the model is now: it learns there
         return "bfloat16"
     shapes = [(name, tuple(p.shape), p.requires_grad) for name, p in model.named_parameters()]
     threads = torch.get_num_threads()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,6 +22,8 @@ from models.learner.all_completions import all_log_probs
 from models.learner.fused_log_probs import AS_IT_IS, Distribution
 from models.learner.log_probs import plain_inner
 from models.learner.packing import Sequences
+from models.learner.whole_weights import ranks_of
+from models.ranks import whole
 
 _LOG = logging.getLogger("rewardflow.learner")
 
@@ -53,15 +56,20 @@ def cached_reference_log_probs(
     key = hashlib.sha256(repr(parts).encode())
     file = folder / f"{key.hexdigest()[:32]}.safetensors"
     lengths = [len(completion) for completion in sequences.completions]
-    kept = _read(file, sum(lengths))
+    ranks = ranks_of(reference)
+    kept = ranks.from_first(lambda: _read(file, sum(lengths)))
     if kept is None:
         rows = all_log_probs(
             reference, sequences, distribution=distribution, autocast=autocast, token_budget=token_budget
         )
         kept = torch.cat([row.cpu() for row in rows] or [torch.empty(0)])
-        with replace_file(file) as beside:
-            save_file({"log_probs": kept}, str(beside))
+        ranks.from_first(partial(_write, file, kept))
     return list(kept.split(lengths))
+
+
+def _write(file: Path, log_probs: Tensor) -> None:
+    with replace_file(file) as beside:
+        save_file({"log_probs": log_probs}, str(beside))
 
 
 def _read(file: Path, tokens: int) -> Tensor | None:
@@ -80,7 +88,7 @@ def weights_hash(model: nn.Module) -> str:
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         total.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        total.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        total.update(whole(tensor.detach()).cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return total.hexdigest()
 
 

@@ -23,26 +23,30 @@ from models.ranks import Ranks
 def shard(model: nn.Module, ranks: Ranks, optimiser: torch.optim.Optimizer | None = None) -> None:
     """Cut `model` over the ranks, in place; where there is one rank nothing changes.
 
+    A head that reads the states of another model stays whole: it learns the same on every rank.
+
     Args:
         model: a causal language model with or without adapters, a sequence classifier, or a module around a `backbone`
-            whose own weights stand beside it; the same on every rank.
+            whose own weights stand beside it; the same on every rank, on the processor or on the rank's device.
         ranks: who holds the parts.
         optimiser: of its weights, without state: from now on it moves the parts.
 
     Raises:
         UserError: the model cannot read packed rows.
     """
-    if ranks.count == 1:
+    from transformers import PreTrainedModel
+
+    backbone: Any = getattr(model, "backbone", model)
+    inner = plain_inner(backbone)
+    if ranks.count == 1 or not isinstance(inner, PreTrainedModel):
         return
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
-    backbone: Any = getattr(model, "backbone", model)
-    inner = plain_inner(backbone)
     root: Any = model if backbone is not model else inner
     use_packed_attention(backbone)  # tried while the weights are whole
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    mesh = init_device_mesh(next(model.parameters()).device.type, (ranks.count,))
+    mesh = init_device_mesh("cuda" if torch.cuda.is_available() else "cpu", (ranks.count,))
     for layer in layers_of(backbone):
         fully_shard(layer, mesh=mesh)
     fully_shard(root, mesh=mesh, reshard_after_forward=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from prefect import get_run_logger, task
 
 from models.loop.alarm import AlarmSettings, Collapse
+from models.loop.build import open_teachers
 from models.loop.curriculum import drawn_at_most
 from models.loop.judge import Role
 from models.loop.learned import nothing_learned
@@ -40,7 +41,6 @@ from tasks.open_learner import (
     ScorerSections,
     build_learner,
     engine_for,
-    open_teachers,
     reward_scorer,
 )
 from tasks.progress import progress

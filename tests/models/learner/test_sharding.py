@@ -114,7 +114,8 @@ def of_critic(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
 
 def of_process_reward(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
     rollouts = scored([0.0] * len(SHARED), SIZES, sequences=SHARED).rollouts
-    policy, part = tiny_policy(dtype, spread=2.0), ImplicitProcess(passes=1)
+    policy: Any = tiny_policy(dtype, spread=2.0)
+    part = ImplicitProcess(passes=1)
     reference = tiny_policy(dtype, seed=1, spread=2.0).requires_grad_(False)
     companion = part.accompany(policy)
     for model, optimiser in ((companion.model, companion.optimiser), (policy, None), (reference, None)):
@@ -132,7 +133,8 @@ def of_reward_model(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
 
     torch.manual_seed(0)
     shape: Any = {**tiny_policy().config.to_dict(), "num_labels": 1}
-    model: Any = Qwen3ForSequenceClassification(Qwen3Config(**shape)).to(dtype).eval()
+    model: Any = Qwen3ForSequenceClassification(Qwen3Config(**shape))
+    model.to(dtype).eval()
     chance = random.Random(0)
     pairs = [Pair([3, 4 + number], [5, chance.randint(6, 9), 1], [7, 1]) for number in range(5)]
     seen: Made = {}

@@ -52,7 +52,7 @@ def train(
         shard(learner.reference, ranks)
     engine: Any = TransformersEngine(start, EngineSettings(), end=END) if ranks.first else None
     if ranks.count > 1:
-        engine = OfFirstRank(engine, ranks)
+        engine = OfFirstRank(engine, ranks.apart())
 
     def proceed() -> None:
         if killed_in is not None and len(diary.metrics) and max(diary.metrics) == killed_in:

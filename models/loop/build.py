@@ -1,0 +1,142 @@
+"""The learner of a training, built: the policy with its optimiser, the reference and the companions of a recipe.
+
+Where several ranks learn, each builds the same models and then holds its parts of them (`models.learner.sharding`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import nn
+
+from models.learner.fused_log_probs import Distribution
+from models.learner.optimiser import build_optimiser
+from models.learner.sharding import shard
+from models.loop.judge import Role
+from models.loop.learner import Learner
+from models.loop.method import companions_of, reference_is_read_alone
+from models.loop.schedule import ScheduleSettings
+from models.loop.slots import Advantage, Reference, Reward, Rollouts
+from models.policy.build import PolicySettings, with_adapter
+from models.policy.rounded import round_once
+from models.policy.served_teacher import open_served
+from models.policy.teacher import TeacherSettings, open_frozen
+from models.policy.update_sparsity import learn_only, masks_of
+from models.ranks import ALONE, Ranks
+from models.recipe.teachers import KEYS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class LearnerSettings(Protocol):
+    """What a learner is built from, beside the policy's weights."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def policy(self) -> PolicySettings: ...
+    @property
+    def rollouts(self) -> Rollouts: ...
+    @property
+    def rewards(self) -> Sequence[Reward]: ...
+    @property
+    def advantage(self) -> Advantage: ...
+    @property
+    def reference(self) -> Reference: ...
+
+
+def build_learner(
+    policy: PreTrainedModel,
+    recipe: LearnerSettings,
+    settings: ScheduleSettings,
+    autocast_for: Callable[[nn.Module], torch.dtype | None],
+    ranks: Ranks = ALONE,
+) -> Learner:
+    """The policy with its optimiser, and the reference and the companions that the recipe asks for.
+
+    Args:
+        policy: the weights that the training begins with; the same on every rank.
+        recipe: what is asked for.
+        settings: of the optimiser.
+        autocast_for: the autocast dtype for the policy as it learns, None for plain float32.
+        ranks: who learns together.
+    """
+    reference: PreTrainedModel | None = None
+    adapter_off: Any = None
+    torch.manual_seed(recipe.seed)  # heads of companions begin at random
+    companions = companions_of((*recipe.rewards, recipe.advantage), policy)
+    if recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None):
+        # before there is an adapter: a reference that moves holds whole weights, the adapter merged in
+        reference = copy.deepcopy(policy).requires_grad_(False)
+    if recipe.policy.lora is not None:
+        policy = with_adapter(policy, recipe.policy.lora, recipe.seed)
+    if recipe.reference.kept and reference is None:
+        adapter_off = policy.disable_adapter
+    masks = {} if recipe.policy.subnetwork is None else masks_of(policy, recipe.policy.subnetwork)
+    autocast = autocast_for(policy)
+    if (
+        reference is not None
+        and autocast is not None
+        and ranks.count == 1  # parts of one layer are put together in one dtype
+        and reference_is_read_alone(recipe.reference, recipe.rollouts)
+    ):
+        round_once(reference, autocast)
+    optimiser = build_optimiser(policy, settings.optimiser)
+    shard(policy, ranks, optimiser)
+    learn_only(policy, masks)
+    if reference is not None:
+        shard(reference, ranks)
+    for companion in companions.values():
+        shard(companion.model, ranks, companion.optimiser)
+    drawn = recipe.rollouts.sampling
+    distribution = Distribution(temperature=drawn.temperature or 1.0, top_p=drawn.top_p, top_k=drawn.top_k)
+    return Learner(
+        policy,
+        optimiser,
+        reference,
+        adapter_off,
+        autocast,
+        distribution,
+        mask_top_p=recipe.rollouts.mask_top_p,
+        companions=companions,
+        reference_moves=recipe.reference.moves,
+    )
+
+
+def open_teachers(
+    learner: Learner,
+    tokenizer: PreTrainedTokenizerBase,
+    folders: Mapping[Role, Path],
+    served: TeacherSettings | None = None,
+    *,
+    trust_remote_code: bool = False,
+) -> None:
+    """Give the learner the frozen models that its recipe learns from, in the precision that it learns in.
+
+    Args:
+        learner: of the policy that is distilled.
+        tokenizer: the policy's.
+        folders: of models that lie on this machine.
+        served: the recipe's teacher, where it may stand behind an address.
+        trust_remote_code: see `models.policy.build.PolicySettings`.
+
+    Raises:
+        UserError: one of `folders` holds no model, or one with another vocabulary than the policy; the server does not
+            answer as it should.
+    """
+    dtype = learner.autocast or torch.float32
+    learner.teachers = {
+        role: open_frozen(folder, tokenizer, KEYS[role], dtype=dtype, trust_remote_code=trust_remote_code)
+        for role, folder in folders.items()
+    }
+    for teacher in learner.teachers.values():
+        shard(teacher, learner.ranks)
+    if served is not None and served.address is not None:
+        learner.served_teacher = open_served(
+            served.address, served.model, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]
+        )

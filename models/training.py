@@ -1,0 +1,172 @@
+"""A training as data: what each of several processes that learn together opens for itself, and makes with the others.
+
+Nothing of it knows who started the processes or where the numbers go: the first rank tells a `Watchers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from models.engine.engine import Engine
+from models.engine.first_rank import OfFirstRank
+from models.learner.precision import autocast_of, chosen_precision
+from models.loop.alarm import AlarmSettings, Collapse
+from models.loop.build import build_learner, open_teachers
+from models.loop.judge import Role
+from models.loop.known_log_probs import with_reference
+from models.loop.learner import Learner
+from models.loop.loop import Watchers, run_loop
+from models.loop.method import Slots
+from models.loop.readings import Readings
+from models.loop.rollout import Problem
+from models.loop.schedule import ScheduleSettings
+from models.loop.slots import Advantage, Reference, Reward, Rollouts
+from models.loop.truncation import TruncationSettings
+from models.loop.world import World
+from models.policy.build import PolicySettings, load_causal_model, open_tokenizer
+from models.policy.folder import save_model_folder
+from models.policy.teacher import TeacherSettings
+from models.policy.weights import merged_weights
+from models.ranks import Ranks
+from models.reward_model.scorer import open_scorer
+from models.text.encoding import Codec
+from models.text.end_ids import ends_of_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What is learned, from what, and where it goes. Its folders are there on every machine."""
+
+    seed: int
+    policy: PolicySettings
+    slots: Slots
+    schedule: ScheduleSettings
+    truncated: TruncationSettings
+    alarm: AlarmSettings | None
+    start: Path
+    """The model folder that the policy begins with."""
+    problems: Sequence[Problem]
+    teachers: Mapping[Role, Path]
+    """Model folders that the policy is distilled from."""
+    served: TeacherSettings | None
+    """The recipe's teacher, where it may stand behind an address."""
+    reward_model: Path | None
+    score_budget: int | None
+    """Tokens of a packed row of the reward model; None where there is none."""
+    precisions: Path
+    """Folder of what was measured of precisions, where the recipe leaves that open."""
+    reference_log_probs: Path
+    """Folder of log-probs under references that never move."""
+    checkpoints: Path
+    """Folder of the checkpoints, which all ranks write and see."""
+    result: Path
+    """The model folder that is made."""
+
+    def autocast_for(self, model: nn.Module) -> torch.dtype | None:
+        """The autocast dtype that `policy.precision` means for a model, None for plain float32; measured where it is
+        asked."""
+        return autocast_of(chosen_precision(self.policy.precision, model, self.precisions))
+
+    @property
+    def rollouts(self) -> Rollouts:
+        """Where completions come from."""
+        return self.slots.rollouts
+
+    @property
+    def rewards(self) -> Sequence[Reward]:
+        """What they are worth."""
+        return self.slots.rewards
+
+    @property
+    def advantage(self) -> Advantage:
+        """How much better than expected."""
+        return self.slots.advantage
+
+    @property
+    def reference(self) -> Reference:
+        """What the policy is held against."""
+        return self.slots.reference
+
+
+OpenEngine = Callable[[], AbstractContextManager[Engine]]
+
+
+def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> Collapse | None:
+    """Run the loop to its end with the other ranks and write the policy to `training.result`.
+
+    Args:
+        training: what all of them were given.
+        ranks: this process among them.
+        open_engine: called on the first rank, where the rollouts draw.
+        watchers: told by the first rank.
+
+    Returns:
+        The policy's collapse, where there was one.
+
+    Raises:
+        UserError: see `models.loop.loop.run_loop`; on every rank alike.
+    """
+    trusted = training.policy.trust_remote_code
+    tokenizer = open_tokenizer(training.start, trust_remote_code=trusted)
+    codec = Codec(tokenizer, training.policy.chat, ends_of_folder(training.start))
+    # On the processor: the rank's device holds parts alone.
+    policy = load_causal_model(training.start, torch.float32, trust_remote_code=trusted)
+    learner = build_learner(
+        policy, training, training.schedule, lambda model: ranks.from_first(lambda: training.autocast_for(model)), ranks
+    )
+    open_teachers(learner, tokenizer, training.teachers, training.served, trust_remote_code=trusted)
+    problems = with_reference(
+        training.problems,
+        learner,
+        training.rollouts,
+        training.reference,
+        training.schedule.token_budget,
+        training.reference_log_probs,
+    )
+    scorer = None
+    if ranks.first and training.reward_model is not None:
+        assert training.score_budget is not None
+        scorer = open_scorer(
+            training.reward_model,
+            codec,
+            token_budget=training.score_budget,
+            autocast_for=training.autocast_for,
+            trust_remote_code=trusted,
+        )
+    draws = training.rollouts.draws
+    with open_engine() if draws and ranks.first else nullcontext() as own:
+        engine = OfFirstRank(own, ranks.apart()) if draws else None
+        unread = Readings(learner, training.schedule.token_budget)
+        world = World(codec, engine, scorer, training.seed, learner, unread, training.truncated)
+        collapse = run_loop(
+            world, training.slots, training.schedule, problems, training.checkpoints, watchers, training.alarm
+        )
+    save_policy(learner, tokenizer, training, ranks)
+    return collapse
+
+
+def save_policy(learner: Learner, tokenizer: PreTrainedTokenizerBase, training: Training, ranks: Ranks) -> None:
+    """Write the policy's whole weights, adapters merged in, as a model folder; each put together once, and kept by the
+    first rank alone."""
+    weights = {}
+    for name, tensor in merged_weights(learner.policy):
+        if ranks.first:
+            weights[name] = tensor.detach().cpu()
+
+    def write() -> None:
+        trusted = training.policy.trust_remote_code
+        plain: PreTrainedModel = load_causal_model(training.start, torch.float32, trust_remote_code=trusted)
+        plain.load_state_dict(weights)
+        save_model_folder(plain, tokenizer, training.result)
+
+    ranks.from_first(write)
