@@ -26,9 +26,8 @@ from models.ranks import ALONE, Ranks
 
 Weights = dict[str, Tensor]
 SMALL_STEPS = replace(SCHEDULE, optimiser=replace(SCHEDULE.optimiser, learning_rate=1e-4))
-"""The step size of most recipes. AdamW turns a last digit of a small gradient into a share of it, also where one
-process
-cuts its rows in another way."""
+"""The step size of most recipes. AdamW turns the last digit of a small gradient into a share of it, as it does where one
+process cuts its rows in another way."""
 
 
 class Killed(Exception):
@@ -81,25 +80,31 @@ def run(count: int, *given: Any) -> list[tuple[Weights, Diary]]:
     return on_ranks(count, train, *given) if count > 1 else [train(ALONE, *given)]
 
 
-@pytest.mark.parametrize("lora", [False, True])
+THOROUGH = pytest.mark.thorough
+
+
+@pytest.mark.parametrize(
+    ("count", "lora"), [(2, False), *(pytest.param(*case, marks=THOROUGH) for case in ((2, True), (3, False)))]
+)
 def test_several_ranks_end_where_one_ends_and_twice_at_the_same_weights(
-    start: Path, tmp_path: Path, lora: bool
+    start: Path, tmp_path: Path, count: int, lora: bool
 ) -> None:
     ((expected, diary),) = run(1, start, tmp_path / "1", None, lora)
-    for count in (2, 3):
-        made = run(count, start, tmp_path / f"{count}", None, lora)
-        again = run(count, start, tmp_path / f"{count} again", None, lora)
-        for (weights, _), (others, _) in zip(made, again, strict=True):
-            assert gap(weights, made[0][0]) == gap(weights, others) == 0.0
-        assert gap(expected, made[0][0]) <= 1e-6
-        said = made[0][1]
-        assert said.resumed == [0] and sorted(said.metrics) == list(range(1, 7)) and sorted(said.samples) == [1, 3, 6]
-        assert said.metrics[6]["reward/total"] == diary.metrics[6]["reward/total"]
-        assert said.metrics[6]["policy/loss"] == pytest.approx(diary.metrics[6]["policy/loss"], abs=1e-6)
-        assert not made[1][1].metrics and not made[1][1].samples and not made[1][1].resumed
+    made = run(count, start, tmp_path / "several", None, lora)
+    again = run(count, start, tmp_path / "again", None, lora)
+    for (weights, _), (others, _) in zip(made, again, strict=True):
+        assert gap(weights, made[0][0]) == gap(weights, others) == 0.0
+    assert gap(expected, made[0][0]) <= 1e-6
+    said = made[0][1]
+    assert said.resumed == [0] and sorted(said.metrics) == list(range(1, 7)) and sorted(said.samples) == [1, 3, 6]
+    assert said.metrics[6]["reward/total"] == diary.metrics[6]["reward/total"]
+    assert said.metrics[6]["policy/loss"] == pytest.approx(diary.metrics[6]["policy/loss"], abs=1e-6)
+    assert not made[1][1].metrics and not made[1][1].samples and not made[1][1].resumed
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 1), (2, 3), (1, 2)])
+@pytest.mark.parametrize(
+    ("before", "after"), [(2, 2), *(pytest.param(*case, marks=THOROUGH) for case in ((2, 1), (2, 3), (1, 2)))]
+)
 def test_a_training_that_was_killed_goes_on_with_any_number_of_ranks(
     start: Path, tmp_path: Path, before: int, after: int
 ) -> None:
@@ -112,6 +117,7 @@ def test_a_training_that_was_killed_goes_on_with_any_number_of_ranks(
     assert gap(whole, made[0][0]) <= (0.0 if before == after else 1e-6)
 
 
+@THOROUGH
 def test_a_checkpoint_with_a_damaged_part_is_passed_over_for_the_one_before(start: Path, tmp_path: Path) -> None:
     whole = run(2, start, tmp_path / "whole")[0][0]
     run(2, start, tmp_path / "killed", 5)
