@@ -2,7 +2,9 @@
 
 The projection runs in blocks over tokens and vocabulary; the softmax is put together block by block (the running
 maximum and sums of the online softmax, Milakov & Gimelshein 2018) and the backward pass makes each block again. What
-is kept between the two is one number a token. With z = logits / temperature, p = softmax(z):
+is kept between the two is one number a token; and the products of states and projection as they came out, where they
+are so few that they cost less than making them again: the numbers are the same to the bit.
+With z = logits / temperature, p = softmax(z):
 
     log p(t) = z_t - lse          d log p(t) / dz = onehot(t) - p
     H = lse - sum p z             dH / dz = -p (log p + H)
@@ -22,9 +24,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from models.learner.block_attention import LOG2_E
+
 BLOCK_TOKENS = 256
 BLOCK_ELEMENTS = 2**19
 """Largest tokens x vocabulary that one block holds: 2 MiB in float32, which stays in a processor's cache."""
+KEPT_BYTES = 2**26
+"""Most that all products of a batch may take on a CPU to be kept for the backward pass: 64 MiB. On a GPU none are."""
 GPU_BLOCK_TOKENS = 4096
 GPU_BLOCK_ELEMENTS = 2**28
 """The same on a GPU, where a block of 1 GiB keeps every multiprocessor busy."""
@@ -132,10 +138,12 @@ class _Fused(torch.autograd.Function):
         blocks = Blocks(matrix, bias, softcap, distribution, wide, size, mask)
         count = hidden.shape[0]
         chosen, lse, mean, least = (torch.empty(count, dtype=wide, device=hidden.device) for _ in range(4))
+        keep = any(ctx.needs_input_grad) and kept_bytes(count, weight.shape[0], compute, hidden.device.type) > 0
+        kept: list[Tensor] | None = [] if keep else None
         for rows in blocks.rows(count):
-            chosen[rows], lse[rows], mean[rows], least[rows] = blocks.sums(states[rows], targets[rows], rows)
+            chosen[rows], lse[rows], mean[rows], least[rows] = blocks.sums(states[rows], targets[rows], rows, kept)
         entropy = lse - mean
-        ctx.save_for_backward(states, weight, bias, targets, lse, entropy, least)
+        ctx.save_for_backward(states, weight, bias, targets, lse, entropy, least, *(kept or ()))
         ctx.softcap, ctx.distribution, ctx.compute, ctx.size = softcap, distribution, compute, size
         ctx.dtype, ctx.mask = hidden.dtype, mask
         ctx.set_materialize_grads(False)  # an entropy that nobody uses has no gradient; zeros would have to be read
@@ -143,9 +151,10 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Gradients of hidden, weight and bias, each block's logits made again."""
+        """Gradients of hidden, weight and bias, each block's products made again where they were not kept."""
         of_log_prob, of_entropy = gradients
-        states, weight, bias, targets, lse, entropy, least = ctx.saved_tensors
+        states, weight, bias, targets, lse, entropy, least, *kept = ctx.saved_tensors
+        products = iter(kept)
         wide = lse.dtype
         matrix = weight.to(ctx.compute)
         blocks = Blocks(matrix, bias, ctx.softcap, ctx.distribution, wide, ctx.size, ctx.mask)
@@ -158,19 +167,22 @@ class _Fused(torch.autograd.Function):
         d_bias = torch.zeros(weight.shape[0], dtype=wide, device=weight.device) if wanted_bias else None
         for rows in blocks.rows(states.shape[0]):
             for columns in blocks.columns(len(range(*rows.indices(states.shape[0])))):
-                z = blocks.logits(states[rows], columns)
+                if kept:
+                    z = blocks.bent(next(products), columns, keep=True)
+                else:
+                    z = blocks.logits(states[rows], columns)
                 slope = blocks.slope(z)
                 if blocks.cut:
                     blocks.leave_out(z, targets[rows], rows)
                     z.masked_fill_(z < least[rows, None], float("-inf"))
                 log_p = z.sub_(lse[rows, None])
                 if of_entropy is not None:
-                    p = torch.exp(log_p)
+                    p = exp_(log_p.clone())
                     # p log p is zero where p is: a cut token's minus infinity must not meet it
                     inner = torch.where(p > 0, log_p, 0.0) + entropy[rows, None]
                     d_z = -p * (of_log_prob[rows, None] + of_entropy[rows, None] * inner)
                 else:
-                    d_z = log_p.exp_().mul_(-of_log_prob[rows, None])
+                    d_z = exp_(log_p).mul_(-of_log_prob[rows, None])
                 place = targets[rows] - columns.start
                 here = (place >= 0) & (place < z.shape[1])
                 d_z.scatter_add_(
@@ -193,6 +205,24 @@ class _Fused(torch.autograd.Function):
             None if d_bias is None or bias is None else d_bias.to(bias.dtype),
             *(None,) * 6,
         )
+
+
+def kept_bytes(tokens: int, vocabulary: int, compute: torch.dtype, device: str) -> int:
+    """Bytes of the products that are kept for the backward pass; zero where they are too many.
+
+    Args:
+        tokens: whose log-probs are read together.
+        vocabulary: entries of the whole.
+        compute: dtype of the products.
+        device: cpu or cuda.
+    """
+    every = tokens * vocabulary * compute.itemsize
+    return every if device == "cpu" and every <= KEPT_BYTES else 0
+
+
+def exp_(values: Tensor) -> Tensor:
+    """e to the power of `values`, in place; on a CPU by way of the base 2, which torch has vectorised everywhere."""
+    return values.mul_(LOG2_E).exp2_() if values.device.type == "cpu" else values.exp_()
 
 
 def block_shape(tokens: int, vocabulary: int, device: str, *, cut: bool) -> tuple[int, int]:
@@ -247,9 +277,21 @@ class Blocks:
         step = vocabulary if self.cut else _column_step(tokens, self.size)
         return [slice(start, min(vocabulary, start + step)) for start in range(0, vocabulary, step)]
 
-    def logits(self, states: Tensor, columns: slice) -> Tensor:
-        """z of a block, [tokens of it, vocabulary of it], in `wide`."""
-        z = (states @ self.matrix[columns].T).to(self.wide)
+    def logits(self, states: Tensor, columns: slice, kept: list[Tensor] | None = None) -> Tensor:
+        """z of a block, [tokens of it, vocabulary of it], in `wide`; the product that it comes from is added to `kept`,
+        where that is a list."""
+        product = states @ self.matrix[columns].T
+        if kept is not None:
+            kept.append(product)
+        return self.bent(product, columns, keep=kept is not None)
+
+    def bent(self, product: Tensor, columns: slice, *, keep: bool) -> Tensor:
+        """z from the product of states and projection, [tokens of it, vocabulary of it], in `wide`.
+
+        Args:
+            product: left as it is where `keep`, else it may become z.
+        """
+        z = product.to(self.wide, copy=keep)
         if self.bias is not None:
             z += self.bias[columns]
         if self.softcap is not None:
@@ -270,14 +312,23 @@ class Blocks:
             outside = self.mask.outside(rows).scatter_(1, targets[:, None], False)
             z.masked_fill_(outside, float("-inf"))
 
-    def sums(self, states: Tensor, targets: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """z of the target, lse, mean of z under p, and the least z that was not cut, [tokens] each."""
+    def sums(
+        self, states: Tensor, targets: Tensor, rows: slice, kept: list[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """z of the target, lse, mean of z under p, and the least z that was not cut, [tokens] each.
+
+        Args:
+            states: that predict the targets, [tokens of the block, hidden].
+            targets: token ids, [tokens of the block].
+            rows: where these tokens stand among all of them.
+            kept: gets the products of states and projection, stretch of the vocabulary after stretch; None: not kept.
+        """
         count = states.shape[0]
         largest = torch.full((count,), float("-inf"), dtype=self.wide, device=states.device)
         total, weighted, chosen = (torch.zeros(count, dtype=self.wide, device=states.device) for _ in range(3))
         least = largest
         for columns in self.columns(count):
-            z = self.logits(states, columns)
+            z = self.logits(states, columns, kept)
             place = targets - columns.start
             here = (place >= 0) & (place < z.shape[1])
             chosen = torch.where(here, z.gather(1, place.clamp(0, z.shape[1] - 1)[:, None]).squeeze(1), chosen)
@@ -288,7 +339,7 @@ class Blocks:
             bigger = torch.maximum(largest, z.amax(1))
             shrink = torch.exp(largest - bigger)
             below = z.sub_(bigger[:, None])
-            e = torch.exp(below)
+            e = exp_(below.clone())
             sum_of_e = e.sum(1)
             if self.cut:
                 below.masked_fill_(e == 0, 0.0)

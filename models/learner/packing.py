@@ -204,6 +204,7 @@ def pack_shares(
     width: int,
     together: Sequence[Hashable] | None = None,
     setting: str = "token_budget",
+    filled: int | None = None,
 ) -> list[list[list[int]]]:
     """What `pack` does, for several readers who read at the same time, [shares][rows][completions of a row] indices.
 
@@ -212,6 +213,7 @@ def pack_shares(
 
     Args:
         shares: how many read; the others as of `pack`.
+        filled: tokens from which on a row gets no further bundle, though the budget would allow it; None: the budget.
 
     Raises:
         UserError: the budget is smaller than one row must be.
@@ -227,7 +229,7 @@ def pack_shares(
     packed = []
     for share in deal([bundle.cost(width) for bundle in bundles], shares):
         mine = [bundles[place] for place in share]
-        rows = _first_fit([bundle.tokens for bundle in mine], budget)
+        rows = _first_fit([bundle.tokens for bundle in mine], min(budget, filled or budget))
         packed.append([[index for position in row for index in mine[position].members] for row in rows])
     return packed
 
@@ -293,7 +295,7 @@ def _bundles(
 
 
 def _first_fit(sizes: Sequence[int], capacity: int) -> list[list[int]]:
-    """Positions of `sizes` in bins of `capacity`, each in the first that has room."""
+    """Positions of `sizes` in bins of `capacity`, each in the first that has room; what is larger has one to itself."""
     bins: list[list[int]] = []
     room: list[int] = []
     for position, size in enumerate(sizes):

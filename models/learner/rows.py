@@ -17,6 +17,9 @@ from models.learner.log_probs import hidden_width
 from models.learner.packing import Sequences, pack_shares
 from models.learner.whole_weights import ranks_of
 
+CPU_ROW_TOKENS = 4096
+"""Tokens from which on a CPU's row gets no further prompt. With longer rows, what the layers keep outgrows what the C
+library hands out again, and every tensor's pages are mapped and cleared anew: a quarter of an update."""
 _AMONG_OWN: ContextVar[bool] = ContextVar("among_own", default=False)
 """Whether a row of a share is being worked on: what is read meanwhile is this rank's alone."""
 
@@ -70,7 +73,10 @@ def rows_of(
     chosen = range(len(sequences)) if among is None else among
     labels = None if together is None else [together[index] for index in chosen]
     taken = sequences.take(chosen)
-    packed = pack_shares(taken, budget, shares, width=hidden_width(model), together=labels, setting=setting)
+    filled = CPU_ROW_TOKENS if next(model.parameters()).device.type == "cpu" else None
+    packed = pack_shares(
+        taken, budget, shares, width=hidden_width(model), together=labels, setting=setting, filled=filled
+    )
     mine = packed[ranks.number if shares > 1 else 0]
     most = max(ranks.everyone(len(mine))) if own else max(map(len, packed))
     if len(mine) < most:

@@ -5,9 +5,10 @@ log-sum-exp of each part, the softmax over both together is a weighted sum of th
 
     out = out_self * exp(lse_self - lse) + out_prompt * exp(lse_prompt - lse),   lse = logaddexp(lse_self, lse_prompt)
 
-and in the backward pass each part, given the merged `out` and `lse`, yields exactly its share of the gradients,
-because the weight of a pair is exp(score - lse) whichever part computes it. (The decomposition of ring attention,
-arXiv 2310.01889, and of the shared prefixes of Hydragen, arXiv 2402.05099, which has no backward pass.)
+(to the base 2 throughout), and in the backward pass each part, given the merged `out` and `lse`, yields exactly its
+share of the gradients, because the weight of a pair is exp(score - lse) whichever part computes it. (The decomposition
+of ring attention, arXiv 2310.01889, and of the shared prefixes of Hydragen, arXiv 2402.05099, which has no backward
+pass.)
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ class _TwoPart(torch.autograd.Function):
                 _heads_first(query[inside]), _heads_first(key[prompt]), _heads_first(value[prompt]), scale, causal=False
             )
             other = sums.T
-            merged = torch.logaddexp(lse[inside], other)
-            mine = torch.exp(lse[inside] - merged).unsqueeze(-1)
-            theirs = torch.exp(other - merged).unsqueeze(-1)
+            merged = torch.logaddexp2(lse[inside], other)
+            mine = torch.exp2(lse[inside] - merged).unsqueeze(-1)
+            theirs = torch.exp2(other - merged).unsqueeze(-1)
             out[inside] = (out[inside] * mine).addcmul_(part.transpose(0, 1).to(mine.dtype), theirs)
             lse[inside] = merged
         ctx.save_for_backward(query, key, value, out, lse)

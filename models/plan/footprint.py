@@ -23,7 +23,7 @@ from torch.nn import functional
 from models.engine.engine import engine_dtype, has_vllm
 from models.engine.vllm_engine import CACHE_BLOCK, cache_bytes
 from models.engine.vocabulary import read_config
-from models.learner.fused_log_probs import block_shape
+from models.learner.fused_log_probs import block_shape, kept_bytes
 from models.learner.log_probs import plain_inner, row_states
 from models.learner.packed_attention import NAME, register_packed_attention
 from models.learner.recompute import recomputing
@@ -234,7 +234,9 @@ def _logits(recipe: Recipe, config: Any, row: Row, device: Device, autocast: tor
     blocks = BLOCKS * FLOAT * rows * columns
     cast = autocast.itemsize * matrix if autocast is not None else 0
     learns = recipe.policy.lora is None
-    return blocks + cast + (FLOAT * matrix if learns else 0) + 2 * FLOAT * row.completion_tokens * int(text.hidden_size)
+    kept = kept_bytes(row.completion_tokens, text.vocab_size, autocast or torch.float32, device.kind)
+    states = 2 * FLOAT * row.completion_tokens * int(text.hidden_size)
+    return kept + blocks + cast + (FLOAT * matrix if learns else 0) + states
 
 
 BLOCKS = 3

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from models.learner import block_attention
-from models.learner.block_attention import attend, attend_backward
+from models.learner.block_attention import LOG2_E, attend, attend_backward
 from models.learner.layout import allowed
 from models.learner.packing import Sequences, packed_row
 from models.learner.two_part_attention import two_part_attention
@@ -21,12 +21,16 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("elements", [2**18, 200, 40])
+@pytest.mark.parametrize(("elements", "rows"), [(2**18, 128), (2**18, 32), (2**18, 16), (200, 128), (40, 16)])
 @pytest.mark.parametrize("causal", [True, False])
-def test_blocks_equal_the_softmax_written_out(elements: int, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_equal_the_softmax_written_out(
+    elements: int, rows: int, causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(block_attention, "BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr(block_attention, "CAUSAL_ROWS", rows)
     query, key, value = (numbers(6, 70, 8, seed=seed).requires_grad_() for seed in range(3))
-    assert (elements < 70 * 70) == any(rows.start for _, rows in block_attention._blocks(query, key))
+    in_stretches = any(part.start for _, part in block_attention._blocks(query, key, causal))
+    assert in_stretches == (elements < 70 * 70 or (causal and rows < 70))
     scores = query @ key.transpose(1, 2) * 0.3
     if causal:
         scores = scores.masked_fill(~torch.ones(70, 70, dtype=torch.bool).tril(), float("-inf"))
@@ -38,9 +42,28 @@ def test_blocks_equal_the_softmax_written_out(elements: int, causal: bool, monke
         delta = (grad * out).sum(-1)
         gradients = attend_backward(grad, query, key, value, delta, lse, 0.3, causal=causal)
     torch.testing.assert_close(out, expected, **EXACT)
-    torch.testing.assert_close(lse, torch.logsumexp(scores, -1), **EXACT)
+    torch.testing.assert_close(lse / LOG2_E, torch.logsumexp(scores, -1), **EXACT)
     for rollout, tensor in zip(gradients, (query, key, value), strict=True):
         torch.testing.assert_close(rollout, tensor.grad, **EXACT)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_in_half_precision_blocks_are_as_near_to_the_truth_as_the_softmax_written_out(causal: bool) -> None:
+    query, key, value, grad = (numbers(4, 200, 16, seed=seed).to(torch.bfloat16) for seed in range(4))
+    ahead = torch.ones(200, 200, dtype=torch.bool).triu(1) if causal else torch.zeros(200, 200, dtype=torch.bool)
+
+    def written_out(dtype: torch.dtype) -> list[Tensor]:
+        query_, key_, value_ = leaves = [tensor.to(dtype).requires_grad_() for tensor in (query, key, value)]
+        scores = (query_ @ key_.transpose(1, 2) * 0.3).masked_fill(ahead, float("-inf"))
+        weights = torch.softmax(scores, -1, dtype=torch.promote_types(dtype, torch.float32)).to(dtype)
+        out = weights @ value_
+        return [out.detach(), *torch.autograd.grad(out, leaves, grad.to(dtype))]
+
+    out, lse = attend(query, key, value, 0.3, causal=causal)
+    delta = (grad.float() * out).sum(-1)
+    ours = [out, *attend_backward(grad, query, key, value, delta, lse, 0.3, causal=causal)]
+    for mine, plain, true in zip(ours, written_out(torch.bfloat16), written_out(torch.float64), strict=True):
+        assert float((mine - true).norm()) <= 1.1 * float((plain - true).norm())
 
 
 @pytest.mark.parametrize("groups", [1, 2])

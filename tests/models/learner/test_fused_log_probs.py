@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from models.learner import fused_log_probs as fused_log_probs_module
 from models.learner.fused_log_probs import Blocks, Distribution, Head, fused_log_probs
 
 EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
@@ -134,7 +135,8 @@ def test_no_block_is_larger_than_its_limit(distribution: Distribution, monkeypat
     sizes = []
     made = Blocks.logits
 
-    def watched(self: Blocks, states: Tensor, columns: slice) -> Tensor:
+    def watched(self: Blocks, states: Tensor, columns: slice, kept: list[Tensor] | None = None) -> Tensor:
+        assert kept is None  # 2000 x 6000 are too many to be kept
         z = made(self, states, columns)
         sizes.append(z.numel())
         return z
@@ -145,6 +147,38 @@ def test_no_block_is_larger_than_its_limit(distribution: Distribution, monkeypat
     fused_log_probs(hidden, Head(weight), targets, distribution, block_elements=2**19)[0].sum().backward()
     assert max(sizes) <= 2**19
     assert sum(sizes) == 2 * 2000 * 6000  # every logit once forward and once again backward
+
+
+@pytest.mark.parametrize("compute", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("distribution", [Distribution(), Distribution(temperature=0.7, top_p=0.9)])
+def test_products_that_are_kept_change_no_bit(
+    compute: torch.dtype, distribution: Distribution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight, bias = numbers(700, 8, seed=1), numbers(700, seed=2)
+    targets = torch.arange(300)
+
+    def read() -> list[Tensor]:
+        leaves = [tensor.clone().requires_grad_() for tensor in (numbers(300, 8), weight, bias)]
+        head = Head(leaves[1], leaves[2], softcap=5.0)
+        log_probs, entropy = fused_log_probs(leaves[0], head, targets, distribution, compute=compute)
+        (log_probs.sum() + 0.1 * entropy.sum()).backward()
+        return [log_probs.detach(), entropy.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
+
+    made = Blocks.logits
+    calls: list[slice] = []
+
+    def watched(self: Blocks, states: Tensor, columns: slice, kept: list[Tensor] | None = None) -> Tensor:
+        calls.append(columns)
+        return made(self, states, columns, kept)
+
+    monkeypatch.setattr(Blocks, "logits", watched)
+    kept, once = read(), len(calls)
+    monkeypatch.setattr(fused_log_probs_module, "KEPT_BYTES", 0)
+    again = read()
+    assert len(calls) - once == 2 * once
+    assert len(kept) == 5
+    for first, second in zip(kept, again, strict=True):
+        assert torch.equal(first, second)
 
 
 def test_half_precision_products_are_summed_in_float32() -> None:

@@ -8,7 +8,7 @@ import torch
 
 from models.errors import UserError
 from models.learner.layout import Prefix, Span, allowed
-from models.learner.packing import Sequences, cut_into_rows, pack, packed_row
+from models.learner.packing import Sequences, cut_into_rows, pack, pack_shares, packed_row
 
 
 def drawn(seed: int, rows: int = 40) -> Sequences:
@@ -66,6 +66,21 @@ def test_rows_are_nearly_full() -> None:
     sequences = Sequences([[index, 1] for index in range(300)], [[3] * (length - 2) for length in lengths])
     rows = pack(sequences, 2048, width=64)
     assert sum(lengths) / (len(rows) * 2048) > 0.97
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_row_that_is_filled_gets_no_further_prompt_and_no_prompt_is_repeated_for_that(seed: int) -> None:
+    sequences = drawn(seed)
+    (whole,) = pack_shares(sequences, 200, 1, width=64)
+    (rows,) = pack_shares(sequences, 200, 1, width=64, filled=30)
+
+    def prompts(row: list[int]) -> set[tuple[int, ...]]:
+        return {tuple(sequences.prompts[index]) for index in row}
+
+    assert len(rows) > len(whole)
+    assert sorted(index for row in rows for index in row) == list(range(len(sequences)))
+    assert all(tokens_of(sequences, row) <= 30 or len(prompts(row)) == 1 for row in rows)
+    assert sum(len(prompts(row)) for row in rows) == sum(len(prompts(row)) for row in whole)
 
 
 def test_what_belongs_together_is_never_parted() -> None:
