@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.datasets.schema import Kind, available, read_table
+from models.datasets.schema import Kind, available, table_pieces
 from models.datasets.settings import DataSettings
 from models.errors import UserError
 from models.loop.schedule import ScheduleSettings
@@ -15,7 +15,8 @@ KINDS_WITH_ANSWERS: tuple[Kind, ...] = ("problems", "demonstrations")
 
 
 def _any_text(data: Path, kind: Kind) -> bool:
-    return any(str(answer).strip() for answer in read_table(data, kind, "train").column("answer").to_pylist())
+    pieces = table_pieces(data, kind, "train")
+    return any(str(answer).strip() for piece in pieces for answer in piece.column("answer").to_pylist())
 
 
 class DataSections(Sections):

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from models.datasets.arithmetic import SOUND
-from models.datasets.schema import Kind, available, read_rows
+import numpy as np
+
+from models.datasets.row_table import Names, RowTable, open_rows
+from models.datasets.schema import Kind, available
 from models.errors import UserError
 from models.loop import known_log_probs
 from models.loop.learner import Learner
-from models.loop.rollout import Known, Origin, Problem
+from models.loop.problem_rows import (
+    ProblemRows,
+    Problems,
+    added_tokens,
+    grouped,
+    prompt_lengths,
+    taken,
+)
+from models.loop.rollout import Origin, Problem
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Reference, Rollouts
 from models.policy.build import PolicySettings
@@ -44,8 +53,8 @@ class PromptSections(LengthSections):
     schedule: ScheduleSettings | None
 
 
-def read_prompts(data: Path, codec: Codec, recipe: PromptSections) -> list[Problem]:
-    """The training prompts that the recipe's source reads.
+def read_prompts(data: Path, codec: Codec, recipe: PromptSections) -> Sequence[Problem]:
+    """The training prompts that the recipe's source reads; of a large split each is read when it is drawn.
 
     Demonstrations of one prompt stand together; every preference is a prompt of its own.
 
@@ -53,83 +62,71 @@ def read_prompts(data: Path, codec: Codec, recipe: PromptSections) -> list[Probl
         UserError: the data set has none, or none that fits the policy.
     """
     kind: Kind = recipe.rollouts.reads
-    if kind == "problems":
-        return with_room(read_problems(data, codec, "train", recipe), codec, recipe)
+    problems = _problems(data, codec, "train", recipe) if kind == "problems" else _answered(kind, data, codec, recipe)
+    return with_room(problems.held(), codec, recipe)
+
+
+def _answered(kind: Kind, data: Path, codec: Codec, recipe: PromptSections) -> Problems:
+    """Prompts with the answers that the data hold."""
     if "train" not in available(data).get(kind, ()):
         raise UserError(f"the data set {recipe.data_name} has no training {kind}, which rollouts reads")
-    answers = ANSWERS[kind]
-    rows = read_rows(data, kind, "train")
-    prompts = codec.prompts([str(row["prompt"]) for row in rows])
-    encoded = {column: codec.completions([str(row[column]) for row in rows]) for column in answers}
-    truths = _truths(data)
+    table = open_rows(data, kind, "train")
+    prompts = codec.rows_of_prompts(table.column("prompt"))
+    answers = {
+        column: (origin, codec.rows_of_completions(table.column(column))) for column, origin in ANSWERS[kind].items()
+    }
     most = recipe.rollouts.max_tokens
-    room = longest_sequence(recipe, most)
-    by_id: dict[str, Problem] = {}
-    for number, (row, ids) in enumerate(zip(rows, prompts, strict=True)):
-        known = tuple(
-            Known(origin, tuple(encoded[column][number]), str(row[column]), _flaw(origin, str(row["flaw"])))
-            for column, origin in answers.items()
-        )
-        longest = max(len(answer.completion) for answer in known)
-        if not ids or longest > most or len(ids) + most > room:
-            continue
-        prompt_id = str(row["prompt_id"])
-        key = prompt_id if kind == "demonstrations" else str(row["id"])
-        if key in by_id:
-            by_id[key] = replace(by_id[key], known=by_id[key].known + known)
-            continue
-        answer = str(row.get("answer", "")) or truths.get(prompt_id, "")
-        by_id[key] = Problem(key, str(row["prompt"]), answer, int(row["level"]), tuple(ids), known)
-    if not by_id:
+    longest = np.max([tokens.lengths for _, tokens in answers.values()], axis=0)
+    asked = prompts.lengths
+    fitting = np.flatnonzero((asked > 0) & (longest <= most) & (asked + most <= longest_sequence(recipe, most)))
+    if not len(fitting):
         raise UserError(
             f"no training row of {recipe.data_name}'s {kind} has an answer within rollouts.max_tokens ({most}) and a "
             "prompt that leaves room for it"
         )
-    return with_room(list(by_id.values()), codec, recipe)
+    key = "prompt_id" if kind == "demonstrations" else "id"
+    return Problems(ProblemRows(table, key, prompts, answers, _truths(data)), *grouped(table, key, fitting))
 
 
-def with_room(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> list[Problem]:
+def with_room(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> Sequence[Problem]:
     """Those of `problems` for which the policy has room with all that the recipe's source adds to them.
 
     Raises:
         UserError: there are none.
     """
-    room = None if recipe.policy.base is not None else recipe.policy.size.positions
-    extra = recipe.rollouts.extra_tokens(codec, problems)
-    needed = [
-        len(problem.tokens) + recipe.rollouts.max_tokens + more for problem, more in zip(problems, extra, strict=True)
-    ]
-    kept = [problem for problem, tokens in zip(problems, needed, strict=True) if room is None or tokens <= room]
-    if not kept:
+    if recipe.policy.base is not None:
+        return problems
+    room = recipe.policy.size.positions
+    needed = prompt_lengths(problems) + recipe.rollouts.max_tokens + added_tokens(recipe.rollouts, codec, problems)
+    if not (needed <= room).any():
         raise UserError(
             f"policy.size.positions is {room}, but every sequence of rollouts {recipe.rollouts.name} needs more: "
-            f"prompt, rollouts.max_tokens ({recipe.rollouts.max_tokens}) and what it adds are {min(needed)} at least"
+            f"prompt, rollouts.max_tokens ({recipe.rollouts.max_tokens}) and what it adds are {needed.min()} at least"
         )
-    return kept
+    return taken(problems, np.flatnonzero(needed <= room))
 
 
 def longest_in_training(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> int:
     """Tokens of the longest sequence that the recipe's source draws, longer prompts of its own included."""
     if recipe.policy.base is None:
         return longest_sequence(recipe)
-    return longest_sequence(recipe) + max(recipe.rollouts.extra_tokens(codec, problems))
+    return longest_sequence(recipe) + int(added_tokens(recipe.rollouts, codec, problems).max())
 
 
-def _truths(data: Path) -> dict[str, str]:
-    """Final answers of the training problems, by id."""
+def _truths(data: Path) -> tuple[Names, RowTable] | None:
+    """The training problems, which hold the final answers, by id."""
     if "train" not in available(data).get("problems", ()):
-        return {}
-    return {str(row["id"]): str(row["answer"]) for row in read_rows(data, "problems", "train")}
+        return None
+    table = open_rows(data, "problems", "train")
+    return Names(table.column("id")), table
 
 
-def _flaw(origin: Origin, flaw: str) -> str:
-    """The flaw of a preference is that of its worse answer; a sound demonstration has none."""
-    return "" if origin == "chosen" or flaw == SOUND else flaw
-
-
-def with_reference(problems: Sequence[Problem], learner: Learner, recipe: PromptSections, home: Path) -> list[Problem]:
+def with_reference(
+    problems: Sequence[Problem], learner: Learner, recipe: PromptSections, home: Path
+) -> Sequence[Problem]:
     """`problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they were
-    computed before; unchanged where the recipe has no such reference or draws its completions."""
+    computed before; unchanged where the recipe has no such reference or draws its completions, and where they are too
+    many to be held."""
     budget = recipe.schedule.token_budget if recipe.schedule else 16384
     return known_log_probs.with_reference(
         problems, learner, recipe.rollouts, recipe.reference, budget, reference_folder(home)
@@ -147,22 +144,23 @@ def read_problems(
     Raises:
         UserError: the split has no problems, or none that fits the policy.
     """
+    problems = _problems(data, codec, split, recipe)
+    if limit is None or limit >= len(problems):
+        return list(problems)
+    return list(problems.take(np.arange(limit) * len(problems) // limit))
+
+
+def _problems(data: Path, codec: Codec, split: str, recipe: LengthSections) -> Problems:
     if split not in available(data).get("problems", ()):
         raise UserError(f"the data set {recipe.data_name} has no {split} problems to answer")
-    rows = read_rows(data, "problems", split)  # type: ignore[arg-type]
-    encoded = codec.prompts([row["prompt"] for row in rows])
+    table = open_rows(data, "problems", split)  # type: ignore[arg-type]
+    prompts = codec.rows_of_prompts(table.column("prompt"))
     completion = recipe.longest_drawn if split == "train" else longest_completion(recipe)
     room = longest_sequence(recipe, completion) - completion
-    problems = [
-        Problem(str(row["id"]), str(row["prompt"]), str(row["answer"]), int(row["level"]), tuple(ids))
-        for row, ids in zip(rows, encoded, strict=True)
-        if 0 < len(ids) <= room
-    ]
-    if not problems:
+    fitting = np.flatnonzero((prompts.lengths > 0) & (prompts.lengths <= room))
+    if not len(fitting):
         raise UserError(f"no {split} prompt of {recipe.data_name} leaves room for {completion} tokens of completion")
-    if limit is None or limit >= len(problems):
-        return problems
-    return [problems[index * len(problems) // limit] for index in range(limit)]
+    return Problems(ProblemRows(table, "id", prompts, {}), fitting)
 
 
 def longest_completion(recipe: LengthSections) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,8 +22,8 @@ from models.disk import needs_space
 RESULT = "result.json"
 CHECKPOINTS = "checkpoints"
 """Folder beside the outputs that a step goes on from; it is no output, and gone when the step is done."""
-
-
+MADE_FROM_OUTPUTS = re.compile(r"\..+\.rows")
+"""Names of folders beside the outputs that are made from them while they are used, and are none (`row_table`)."""
 EARLIER = ".result.earlier"
 """File beside a result that was made anew: the MLflow runs that had made it before, one a line, newest first. What
 they led to may be a champion, and the outputs are kept for it (tasks/prune.py)."""
@@ -112,7 +113,8 @@ def _outputs(folder: Path) -> dict[str, Path]:
     digests = {}
     for file in sorted(folder.rglob("*")):
         inside = file.relative_to(folder)
-        ours = inside.parts[0] in (RESULT, CHECKPOINTS) or inside.parts[0].startswith(".result.")
+        top = inside.parts[0]
+        ours = top in (RESULT, CHECKPOINTS) or top.startswith(".result.") or MADE_FROM_OUTPUTS.fullmatch(top)
         if not ours and not file.is_dir():
             digests[inside.as_posix()] = file
     return digests

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from models.datasets.schema import read_rows
+from models.datasets.schema import table_pieces
 from models.evaluation.bootstrap import Interval, bootstrap_mean, paired_bootstrap
 from models.evaluation.metrics import prompt_values
 from models.evaluation.records import PromptRecord
@@ -75,7 +75,9 @@ def write_review(
             shown = {key: value for key, value in row.metrics.items() if key.split("/")[0] in CURVES}
             log(row.step, shown | first_curves(row.metrics))
     registry.log_model_outputs(parent_run, [trained.links["model_id"]])
-    problems = {str(row["id"]): row for row in read_rows(clean_folder(validated), "problems", "validation")}
+    asked = {record.id for of_role in measured.values() for record in of_role}
+    pieces = table_pieces(clean_folder(validated), "problems", "validation")
+    problems = {name: row for piece in pieces for row in piece.to_pylist() if (name := str(row["id"])) in asked}
     worst = _worst(measured["candidate"], problems)
     records.log_table(parent_run, "samples/side_by_side.json", side_by_side(measured, problems))
     difference = promotion.verdict.difference if promotion.verdict else None

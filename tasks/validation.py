@@ -8,7 +8,8 @@ under one folder:
     clean/                  the rest, under the same names; only where few enough failed, and then complete
 
 Data need not fit in memory. Files are read in pieces, three times: for what rows are compared with, for the checks, and
-to be written; of a row are held the hash of its id and the places where it fails.
+to be written; of a row are held the hash of its id and the places where it fails. A validation that was killed goes on
+behind the last piece that it checked.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from models.errors import UserError
 from tasks import expectations
 from tasks.data_docs import MOST_VALUES, FileFindings, Finding, page
 from tasks.expectations import Expectations, Failing, Outcome
+from tasks.piece_verdicts import PieceVerdicts, Verdict
 
 SUITES = Path(__file__).resolve().parents[1] / "data" / "expectations"
 """The suites that stand in the project."""
@@ -136,6 +138,7 @@ def validate(
     out: Path,
     suites: Path = SUITES,
     advance: Advance = unseen,
+    pieces: Path | None = None,
 ) -> ValidationReport:
     """Hold prepared data against its suites, set failing rows aside and write the rest.
 
@@ -147,6 +150,8 @@ def validate(
         out: folder for what comes out. An earlier validation's output in it is replaced.
         suites: folder with a suite for each kind.
         advance: is told how far it is.
+        pieces: folder in which it is kept how far it is: what is found there, left by a validation of the same that was
+            killed, is not looked at again. Removed in the end. None: nothing is kept.
 
     Raises:
         UserError: files are unreadable, empty or lack a column; or more rows of some failed than
@@ -173,7 +178,7 @@ def validate(
         def checker(part: str, checks: Sequence[Check], file: str = source.name) -> Expectations:
             return Expectations(context, folder.name, file, part, checks, settings)
 
-        checked.append(_check(source, read[source.kind], look, checker, advance))
+        checked.append(_check(source, read[source.kind], look, checker, advance, PieceVerdicts(pieces)))
     (out / "data_docs").mkdir()
     report = page(folder.name, [file.findings for file in checked], settings.model_dump())
     (out / "data_docs" / "index.html").write_text(report, encoding="utf-8")
@@ -181,6 +186,8 @@ def validate(
     failures = {file.failures.file: file.failures for file in checked}
     stops = [stop for file in checked for stop in file.stops]
     stops += why_stop(list(failures.values()), settings.quarantine_share)
+    if pieces is not None:
+        shutil.rmtree(pieces, ignore_errors=True)
     _write_quarantine(sources, failures, out / "quarantine.parquet")
     if stops:
         where = f"failing rows are in {out / 'quarantine.parquet'}, the report is {out / 'data_docs' / 'index.html'}"
@@ -264,6 +271,7 @@ def _check(
     look: Callable[[int, pd.DataFrame], pd.DataFrame],
     checker: Callable[[str, Sequence[Check]], Expectations],
     advance: Advance,
+    verdicts: PieceVerdicts,
 ) -> _Findings:
     """Run the checks of one file: those of rows piece by piece, the others at its end on the columns they need.
 
@@ -273,15 +281,17 @@ def _check(
         look: place and rows of a piece -> the same with computed columns and `row`.
         checker: makes what runs some checks.
         advance: is told how far it is.
+        verdicts: those of the pieces that were looked at already.
     """
     records: list[_Record] = []
     of_rows: Expectations | None = None
     kept: dict[str, list[pd.Series]] = {}
     names: list[str] = []
-    for start, table in source.pieces():
-        whole = look(start, table.to_pandas())
+    for number, (start, table) in enumerate(source.pieces()):
+        verdict = verdicts.read(source.name, number)
+        whole = look(start, table.to_pandas()) if verdict is None else verdict.columns
         if of_rows is None:
-            names = list(whole.columns)
+            names = list(whole.columns) if verdict is None else verdict.names
             records = [_Record(check) for check in suite.for_file(source.split, names)]
             by_row = [record for record in records if expectations.looks_at_rows(record.check)]
             among_all = [record for record in records if not expectations.looks_at_rows(record.check)]
@@ -290,11 +300,14 @@ def _check(
             if any(expectations.names_rows(record.check) for record in among_all):
                 needed.add("id")
             kept = {name: [] for name in names if name in needed}
-        for record, outcome in zip(by_row, of_rows.run(whole), strict=True):
+        if verdict is None:
+            verdict = Verdict(names, of_rows.run(whole), whole[list(kept)])
+            verdicts.write(source.name, number, verdict)
+        for record, outcome in zip(by_row, verdict.outcomes, strict=True):
             record.add(outcome)
         for name, pieces in kept.items():
-            pieces.append(whole[name])
-        advance(len(whole))
+            pieces.append(verdict.columns[name])
+        advance(table.num_rows)
     # a check of the table sees every column's name and as many rows as there are; what it does not need holds nothing
     nothing = pd.Series(np.zeros(source.rows, dtype=np.int8))
     columns = {name: pd.concat(kept[name], ignore_index=True) if name in kept else nothing for name in names}

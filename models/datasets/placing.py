@@ -6,7 +6,8 @@ earlier goes (train before validation before gate). The gate has problems alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -78,6 +79,14 @@ def place(parts: Sequence[Part], *, derived_problems: bool) -> tuple[list[dict[K
                 problem_of[own[first]] = numbers[first]
             placed[kind] = Placed(kept, numbers, problem_of[own])
     return made, dropped
+
+
+def hashes_of(texts: Iterable[str]) -> NDArray[np.uint64]:
+    """A hash of 128 bits of each text, [texts, 2]: equal where the texts are, and nowhere else."""
+    digests = bytearray()
+    for text in texts:
+        digests += hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2)
 
 
 def same_prompts(hashes: NDArray[np.uint64]) -> Numbers:

@@ -11,7 +11,7 @@ level that is not. The bytes depend on the rows alone, so the hash of a file is 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -31,6 +31,8 @@ Row = dict[str, str | int]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 SPLITS: tuple[Split, ...] = get_args(Split)
 MANIFEST = "manifest.json"
+PIECE_ROWS = 1 << 14
+"""Rows of a file that are in memory together where it is read in pieces."""
 
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     "problems": ("id", "prompt", "answer", "level", "tests", "entry_point"),
@@ -60,21 +62,12 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema)
         pq.write_table(table, beside, compression="zstd")
 
 
-def read_parquet(path: Path) -> pa.Table:
-    """A Parquet file as a table.
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """A Parquet file whose rows are not read yet.
 
     Raises:
         UserError: the file is missing or is no readable Parquet; the message names it.
     """
-    source = open_parquet(path)
-    try:
-        return source.read()
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable_parquet(path, error) from error
-
-
-def open_parquet(path: Path) -> pq.ParquetFile:
-    """A Parquet file whose rows are not read yet; raises as `read_parquet` does."""
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     try:
@@ -95,20 +88,34 @@ def read_table(folder: Path, kind: Kind, split: Split) -> pa.Table:
     Raises:
         UserError: the data set lacks the kind or split, the file is corrupt or empty, or a column is not there.
     """
+    return pa.concat_tables(table_pieces(folder, kind, split))
+
+
+def table_pieces(folder: Path, kind: Kind, split: Split) -> Iterator[pa.Table]:
+    """The same rows as `read_table` in pieces of at most PIECE_ROWS, one in memory at a time; raises as it does."""
     path = folder / file_name(kind, split)
     if not path.is_file():
         have = ", ".join(sorted(file.name for file in folder.glob("*.parquet"))) or "nothing"
         raise UserError(f"{path}: the data set has no {kind} for {split} (it has {have})")
-    table = read_parquet(path)
+    source = open_parquet(path)
     for column in COLUMNS[kind]:
-        if column not in table.column_names:
-            raise UserError(f"{path}: no column '{column}' (it has {', '.join(table.column_names)})")
-    if table.num_rows == 0:
+        if column not in source.schema_arrow.names:
+            raise UserError(f"{path}: no column '{column}' (it has {', '.join(source.schema_arrow.names)})")
+    if source.metadata.num_rows == 0:
         raise UserError(f"{path}: the {split} split of {kind} is empty")
-    try:
-        return table.select(list(COLUMNS[kind])).cast(arrow_schema(kind))
-    except (pa.ArrowException, ValueError) as error:
-        raise UserError(f"{path}: a column is not of the type that {kind} ask for ({error})") from error
+    batches = source.iter_batches(PIECE_ROWS, columns=list(COLUMNS[kind]))
+    while True:
+        try:
+            piece = pa.Table.from_batches([next(batches)])
+        except StopIteration:
+            return
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable_parquet(path, error) from error
+        try:
+            piece = piece.select(list(COLUMNS[kind])).cast(arrow_schema(kind))
+        except (pa.ArrowException, ValueError) as error:
+            raise UserError(f"{path}: a column is not of the type that {kind} ask for ({error})") from error
+        yield piece
 
 
 def read_rows(folder: Path, kind: Kind, split: Split) -> list[dict[str, Any]]:

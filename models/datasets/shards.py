@@ -7,7 +7,6 @@ preparation that was killed goes on behind its last one.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import multiprocessing
 import os
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from models.atomic_write import replace_file
 from models.datasets.formats import HELD_OUT, SPLIT_IF_NAMED, Record, Source, columns_of, convert_row, unrecognised
 from models.datasets.normalise import normalise
+from models.datasets.placing import hashes_of
 from models.datasets.raw import Batch, RawRow, read_batches
 from models.datasets.schema import IDS, SPLITS, Kind, Split, arrow_schema
 from models.datasets.settings import DataSettings
@@ -198,8 +198,7 @@ class _Convert:
             records.append(convert_row(reading.source.format, reading.columns, raw))
         prompts = [normalise(str(next(iter(record.rows.values()))["prompt"])) for record in records]
         splits = [self._split(record, prompt) for record, prompt in zip(records, prompts, strict=True)]
-        digests = b"".join(hashlib.blake2b(prompt.encode(), digest_size=16).digest() for prompt in prompts)
-        hashes = np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2)
+        hashes = hashes_of(prompts)
         arrays: dict[str, pa.Array] = {SPLIT: pa.array(map(SPLITS.index, splits), pa.int8())}
         arrays |= {name: pa.array(hashes[:, at]) for at, name in enumerate(PROMPT)}
         for kind in reading.source.kinds:

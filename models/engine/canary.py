@@ -6,7 +6,8 @@ instead of training on rollouts of another policy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import torch
 from torch import nn
@@ -48,7 +49,7 @@ def check(gap: float, tolerance: float, round_number: int) -> None:
         )
 
 
-def fixed_tokens(prompts: Sequence[Sequence[int]], end: int, rows: int = 4) -> Sequences:
+def fixed_tokens(prompts: Iterable[Sequence[int]], end: int, rows: int = 4) -> Sequences:
     """A few sequences that stay the same through the run: the tokens of the first prompts, after their first token."""
-    chosen = [list(ids) for ids in prompts if ids][:rows]
+    chosen = list(islice((list(ids) for ids in prompts if ids), rows))
     return Sequences([ids[:1] for ids in chosen], [[*ids[1:], end] for ids in chosen])

@@ -32,6 +32,10 @@ BUDGET = "warm_start.token_budget"
 """What a recipe calls the tokens of one packed row."""
 
 
+PACKED_TOGETHER = 1 << 16
+"""Held-out sequences that are in memory together."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SupervisedSettings:
     """How the warm start learns. Stands under `warm_start:`."""
@@ -59,13 +63,14 @@ class SupervisedSettings:
 def shuffled_batches(rows: int, batch: int, seed: int) -> Iterator[list[int]]:
     """Endless batches of row numbers; every row once an epoch, in an order drawn from `seed` and the epoch."""
     epoch = 0
-    carried: list[int] = []
+    carried = torch.empty(0, dtype=torch.int64)
     while True:
         generator = torch.Generator().manual_seed(seed_of(seed, "batches", epoch))
-        carried += torch.randperm(rows, generator=generator).tolist()
-        while len(carried) >= batch:
-            yield carried[:batch]
-            carried = carried[batch:]
+        carried = torch.cat([carried, torch.randperm(rows, generator=generator)])
+        whole = len(carried) // batch * batch
+        for begin in range(0, whole, batch):
+            yield carried[begin : begin + batch].tolist()
+        carried = carried[whole:].clone()
         epoch += 1
 
 
@@ -129,8 +134,11 @@ def negative_log_likelihood(
     model: nn.Module, sequences: Sequences, token_budget: int, autocast: torch.dtype | None = None
 ) -> float:
     """Mean negative log-likelihood per completion token of held-out sequences, in nats."""
-    total, tokens = torch.zeros((), dtype=torch.float64), sum(map(len, sequences.completions))
-    for row in rows_of(model, sequences, token_budget, setting=BUDGET):
-        log_prob, _ = completion_log_probs(model, row.sequences, autocast=autocast)
-        total -= row.counts * log_prob.double().sum().cpu()
+    total, tokens = torch.zeros((), dtype=torch.float64), 0
+    for first in range(0, len(sequences), PACKED_TOGETHER):
+        some = sequences.take(range(first, min(len(sequences), first + PACKED_TOGETHER)))
+        tokens += sum(map(len, some.completions))
+        for row in rows_of(model, some, token_budget, setting=BUDGET):
+            log_prob, _ = completion_log_probs(model, row.sequences, autocast=autocast)
+            total -= row.counts * log_prob.double().sum().cpu()
     return float(ranks_of(model).sum(total)) / max(1, tokens)

@@ -23,11 +23,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 
 from models.bounds import Positive, Share
-from models.loop.prompts import prompts_of_round
+from models.loop.problem_rows import ids_of, places_of, prompt_lengths, taken
+from models.loop.prompts import first_drawn, prompts_of_round
 from models.loop.rollout import Problem, Scored
 from models.loop.tally import Tally
 from models.seeds import seed_of
@@ -104,15 +107,16 @@ def choose(
     if settings.order == "phases":
         return _by_phase(problems, settings, tally, count, number, rounds, seed)
     if settings.order == "adaptive":
-        known = {problem.id: problem for problem in problems}
         first = number % settings.every * count
-        return [known[name] for name in tally.order[first : first + count]]
+        names = tally.order[first : first + count]
+        known = {problem.id: problem for problem in taken(problems, places_of(problems, set(names)))}
+        return [known[name] for name in names]
     return prompts_of_round(problems, count, number, seed)
 
 
 def drawn_at_most(
     problems: Sequence[Problem], settings: CurriculumSettings, count: int, rounds: int, seed: int, open_ended: bool
-) -> list[Problem]:
+) -> Sequence[Problem]:
     """The prompts that the rounds will draw, each once; all that they may where that shows only as they run.
 
     Args:
@@ -124,9 +128,8 @@ def drawn_at_most(
         open_ended: whether rounds draw further prompts.
     """
     if open_ended or not settings.foretold:
-        return list(problems)
-    rows = [problem for number in range(rounds) for problem in prompts_of_round(problems, count, number, seed)]
-    return list({problem.id: problem for problem in rows}.values())
+        return problems
+    return first_drawn(problems, rounds * count, seed)
 
 
 def note(tally: Tally, scored: Scored, settings: CurriculumSettings) -> None:
@@ -141,13 +144,15 @@ def note(tally: Tally, scored: Scored, settings: CurriculumSettings) -> None:
         tally.seen[name] = (settings.discount * total + sum(values), settings.discount * weight + len(values))
 
 
-def solved(tally: Tally, problem: Problem) -> float:
-    """Estimate of a prompt's mean reward, in (0, 1); a half where it was never seen."""
-    total, weight = tally.seen.get(problem.id, (0.0, 0.0))
+def solved(tally: Tally, name: str) -> float:
+    """Estimate of the mean reward of the prompt with this id, in (0, 1); a half where it was never seen."""
+    total, weight = tally.seen.get(name, (0.0, 0.0))
     return (1.0 + total) / (2.0 + weight)
 
 
-def drawn(problems: Sequence[Problem], weights: Sequence[float], count: int, seed: int) -> list[Problem]:
+def drawn(
+    problems: Sequence[Problem], weights: Sequence[float] | NDArray[np.float64], count: int, seed: int
+) -> list[Problem]:
     """`count` of `problems` by chance in proportion to `weights`, none twice before all have come.
 
     One after the other without replacement, which is the order of log weight plus Gumbel noise.
@@ -155,16 +160,20 @@ def drawn(problems: Sequence[Problem], weights: Sequence[float], count: int, see
     whole, rest = divmod(count, len(problems))
     generator = torch.Generator().manual_seed(seed)
     chance = torch.rand(len(problems), dtype=torch.float64, generator=generator).clamp(min=1e-300)
-    keys = torch.tensor(list(weights), dtype=torch.float64).log() - torch.log(-torch.log(chance))
-    order = keys.argsort(descending=True, stable=True).tolist()
-    return [*problems] * whole + [problems[place] for place in order[:rest]]
+    keys = torch.as_tensor(weights, dtype=torch.float64).log() - torch.log(-torch.log(chance))
+    order = keys.argsort(descending=True, stable=True)[:rest].tolist()
+    return [problem for _ in range(whole) for problem in problems] + [problems[place] for place in order]
 
 
 def _by_signal(
     problems: Sequence[Problem], settings: CurriculumSettings, tally: Tally, count: int, number: int, seed: int
 ) -> list[Problem]:
-    share = [solved(tally, problem) for problem in problems]
-    weights = [settings.floor + (1.0 - settings.floor) * 4.0 * p * (1.0 - p) for p in share]
+    def weight(p: float) -> float:
+        return settings.floor + (1.0 - settings.floor) * 4.0 * p * (1.0 - p)
+
+    seen = places_of(problems, tally.seen)
+    weights = np.full(len(problems), weight(0.5))
+    weights[seen] = [weight(solved(tally, name)) for name in ids_of(taken(problems, seen))]
     return drawn(problems, weights, count, seed_of(seed, "signal", number))
 
 
@@ -179,13 +188,14 @@ def _by_phase(
 ) -> list[Problem]:
     phases = min(settings.phases, rounds, len(problems))
     phase = number * phases // rounds
-    ordered = sorted(problems, key=lambda problem: len(problem.tokens))
+    ordered = prompt_lengths(problems).argsort(kind="stable")
     first, end = (len(ordered) * at // phases for at in (phase, phase + 1))
-    before = [problem for problem in ordered[:first] if problem.id in tally.seen]
+    earlier = ordered[:first]
+    before = taken(problems, earlier[np.isin(earlier, places_of(problems, tally.seen))])
     again = min(round(settings.again * count), len(before), count - 1)
     begun = -(-phase * rounds // phases)
-    fresh = prompts_of_round(ordered[first:end], count, number - begun, seed_of(seed, "phase", phase))
+    fresh = prompts_of_round(taken(problems, ordered[first:end]), count, number - begun, seed_of(seed, "phase", phase))
     if not again:
         return fresh
-    weights = [1.0 - solved(tally, problem) for problem in before]
+    weights = [1.0 - solved(tally, name) for name in ids_of(before)]
     return fresh[: count - again] + drawn(before, weights, again, seed_of(seed, "again", number))

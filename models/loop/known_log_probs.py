@@ -9,6 +9,7 @@ from pathlib import Path
 from models.learner.packing import Sequences
 from models.learner.reference_cache import cached_reference_log_probs
 from models.loop.learner import Learner
+from models.loop.problem_rows import Problems
 from models.loop.rollout import Problem
 from models.loop.slots import Reference, Rollouts
 
@@ -20,9 +21,10 @@ def with_reference(
     reference: Reference,
     token_budget: int,
     folder: Path,
-) -> list[Problem]:
+) -> Sequence[Problem]:
     """`problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they were
-    computed before; unchanged where there is no such reference or completions are drawn.
+    computed before; unchanged where there is no such reference or completions are drawn, and where the problems are too
+    many to be held: of those the loop asks the reference round by round.
 
     Args:
         problems: with the answers that the data hold.
@@ -32,8 +34,8 @@ def with_reference(
         token_budget: tokens of one packed row.
         folder: where log-probs are kept (`models.learner.reference_cache`).
     """
-    if rollouts.draws or reference.moves or not reference.kept:
-        return list(problems)
+    if rollouts.draws or reference.moves or not reference.kept or isinstance(problems, Problems):
+        return problems
     flat = [(problem, known) for problem in problems for known in problem.known]
     sequences = Sequences([problem.tokens for problem, _ in flat], [known.completion for _, known in flat])
     with learner.as_reference() as model:

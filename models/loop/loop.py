@@ -36,6 +36,7 @@ from models.loop.gather import gather
 from models.loop.learner import Learner
 from models.loop.meter import Meter
 from models.loop.method import Slots
+from models.loop.problem_rows import added_tokens, prompt_lengths
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.round_seeds import round_seed
@@ -86,7 +87,7 @@ def run_loop(
     """
     learner, ranks = world.learner, world.learner.ranks
     require_room(problems, slots.rollouts, slots.objective, world.codec, settings.token_budget)
-    canary = fixed_tokens([problem.tokens[:CANARY_TOKENS] for problem in problems], world.codec.end)
+    canary = fixed_tokens((problem.tokens[:CANARY_TOKENS] for problem in problems), world.codec.end)
 
     def unread() -> World:
         return replace(world, readings=Readings(learner, settings.token_budget))
@@ -223,13 +224,13 @@ def require_room(
     Raises:
         UserError: a prompt, the completions of it that are compared and what the source adds are more than `budget`.
     """
-    together = {"pair": 2, "group": source.largest_group(problems)}.get(objective.level, 1)
-    rows = [
-        (len(problem.tokens) + together * source.max_tokens + extra, len(problem.tokens), extra)
-        for problem, extra in zip(problems, source.extra_tokens(codec, problems), strict=True)
-    ]
-    needed, prompt, extra = max(rows)
-    if needed > budget:
+    together = 2 if objective.level == "pair" else 1
+    if objective.level == "group":
+        together = source.largest_group(problems)
+    prompts, extras = prompt_lengths(problems), added_tokens(source, codec, problems)
+    rows = prompts + together * source.max_tokens + extras
+    if (needed := int(rows.max())) > budget:
+        prompt, extra = max(zip(prompts[rows == needed].tolist(), extras[rows == needed].tolist(), strict=True))
         compared = f", the {together} completions that are compared stand in one row" if together > 1 else ""
         added = f", rollouts {source.name} adds {extra}" if extra else ""
         raise UserError(

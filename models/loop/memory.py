@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
+from models.loop.problem_rows import places_of, taken
 from models.loop.rollout import Problem, Rollout
 
 Memory = list[list[Rollout]]
@@ -38,8 +39,9 @@ def written(memory: Memory) -> dict[str, bytes]:
 
 def read(files: Mapping[str, bytes], problems: Sequence[Problem]) -> Memory:
     """What `written` wrote; the problems are those of `problems` with the same ids."""
-    known = {problem.id: problem for problem in problems}
     rows: list[list[dict[str, Any]]] = json.loads(files[ROLLOUTS])
+    names = {row["problem"] for rollouts in rows for row in rollouts}
+    known = {problem.id: problem for problem in taken(problems, places_of(problems, names))}
     tensors = load(files[LOG_PROBS])
     log_probs = {}
     for name in TENSORS:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from models.loop.problem_rows import taken
 from models.loop.rollout import Problem
 from models.seeds import seed_of
 
@@ -16,8 +19,13 @@ def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed:
     chosen = []
     for position in range(number * count, (number + 1) * count):
         epoch, place = divmod(position, len(problems))
-        chosen.append(problems[_order(len(problems), seed, "order", epoch)[place]])
+        chosen.append(problems[int(_order(len(problems), seed, "order", epoch)[place])])
     return chosen
+
+
+def first_drawn(problems: Sequence[Problem], draws: int, seed: int) -> Sequence[Problem]:
+    """What the first `draws` prompts of the rounds are, each once, in the order of their first round."""
+    return taken(problems, _order(len(problems), seed, "order", 0)[:draws])
 
 
 def further_prompts(problems: Sequence[Problem], taken: Sequence[Problem], number: int, seed: int) -> Iterator[Problem]:
@@ -30,12 +38,13 @@ def further_prompts(problems: Sequence[Problem], taken: Sequence[Problem], numbe
         seed: of the run.
     """
     known = {problem.id for problem in taken}
-    return (
-        problems[place] for place in _order(len(problems), seed, "refill", number) if problems[place].id not in known
-    )
+    order = _order(len(problems), seed, "refill", number)
+    others = (problems[int(place)] for place in order)
+    return (problem for problem in others if problem.id not in known)
 
 
 @lru_cache(maxsize=4)
-def _order(size: int, seed: int, purpose: str, number: int) -> tuple[int, ...]:
+def _order(size: int, seed: int, purpose: str, number: int) -> NDArray[np.int32]:
     generator = torch.Generator().manual_seed(seed_of(seed, purpose, number))
-    return tuple(torch.randperm(size, generator=generator).tolist())
+    order: NDArray[np.int32] = torch.randperm(size, generator=generator).numpy().astype(np.int32)
+    return order

@@ -10,6 +10,7 @@ from models.loop.curriculum import CurriculumSettings
 from models.loop.curriculum import note as note_seen
 from models.loop.meter import Meter
 from models.loop.method import Slots
+from models.loop.problem_rows import ids_of, places_of, taken
 from models.loop.prompts import prompts_of_round
 from models.loop.rollout import Problem
 from models.loop.score import Scoring
@@ -50,14 +51,13 @@ class Tries:
             tried = prompts_of_round(problems, count, 0, world.seed)
             shares = self._shares(world, tried, "filter")
             kept = {name for name, share in shares.items() if settings.low <= share <= settings.high}
-            tally.kept = [problem.id for problem in problems if problem.id in kept]
+            tally.kept = list(ids_of(taken(problems, places_of(problems, kept))))
         if not tally.kept:
             raise UserError(
                 f"schedule.curriculum: none of the prompts that were tried is solved by a share from {settings.low:g} "
                 f"to {settings.high:g} of its tries; widen low and high or raise tried"
             )
-        left = set(tally.kept)
-        return [problem for problem in problems if problem.id in left]
+        return list(taken(problems, places_of(problems, set(tally.kept))))
 
     def order_block(self, world: World, problems: Sequence[Problem], number: int, rounds: int) -> None:
         """Where a block of rounds begins: try its prompts and write them into the tally, the easiest first."""

@@ -21,25 +21,34 @@ def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
     Raises:
         UserError: the file is no safetensors file, or was cut short.
     """
+    header, begin = read_header(file)
+    try:
+        tensors = {name: _tensor(entry) for name, entry in header.items() if name != "__metadata__"}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise UserError(f"{file}: no safetensors file (its header is of another kind)") from None
+    end, size = begin + max((last for _, last in tensors.values()), default=0), file.stat().st_size
+    if end != size:
+        raise UserError(f"{file}: cut short or damaged, {size} bytes where its header asks for {end}")
+    return {name: shape for name, (shape, _) in tensors.items()}
+
+
+def read_header(file: Path) -> tuple[Any, int]:
+    """The header as it stands there, and the place in the file that its offsets count from.
+
+    Raises:
+        UserError: the file is no safetensors file, or was cut short.
+    """
     try:
         size = file.stat().st_size
         with file.open("rb") as handle:
             length = int.from_bytes(handle.read(8), "little")
             if size < 8 or length > min(LONGEST_HEADER, size - 8):
                 raise UserError(f"{file}: no safetensors file, or cut short")
-            header = parse_json(handle.read(length).decode("utf-8"))
+            return parse_json(handle.read(length).decode("utf-8")), 8 + length
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror})") from None
     except (JsonError, UnicodeDecodeError):
         raise UserError(f"{file}: no safetensors file (its header is not JSON)") from None
-    try:
-        tensors = {name: _tensor(entry) for name, entry in header.items() if name != "__metadata__"}
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise UserError(f"{file}: no safetensors file (its header is of another kind)") from None
-    end = max((last for _, last in tensors.values()), default=0)
-    if 8 + length + end != size:
-        raise UserError(f"{file}: cut short or damaged, {size} bytes where its header asks for {8 + length + end}")
-    return {name: shape for name, (shape, _) in tensors.items()}
 
 
 def _tensor(entry: dict[str, Any]) -> tuple[tuple[int, ...], int]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import torch
 from pydantic import NonNegativeFloat, PositiveFloat
@@ -30,9 +30,14 @@ from models.learner.supervised import Report, shuffled_batches
 from models.learner.whole_weights import ranks_of
 from models.reward_model.model import score
 from models.reward_model.scoring import checked_lengths, score_all
+from models.text.token_rows import TokenRows, few
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+TOGETHER = 1 << 16
+"""Pairs that are in memory together where all are looked at."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,30 @@ class Pair:
     chosen: Sequence[int]
     """The better completion, with its end token where the policy writes one."""
     rejected: Sequence[int]
+
+
+class PairRows(Sequence[Pair]):
+    """Pairs whose tokens are read when a pair is asked for, [pairs] rows of each."""
+
+    def __init__(self, prompts: TokenRows, chosen: TokenRows, rejected: TokenRows) -> None:
+        self._rows = (prompts, chosen, rejected)
+
+    def __len__(self) -> int:
+        return len(self._rows[0])
+
+    @overload
+    def __getitem__(self, at: int) -> Pair: ...
+    @overload
+    def __getitem__(self, at: slice) -> PairRows: ...
+    def __getitem__(self, at: int | slice) -> Pair | PairRows:
+        prompts, chosen, rejected = self._rows
+        if isinstance(at, slice):
+            return PairRows(prompts[at], chosen[at], rejected[at])
+        return Pair(prompts[at], chosen[at], rejected[at])
+
+    def held(self) -> Sequence[Pair]:
+        """The same pairs: as a list where they are few, and where they lie otherwise."""
+        return list(self) if few(len(self), sum(int(rows.lengths.sum()) for rows in self._rows)) else self
 
 
 def both_answers(pairs: Sequence[Pair]) -> Sequences:
@@ -137,7 +166,8 @@ def fit_reward_model(
     """
     if not pairs:
         raise UserError("reward_model: there are no preference pairs to learn from")
-    checked_lengths(model, both_answers(pairs))
+    for first in range(0, len(pairs), TOGETHER):
+        checked_lengths(model, both_answers(pairs[first : first + TOGETHER]), 2 * first)
     total = settings.updates(len(pairs))
     optimiser = build_optimiser(model, settings.optimiser)
     batches = shuffled_batches(len(pairs), min(settings.batch_pairs, len(pairs)), seed)
@@ -181,5 +211,7 @@ def score_pairs(
     model: PreTrainedModel, pairs: Sequence[Pair], *, token_budget: int = 16384, autocast: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor]:
     """Scores of the chosen and of the rejected completions, both [pairs], float32 on the CPU, without gradient."""
-    scores = score_all(model, both_answers(pairs), token_budget=token_budget, autocast=autocast).view(-1, 2)
+    some = [both_answers(pairs[first : first + TOGETHER]) for first in range(0, len(pairs), TOGETHER)]
+    parts = [score_all(model, both, token_budget=token_budget, autocast=autocast) for both in some]
+    scores = torch.cat([torch.empty(0), *parts]).view(-1, 2)
     return scores[:, 0], scores[:, 1]

@@ -81,16 +81,21 @@ def score_all(
     return scores[which]
 
 
-def checked_lengths(model: PreTrainedModel, sequences: Sequences) -> list[int]:
+def checked_lengths(model: PreTrainedModel, sequences: Sequences, first: int = 0) -> list[int]:
     """Tokens of each prompt with its completion, [completions].
+
+    Args:
+        model: what is to read them.
+        sequences: prompts and completions.
+        first: the number of the first of them, for the error.
 
     Raises:
         UserError: a completion is empty or a sequence longer than the positions that the model knows.
     """
     longest = int(getattr(model.config, "max_position_embeddings", 0) or 0)
     lengths = sequences.lengths
-    for index, length in enumerate(lengths):
-        if not len(sequences.completions[index]):
+    for index, (length, completion) in enumerate(zip(lengths, sequences.completions, strict=True), start=first):
+        if not len(completion):
             raise UserError(f"reward model: sequence {index} has no completion")
         if longest and length > longest:
             raise UserError(f"reward model: sequence {index} has {length} tokens, the model takes {longest}")

@@ -11,6 +11,7 @@ from typing import Literal
 
 from models.bounds import Positive
 from models.engine.engine import Sampling
+from models.loop.problem_rows import known_answers
 from models.loop.rollout import Known, Problem, Rollout
 from models.loop.slots import Rollouts
 from models.loop.world import World
@@ -56,7 +57,7 @@ class Dataset(Rollouts):
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
         """As many answers as the data hold of one of `problems`; of a preference two."""
-        return max((len(problem.known) for problem in problems), default=self.group_size)
+        return int(known_answers(problems).max()) if problems else self.group_size
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """The answers to `problems`, those of one prompt side by side, [completions]."""

@@ -8,12 +8,13 @@ the ids are those that a server makes of the same prompt, so that what is traine
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from models.errors import UserError
+from models.text.token_rows import TokenRows, rows_in_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -72,6 +73,14 @@ class Codec:
     def completions(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each completion with the end token, [completions] lists."""
         return [ids + [self.end] for ids in self._ids(texts)]
+
+    def rows_of_prompts(self, texts: Iterable[Sequence[str]]) -> TokenRows:
+        """What `prompts` gives for all of many texts, [texts]. They come in batches, and can be gone through again."""
+        return rows_in_memory(map(self.prompts, texts))
+
+    def rows_of_completions(self, texts: Iterable[Sequence[str]]) -> TokenRows:
+        """What `completions` gives for all of many texts; see `rows_of_prompts`."""
+        return rows_in_memory(map(self.completions, texts))
 
     def text(self, completions: Sequence[Sequence[int]]) -> list[str]:
         """Text of each completion, end and padding tokens left out, [completions]."""

@@ -1,8 +1,8 @@
 """Encoded texts kept on disk, so that the same split is tokenised once: loading takes a hundredth of the time.
 
 A file is named by the hash of all that the ids depend on: the texts, the tokenizer's content and versions, and
-whether the chat template is used. It holds all ids one after the other and where each text's begin. It may be
-deleted at any time; one that is broken is made again.
+whether the chat template is used. It may be deleted at any time; one that is broken is made again. Texts may come in
+batches, and then neither they nor their ids are ever held together (`models.text.token_rows`).
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tokenizers
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from models.atomic_write import write_file
+from models.errors import UserError
 from models.text.encoding import Codec
+from models.text.token_rows import TokenRows, open_rows, rows_in_memory, write_rows
 
 ENCODING = 2
 """Raised where the codec makes other ids of the same text: what was kept before is not read again."""
+AT_ONCE = 1024
+"""Texts that are encoded together."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,18 @@ class CachedCodec(Codec):
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Codec.prompts`."""
-        return self._kept("prompts", texts, super().prompts)
+        return list(self.rows_of_prompts([texts]))
 
     def completions(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Codec.completions`."""
+        return list(self.rows_of_completions([texts]))
+
+    def rows_of_prompts(self, texts: Iterable[Sequence[str]]) -> TokenRows:
+        """See `Codec.rows_of_prompts`; the rows lie in the file."""
+        return self._kept("prompts", texts, super().prompts)
+
+    def rows_of_completions(self, texts: Iterable[Sequence[str]]) -> TokenRows:
+        """See `Codec.rows_of_completions`; the rows lie in the file."""
         return self._kept("completions", texts, super().completions)
 
     @cached_property
@@ -58,51 +65,43 @@ class CachedCodec(Codec):
         return _sha256(backend.to_str(), json.dumps([beside, versions]))
 
     def _kept(
-        self, role: str, texts: Sequence[str], encode: Callable[[Sequence[str]], list[list[int]]]
-    ) -> list[list[int]]:
-        if self._tokenizer_hash is None or not texts:
-            return encode(texts)
+        self, role: str, texts: Iterable[Sequence[str]], encode: Callable[[Sequence[str]], list[list[int]]]
+    ) -> TokenRows:
+        def encoded() -> Iterator[list[list[int]]]:
+            return (encode(some[at : at + AT_ONCE]) for some in texts for at in range(0, len(some), AT_ONCE))
+
+        if self._tokenizer_hash is None:
+            return rows_in_memory(encoded())
         # Texts are hashed one by one: two lists that only join to the same text are different lists.
-        name = _sha256(role, str(self.chat and role == "prompts"), self._tokenizer_hash, *map(_sha256, texts))
-        file = self.folder / f"{name[:32]}.safetensors"
+        name, count = hashlib.sha256(), 0
+        for part in (role, str(self.chat and role == "prompts"), self._tokenizer_hash):
+            _add(name, part)
+        for some in texts:
+            for text in some:
+                _add(name, _sha256(text))
+            count += len(some)
+        if not count:
+            return rows_in_memory(())
+        file = self.folder / f"{name.hexdigest()[:32]}.safetensors"
         if file.is_file():
             try:
-                return _read(file, len(texts))
-            except (OSError, ValueError, KeyError, SafetensorError) as error:
+                return open_rows(file, count)
+            except (OSError, TypeError, ValueError, KeyError, UserError) as error:
                 warnings.warn(f"{file}: broken ({error}); encoding the texts again", stacklevel=3)
-        rows = encode(texts)
         try:
-            _write(file, rows)
-        except OSError as error:  # the ids are there all the same
+            write_rows(file, encoded())
+            return open_rows(file, count)
+        except OSError as error:
             warnings.warn(f"{file}: cannot be written ({error.strerror}); the tokens are not kept", stacklevel=3)
-        return rows
+        return rows_in_memory(encoded())
+
+
+def _add(total: Any, text: str) -> None:
+    total.update(text.encode("utf-8", "surrogatepass") + b"\0")
 
 
 def _sha256(*texts: str) -> str:
     total = hashlib.sha256()
     for text in texts:
-        total.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        _add(total, text)
     return total.hexdigest()
-
-
-def _write(file: Path, rows: Sequence[Sequence[int]]) -> None:
-    """Write ragged `rows` as flat ids, [tokens], and the place where each begins and the last ends, [rows + 1]."""
-    starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    ids = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(starts[-1]))
-    data = save({"ids": ids, "starts": starts}, metadata={"sha256": _content_hash(ids, starts)})
-    write_file(file, data)
-
-
-def _read(file: Path, count: int) -> list[list[int]]:
-    with safe_open(file, framework="numpy") as opened:
-        ids, starts = opened.get_tensor("ids"), opened.get_tensor("starts")
-        if (opened.metadata() or {}).get("sha256") != _content_hash(ids, starts):
-            raise ValueError("its content is not what was written")
-    if len(starts) != count + 1:
-        raise ValueError(f"{len(starts) - 1} texts, not {count}")
-    flat = ids.tolist()
-    return [flat[start:end] for start, end in pairwise(starts.tolist())]
-
-
-def _content_hash(ids: Any, starts: Any) -> str:
-    return hashlib.sha256(ids.tobytes() + starts.tobytes()).hexdigest()

@@ -8,8 +8,9 @@ byte-pair encoding of ordinary language models, for natural text.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -36,7 +37,7 @@ class TokenizerSettings:
 
 
 def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTrainedTokenizerFast:
-    """Fit a tokenizer to `texts`; the same texts in any order give the same tokenizer.
+    """Fit a tokenizer to `texts`, which are gone through once; the same texts in any order give the same tokenizer.
 
     A text that happens to hold the name of a special token never becomes that token: it cannot end a completion.
 
@@ -44,9 +45,7 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTra
         UserError: there is no text, or the vocabulary is too small for the words, or for the 256 bytes.
     """
     specials = [PAD, END, UNKNOWN]
-    texts = sorted(texts)
-    if not any(text.strip() for text in texts):
-        raise UserError("policy.tokenizer: no text to train a tokenizer on")
+    texts = _begun(iter(texts))
     if settings.kind == "words":
         counts = Counter(word for text in texts for word in text.split() if word not in specials)
         if len(counts) + len(specials) > settings.vocabulary:
@@ -86,6 +85,20 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTra
         clean_up_tokenization_spaces=False,
         split_special_tokens=True,
     )
+
+
+def _begun(texts: Iterator[str]) -> Iterator[str]:
+    """The same texts, one of which is not blank.
+
+    Raises:
+        UserError: all are.
+    """
+    blank: list[str] = []
+    for text in texts:
+        if text.strip():
+            return chain(blank, [text], texts)
+        blank.append(text)
+    raise UserError("policy.tokenizer: no text to train a tokenizer on")
 
 
 def count_tokens(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[int]:

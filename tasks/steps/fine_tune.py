@@ -175,9 +175,9 @@ def log_inputs(
     """
     count, rule = recipe.rollouts.prompts, settings.curriculum
     drawn = drawn_at_most(problems, rule, count, settings.rounds, recipe.seed, recipe.open_ended)
-    rows = [
+    rows = (
         (problem.id, problem.prompt, problem.answer, [known.completion for known in problem.known]) for problem in drawn
-    ]
+    )
     log_rows(run_id, recipe.data_name, recipe.rollouts.reads, "train", rows, data)
     registry.log_model_inputs(run_id, [warmed.links["model_id"], *([rewarded.links["model_id"]] if rewarded else [])])
     if rewarded is not None:
@@ -214,7 +214,7 @@ def _train(
     world: World,
     recipe: FineTuneSections,
     settings: ScheduleSettings,
-    problems: list[Problem],
+    problems: Sequence[Problem],
     folder: Path,
     run_id: str,
     log: MetricLog,

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
+from sys import intern
 from typing import TYPE_CHECKING
 
+import numpy as np
 from prefect import get_run_logger, task
 
-from models.datasets.schema import available, read_rows
+from models.datasets.row_table import open_rows
+from models.datasets.schema import available
 from models.errors import UserError
 from models.policy.build import on_device
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.recipe.schema import RewardModelSection
 from models.reward_model.calibration import PairReport, pair_report
-from models.reward_model.fit import Pair, fit_reward_model, score_pairs
+from models.reward_model.fit import Pair, PairRows, fit_reward_model, score_pairs
 from models.reward_model.model import reward_model_from_policy
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
@@ -91,24 +95,18 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
         return run_step(context, work)
 
 
-def read_pairs(data: Path, codec: Codec, split: str, longest: int) -> tuple[list[Pair], list[str]]:
-    """Encoded preference pairs of a split that fit into `longest` tokens, and the kind of flaw of each."""
+def read_pairs(data: Path, codec: Codec, split: str, longest: int) -> tuple[Sequence[Pair], list[str]]:
+    """Encoded preference pairs of a split that fit into `longest` tokens, each of a large split read when it is drawn;
+    and the kind of flaw of each."""
     if split not in available(data).get("preferences", ()):
         return [], []
-    rows = read_rows(data, "preferences", split)  # type: ignore[arg-type]
-    pairs = [
-        Pair(prompt, chosen, rejected)
-        for prompt, chosen, rejected in zip(
-            codec.prompts([row["prompt"] for row in rows]),
-            codec.completions([row["chosen"] for row in rows]),
-            codec.completions([row["rejected"] for row in rows]),
-            strict=True,
-        )
-    ]
-    fitting = [
-        i for i, pair in enumerate(pairs) if len(pair.prompt) + max(len(pair.chosen), len(pair.rejected)) <= longest
-    ]
-    return [pairs[i] for i in fitting], [str(rows[i]["flaw"]) for i in fitting]
+    table = open_rows(data, "preferences", split)  # type: ignore[arg-type]
+    prompts = codec.rows_of_prompts(table.column("prompt"))
+    chosen, rejected = (codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected"))
+    fitting = np.flatnonzero(prompts.lengths + np.maximum(chosen.lengths, rejected.lengths) <= longest)
+    flaws = [intern(str(flaw)) for some in table.column("flaw") for flaw in some]
+    pairs = PairRows(*(rows.take(fitting) for rows in (prompts, chosen, rejected)))
+    return pairs.held(), [flaws[row] for row in fitting.tolist()]
 
 
 def _fit_and_judge(

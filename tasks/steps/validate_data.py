@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from prefect import task
 
-from models.datasets.schema import Kind, available, read_rows, read_table
+from models.datasets.distinct_texts import DistinctTexts
+from models.datasets.schema import Kind, available, table_pieces
 from models.datasets.validation import ValidationSettings
 from models.policy.build import PolicySettings
 from models.policy.folder import hash_folder
@@ -53,7 +54,10 @@ def validate_data(context: StepContext[ValidationSections], version: DataVersion
                     done += rows
                     show(done, {})
 
-                report = validate(version.folder, recipe.validation, tokens, extract_answer, folder, advance=advance)
+                prepared, kept = version.folder, folder / ".pieces"
+                report = validate(
+                    prepared, recipe.validation, tokens, extract_answer, folder, advance=advance, pieces=kept
+                )
         finally:
             if (folder / "data_docs").is_dir():
                 records.log_artifacts(run_id, folder / "data_docs", "validation/data_docs")
@@ -83,25 +87,22 @@ def token_counter(folder: Path, policy: PolicySettings) -> Callable[[Sequence[st
     return lambda texts: count_tokens(tokenizer, texts)
 
 
-def training_texts(folder: Path) -> list[str]:
-    """Every text that a policy trained on `folder` meets: prompts, demonstrations, both sides of preferences."""
-    columns = {
+def training_texts(folder: Path) -> Iterable[str]:
+    """Every text that a policy trained on `folder` meets, each once: prompts, demonstrations, both sides of
+    preferences."""
+    columns: dict[Kind, tuple[str, ...]] = {
         "problems": ("prompt",),
         "demonstrations": ("prompt", "completion"),
         "preferences": ("prompt", "chosen", "rejected"),
     }
-    texts: set[str] = set()
-    for kind, splits in available(folder).items():
-        if "train" in splits:
-            texts.update(str(row[column] or "") for row in read_rows(folder, kind, "train") for column in columns[kind])
-    return sorted(texts)
+    return DistinctTexts(folder, columns)
 
 
 def example_of(data: Path, kind: Kind, *columns: str) -> str:
     """A text as a model meets it, from the first row of the training split; empty where the data have no such rows."""
     if "train" not in available(data).get(kind, ()):
         return ""
-    (first,) = read_table(data, kind, "train").slice(0, 1).to_pylist()
+    (first,) = next(table_pieces(data, kind, "train")).slice(0, 1).to_pylist()
     return " ".join(str(first[column]) for column in columns)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from prefect import get_run_logger, task
 
-from models.datasets.schema import Split, available, read_rows
+from models.datasets.row_table import Texts, open_rows
+from models.datasets.schema import Split, available
 from models.errors import UserError
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised, negative_log_likelihood
@@ -88,24 +90,31 @@ def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedMode
 def demonstrations(
     data: Path, codec: Codec, split: str, longest: int, settings: SupervisedSettings | None = None
 ) -> Sequences:
-    """Encoded demonstrations of a split that fit into `longest` tokens; empty where the data set has none.
+    """Encoded demonstrations of a split that fit into `longest` tokens, each of a large split read when it is drawn;
+    empty where the data set has none.
 
     Args:
         settings: which are left out, and what is told in place of a prompt; None: none, and nothing.
     """
     if split not in available(data).get("demonstrations", ()):
         return Sequences([], [])
-    rows = read_rows(data, "demonstrations", split)  # type: ignore[arg-type]
+    table = open_rows(data, "demonstrations", split)  # type: ignore[arg-type]
     settings = settings or SupervisedSettings()
-    right = [row for row in rows if is_right(str(row["completion"]), str(row["answer"]), finished=True)]
-    hinted = right if settings.context else []
-    if settings.only_right:
-        rows = right
-    asked = [str(row["prompt"]) for row in rows] + [_context(row, settings) for row in hinted]
-    prompts = codec.prompts(asked)
-    completions = codec.completions([str(row["completion"]) for row in (*rows, *hinted)])
-    fitting = [i for i in range(len(prompts)) if len(prompts[i]) + len(completions[i]) <= longest]
-    return Sequences(prompts, completions).take(fitting)
+
+    def right(row: Mapping[str, Any]) -> bool:
+        return is_right(str(row["completion"]), str(row["answer"]), finished=True)
+
+    def shown(column: str) -> Callable[[Mapping[str, Any]], str | None]:
+        return lambda row: str(row[column]) if not settings.only_right or right(row) else None
+
+    asked, said = [shown("prompt")], [shown("completion")]
+    if settings.context:
+        asked.append(lambda row: _context(row, settings) if right(row) else None)
+        said.append(lambda row: str(row["completion"]) if right(row) else None)
+    prompts = codec.rows_of_prompts(Texts(table, tuple(asked)))
+    completions = codec.rows_of_completions(Texts(table, tuple(said)))
+    fitting = np.flatnonzero(prompts.lengths + completions.lengths <= longest)
+    return Sequences(prompts.take(fitting).held(), completions.take(fitting).held())
 
 
 def _context(row: Mapping[str, Any], settings: SupervisedSettings) -> str:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from small_steps import context
 
+from models.datasets import row_table
+from models.datasets.schema import COLUMNS, arrow_schema, write_rows
 from tasks.results import NotAsMade, clear_result, read_result, write_result
 from tasks.step import Made, StepResult, earlier_result, run_step, step_folder
 from tasks.tracking import registry, runs, store
@@ -75,6 +77,17 @@ def test_untouched_outputs_are_taken(made: Path) -> None:
 def test_checkpoints_are_no_output(made: Path) -> None:
     shutil.rmtree(made / "checkpoints")
     assert read_result(made) == FACTS
+
+
+def test_what_is_made_from_the_outputs_while_they_are_used_is_none_of_them(made: Path) -> None:
+    (made / "clean").mkdir(exist_ok=True)
+    rows = [dict.fromkeys(COLUMNS["problems"], "") | {"id": f"p{number}", "level": 0} for number in range(3000)]
+    write_rows(made / "clean" / "problems_train.parquet", rows, arrow_schema("problems"))
+    write_result(made, FACTS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_table, "HELD_BYTES", 1)
+        assert len(row_table.open_rows(made / "clean", "problems", "train")) == 3000
+    assert (made / ".clean.rows" / "problems_train.arrow").is_file() and read_result(made) == FACTS
 
 
 def test_a_state_folder_that_was_moved_keeps_its_results(made: Path, tmp_path: Path) -> None:

@@ -57,11 +57,11 @@ def test_shuffled_is_the_order_that_it_always_was() -> None:
 def test_the_estimate_by_hand() -> None:
     """Three of four right, then none of four: (1 + 3/2) / (2 + 4/2 + 4)."""
     tally, settings = Tally(), CurriculumSettings(discount=0.5)
-    assert solved(tally, Problem("p0", "")) == 0.5
+    assert solved(tally, "p0") == 0.5
     note(tally, scored(torch.tensor([1.0, 1.0, 0.0, 1.0]), [4]), settings)
-    assert solved(tally, Problem("p0", "")) == 4 / 6
+    assert solved(tally, "p0") == 4 / 6
     note(tally, scored(torch.zeros(4), [4]), settings)
-    assert solved(tally, Problem("p0", "")) == 2.5 / 8
+    assert solved(tally, "p0") == 2.5 / 8
 
 
 def test_what_is_counted_is_the_policys_own_within_nought_and_one_and_of_the_component_that_is_named() -> None:

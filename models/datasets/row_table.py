@@ -1,0 +1,226 @@
+"""A split's rows, asked for by their number: few are in memory, whatever the split holds.
+
+A small split is held. Of a large one an Arrow file lies beside the folder, in batches of a few rows of which the last
+that were read are held; it is made when it is first needed, and anew where the split has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from models.atomic_write import replace_file, write_file
+from models.datasets.placing import hashes_of
+from models.datasets.schema import Kind, Split, arrow_schema, file_name, table_pieces
+
+HELD_BYTES = 1 << 26
+"""Of a split whose rows take less, all are held."""
+BATCH_ROWS = 1024
+BATCHES_HELD = 4
+SEAL = ".json"
+"""End of the name of what says of a file what it was made of and what it hashes to."""
+
+Row = dict[str, Any]
+
+
+class RowTable:
+    """Rows by their number, from 0.
+
+    Args:
+        count: rows that there are.
+        read: number of a batch -> its BATCH_ROWS rows; the last may be shorter.
+    """
+
+    def __init__(self, count: int, read: Callable[[int], pa.RecordBatch]) -> None:
+        self._count, self._read = count, read
+        self._lately = lru_cache(maxsize=BATCHES_HELD)(read)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __reduce__(self) -> tuple[type[RowTable], tuple[int, Callable[[int], pa.RecordBatch]]]:
+        return RowTable, (self._count, self._read)
+
+    def rows(self, numbers: Sequence[int]) -> list[Row]:
+        """The rows of these numbers, in that order; neighbours are read together."""
+        made: list[Row] = []
+        for batch, some in groupby(numbers, lambda number: number // BATCH_ROWS):
+            places = pa.array([number % BATCH_ROWS for number in some], pa.int32())
+            made += self._lately(batch).take(places).to_pylist()
+        return made
+
+    def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
+        """All rows in order, a batch in memory at a time; of `columns` alone where any are named."""
+        for number in range(-(-self._count // BATCH_ROWS)):
+            batch = self._read(number)
+            yield batch.select(list(columns)) if columns else batch
+
+    def column(self, name: str) -> Column:
+        """The values of a column, in batches."""
+        return Column(self, name)
+
+
+@dataclass(frozen=True)
+class Column(Iterable[list[Any]]):
+    """The values of a column in order, in batches; they can be gone through again."""
+
+    table: RowTable
+    name: str
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        for batch in self.table.batches(self.name):
+            yield batch.column(self.name).to_pylist()
+
+
+@dataclass(frozen=True)
+class Texts(Iterable[list[str]]):
+    """Texts of the rows in order, in batches; they can be gone through again."""
+
+    table: RowTable
+    made: tuple[Callable[[Row], str | None], ...]
+    """What makes a text of a row, or None of a row that has none; all rows go through one before any does the next."""
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for make in self.made:
+            for batch in self.table.batches():
+                yield [text for row in batch.to_pylist() if (text := make(row)) is not None]
+
+
+class Names:
+    """Finds rows by the text of a column. Of a row 16 bytes are held."""
+
+    def __init__(self, column: Column) -> None:
+        hashes = np.concatenate([np.empty(0, np.uint64), *(hashes_of(map(str, some))[:, 0] for some in column)])
+        self._column = column
+        self._order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._order]
+
+    def rows(self, names: Sequence[str]) -> list[list[int]]:
+        """The numbers of the rows with each name, rising, [names] lists."""
+        wanted = hashes_of(names)[:, 0]
+        firsts, ends = (np.searchsorted(self._hashes, wanted, side) for side in ("left", "right"))
+        return [self._so_called(*place) for place in zip(names, firsts.tolist(), ends.tolist(), strict=True)]
+
+    def _so_called(self, name: str, first: int, end: int) -> list[int]:
+        table, column = self._column.table, self._column.name
+        alike: list[int] = self._order[first:end].tolist()
+        return [row for row, held in zip(alike, table.rows(alike), strict=True) if str(held[column]) == name]
+
+
+def open_rows(folder: Path, kind: Kind, split: Split) -> RowTable:
+    """The rows of one kind and split of a prepared data set.
+
+    Raises:
+        UserError: as `models.datasets.schema.read_table` does; or the disk is full.
+    """
+    file = folder.with_name(f".{folder.name}.rows") / f"{kind}_{split}.arrow"
+    source = folder / file_name(kind, split)
+    made_of = [source.stat().st_size, source.stat().st_mtime_ns] if source.is_file() else []
+    if (kept := _kept(file, made_of)) is not None:
+        return kept
+    held: list[pa.RecordBatch] = []
+    size = 0
+    batches = _even(table_pieces(folder, kind, split))
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size > HELD_BYTES:
+            break
+    else:
+        return _in_memory(held)
+    try:
+        write_file(file.with_name(".gitignore"), "*\n")
+        with replace_file(file) as beside, pa.ipc.new_file(str(beside), arrow_schema(kind)) as writer:
+            for batch in chain(held, batches):
+                writer.write_batch(batch)
+        write_file(file.with_suffix(SEAL), json.dumps([made_of, _sha256(file)]))
+    except OSError as error:
+        warnings.warn(f"{file}: cannot be written ({error.strerror}); the rows are held in memory", stacklevel=2)
+        return _in_memory(list(_even(table_pieces(folder, kind, split))))
+    kept = _kept(file, made_of)
+    return _in_memory(list(_even(table_pieces(folder, kind, split)))) if kept is None else kept
+
+
+def _even(pieces: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of BATCH_ROWS each, but the last."""
+    waiting: list[pa.Table] = []
+    for piece in pieces:
+        whole = pa.concat_tables([*waiting, piece])
+        even = whole.num_rows // BATCH_ROWS * BATCH_ROWS
+        yield from whole.slice(0, even).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+        waiting = [whole.slice(even)]
+    for rest in waiting:
+        yield from rest.combine_chunks().to_batches()
+
+
+def _in_memory(batches: Sequence[pa.RecordBatch]) -> RowTable:
+    return RowTable(sum(batch.num_rows for batch in batches), _Held(list(batches)))
+
+
+class _Held:
+    """Batches in memory."""
+
+    def __init__(self, batches: list[pa.RecordBatch]) -> None:
+        self._batches = batches
+
+    def __call__(self, number: int) -> pa.RecordBatch:
+        return self._batches[number]
+
+    def __reduce__(self) -> tuple[Callable[[bytes], _Held], tuple[bytes]]:
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, self._batches[0].schema) as writer:
+            for batch in self._batches:  # as they are they share their memory, and each would carry all of it
+                writer.write_batch(batch)
+        return _held, (out.getvalue().to_pybytes(),)
+
+
+def _held(stream: bytes) -> _Held:
+    return _Held(list(pa.ipc.open_stream(stream)))
+
+
+class _InFile:
+    """Batches of an Arrow file. It is read by several threads too, and opened anew by another process."""
+
+    def __init__(self, file: Path) -> None:
+        # read, not mapped: of a mapped file every page that was ever looked at counts as this process's memory
+        self._file, self._reader, self._lock = file, pa.ipc.open_file(pa.OSFile(str(file))), threading.Lock()
+
+    def __reduce__(self) -> tuple[type[_InFile], tuple[Path]]:
+        return _InFile, (self._file,)
+
+    def __call__(self, number: int) -> pa.RecordBatch:
+        with self._lock:
+            return self._reader.get_batch(number)
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        last = self._reader.num_record_batches - 1
+        return int(last * BATCH_ROWS + self(last).num_rows)
+
+
+def _kept(file: Path, made_of: list[int]) -> RowTable | None:
+    """What lies in a file, where it was made of this and is as it was made; None otherwise."""
+    try:
+        if json.loads(file.with_suffix(SEAL).read_bytes()) != [made_of, _sha256(file)]:
+            return None
+        kept = _InFile(file)
+        return RowTable(kept.rows, kept)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
