@@ -1,8 +1,9 @@
 """What preparing a large data set costs: rows a second, and the memory of all its processes together.
 
 A million problems of 31 words in JSON lines are prepared by the command that DVC runs, with all cores of the machine
-and with one of them, turn about. Memory is the share of each process (PSS, so that what they share counts once), summed
-and sampled while the command runs; its line is measured against what the rows take as text.
+and with one of them, turn about. What comes out is then tokenised as a training does it, in batches and into a file: a
+rate of its own, beside that of the tokenizer alone. Memory is the share of each process (PSS, so that what they share
+counts once), summed and sampled while the command runs; its line is measured against what the rows take as text.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -22,17 +24,24 @@ import yaml
 
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
+from models.datasets.row_table import open_rows
+from models.text.encoding import Codec
+from models.text.token_cache import CachedCodec
+from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
 AT_LEAST = 60_000
 """Rows a second."""
 AT_MOST = 2.0
 """GiB."""
 WORDS = 30
+VOCABULARY = 8192
+HELD_ROWS = 40_000
+"""Rows that the tokenizer alone is measured on, and trained on."""
 GIB = 2**30
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """Two rows: rows a second, all cores against one; and peak memory against the size of the file."""
+    """Three rows: rows a second, all cores against one; of tokenising; and peak memory against the file's size."""
     count = 40_000 if settings.quick else 1_000_000
     many: list[float] = []
     single: list[float] = []
@@ -48,6 +57,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
             peaks.append(peak / GIB)
             single.append(count / timed(params, Path(place) / f"one-{number}", cores[:1])[0])
         size = source.stat().st_size / GIB
+        files = [tokenised(Path(place) / f"all-{number}", Path(place) / "tokens") for number in range(len(many))]
     rate = compare(
         "rows a second through prepare", many, single, "rows/s", AT_LEAST / max(single),
         against="one core", wanted=f"at least {AT_LEAST:,} rows/s", short="below the mark",
@@ -57,7 +67,11 @@ def measure(settings: Settings, name: str) -> list[Row]:
         "peak memory of prepare", peaks, [size], "GiB", size / AT_MOST, smaller_is_better=True,
         against="the file's text", wanted=f"at most {AT_MOST:g} GiB", short="above the mark", details={"rows": count},
     )  # fmt: skip
-    return [rate, memory]
+    encoding = compare(
+        "rows a second tokenised", [ours for ours, _ in files], [alone for _, alone in files], "rows/s", None,
+        against="the tokenizer alone", details={"rows": count, "vocabulary": VOCABULARY, "words": WORDS + 1},
+    )  # fmt: skip
+    return [rate, encoding, memory]
 
 
 def write_problems(file: Path, count: int) -> Path:
@@ -69,6 +83,22 @@ def write_problems(file: Path, count: int) -> Path:
             prompt = " ".join([*chance.choices(words, k=WORDS), str(number)])
             out.write(json.dumps({"prompt": prompt, "answer": str(number)}) + "\n")
     return file
+
+
+def tokenised(prepared: Path, folder: Path) -> tuple[float, float]:
+    """Rows a second from a prepared split to a file of tokens, and of the tokenizer with texts and tokens in memory."""
+    table = open_rows(prepared, "problems", "train")
+    (texts, *_) = table.column("prompt")
+    held = [text for some in islice(table.column("prompt"), HELD_ROWS // len(texts)) for text in some]
+    codec = CachedCodec(train_tokenizer(held, TokenizerSettings(vocabulary=VOCABULARY)), folder=folder / prepared.name)
+    codec.prompts(texts)  # starts its threads
+    began = time.perf_counter()
+    rows = codec.rows_of_prompts(table.column("prompt"))
+    ours = time.perf_counter() - began
+    plain = Codec(codec.tokenizer)
+    began = time.perf_counter()
+    plain.prompts(held)
+    return len(rows) / ours, len(held) / (time.perf_counter() - began)
 
 
 def timed(params: Path, out: Path, cores: list[int]) -> tuple[float, float]:
