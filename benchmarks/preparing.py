@@ -87,6 +87,7 @@ def write_problems(file: Path, count: int) -> Path:
 
 def tokenised(prepared: Path, folder: Path) -> tuple[float, float]:
     """Rows a second from a prepared split to a file of tokens, and of the tokenizer with texts and tokens in memory."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"  # as it is in a training
     table = open_rows(prepared, "problems", "train")
     (texts, *_) = table.column("prompt")
     held = [text for some in islice(table.column("prompt"), HELD_ROWS // len(texts)) for text in some]

@@ -11,11 +11,11 @@ from models.datasets.row_table import Names, RowTable, open_rows
 from models.datasets.schema import Kind, available
 from models.errors import UserError
 from models.loop import known_log_probs
+from models.loop.added_tokens import added_tokens
 from models.loop.learner import Learner
 from models.loop.problem_rows import (
     ProblemRows,
     Problems,
-    added_tokens,
     grouped,
     prompt_lengths,
     taken,

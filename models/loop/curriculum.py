@@ -14,7 +14,8 @@ is earlier is discounted. Rewards are held into [0, 1].
 
 `low` and `high` are an offline filter: before the first round the policy that begins tries `tried` prompts, and those
 solved more rarely or more often are never trained on. All that is tried so counts among the run's completions. What was
-found is part of the checkpoints, and every choice follows from it, the seed and the round.
+found is part of the checkpoints, and every choice follows from it, the seed and the round. Of prompts that are not held
+(`models.loop.problem_rows`), an order holds a few numbers each, those of the round aside.
 """
 
 from __future__ import annotations

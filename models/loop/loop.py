@@ -28,6 +28,7 @@ from models.learner.packing import Sequences
 from models.loop import alarm as alarms
 from models.loop import memory as memories
 from models.loop import tally as tallies
+from models.loop.added_tokens import added_tokens
 from models.loop.ahead import Ahead
 from models.loop.alarm import AlarmSettings, Collapse, History
 from models.loop.curriculum import choose, note
@@ -36,7 +37,7 @@ from models.loop.gather import gather
 from models.loop.learner import Learner
 from models.loop.meter import Meter
 from models.loop.method import Slots
-from models.loop.problem_rows import added_tokens, prompt_lengths
+from models.loop.problem_rows import prompt_lengths
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.round_seeds import round_seed

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,8 @@ from models.datasets.row_table import Names, Row, RowTable
 from models.loop.rollout import Known, Origin, Problem
 from models.text.token_rows import TokenRows, few
 
-if TYPE_CHECKING:
-    from models.loop.slots import Rollouts
-    from models.text.encoding import Codec
-
 TOGETHER = 4096
 """Problems that are made together where all are gone through."""
-LOOKED_AT = 1 << 16
-"""Problems that a part of the recipe looks at together."""
 Numbers = NDArray[np.int64]
 
 
@@ -217,11 +211,3 @@ def places_of(problems: Sequence[Problem], names: Collection[str]) -> Numbers:
     if isinstance(problems, Problems):
         return problems.places_of(names)
     return np.array([place for place, problem in enumerate(problems) if problem.id in names], np.int64)
-
-
-def added_tokens(source: Rollouts, codec: Codec, problems: Sequence[Problem]) -> Numbers:
-    """What `source.extra_tokens` says of each problem, [problems]; a part of them is looked at at a time."""
-    parts = [
-        source.extra_tokens(codec, problems[first : first + LOOKED_AT]) for first in range(0, len(problems), LOOKED_AT)
-    ]
-    return np.concatenate([np.empty(0, np.int64), *(np.array(part, np.int64) for part in parts)])
