@@ -26,8 +26,8 @@ from models.ranks import ALONE, Ranks
 
 Weights = dict[str, Tensor]
 SMALL_STEPS = replace(SCHEDULE, optimiser=replace(SCHEDULE.optimiser, learning_rate=1e-4))
-"""The step size of most recipes. AdamW turns the last digit of a small gradient into a share of it, as it does where one
-process cuts its rows in another way."""
+"""The step size of most recipes. AdamW turns the last digit of a small gradient into a share of it, as it does where
+one process cuts its rows in another way."""
 
 
 class Killed(Exception):
