@@ -1,0 +1,139 @@
+"""An update of GRPO where sharing prompts helps little, or lengths differ much: ours against a plain padded loop.
+
+unshared     prompt 64, completion 320: the prompt is a seventh of what a padded loop computes
+heavy_tail   prompt 64, completions of 24 tokens and more, a Pareto tail up to 1,024: a padded batch is as long as its
+             longest completion
+
+Both sides have the same model, precision, completions and objective, and take turns, each in a process of its own.
+The padded loop (`benchmarks.padded`) is run at each of a few micro-batches, and the fastest is measured; its
+completions come in the order in which they were drawn, as a trainer's do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
+from benchmarks.learners import grpo_update, learner_of, schedule, scored_of
+from benchmarks.materials import VOCABULARY, learner_precision, llama, token_lists
+from benchmarks.padded import PaddedLoop
+from benchmarks.rows import Row, compare
+from benchmarks.settings import Settings
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One update."""
+
+    prompt: int
+    group: int
+    lengths: tuple[int, ...]
+    """Of all completions, prompt after prompt."""
+    at_least: float
+    what: str
+
+
+def tail(count: int, *, shortest: int, longest: int, seed: int = 0) -> tuple[int, ...]:
+    """Lengths from a Pareto distribution with exponent 1: half are below twice the shortest, one in ten above ten
+    times of it."""
+    draw = random.Random(seed)
+    return tuple(min(longest, int(shortest * draw.paretovariate(1.0))) for _ in range(count))
+
+
+SHAPES = {
+    "unshared": Shape(64, 8, (320,) * 32, 1.3, "update, prompt 64, completion 320, group 8 x 4"),
+    "heavy_tail": Shape(
+        64, 16, tail(64, shortest=24, longest=1024), 3.5, "update, prompt 64, completions 24 to 1,024, group 16 x 4"
+    ),
+}
+QUICK = {
+    "unshared": Shape(8, 4, (16,) * 8, 1.3, "update, quick"),
+    "heavy_tail": Shape(8, 4, tail(8, shortest=4, longest=48), 3.5, "update, quick"),
+}
+MICRO_BATCHES = (8, 16, 32)
+"""Completions side by side that the padded loop is tried with; the first is the default of TRL."""
+
+
+def measure(settings: Settings, name: str) -> list[Row]:
+    """One row for the shape called `name`."""
+    shape = (QUICK if settings.quick else SHAPES)[name]
+    sides = {
+        "ours": Apart(partial(our_stepper, shape)),
+        "peer": Apart(partial(padded_stepper, shape, settings.quick)),
+    }
+    seconds = alternate(sides, warm=settings.warm, repeats=settings.samples)
+    reports = {side: stepper.stop() for side, stepper in sides.items()}
+    tokens = {
+        "ours": len(shape.lengths) // shape.group * shape.prompt + sum(shape.lengths),
+        "trained": sum(shape.lengths),
+    }
+    return [
+        compare(
+            shape.what,
+            seconds["ours"],
+            seconds["peer"],
+            "s",
+            shape.at_least,
+            smaller_is_better=True,
+            against="a plain padded loop",
+            details={"tokens": tokens, **reports},
+        )
+    ]
+
+
+def batch(shape: Shape) -> tuple[list[list[int]], list[list[list[int]]]]:
+    """Prompts, [prompts], and their completions, [prompts][group]."""
+    prompts = token_lists(len(shape.lengths) // shape.group, shape.prompt, seed=1)
+    completions = [token_lists(1, length, seed=2 + place)[0] for place, length in enumerate(shape.lengths)]
+    return prompts, [completions[at : at + shape.group] for at in range(0, len(completions), shape.group)]
+
+
+def our_stepper(shape: Shape) -> Made:
+    """Made in our side's own process: `fit_round`, as the loop calls it."""
+    policy = llama()
+    learner = learner_of(policy, learner_precision(policy))
+    scored = scored_of(*batch(shape), VOCABULARY)
+
+    def run(beat: Beat) -> None:
+        while True:
+            grpo_update(learner, scored, schedule())
+            beat()
+
+    return Stepper(run), {"autocast": str(learner.autocast)}
+
+
+def padded_stepper(shape: Shape, quick: bool) -> Made:
+    """Made in the padded loop's own process: the fastest of its micro-batches."""
+    prompts, completions = batch(shape)
+    pairs = [(prompt, ids) for prompt, group in zip(prompts, completions, strict=True) for ids in group]
+    advantage = [place % 2 - 0.5 for place in range(len(pairs))]
+    policy = llama()
+    autocast = learner_precision(policy)
+    ways = {
+        f"{rows} rows at a time": partial(_padded, pairs, advantage, autocast, rows)
+        for rows in (MICRO_BATCHES[:1] if quick else MICRO_BATCHES)
+    }
+    stepper, report = fastest(ways)
+    return stepper, report | {"autocast": str(autocast)}
+
+
+def _padded(
+    pairs: Sequence[tuple[list[int], list[int]]], advantage: list[float], autocast: torch.dtype | None, rows: int
+) -> Stepper:
+    policy = llama()
+    policy.set_attn_implementation("sdpa")
+    learner = learner_of(policy, autocast)
+    loop = PaddedLoop(policy, learner.optimiser, autocast, rows)
+
+    def run(beat: Beat) -> Any:
+        while True:
+            loop.update(pairs, advantage)
+            beat()
+
+    return Stepper(run)
