@@ -96,7 +96,7 @@ def _trained(contender: Contender, seed: int, home: Path, parent: str) -> Traini
     facts = {tags.RECIPE: contender.name, tags.RECIPE_SHA256: digest(described), tags.SEED: str(seed)}
     code = running_version(Path.cwd(), contender.file, rewards=[source.file for source in recipe.sources])
     own = runs.open_step_run(parent, f"{contender.name}, seed {seed}", facts)
-    with closed_with(own), shared_engine():
+    with closed_with(own), shared_engine(recipe.placement):
         runs.log_params(own, described)
         log_recipe(own, contender.file, overrides, recipe)
         training = train_policy(Opened(recipe, Path.cwd(), home, own, code, {}))

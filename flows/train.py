@@ -44,26 +44,29 @@ class Outcome:
 
 
 @flow(name="train", flow_run_name="train {recipe}", validate_parameters=True)
-def train(recipe: str, overrides: list[str] | None = None, refresh: bool = False) -> Outcome:
+def train(
+    recipe: str, overrides: list[str] | None = None, refresh: bool = False, cluster: str | None = None
+) -> Outcome:
     """Run a recipe from data to promoted model.
 
     Args:
         recipe: path or name of a recipe.
         overrides: `key.path=value` each.
         refresh: run every step again, cached or not.
+        cluster: address of the Ray cluster that the recipe's `placement` is placed on; None: this machine.
     """
     with open_flow("train", recipe, overrides or []) as opened:
-        outcome, validated = run_steps(opened, refresh)
+        outcome, validated = run_steps(opened, refresh, cluster)
         if opened.recipe.reports is not None:
             upload_reports(opened.recipe.reports, opened.recipe.name, outcome.run_id, validated)
         return outcome
 
 
-def run_steps(opened: Opened, refresh: bool) -> tuple[Outcome, StepResult]:
+def run_steps(opened: Opened, refresh: bool, cluster: str | None = None) -> tuple[Outcome, StepResult]:
     """The steps, one after the other. Returns the outcome and the result of the validation."""
     recipe, run = opened.recipe, opened.run_id
     noticed = notice_champion(run, policy_name(recipe))
-    with shared_engine():
+    with shared_engine(recipe.placement, cluster):
         training = train_policy(opened, refresh)
         outcome = Outcome(run, training.steps, model=policy_name(recipe))
         facts = opened.facts | {"data": training.version.digest} | ({"champion": noticed} if noticed else {})

@@ -2,7 +2,8 @@
 
 Starting vLLM takes longer than a small evaluation. Within `shared_engine()` an engine stays open for the next step
 that asks for the same one, and the place on the GPU is held as long, for the memory is; outside, each step has its
-own. Whatever goes wrong closes it. A process has at most one of these engines open.
+own. Whatever goes wrong closes it. A process has at most one of these engines open; where the recipe places several in
+processes of their own (`placement`), it is their fleet.
 """
 
 from __future__ import annotations
@@ -11,22 +12,30 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from models.engine.engine import Engine, EngineSettings, engine_dtype
 from models.engine.open_engine import open_engine
+from models.placement import PlacementSettings
 from models.policy.build import load_causal_model, on_device
 from models.policy.folder import hash_folder
 from models.policy.use import GATE, MASK, read_use
 from models.text.end_ids import Ends, all_of
 from tasks.step import gpu_slot
 
+if TYPE_CHECKING:
+    from tasks.cluster import Cluster
+
 
 class _Shared:
     """What is open between two steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, placement: PlacementSettings | None = None, address: str | None = None) -> None:
+        self.placement = placement or PlacementSettings()
+        self.address = address
+        self.cluster: Cluster | None = None
         self.place = ExitStack()
         self.placed = False
         self.engine: Engine | None = None
@@ -42,17 +51,47 @@ class _Shared:
         if engine is not None:
             engine.close()
 
+    def fleet(
+        self,
+        folder: Path,
+        settings: EngineSettings,
+        *,
+        longest: int,
+        end: Ends,
+        dtype: torch.dtype,
+        trust_remote_code: bool,
+    ) -> Engine:
+        """Engines in processes of their own; what places them is started, or joined, with the first."""
+        from models.engine.hosted import Order
+        from tasks.cluster import connected, placed_fleet
+
+        if self.cluster is None:
+            self.cluster = self.place.enter_context(connected(self.address))
+        return placed_fleet(
+            self.cluster, self.placement, Order(folder, settings, longest, end, dtype, trust_remote_code)
+        )
+
 
 _shared: _Shared | None = None
 
 
 @contextmanager
-def shared_engine() -> Iterator[None]:
-    """Steps inside share one engine; it is closed, and the place on the GPU given back, at the end."""
+def shared_engine(placement: PlacementSettings | None = None, cluster: str | None = None) -> Iterator[None]:
+    """Steps inside share one engine; it is closed, and the place on the GPU given back, at the end.
+
+    Args:
+        placement: of the recipe; None: all in this process.
+        cluster: address of the Ray cluster on which it is placed; None: this machine.
+
+    Raises:
+        UserError: what is placed cannot be (`PlacementSettings.check`).
+    """
     global _shared
     if _shared is not None:
         raise RuntimeError("an engine is shared already")
-    _shared = _Shared()
+    if placement is not None:
+        placement.check(cluster)
+    _shared = _Shared(placement, cluster)
     try:
         yield
     finally:
@@ -89,7 +128,8 @@ def lent_engine(
     different precisions, or for policies of other configurations, each has its own, one after the other.
     """
     shared = _shared or _Shared()
-    key = _key(folder, settings, longest, end, engine_dtype(settings, dtype))
+    chosen = engine_dtype(settings, dtype)
+    key = _key(folder, settings, longest, end, chosen)
     try:
         if shared.engine is not None and shared.key == key:
             # float32 holds every dtype of a checkpoint; the engine rounds as it does when it reads the files itself.
@@ -97,15 +137,20 @@ def lent_engine(
             shared.engine.load(model.state_dict().items())
         else:
             shared.close_engine()
-            shared.engine = open_engine(
-                folder,
-                settings,
-                longest=longest,
-                end=end,
-                seed=0,  # it draws from the seed of each call alone
-                dtype=dtype,
-                trust_remote_code=trust_remote_code,
-            )
+            if shared.placement.engines:
+                shared.engine = shared.fleet(
+                    folder, settings, longest=longest, end=end, dtype=chosen, trust_remote_code=trust_remote_code
+                )
+            else:
+                shared.engine = open_engine(
+                    folder,
+                    settings,
+                    longest=longest,
+                    end=end,
+                    seed=0,  # it draws from the seed of each call alone
+                    dtype=dtype,
+                    trust_remote_code=trust_remote_code,
+                )
             shared.key = key
         yield shared.engine
     except BaseException:

@@ -27,6 +27,12 @@ def run(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Run every step in seconds, on a tiny policy, as NAME-smoke.")
     ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster", help="Ray cluster to place engines on; this machine, if left out.", metavar="ADDRESS"
+        ),
+    ] = None,
 ) -> None:
     """Run a recipe from data to promoted model.
 
@@ -42,7 +48,9 @@ def run(
     chosen = overrides or []
     if smoke:
         chosen = made_small(recipe, chosen)
-    require_files(load_recipe(recipe, chosen))  # what is wrong is said before Prefect takes seconds to start
+    checked = load_recipe(recipe, chosen)  # what is wrong is said before Prefect takes seconds to start
+    require_files(checked)
+    checked.placement.check(cluster)
     require_space(state_folder())  # before it is made: a run that is refused leaves nothing
     writable_state_folder()
     from flows import console, temporary_server
@@ -53,7 +61,7 @@ def run(
 
     console.quiet(told_at_the_end=True)
     server_answers()
-    outcome: Any = train(recipe, chosen, refresh)
+    outcome: Any = train(recipe, chosen, refresh, cluster)
     interrupt.raise_again()
     print(closing_lines(outcome, state_folder()))
     if outcome.collapsed:

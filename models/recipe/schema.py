@@ -20,6 +20,7 @@ from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select
 from models.loop.truncation import TruncationSettings
 from models.parts import SLOTS, Slot, default_part, parts
+from models.placement import PlacementSettings
 from models.policy.build import PolicySettings
 from models.policy.teacher import TeacherSettings
 from models.recipe.combinations import check_combination
@@ -86,6 +87,8 @@ class Recipe(Section):
     validation: ValidationSettings = ValidationSettings()  # type: ignore[call-arg]
     policy: PolicySettings = PolicySettings()
     engine: EngineSettings = EngineSettings()
+    placement: PlacementSettings = PlacementSettings()
+    """Where learner and engines run; what comes out does not hang on it."""
     warm_start: SupervisedSettings | None = Field(default_factory=SupervisedSettings)
     """Supervised fine-tuning before anything else; null leaves it out (it needs policy.base then)."""
     reward_model: RewardModelSection | None = RewardModelSection()

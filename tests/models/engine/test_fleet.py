@@ -70,7 +70,7 @@ def policy_of(kind: str, seed: int = 0) -> Any:
 
 
 class Mortal(TransformersEngine):
-    """Dies in mid-generation as often as it was diary to."""
+    """Dies in mid-generation as often as it is to."""
 
     deaths = 0
     made = 0

@@ -1,0 +1,156 @@
+"""Asks, completions and weights as plain arrays: what goes from process to process without being copied piece by piece.
+
+A list of lists becomes one array of all its numbers and one of lengths. Tensors become numpy arrays, bfloat16, which
+numpy does not know, by its bits.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.engine.decoding_loop import Switched
+from models.engine.engine import Ask, Generated
+
+PART_BYTES = 256 << 20
+"""Weights that travel together: large enough that their number costs nothing, small beside a model."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Lists of different lengths."""
+
+    values: NDArray[Any]
+    """Of all rows, one after the other, [numbers]."""
+    lengths: NDArray[np.int64]
+    """[rows]."""
+
+    @staticmethod
+    def of(rows: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any = np.int64) -> Rows:
+        """Rows of numbers that `dtype` holds."""
+        arrays = [np.asarray(row, dtype) for row in rows]
+        return Rows(np.concatenate([np.empty(0, dtype), *arrays]), np.array([len(row) for row in arrays], np.int64))
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        """Each row, a view."""
+        ends = accumulate(self.lengths.tolist(), initial=0)
+        return (self.values[start:end] for start, end in pairwise(ends))
+
+    def lists(self) -> list[list[Any]]:
+        """Each row as Python's numbers."""
+        return [row.tolist() for row in self]
+
+
+@dataclass(frozen=True)
+class AskArrays:
+    """Asks; see `models.engine.engine.Ask`."""
+
+    prompts: Rows
+    """Of neighbours with the same prompt once, [prompts]."""
+    prompt: NDArray[np.int64]
+    """Which of them each ask has, [asks]."""
+    seeds: NDArray[np.int64]
+    max_tokens: NDArray[np.int64]
+    stops: Rows
+
+    @staticmethod
+    def of(asks: Sequence[Ask]) -> AskArrays:
+        """The arrays of asks."""
+        prompts: list[Sequence[int]] = []
+        which = []
+        for ask in asks:
+            if not prompts or prompts[-1] != ask.prompt:
+                prompts.append(ask.prompt)
+            which.append(len(prompts) - 1)
+        return AskArrays(
+            Rows.of(prompts),
+            np.array(which, np.int64),
+            np.array([ask.seed for ask in asks], np.int64),
+            np.array([ask.max_tokens for ask in asks], np.int64),
+            Rows.of(ask.stops for ask in asks),
+        )
+
+    def asks(self) -> list[Ask]:
+        """The asks of the arrays; neighbours with the same prompt have one list."""
+        prompts = self.prompts.lists()
+        rest = zip(self.prompt.tolist(), self.seeds.tolist(), self.max_tokens.tolist(), self.stops.lists(), strict=True)
+        return [Ask(prompts[number], seed, most, tuple(stops)) for number, seed, most, stops in rest]
+
+
+@dataclass(frozen=True)
+class GeneratedArrays:
+    """Completions; see `models.engine.engine.Generated`."""
+
+    tokens: Rows
+    log_probs: Rows | None
+    """None where they were not wanted."""
+    finished: NDArray[np.bool_]
+    by_first: Rows | None
+    """Of completions that two voices wrote by turns (`models.engine.decoding_loop.Switched`)."""
+
+    @staticmethod
+    def of(completions: Sequence[Generated]) -> GeneratedArrays:
+        """The arrays of completions, of which all have log-probs or none."""
+        log_probs = [made.log_probs.numpy() for made in completions if made.log_probs is not None]
+        turns = [made.by_first for made in completions if isinstance(made, Switched)]
+        return GeneratedArrays(
+            Rows.of(made.tokens for made in completions),
+            Rows.of(log_probs, np.float32) if log_probs else None,
+            np.array([made.finished for made in completions], np.bool_),
+            Rows.of(turns, np.bool_) if turns else None,
+        )
+
+    def completions(self) -> list[Generated]:
+        """The completions of the arrays."""
+        tokens = [tuple(row) for row in self.tokens.lists()]
+        log_probs: list[Tensor | None] = [None] * len(tokens)
+        if self.log_probs is not None:
+            log_probs = [torch.from_numpy(row.copy()) for row in self.log_probs]
+        made = zip(tokens, log_probs, self.finished.tolist(), strict=True)
+        if self.by_first is None:
+            return [Generated(*each) for each in made]
+        return [Switched(*each, tuple(turns)) for each, turns in zip(made, self.by_first.lists(), strict=True)]
+
+
+@dataclass(frozen=True)
+class WeightArray:
+    """A weight by its name."""
+
+    name: str
+    bits: NDArray[Any]
+    dtype: str
+    """torch's."""
+
+    @staticmethod
+    def of(name: str, weight: Tensor, dtype: torch.dtype) -> WeightArray:
+        """The array of a weight, which is rounded to `dtype` where it is no whole number."""
+        rounded = weight.detach().to("cpu", dtype if weight.is_floating_point() else weight.dtype).contiguous()
+        whole = rounded.view(torch.int16) if rounded.dtype == torch.bfloat16 else rounded
+        return WeightArray(name, whole.numpy(), str(rounded.dtype).removeprefix("torch."))
+
+    def tensor(self) -> Tensor:
+        """The weight; it shares the array's memory, which may be for reading alone, and is to be read alone."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            tensor = torch.from_numpy(self.bits)
+        return tensor.view(torch.bfloat16) if self.dtype == "bfloat16" else tensor
+
+
+def weight_parts(weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> Iterator[list[WeightArray]]:
+    """Weights in parts of about PART_BYTES each, one after the other: never more than a part is there at once."""
+    part: list[WeightArray] = []
+    for name, weight in weights:
+        part.append(WeightArray.of(name, weight, dtype))
+        if sum(array.bits.nbytes for array in part) >= PART_BYTES:
+            yield part
+            part = []
+    if part:
+        yield part

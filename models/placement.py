@@ -1,0 +1,51 @@
+"""Where the parts of a training run: how many engines generate beside the learner, and on what."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from models.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementSettings:
+    """Processes of a run. Stands under `placement:`. No result's key holds it: what was made with other numbers is
+    taken, and a run that was stopped goes on with others."""
+
+    learners: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Processes that learn together."""
+    engines: Annotated[int, Field(ge=0, le=1024)] = 0
+    """Engines in processes of their own, which share the completions; 0: the learner's process has one."""
+    engine_gpus: Annotated[float, Field(ge=0, le=1)] = 1
+    """GPUs of each of these engines, or the share of one that several have; on a machine without GPUs it is not asked
+    for."""
+
+    def __post_init__(self) -> None:
+        if self.learners > 1:
+            raise UserError(f"placement.learners: {self.learners} learners cannot be had yet; one learns: set it to 1")
+
+    def check(self, address: str | None) -> None:
+        """Make sure that what is placed can be.
+
+        Args:
+            address: of the Ray cluster to place it on; None: this machine.
+
+        Raises:
+            UserError: Ray is not installed, or there is nothing to place on the cluster.
+        """
+        if self.engines and importlib.util.find_spec("ray") is None:
+            raise UserError(
+                f"placement.engines: {self.engines} engines are placed by Ray, which is not installed; install the "
+                "extra cluster"
+            )
+        if address is not None and not self.engines:
+            raise UserError(f"--cluster {address}: nothing is placed there; set placement.engines to 1 or more")
+
+    def __str__(self) -> str:
+        if not self.engines:
+            return "in one process"
+        return f"{self.learners} learner, {self.engines} engines of {self.engine_gpus:g} GPU"
