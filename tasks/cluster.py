@@ -171,14 +171,14 @@ def _short_folder() -> Path:
 
 def _children(folder: Path) -> list[psutil.Process]:
     """Ray's processes below this one: those that know `folder`, and theirs."""
-    found = []
+    below = []
     for process in psutil.Process().children():
         try:
             if any(str(folder) in part for part in process.cmdline()):
-                found += [process, *process.children(recursive=True)]
+                below += [process, *process.children(recursive=True)]
         except psutil.Error:
             continue
-    return found
+    return below
 
 
 class StoredWeights(Iterable[tuple[str, Tensor]]):
