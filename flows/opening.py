@@ -65,7 +65,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
         }
         if base is not None:
             recipe_tags[tags.BASE_VERSION] = base.name
-        if checked.placement.engines:
+        if checked.placement.placed:
             recipe_tags[tags.PLACEMENT] = str(checked.placement)
         prefect = prefect_run.address()
         if prefect:

@@ -13,11 +13,12 @@ from models.loop.judge import Role
 from models.policy.teacher import FrozenSettings
 from models.recipe.teachers import frozen_models, recipe_of
 from tasks.description import UNPINNED
+from tasks.fitting import FineTuneSections
 from tasks.registered_policy import PolicyFiles, given_policy, made_policy
 from tasks.sections import Sections
 from tasks.step import StepResult
 from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
-from tasks.steps.fine_tune import FineTuneSections, fine_tune
+from tasks.steps.fine_tune import fine_tune
 from tasks.steps.fit_reward_model import RewardModelSections, reward_model
 from tasks.steps.prepare_data import log_data
 from tasks.steps.warm_start import WarmStartSections, warm_start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
@@ -24,9 +24,15 @@ class PlacementSettings:
     """GPUs of each of these engines, or the share of one that several have; on a machine without GPUs it is not asked
     for."""
 
-    def __post_init__(self) -> None:
-        if self.learners > 1:
-            raise UserError(f"placement.learners: {self.learners} learners cannot be had yet; one learns: set it to 1")
+    @property
+    def placed(self) -> bool:
+        """Whether there is anything beside this process."""
+        return self.learners > 1 or self.engines > 0
+
+    @property
+    def beside_learners(self) -> PlacementSettings:
+        """The same with the engine that several learners need at least: none of them has room for one."""
+        return replace(self, engines=max(1, self.engines)) if self.learners > 1 else self
 
     def check(self, address: str | None) -> None:
         """Make sure that what is placed can be.
@@ -37,15 +43,14 @@ class PlacementSettings:
         Raises:
             UserError: Ray is not installed, or there is nothing to place on the cluster.
         """
-        if self.engines and importlib.util.find_spec("ray") is None:
+        if self.placed and importlib.util.find_spec("ray") is None:
+            raise UserError(f"placement: {self} are placed by Ray, which is not installed; install the extra cluster")
+        if address is not None and not self.placed:
             raise UserError(
-                f"placement.engines: {self.engines} engines are placed by Ray, which is not installed; install the "
-                "extra cluster"
+                f"--cluster {address}: nothing is placed there; set placement.learners to 2 or placement.engines to 1"
             )
-        if address is not None and not self.engines:
-            raise UserError(f"--cluster {address}: nothing is placed there; set placement.engines to 1 or more")
 
     def __str__(self) -> str:
-        if not self.engines:
+        if not self.placed:
             return "in one process"
-        return f"{self.learners} learner, {self.engines} engines of {self.engine_gpus:g} GPU"
+        return f"{self.learners} learners, {self.beside_learners.engines} engines of {self.engine_gpus:g} GPU"

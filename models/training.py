@@ -98,7 +98,8 @@ class Training:
         return self.slots.reference
 
 
-OpenEngine = Callable[[], AbstractContextManager[Engine]]
+OpenEngine = Callable[[torch.dtype | None], AbstractContextManager[Engine]]
+"""Given the learner's autocast dtype, None for plain float32."""
 
 
 def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> Collapse | None:
@@ -144,7 +145,7 @@ def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: W
             trust_remote_code=trusted,
         )
     draws = training.rollouts.draws
-    with open_engine() if draws and ranks.first else nullcontext() as own:
+    with open_engine(learner.autocast) if draws and ranks.first else nullcontext() as own:
         engine = OfFirstRank(own, ranks.apart()) if draws else None
         unread = Readings(learner, training.schedule.token_budget)
         world = World(codec, engine, scorer, training.seed, learner, unread, training.truncated)

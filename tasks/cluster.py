@@ -29,7 +29,7 @@ import psutil
 import ray
 import torch
 from ray._private import services
-from ray.exceptions import GetTimeoutError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from torch import Tensor
 
 from models.engine.arrays import AskArrays, Rows, weight_parts
@@ -48,6 +48,8 @@ ANSWER_SECONDS = 10.0
 """How long the address of a cluster may take to answer."""
 END_SECONDS = 10.0
 """How long Ray's processes may take to end by themselves."""
+Gone = RayActorError
+"""The process of what was started has ended."""
 _OF_OUR_OWN = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 """Environment of a Ray of this process's own. By the token its processes know one another; Ray would write one into the
 home folder."""
@@ -79,6 +81,13 @@ class Cluster:
                 f"{self.gpus:g}; lower placement.engines or placement.engine_gpus, or join a cluster (--cluster)"
             )
         return placement.engine_gpus
+
+    def of_each_learner(self) -> dict[str, float]:
+        """What Ray sets aside for a learner: a GPU, where there are any; on a cluster without, a core, so that they
+        stand apart."""
+        if self.gpus or self.address is not None:
+            return {"num_gpus": 1.0 if self.gpus else 0.0, "num_cpus": 0.0 if self.gpus else 1.0}
+        return {"num_gpus": 0.0, "num_cpus": 0.0}
 
 
 @contextmanager
@@ -235,7 +244,7 @@ class PlacedEngine(Engine):
         self.dtype = order.dtype
         self._actor: Any = ray.remote(HostedEngine).options(max_restarts=0, **resources).remote()
         try:
-            about: About = _answer(self._actor.open.remote(order), PLACE_SECONDS)
+            about: About = answer(self._actor.open.remote(order), PLACE_SECONDS)
         except GetTimeoutError:
             self.close()
             raise UserError(
@@ -251,13 +260,13 @@ class PlacedEngine(Engine):
 
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
         """See `Engine.each`."""
-        made, self.version = _answer(self._actor.each.remote(AskArrays.of(asks), drawing))
+        made, self.version = answer(self._actor.each.remote(AskArrays.of(asks), drawing))
         completions: list[Generated] = made.completions()
         return completions
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
-        scores, self.version = _answer(self._actor.score.remote(Rows.of(prompts), Rows.of(completions)))
+        scores, self.version = answer(self._actor.score.remote(Rows.of(prompts), Rows.of(completions)))
         said: list[list[float]] = scores.lists()
         return said
 
@@ -267,7 +276,7 @@ class PlacedEngine(Engine):
             weights = StoredWeights([ray.put(part) for part in weight_parts(weights, self.dtype)])
         for part in weights.parts:
             self._actor.receive.remote(part)  # calls of one caller are answered in their order
-        self.version = _answer(self._actor.load.remote(version))
+        self.version = answer(self._actor.load.remote(version))
 
     def close(self) -> None:
         """See `Engine.close`. Its process is ended, whatever it is at."""
@@ -301,7 +310,29 @@ def placed_fleet(cluster: Cluster, placement: PlacementSettings, order: Order) -
     return Fleet(starts, known.dtype, known.most, KeptInStore(known.dtype))
 
 
-def _answer(reference: Any, seconds: float | None = None) -> Any:
+def start(kind: type, resources: Mapping[str, float]) -> Any:
+    """An object of `kind` in a process of its own; its methods are asked by `.remote()`. It is never restarted."""
+    return ray.remote(kind).options(max_restarts=0, **resources).remote()
+
+
+def end(actor: Any) -> None:
+    """End the process of what was started, whatever it is at."""
+    ray.kill(actor, no_restart=True)
+
+
+def finished(references: Sequence[Any], seconds: float) -> tuple[list[Any], list[Any]]:
+    """Those of some calls that are answered, waiting for the first so long, and the others."""
+    ready, others = ray.wait(list(references), num_returns=1, timeout=seconds)
+    return ready, others
+
+
+def own_address() -> str:
+    """Address at which others of the cluster reach this machine."""
+    address: str = ray.util.get_node_ip_address()
+    return address
+
+
+def answer(reference: Any, seconds: float | None = None) -> Any:
     """What a call of an actor returned; its error as it was raised there."""
     try:
         return ray.get(reference, timeout=seconds)

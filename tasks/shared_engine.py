@@ -63,13 +63,18 @@ class _Shared:
     ) -> Engine:
         """Engines in processes of their own; what places them is started, or joined, with the first."""
         from models.engine.hosted import Order
-        from tasks.cluster import connected, placed_fleet
+        from tasks.cluster import placed_fleet
+
+        order = Order(folder, settings, longest, end, dtype, trust_remote_code)
+        return placed_fleet(self.joined(), self.placement, order)
+
+    def joined(self) -> Cluster:
+        """What places processes, started, or joined, where it was not."""
+        from tasks.cluster import connected
 
         if self.cluster is None:
             self.cluster = self.place.enter_context(connected(self.address))
-        return placed_fleet(
-            self.cluster, self.placement, Order(folder, settings, longest, end, dtype, trust_remote_code)
-        )
+        return self.cluster
 
 
 _shared: _Shared | None = None
@@ -98,6 +103,19 @@ def shared_engine(placement: PlacementSettings | None = None, cluster: str | Non
         ending, _shared = _shared, None
         with ending.place:  # given back last, when the memory is free
             ending.close_engine()
+
+
+def learners() -> int:
+    """Processes that learn together, as the flow's placement has it."""
+    return _shared.placement.learners if _shared is not None else 1
+
+
+def place_for_learners() -> tuple[Cluster, PlacementSettings]:
+    """Where the learners of the flow are placed, and how many with how many engines. The flow's engine is closed: the
+    first learner opens those that it asks."""
+    assert _shared is not None, "a flow places"
+    _shared.close_engine()
+    return _shared.joined(), _shared.placement.beside_learners
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from torch import nn
 
 from models.errors import UserError
 from models.learner.recompute import recomputing
+from models.learner.whole_weights import ranks_of
 
 Result = TypeVar("Result")
 
@@ -20,6 +21,16 @@ Result = TypeVar("Result")
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a device or this machine had no memory left for a tensor."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+
+
+class NeedsLess(UserError):
+    """One of several ranks has run out of memory: they cannot try again by themselves, as the others are in the midst
+    of the same step."""
+
+    budget: int
+    """Tokens of a packed row to go on with."""
+    recompute: bool
+    """Whether to go on with gradient checkpointing."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,7 @@ def within_memory(
 
     Raises:
         UserError: memory runs out in the last way too.
+        NeedsLess: the model is cut over several ranks; raised where it runs out, which ends the step for all of them.
     """
     tried = _ways(first, least, able)
     way = next(tried)
@@ -83,6 +95,10 @@ def within_memory(
                 f"{what}: out of memory with {way}, and a row cannot be shorter: ask for shorter completions, "
                 "or take a smaller model or a larger device"
             ) from cause
+        if ranks_of(model).count > 1:
+            less = NeedsLess(f"{what}: out of memory with {way}; to be made again with {following}")
+            less.budget, less.recompute = following.budget, following.recompute
+            raise less from cause
         warnings.warn(f"{what}: out of memory with {way}; made again with {following}", stacklevel=2)
         way = following
 

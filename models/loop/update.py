@@ -62,7 +62,8 @@ class Fit:
         """
         learner, tally, settings = self.learner, self.learner.tally, self.settings
         always = settings.gradient_checkpointing is True
-        first = Way(tally.token_budget or settings.token_budget, always or tally.recompute)
+        budget = min(settings.token_budget, tally.token_budget or settings.token_budget)
+        first = Way(budget, always or tally.recompute)
         able = settings.gradient_checkpointing == "auto" and can_recompute(learner.policy)
         watched, way = within_memory(
             lambda budget: self.gradient(rows, budget),

@@ -5,70 +5,40 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 from prefect import get_run_logger, task
 
-from models.loop.alarm import AlarmSettings, Collapse
-from models.loop.build import open_teachers
 from models.loop.curriculum import drawn_at_most
 from models.loop.judge import Role
 from models.loop.learned import nothing_learned
-from models.loop.loop import Watchers, run_loop
-from models.loop.method import Slots
-from models.loop.readings import Readings
 from models.loop.rollout import Problem
 from models.loop.schedule import ScheduleSettings
 from models.loop.score import failures_of
-from models.loop.truncation import TruncationSettings
-from models.loop.world import World
-from models.policy.build import open_policy
-from models.policy.folder import save_model_folder
+from models.policy.build import open_tokenizer
+from models.policy.folder import hash_folder
 from models.policy.teacher import TeacherSettings
 from models.policy.update_sparsity import changed_share_of_files
-from models.policy.weights import plain_model
-from models.text.end_ids import ends_of_model
+from models.text.end_ids import ends_of_folder
 from models.text.token_cache import CachedCodec
-from tasks import interrupt, plots, timing
+from tasks import plots, timing
 from tasks.caching import cached_by_key
-from tasks.curves import first_curves
 from tasks.description import section, time_table
+from tasks.fitting import JOURNAL, POLICY, Asked, FineTuneSections, fit_here, fit_with_learners, watched_rounds
 from tasks.inputs import log_rows
-from tasks.open_learner import (
-    EngineSections,
-    LearnerSections,
-    ScorerSections,
-    build_learner,
-    engine_for,
-    reward_scorer,
-)
-from tasks.progress import progress
-from tasks.prompts import read_prompts, with_reference
+from tasks.prompts import read_prompts
 from tasks.registered_policy import PolicyFiles
 from tasks.results import CHECKPOINTS
-from tasks.shared_engine import engine_place
+from tasks.shared_engine import engine_place, learners
 from tasks.step import Made, StepContext, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.journal import Row, read_journal
-from tasks.tracking.metrics import MetricLog
 
 COLLAPSED = "collapsed"
 """The link of a fine-tuning's result that says, in one sentence, that its policy collapsed; absent where none did."""
 UNCHANGED = "unchanged"
 """The link that says, in one sentence, that no round changed the policy, and why; absent where one did."""
-
-
-class FineTuneSections(EngineSections, LearnerSections, ScorerSections):
-    """What the policy depends on, beside rows, warm start and reward model."""
-
-    slots: Slots
-    open_ended: bool
-    """Follows from slots and schedule."""
-    truncated: TruncationSettings
-    alarm: AlarmSettings | None
-    teacher: TeacherSettings | None
 
 
 @task(name="fine_tune", **cached_by_key)
@@ -91,42 +61,39 @@ def fine_tune(
 
     def work(folder: Path, run_id: str) -> Made:
         began = time.perf_counter()
-        start = Path(warmed.folder) / "policy"
-        policy, tokenizer = open_policy(start, trust_remote_code=recipe.policy.trust_remote_code)
-        codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_model(policy), folder=token_folder(home))
-        problems = read_prompts(clean_folder(validated), codec, recipe)
-        log_inputs(run_id, recipe, settings, problems, clean_folder(validated), warmed, rewarded)
+        start, data = Path(warmed.folder) / "policy", clean_folder(validated)
+        tokenizer = open_tokenizer(start, trust_remote_code=recipe.policy.trust_remote_code)
+        codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_folder(start), folder=token_folder(home))
+        problems = read_prompts(data, codec, recipe)
+        log_inputs(run_id, recipe, settings, problems, data, warmed, rewarded)
         log_teachers(run_id, frozen, recipe.teacher)
-        learner = build_learner(policy, recipe, settings, home, run_id)
-        folders: dict[Role, Path] = {role: files.folder for role, files in frozen.items()}
-        trusted = recipe.policy.trust_remote_code
-        open_teachers(learner, tokenizer, folders, recipe.teacher, trust_remote_code=trusted)
-        problems = with_reference(problems, learner, recipe, home)
-        draws = recipe.rollouts.draws
-        with engine_for(start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine:
-            scorer = reward_scorer(rewarded, recipe, home, codec)
-            unread = Readings(learner, settings.token_budget)
-            world = World(codec, engine, scorer, recipe.seed, learner, unread, recipe.truncated)
-            with MetricLog(run_id, folder / "metrics.jsonl") as log:
-                last, in_rounds, collapse = _train(world, recipe, settings, problems, folder, run_id, log)
-        curves = read_journal(folder / "metrics.jsonl")
-        records.log_figure(run_id, "plots/training.png", plots.training_curves(curves, title="Fine-tuning"))
-        digest = save_model_folder(
-            plain_model(learner.policy),
-            tokenizer,
-            folder / "policy",
-            lambda into: recipe.rollouts.export(learner, codec, start, into),
+        asked = Asked(
+            recipe=recipe,
+            settings=settings,
+            start=start,
+            codec=codec,
+            problems=problems,
+            teachers={role: files.folder for role, files in frozen.items()},
+            rewarded=rewarded,
+            home=home,
+            folder=folder,
+            run_id=run_id,
         )
-        example = example_of(clean_folder(validated), "problems", "prompt")
+        with watched_rounds(settings.rounds, folder, run_id) as (watchers, seen):
+            collapse = (fit_with_learners if learners() > 1 else fit_here)(asked, watchers)
+        last, in_rounds, digest = seen.last, seen.seconds, hash_folder(folder / POLICY)
+        curves = read_journal(folder / JOURNAL)
+        records.log_figure(run_id, "plots/training.png", plots.training_curves(curves, title="Fine-tuning"))
+        example = example_of(data, "problems", "prompt")
         model_id = registry.log_model(
-            run_id, folder / "policy", "policy", "text-generation", step=settings.rounds, example=example
+            run_id, folder / POLICY, "policy", "text-generation", step=settings.rounds, example=example
         )
         times = log_times(run_id, curves, time.perf_counter() - began - in_rounds)
         tail = [row.metrics["reward/total"] for row in curves if "reward/total" in row.metrics]
         headline = f"reward {_mean(tail[:5]):.3f} to {_mean(tail[-5:]):.3f} in {len(curves)} rounds"
         failed = failures_of(row.metrics for row in curves)
         headline += "".join(f"; {label} gave no value for {count:,} completions" for label, count in failed.items())
-        changed = changed_share_of_files(start, folder / "policy")
+        changed = changed_share_of_files(start, folder / POLICY)
         lost = {COLLAPSED: str(collapse)} if collapse is not None else {}
         if not lost and (nothing := nothing_learned([row.metrics for row in curves], changed)):
             lost = {UNCHANGED: nothing}
@@ -157,7 +124,7 @@ def why_not_learned(tuned: StepResult) -> str:
 
 def curves_of(tuned: StepResult) -> list[Row]:
     """The journal of all rounds of a fine-tuning."""
-    return read_journal(Path(tuned.folder) / "metrics.jsonl")
+    return read_journal(Path(tuned.folder) / JOURNAL)
 
 
 def log_inputs(
@@ -208,50 +175,6 @@ def log_times(run_id: str, curves: Sequence[Row], outside: float) -> dict[str, f
     text = section("Where the time went", time_table(lines))
     records.describe(run_id, f"## Fine-tuning\n\n{text}\n")
     return timing.time_metrics(lines)
-
-
-def _train(
-    world: World,
-    recipe: FineTuneSections,
-    settings: ScheduleSettings,
-    problems: Sequence[Problem],
-    folder: Path,
-    run_id: str,
-    log: MetricLog,
-) -> tuple[dict[str, float], float, Collapse | None]:
-    """Run the loop. Returns the last value of each metric, the seconds of the rounds that were run, and whether the
-    policy collapsed."""
-    last: dict[str, float] = {}
-    in_rounds = 0.0
-    logger = get_run_logger()
-    with progress("fine-tune", settings.rounds, ("reward/total", "rollouts/length")) as advance:
-
-        def metrics(round_number: int, values: dict[str, float]) -> None:
-            nonlocal in_rounds
-            last.update(values)
-            in_rounds += values["seconds/round"]
-            advance(round_number, values)
-            log(round_number, values | first_curves(values))
-
-        def samples(round_number: int, rows: list[dict[str, object]]) -> None:
-            records.log_table(run_id, f"samples/round_{round_number:05d}.json", rows)
-
-        def resumed(rounds: int) -> None:
-            log.replay(rounds)
-            if rounds:
-                logger.info(f"going on from the checkpoint after round {rounds}")
-                advance(rounds, {})
-
-        collapse = run_loop(
-            world,
-            recipe.slots,
-            settings,
-            problems,
-            folder / CHECKPOINTS,
-            Watchers(metrics, samples, resumed, interrupt.raise_again),
-            recipe.alarm,
-        )
-    return last, in_rounds, collapse
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -13,7 +13,7 @@ from models.engine import open_engine as engines
 from models.engine.engine import Engine, EngineSettings, Sampling
 from models.policy.folder import save_model_folder
 from models.recipe.load import load_recipe
-from tasks import shared_engine
+from tasks import fitting, shared_engine
 from tasks.registered_policy import made_policy
 from tasks.step import StepResult
 from tasks.steps import evaluate, fine_tune
@@ -52,14 +52,14 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     # tasks outside a flow: Prefect gives them neither a logger nor the place on the GPU
-    for step in (fine_tune, evaluate):
+    for step in (fine_tune, fitting, evaluate):
         monkeypatch.setattr(step, "get_run_logger", lambda: logging.getLogger("steps"))
     monkeypatch.setattr(shared_engine, "gpu_slot", nullcontext)
     return warm_started(tmp_path)
 
 
 def tuned(steps: dict, key: str, overrides: tuple[str, ...] = ()) -> StepResult:
-    sections = fine_tune.FineTuneSections(load_recipe("tiny.yaml", list(overrides)))
+    sections = fitting.FineTuneSections(load_recipe("tiny.yaml", list(overrides)))
     handed = context(steps["home"], "fine_tune", key * 64, steps["run"], sections)
     return fine_tune.fine_tune.fn(handed, steps["validated"], steps["warmed"], steps["rewarded"], {})
 
@@ -105,7 +105,7 @@ def test_a_training_killed_in_its_rounds_closes_the_engine_goes_on_and_is_measur
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(fine_tune.interrupt, "raise_again", killed)
+        patch.setattr(fitting.interrupt, "raise_again", killed)
         with pytest.raises(KeyboardInterrupt), shared_engine.shared_engine():
             tuned(steps, "b")
     assert all(engine.engine is None for engine in opened)

@@ -1,0 +1,188 @@
+"""The loop of a fine-tuning, run here or by several learners, and what is written of its rounds meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prefect import get_run_logger
+
+from models.errors import UserError
+from models.loop.alarm import AlarmSettings, Collapse
+from models.loop.build import open_teachers
+from models.loop.judge import Role
+from models.loop.loop import Watchers, run_loop
+from models.loop.method import Slots
+from models.loop.readings import Readings
+from models.loop.rollout import Problem
+from models.loop.schedule import ScheduleSettings
+from models.loop.truncation import TruncationSettings
+from models.loop.world import World
+from models.policy.build import open_policy
+from models.policy.folder import save_model_folder
+from models.policy.teacher import TeacherSettings
+from models.policy.weights import plain_model
+from models.text.encoding import Codec
+from tasks import interrupt
+from tasks.curves import first_curves
+from tasks.open_learner import (
+    EngineSections,
+    LearnerSections,
+    ScorerSections,
+    build_learner,
+    engine_for,
+    reward_scorer,
+)
+from tasks.precision import precision_folder
+from tasks.progress import progress
+from tasks.prompts import longest_in_training, with_reference
+from tasks.results import CHECKPOINTS
+from tasks.shared_engine import place_for_learners
+from tasks.step import StepResult, reference_folder
+from tasks.tracking import records
+from tasks.tracking.metrics import MetricLog
+
+JOURNAL = "metrics.jsonl"
+"""Metrics of every round, in the step's folder."""
+POLICY = "policy"
+"""The model folder that is made, there too."""
+
+
+class FineTuneSections(EngineSections, LearnerSections, ScorerSections):
+    """What the policy depends on, beside rows, warm start and reward model."""
+
+    slots: Slots
+    open_ended: bool
+    """Follows from slots and schedule."""
+    truncated: TruncationSettings
+    alarm: AlarmSettings | None
+    teacher: TeacherSettings | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A fine-tuning that is to be made."""
+
+    recipe: FineTuneSections
+    settings: ScheduleSettings
+    start: Path
+    """The model folder that the policy begins with."""
+    codec: Codec
+    problems: Sequence[Problem]
+    teachers: Mapping[Role, Path]
+    rewarded: StepResult | None
+    home: Path
+    folder: Path
+    """Of the step: checkpoints, journal, and the policy that is made."""
+    run_id: str
+
+
+@dataclass
+class Seen:
+    """What the rounds of this process have told."""
+
+    last: dict[str, float] = field(default_factory=dict)
+    """The last value of each metric."""
+    seconds: float = 0.0
+    """That they took."""
+
+
+@contextmanager
+def watched_rounds(rounds: int, folder: Path, run_id: str) -> Iterator[tuple[Watchers, Seen]]:
+    """Watchers that write what a loop tells to journal, tracking store and progress bar, and what they have seen."""
+    seen, logger = Seen(), get_run_logger()
+    with (
+        MetricLog(run_id, folder / JOURNAL) as log,
+        progress("fine-tune", rounds, ("reward/total", "rollouts/length")) as advance,
+    ):
+
+        def metrics(round_number: int, values: dict[str, float]) -> None:
+            seen.last.update(values)
+            seen.seconds += values["seconds/round"]
+            advance(round_number, values)
+            log(round_number, values | first_curves(values))
+
+        def samples(round_number: int, rows: list[dict[str, object]]) -> None:
+            records.log_table(run_id, f"samples/round_{round_number:05d}.json", rows)
+
+        def resumed(done: int) -> None:
+            log.replay(done)
+            if done:
+                logger.info(f"going on from the checkpoint after round {done}")
+                advance(done, {})
+
+        yield Watchers(metrics, samples, resumed, interrupt.raise_again), seen
+
+
+def fit_here(asked: Asked, watchers: Watchers) -> Collapse | None:
+    """Open everything, run the loop in this process and write the policy. Returns its collapse, where there was one."""
+    recipe, settings, codec, home = asked.recipe, asked.settings, asked.codec, asked.home
+    trusted = recipe.policy.trust_remote_code
+    policy, tokenizer = open_policy(asked.start, trust_remote_code=trusted)
+    learner = build_learner(policy, recipe, settings, home, asked.run_id)
+    open_teachers(learner, tokenizer, asked.teachers, recipe.teacher, trust_remote_code=trusted)
+    problems = with_reference(asked.problems, learner, recipe, home)
+    draws = recipe.rollouts.draws
+    with engine_for(asked.start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine:
+        scorer = reward_scorer(asked.rewarded, recipe, home, codec)
+        unread = Readings(learner, settings.token_budget)
+        world = World(codec, engine, scorer, recipe.seed, learner, unread, recipe.truncated)
+        checkpoints = asked.folder / CHECKPOINTS
+        collapse = run_loop(world, recipe.slots, settings, problems, checkpoints, watchers, recipe.alarm)
+    save_model_folder(
+        plain_model(learner.policy),
+        tokenizer,
+        asked.folder / POLICY,
+        lambda into: recipe.rollouts.export(learner, codec, asked.start, into),
+    )
+    return collapse
+
+
+def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
+    """Have the flow's learners run the loop and write the policy. Returns its collapse, where there was one.
+
+    Raises:
+        UserError: the recipe's source writes more than the policy's weights; whatever the learners say.
+    """
+    import torch
+
+    from models.engine.hosted import Order
+    from models.training import Training
+    from tasks.learner_group import learn_together
+
+    recipe, settings = asked.recipe, asked.settings
+    if recipe.rollouts.exports:
+        raise UserError(
+            f"placement.learners: rollouts {recipe.rollouts.name} writes more than the policy's weights, which one "
+            "learner alone can; set it to 1"
+        )
+    fitted = asked.rewarded
+    training = Training(
+        seed=recipe.seed,
+        policy=recipe.policy,
+        slots=recipe.slots,
+        schedule=settings,
+        truncated=recipe.truncated,
+        alarm=recipe.alarm,
+        start=asked.start.absolute(),
+        problems=list(asked.problems),  # sent to other processes
+        teachers={role: folder.absolute() for role, folder in asked.teachers.items()},
+        served=recipe.teacher,
+        reward_model=None if fitted is None else (Path(fitted.folder) / "reward_model").absolute(),
+        score_budget=recipe.score_budget,
+        precisions=precision_folder(asked.home).absolute(),
+        reference_log_probs=reference_folder(asked.home).absolute(),
+        checkpoints=(asked.folder / CHECKPOINTS).absolute(),
+        result=(asked.folder / POLICY).absolute(),
+    )
+    order = Order(
+        folder=training.start,
+        settings=recipe.engine,
+        longest=longest_in_training(asked.problems, asked.codec, recipe),
+        end=asked.codec.ends,
+        dtype=torch.float32,
+        trust_remote_code=recipe.policy.trust_remote_code,
+    )
+    return learn_together(*place_for_learners(), training, order, watchers)

@@ -1,0 +1,199 @@
+"""What must be true of learners in processes of their own that Ray has placed, each test named as the theorem."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Diary, save_start
+from torch import Tensor
+
+from models.engine.engine import EngineSettings
+from models.engine.hosted import Order
+from models.errors import UserError
+from models.loop.rollout import Rollout
+from models.loop.slots import Reward
+from models.loop.truncation import WRONG
+from models.loop.world import World
+from models.placement import PlacementSettings
+from models.policy.build import PolicySettings
+from models.ranks import ALONE
+from models.rewards.length_penalty import LengthPenalty
+from models.training import Training, train
+
+pytest.importorskip("ray", reason="the extra cluster is not installed")
+from tasks.cluster import Cluster, connected
+from tasks.learner_group import learn_together
+
+pytestmark = pytest.mark.thorough
+TWO = PlacementSettings(learners=2).beside_learners
+SCHEDULE_HERE = replace(SCHEDULE, optimiser=replace(SCHEDULE.optimiser, learning_rate=1e-4))
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Cluster]:
+    with connected(None) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_start(tmp_path_factory.mktemp("start") / "policy")
+
+
+def training_in(folder: Path, start: Path, **changed: Any) -> Training:
+    return Training(
+        **{
+            "seed": 7,
+            "policy": PolicySettings(precision="float32"),
+            "slots": replace(SLOTS, rewards=[LengthPenalty()]),
+            "schedule": SCHEDULE_HERE,
+            "truncated": WRONG,
+            "alarm": None,
+            "start": start,
+            "problems": PROBLEMS,
+            "teachers": {},
+            "served": None,
+            "reward_model": None,
+            "score_budget": None,
+            "precisions": folder / "precisions",
+            "reference_log_probs": folder / "reference",
+            "checkpoints": folder / "checkpoints",
+            "result": folder / "result",
+            **changed,
+        }
+    )
+
+
+def order_for(start: Path) -> Order:
+    return Order(start, EngineSettings(name="transformers"), 32, END, torch.float32, False)
+
+
+def gap(first: Path, other: Path) -> float:
+    left, right = (load_file(folder / "model.safetensors") for folder in (first, other))
+    return max(float((left[name] - right[name]).abs().max()) for name in left)
+
+
+def group_of(
+    ray: Cluster, folder: Path, start: Path, in_round: Callable[[int], None] = lambda number: None, **changed: Any
+) -> tuple[Training, Diary]:
+    """A training by two learners; `in_round` is called when a round is told of."""
+    diary, training = Diary({}, {}, []), training_in(folder, start, **changed)
+    watchers = diary.watchers()
+
+    def metrics(number: int, values: dict[str, float]) -> None:
+        watchers.metrics(number, values)
+        in_round(number)
+
+    learn_together(ray, TWO, training, order_for(start), replace(watchers, metrics=metrics))
+    return training, diary
+
+
+def learners() -> list[psutil.Process]:
+    """Processes of learners below this one, the eldest first."""
+    those = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "HostedLearner" in " ".join(process.cmdline()):
+                those.append(process)
+    return sorted(those, key=lambda process: process.create_time())
+
+
+def none_left() -> bool:
+    """Whether the learners end within seconds."""
+    until = time.monotonic() + 10
+    while learners() and time.monotonic() < until:
+        time.sleep(0.1)
+    return not learners()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(ray: Cluster, start: Path, tmp_path_factory: pytest.TempPathFactory) -> Training:
+    training, diary = group_of(ray, tmp_path_factory.mktemp("undisturbed"), start)
+    assert diary.resumed == [0] and sorted(diary.metrics) == list(range(1, 7))
+    assert none_left()
+    return training
+
+
+def test_two_placed_learners_end_where_one_process_ends(undisturbed: Training, start: Path, tmp_path: Path) -> None:
+    from contextlib import contextmanager
+
+    from models.engine.open_engine import open_engine
+    from models.loop.loop import Watchers
+
+    @contextmanager
+    def engine(autocast: torch.dtype | None) -> Iterator[Any]:
+        opened = open_engine(start, EngineSettings(name="transformers"), longest=32, end=END, seed=0)
+        yield opened
+        opened.close()
+
+    alone = training_in(tmp_path, start)
+    train(alone, ALONE, engine, Watchers())
+    assert gap(alone.result, undisturbed.result) <= 1e-6
+    assert gap(start, undisturbed.result) > 1e-4
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_learner_that_is_killed_in_mid_round_is_replaced_and_the_weights_are_the_same(
+    ray: Cluster, undisturbed: Training, start: Path, tmp_path: Path, number: int
+) -> None:
+    killed = []
+
+    def kill(done: int) -> None:
+        if done == 3 and not killed:
+            killed.append(learners()[number].pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    with pytest.warns(UserWarning, match="learners: .*they go on from the last checkpoint"):
+        training, diary = group_of(ray, tmp_path, start, kill)
+    assert killed and diary.resumed == [0, 2] and sorted(diary.metrics) == list(range(1, 7))
+    assert gap(training.result, undisturbed.result) == 0.0 and none_left()
+
+
+def test_what_is_wrong_is_said_in_one_line_and_no_learner_is_left(ray: Cluster, start: Path, tmp_path: Path) -> None:
+    small = replace(SCHEDULE_HERE, token_budget=8)
+    with pytest.raises(UserError, match=r"^schedule\.token_budget is 8, smaller than its longest row"):
+        group_of(ray, tmp_path, start, schedule=small)
+    assert none_left()
+
+
+class Fussy(Reward):
+    """Breaks on the second rank."""
+
+    name = "fussy"
+    reads_learner = True
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        if world.learner.ranks.number == 1:
+            raise ArithmeticError("what the second learner cannot do")
+        return torch.zeros(len(rollouts))
+
+
+def test_an_error_of_one_learner_ends_the_training_within_seconds_and_no_learner_is_left(
+    ray: Cluster, start: Path, tmp_path: Path
+) -> None:
+    from ray.cloudpickle import register_pickle_by_value
+
+    register_pickle_by_value(sys.modules[__name__])
+    slots = replace(SLOTS, rewards=[Fussy()])
+    with pytest.raises(ArithmeticError, match="what the second learner cannot do"):
+        group_of(ray, tmp_path, start, slots=slots)
+    assert none_left()
+
+
+def test_whatever_ends_the_watching_ends_the_learners(ray: Cluster, start: Path, tmp_path: Path) -> None:
+    def interrupt(number: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        group_of(ray, tmp_path, start, interrupt)
+    assert none_left()
