@@ -9,7 +9,6 @@ from pathlib import Path
 
 from prefect import get_run_logger
 
-from models.errors import UserError
 from models.loop.alarm import AlarmSettings, Collapse
 from models.loop.build import open_teachers
 from models.loop.judge import Role
@@ -144,7 +143,7 @@ def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
     """Have the flow's learners run the loop and write the policy. Returns its collapse, where there was one.
 
     Raises:
-        UserError: the recipe's source writes more than the policy's weights; whatever the learners say.
+        UserError: whatever the learners say.
     """
     import torch
 
@@ -153,11 +152,6 @@ def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
     from tasks.learner_group import learn_together
 
     recipe, settings = asked.recipe, asked.settings
-    if recipe.rollouts.exports:
-        raise UserError(
-            f"placement.learners: rollouts {recipe.rollouts.name} writes more than the policy's weights, which one "
-            "learner alone can; set it to 1"
-        )
     fitted = asked.rewarded
     training = Training(
         seed=recipe.seed,
@@ -167,7 +161,7 @@ def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
         truncated=recipe.truncated,
         alarm=recipe.alarm,
         start=asked.start.absolute(),
-        problems=list(asked.problems),  # sent to other processes
+        problems=asked.problems,
         teachers={role: folder.absolute() for role, folder in asked.teachers.items()},
         served=recipe.teacher,
         reward_model=None if fitted is None else (Path(fitted.folder) / "reward_model").absolute(),

@@ -30,7 +30,7 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
     """
     for check in (
         _groups, _pairs, _labels, _reference, _teacher, _divergence, _extras, _companions, _token_rewards, _flat_groups,
-        _truncated,
+        _truncated, _learners,
     ):  # fmt: skip
         check(recipe)
     for check_both in (_normalisation, _staleness, _drawing_again, _curriculum, _on_policy):
@@ -244,6 +244,14 @@ def _truncated(recipe: Recipe) -> None:
     longest = recipe.rollouts.max_tokens
     if last is not None and last > longest:
         raise ValueError(f"truncated.last_tokens is {last}, more than rollouts.max_tokens, {longest}")
+
+
+def _learners(recipe: Recipe) -> None:
+    if recipe.placement.learners > 1 and recipe.rollouts.exports:
+        raise ValueError(
+            f"placement.learners is {recipe.placement.learners}, but rollouts {recipe.rollouts.name} writes more than "
+            "the policy's weights, which one learner alone can; set it to 1"
+        )
 
 
 def _normalisation(recipe: Recipe, schedule: ScheduleSettings) -> None:
