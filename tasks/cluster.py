@@ -133,6 +133,7 @@ def _require_answer(address: str) -> None:
 def _started() -> Iterator[Cluster]:
     """A Ray of this process's own."""
     folder = _short_folder()
+    before = set(os.environ)
     gpus = torch.cuda.device_count()
     elsewhere = services.resolve_ip_for_localhost
     try:
@@ -151,6 +152,8 @@ def _started() -> Iterator[Cluster]:
         services.resolve_ip_for_localhost = elsewhere
         processes = _children(folder)
         ray.shutdown()
+        for key in [key for key in os.environ if key.startswith("RAY_") and key not in before]:
+            del os.environ[key]  # what Ray has set since
         _, left = psutil.wait_procs(processes, END_SECONDS)
         for process in left:
             process.kill()

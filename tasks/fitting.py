@@ -91,7 +91,7 @@ class Seen:
 @contextmanager
 def watched_rounds(rounds: int, folder: Path, run_id: str) -> Iterator[tuple[Watchers, Seen]]:
     """Watchers that write what a loop tells to journal, tracking store and progress bar, and what they have seen."""
-    seen, logger = Seen(), get_run_logger()
+    seen = Seen()
     with (
         MetricLog(run_id, folder / JOURNAL) as log,
         progress("fine-tune", rounds, ("reward/total", "rollouts/length")) as advance,
@@ -109,7 +109,7 @@ def watched_rounds(rounds: int, folder: Path, run_id: str) -> Iterator[tuple[Wat
         def resumed(done: int) -> None:
             log.replay(done)
             if done:
-                logger.info(f"going on from the checkpoint after round {done}")
+                get_run_logger().info(f"going on from the checkpoint after round {done}")
                 advance(done, {})
 
         yield Watchers(metrics, samples, resumed, interrupt.raise_again), seen

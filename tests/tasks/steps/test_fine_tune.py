@@ -7,7 +7,7 @@ import pytest
 from small_steps import context, warm_started
 
 from models.recipe.load import load_recipe
-from tasks import shared_engine
+from tasks import fitting, shared_engine
 from tasks.step import earlier_result
 from tasks.steps import fine_tune as step
 
@@ -28,7 +28,8 @@ def inputs(tmp_path, monkeypatch, new_store):
     new_store(tmp_path / "home")
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     # a task outside a flow: Prefect gives it neither a logger nor the place on the GPU
-    monkeypatch.setattr(step, "get_run_logger", lambda: logging.getLogger("fine_tune"))
+    for module in (step, fitting):
+        monkeypatch.setattr(module, "get_run_logger", lambda: logging.getLogger("fine_tune"))
     monkeypatch.setattr(shared_engine, "gpu_slot", nullcontext)
     return warm_started(tmp_path)
 
