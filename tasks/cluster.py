@@ -82,12 +82,13 @@ class Cluster:
             )
         return placement.engine_gpus
 
-    def of_each_learner(self) -> dict[str, float]:
+    def of_each_learner(self, placement: PlacementSettings) -> dict[str, float]:
         """What Ray sets aside for a learner: a GPU, where there are any; on a cluster without, a core, so that they
-        stand apart."""
-        if self.gpus or self.address is not None:
-            return {"num_gpus": 1.0 if self.gpus else 0.0, "num_cpus": 0.0 if self.gpus else 1.0}
-        return {"num_gpus": 0.0, "num_cpus": 0.0}
+        stand apart. A cluster that scales has no GPU until one is asked for: it is one without where its engines have
+        none either (`placement.engine_gpus: 0`)."""
+        if self.gpus or (self.address is not None and placement.engine_gpus):
+            return {"num_gpus": 1.0, "num_cpus": 0.0}
+        return {"num_gpus": 0.0, "num_cpus": 0.0 if self.address is None else 1.0}
 
 
 @contextmanager

@@ -170,7 +170,7 @@ def _one_group(
 ) -> Collapse | None:
     """Start the learners, listen until all are done or one is not, and end them."""
     count = placement.learners
-    resources = where.of_each_learner()
+    resources = where.of_each_learner(placement)
     threads = None
     if where.address is None and not resources["num_gpus"]:
         threads = max(1, torch.get_num_threads() // count)

@@ -74,6 +74,26 @@ def test_a_machine_with_too_few_gpus_is_one_line_and_one_with_none_is_not_asked_
     assert Cluster("10.0.0.1:6379", 0.0).gpus_of_each(PlacementSettings(engines=3)) == 1.0  # they may come
 
 
+@pytest.mark.parametrize(
+    ("cluster", "engine_gpus", "of_each"),
+    [
+        (Cluster(None, 2.0), 1, {"num_gpus": 1.0, "num_cpus": 0.0}),
+        (Cluster(None, 0.0), 1, {"num_gpus": 0.0, "num_cpus": 0.0}),
+        (Cluster("10.0.0.1:6379", 4.0), 0, {"num_gpus": 1.0, "num_cpus": 0.0}),
+        (
+            Cluster("10.0.0.1:6379", 0.0),
+            1,
+            {"num_gpus": 1.0, "num_cpus": 0.0},
+        ),  # scaled to zero: it comes when asked for
+        (Cluster("10.0.0.1:6379", 0.0), 0, {"num_gpus": 0.0, "num_cpus": 1.0}),
+    ],
+)
+def test_a_learner_asks_for_a_gpu_wherever_there_is_or_may_come_one(
+    cluster: Cluster, engine_gpus: float, of_each: dict[str, float]
+) -> None:
+    assert cluster.of_each_learner(PlacementSettings(learners=2, engine_gpus=engine_gpus)) == of_each
+
+
 @pytest.mark.slow
 def test_placed_engines_say_what_one_says_here_to_the_last_bit_whatever_dies_and_nothing_of_them_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
