@@ -18,7 +18,7 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -260,13 +260,23 @@ class PlacedEngine(Engine):
             raise
         self.process = about.process
         """Its process id, on its machine."""
-        self.vocabulary, self.longest = about.vocabulary, about.longest
+        self.vocabulary, self.longest, self.room = about.vocabulary, about.longest, about.room
 
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
         """See `Engine.each`."""
         made, self.version = answer(self._actor.each.remote(AskArrays.of(asks), drawing))
         completions: list[Generated] = made.completions()
         return completions
+
+    def serve(
+        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+    ) -> dict[int, Generated]:
+        """See `Engine.serve`."""
+        arrays = AskArrays.of(list(asks.values()))
+        numbers, made, self.version = answer(
+            self._actor.serve.remote(list(asks), arrays, drawing, steps, list(dropped))
+        )
+        return dict(zip(numbers, made.completions(), strict=True))
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""

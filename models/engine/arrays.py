@@ -95,6 +95,8 @@ class GeneratedArrays:
     finished: NDArray[np.bool_]
     by_first: Rows | None
     """Of completions that two voices wrote by turns (`models.engine.decoding_loop.Switched`)."""
+    versions: Rows
+    """First token and version of each span, one after the other."""
 
     @staticmethod
     def of(completions: Sequence[Generated]) -> GeneratedArrays:
@@ -106,6 +108,7 @@ class GeneratedArrays:
             Rows.of(log_probs, np.float32) if log_probs else None,
             np.array([made.finished for made in completions], np.bool_),
             Rows.of(turns, np.bool_) if turns else None,
+            Rows.of([number for span in made.versions for number in span] for made in completions),
         )
 
     def completions(self) -> list[Generated]:
@@ -114,10 +117,12 @@ class GeneratedArrays:
         log_probs: list[Tensor | None] = [None] * len(tokens)
         if self.log_probs is not None:
             log_probs = [torch.from_numpy(row.copy()) for row in self.log_probs]
+        versions = [tuple(zip(row[::2], row[1::2], strict=True)) for row in self.versions.lists()]
         made = zip(tokens, log_probs, self.finished.tolist(), strict=True)
         if self.by_first is None:
-            return [Generated(*each) for each in made]
-        return [Switched(*each, tuple(turns)) for each, turns in zip(made, self.by_first.lists(), strict=True)]
+            return [Generated(*each, versions=spans) for each, spans in zip(made, versions, strict=True)]
+        turns = [tuple(row) for row in self.by_first.lists()]
+        return [Switched(*each, by_first) for each, by_first in zip(made, turns, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ class _Reading:
 
     def __init__(self, voice: Voice, batch: _Batch) -> None:
         self.voice = voice
-        self.distribution = _distribution(batch.drawing)
+        self.distribution = distribution_of(batch.drawing)
         if voice.veto_top_p is not None:
             self.distribution = replace(self.distribution, top_p=voice.veto_top_p)
         with voice.opened() as model:
@@ -204,7 +204,7 @@ def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tu
             first = switch(states[1], None if choices is None else choices[of, step])
             log_probs = _by_turns(readings, states, first)
             by_first[at, step] = first[going]
-        tokens = log_probs.argmax(-1) if points is None else _draw(log_probs, points[of, step])
+        tokens = log_probs.argmax(-1) if points is None else draw_tokens(log_probs, points[of, step])
         drawn[at, step] = tokens[going]
         noted[at, step] = log_probs.gather(1, tokens[:, None]).squeeze(1)[going].float()
         ended = (tokens[:, None] == stops[of]).any(1).view_as(alive)
@@ -257,14 +257,14 @@ def _cut(ask: Ask, tokens: list[int], log_probs: Tensor | None, ends: tuple[int,
     return Generated(tuple(tokens[:length]), None if log_probs is None else log_probs[:length].clone(), finished)
 
 
-def _distribution(drawing: Drawing) -> Distribution:
+def distribution_of(drawing: Drawing) -> Distribution:
     """What is drawn from; greedy tells the log-probs of temperature 1, uncut."""
     if drawing.temperature == 0.0:
         return AS_IT_IS
     return Distribution(temperature=drawing.temperature, top_p=drawing.top_p, top_k=drawing.top_k)
 
 
-def _draw(log_probs: Tensor, points: Tensor) -> Tensor:
+def draw_tokens(log_probs: Tensor, points: Tensor) -> Tensor:
     """The token that each random point in [0, 1) falls to on the line of all probabilities, [rows]."""
     line = log_probs.double().exp().cumsum(-1)
     on_line = points[:, None] * line[:, -1:]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Annotated, Literal, Protocol
 
@@ -88,6 +88,11 @@ class Ask:
             raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
 
 
+Versions = tuple[tuple[int, int], ...]
+"""Spans of a completion's tokens by the weights that drew them: first token and version of the weights, in order. The
+first begins at token 0, each ends where the next begins."""
+
+
 @dataclass(frozen=True, eq=False)
 class Generated:
     """One completion as the engine made it. Equal to itself alone: two may hold the same tokens."""
@@ -99,6 +104,8 @@ class Generated:
     memory of its own; None where not wanted."""
     finished: bool
     """Whether it ended by itself and was not cut at `max_tokens`."""
+    versions: Versions = field(default=(), kw_only=True)
+    """Whose its tokens are, where weights could change while it was written (`Engine.serve`); else empty."""
 
 
 class Engine(Protocol):
@@ -112,6 +119,8 @@ class Engine(Protocol):
     """Tokens that a prompt and its completion may have together; None: no limit of its own."""
     version: int = 0
     """That of the weights it has, as `load` was given it; 0: those that it was started with."""
+    room: int = 0
+    """Completions that it writes side by side where it `serve`s; 0: it cannot."""
 
     def members(self) -> Sequence[Engine]:
         """The engines behind it, each with weights of its own; the engine itself where there are no others."""
@@ -127,6 +136,25 @@ class Engine(Protocol):
         made = self.each(asks_of(prompts, sampling, seed), sampling)
         return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
 
+    def serve(
+        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+    ) -> dict[int, Generated]:
+        """Go on with all that is under way for `steps` tokens of each. Returns what ended, by its number.
+
+        Between two calls the engine may `load`: what is under way goes on with the new weights, and with keys and
+        values that the old ones made of the tokens before. It may `score` and make `each` completion, too.
+
+        Args:
+            asks: what is begun now, or when there is room; by numbers that nothing under way has.
+            drawing: how tokens are drawn; that of what is under way.
+            steps: 0: what is asked for waits for the next call.
+            dropped: numbers of what is not wanted any more, under way or not.
+
+        Raises:
+            ValueError: another drawing than that of what is under way.
+        """
+        raise ValueError("an engine without room does not serve")
+
     @abstractmethod
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-probs of given completion tokens at temperature 1, [completions][tokens], in nats."""
@@ -134,7 +162,7 @@ class Engine(Protocol):
 
     @abstractmethod
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
-        """Replace the weights; what was cached under the old ones is forgotten.
+        """Replace the weights; what was cached under the old ones is forgotten, but for what is under way (`serve`).
 
         Args:
             weights: names and tensors of the whole model, tied ones under each of their names.

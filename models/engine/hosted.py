@@ -7,7 +7,7 @@ process is gone or that the engine broke, starts another and hands the weights o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +42,8 @@ class About:
     """Its process id."""
     vocabulary: int
     longest: int | None
+    room: int
+    """Completions that it serves side by side; 0: it cannot."""
 
 
 class HostedEngine:
@@ -64,11 +66,18 @@ class HostedEngine:
             dtype=order.dtype,
             trust_remote_code=order.trust_remote_code,
         ).start()
-        return About(os.getpid(), engine.vocabulary, engine.longest)
+        return About(os.getpid(), engine.vocabulary, engine.longest, engine.room)
 
     def each(self, asks: AskArrays, drawing: Drawing) -> tuple[GeneratedArrays, int]:
         """See `Engine.each`; with the version of the weights that the completions are from."""
         return GeneratedArrays.of(self._opened.each(asks.asks(), drawing)), self._opened.version
+
+    def serve(
+        self, numbers: Sequence[int], asks: AskArrays, drawing: Drawing, steps: int, dropped: Collection[int]
+    ) -> tuple[list[int], GeneratedArrays, int]:
+        """See `Engine.serve`; with the numbers of what ended and the version of the weights."""
+        ended = self._opened.serve(dict(zip(numbers, asks.asks(), strict=True)), drawing, steps, dropped)
+        return list(ended), GeneratedArrays.of(list(ended.values())), self._opened.version
 
     def score(self, prompts: Rows, completions: Rows) -> tuple[Rows, int]:
         """See `Engine.score`; with the version of the weights."""

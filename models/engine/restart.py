@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import torch
@@ -48,11 +48,35 @@ class Restarting(Engine):
         self.closed = False
         engine = start()
         self.vocabulary, self.longest, self.version = engine.vocabulary, engine.longest, engine.version
+        self.room = engine.room
+        self.under_way: dict[int, Ask] = {}
+        """What is served, by its number."""
+        self.serving: Engine | None = None
+        """Who has all of it; a fresh engine has nothing."""
         self.engine: Engine | None = engine
 
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
         """See `Engine.each`; a restart in its midst changes no completion."""
         return self._lasting("generate", lambda engine: engine.each(asks, drawing))
+
+    def serve(
+        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+    ) -> dict[int, Generated]:
+        """See `Engine.serve`. What a broken engine had under way is begun anew, with the weights as they are now."""
+        self.under_way |= asks
+        for number in dropped:
+            self.under_way.pop(number, None)
+
+        def serve(engine: Engine) -> dict[int, Generated]:
+            known, self.serving = self.serving is engine, engine
+            if known:
+                return engine.serve(asks, drawing, steps, dropped)
+            return engine.serve(dict(self.under_way), drawing, steps)
+
+        ended = self._lasting("serve", serve)
+        for number in ended:
+            del self.under_way[number]
+        return ended
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
@@ -71,7 +95,7 @@ class Restarting(Engine):
     def close(self) -> None:
         """See `Engine.close`. Closing twice does no harm; a call that another thread has under way fails."""
         self.closed = True
-        engine, self.engine = self.engine, None
+        engine, self.engine, self.serving = self.engine, None, None
         self.kept.forget()
         if engine is not None:
             engine.close()
@@ -119,7 +143,7 @@ class Restarting(Engine):
         return engine
 
     def _bury(self) -> None:
-        engine, self.engine = self.engine, None
+        engine, self.engine, self.serving = self.engine, None, None
         if engine is not None:
             try:
                 engine.close()

@@ -8,7 +8,7 @@ very different lengths, or a GPU, vLLM is the engine to use.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,13 @@ from torch import Tensor
 
 from models.engine.decoding_loop import Switch, Voice, complete
 from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated, check_ids, engine_dtype, prompts_of
+from models.engine.serving import Serving
 from models.learner.all_completions import all_log_probs
 from models.learner.log_probs import use_packed_attention
 from models.learner.packing import Sequences
 from models.policy.build import device, load_causal_model
 from models.policy.folder import check_model_folder
-from models.text.end_ids import Ends
+from models.text.end_ids import Ends, all_of
 
 SCORED_TOKENS = 16384
 """Tokens that one forward pass scores."""
@@ -52,6 +53,8 @@ class TransformersEngine(Engine):
         self.settings = settings
         self.end = end
         self.read_beside(folder, trust_remote_code)
+        self.room = settings.max_sequences if len(self.voices()) == 1 else 0
+        self.serving: Serving | None = None
 
     def read_model(self, folder: Path, trust_remote_code: bool) -> Any:
         """A model of the engine's precision that only reads."""
@@ -76,6 +79,24 @@ class TransformersEngine(Engine):
         most = self.settings.max_sequences
         return complete(self.voices(), asks, drawing, end=self.end, most=most, switch=self.switch())
 
+    def serve(
+        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+    ) -> dict[int, Generated]:
+        """See `Engine.serve`."""
+        check_ids(prompts_of(list(asks.values())), self.vocabulary)
+        serving = self.serving
+        if serving is None or (serving.drawing != drawing and not serving.under_way):
+            serving = self.serving = Serving(self.model, drawing, all_of(self.end), self.room)
+        if serving.drawing != drawing:
+            raise ValueError(f"{serving.under_way} completions are under way that are drawn in another way")
+        serving.change(asks, dropped)
+        ended: dict[int, Generated] = {}
+        for _ in range(steps):
+            if not serving.under_way:
+                break
+            ended |= serving.step(self.version)
+        return ended
+
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
         check_ids([[*prompt, *ids] for prompt, ids in zip(prompts, completions, strict=True)], self.vocabulary)
@@ -98,6 +119,7 @@ class TransformersEngine(Engine):
 
     def close(self) -> None:
         """See `Engine.close`."""
+        self.serving = None
         del self.model
         gc.collect()
         if torch.cuda.is_available():

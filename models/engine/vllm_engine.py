@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated, check_ids, engine_dtype, prompts_of
+from models.engine.engine import (
+    Ask,
+    Drawing,
+    Engine,
+    EngineSettings,
+    Generated,
+    Versions,
+    check_ids,
+    engine_dtype,
+    prompts_of,
+)
+from models.engine.vllm_requests import Requests
 from models.engine.vocabulary import read_config
 from models.errors import UserError
 from models.policy.build import first_line
@@ -21,6 +33,8 @@ from models.text.end_ids import Ends, all_of
 CACHE_BLOCK = 128
 """Tokens in a block of vLLM's cache on a CPU."""
 CACHE_LEAST, CACHE_MOST = 1 << 26, 1 << 30
+SERVED = "served "
+"""How the names of requests begin that stay from call to call."""
 
 
 def prepare_environment() -> None:
@@ -121,47 +135,84 @@ class VllmEngine(Engine):
             )
         except (ValueError, RuntimeError, AssertionError, LookupError, OSError) as error:
             raise UserError(f"{folder}: vLLM cannot serve this model ({first_line(error)})") from error
+        self.requests, self.drawing = Requests(self.engine), Drawing()
+        core = self.engine.llm_engine.engine_core
+        # in a process of vLLM's own, which an environment variable can ask for, nobody steps it but itself
+        self.room = settings.max_sequences if hasattr(core, "engine_core") else 0
+        self.engine.llm_engine.set_weight_version(str(self.version))
 
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
         """See `Engine.each`. A prompt that several ask with is read once: its prefix is cached."""
-        from vllm import SamplingParams, TokensPrompt
-
         check_ids(prompts_of(asks), self.vocabulary, self.longest)
-        parameters = [
-            SamplingParams(
-                temperature=drawing.temperature,
-                top_p=drawing.top_p,
-                top_k=drawing.top_k or -1,
-                max_tokens=ask.max_tokens,
-                seed=ask.seed,
-                logprobs=0 if drawing.log_probs else None,
-                flat_logprobs=True,
-                detokenize=False,
-                stop_token_ids=[*self.ends, *ask.stops],
-                ignore_eos=True,  # beside these: what a config in the folder names too is among them where it counts
-            )
-            for ask in asks
-        ]
-        wanted = [TokensPrompt(prompt_token_ids=list(ask.prompt)) for ask in asks]
-        outputs = self.engine.generate(wanted, parameters, use_tqdm=False)
+        outputs = self._answers([ask.prompt for ask in asks], [self._parameters(ask, drawing) for ask in asks])
         return [_generated(output.outputs[0]) for output in outputs]
+
+    def serve(
+        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+    ) -> dict[int, Generated]:
+        """See `Engine.serve`."""
+        check_ids(prompts_of(list(asks.values())), self.vocabulary, self.longest)
+        if not self.requests.under_way:
+            self.drawing = drawing
+        if self.drawing != drawing:
+            raise ValueError("completions are under way that are drawn in another way")
+        self.requests.add(
+            {f"{SERVED}{number}": (ask.prompt, self._parameters(ask, drawing)) for number, ask in asks.items()}
+        )
+        self.requests.drop([f"{SERVED}{number}" for number in dropped])
+        for _ in range(steps):
+            if not self.requests.under_way:
+                break
+            self.requests.step()
+        return {
+            int(name.removeprefix(SERVED)): replace(
+                _generated(output.outputs[0]), versions=_versions(output.outputs[0])
+            )
+            for name, output in self.requests.fetch(SERVED).items()
+        }
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
-        from vllm import SamplingParams, TokensPrompt
+        from vllm import SamplingParams
 
         joined = [[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)]
         check_ids(joined, self.vocabulary, self.longest)
-        parameters = SamplingParams(
-            max_tokens=1, temperature=0.0, prompt_logprobs=0, flat_logprobs=True, detokenize=False
-        )
-        wanted = [TokensPrompt(prompt_token_ids=ids) for ids in joined]
-        outputs = self.engine.generate(wanted, parameters, use_tqdm=False)
+        parameters = [
+            SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, flat_logprobs=True, detokenize=False)
+            for _ in joined
+        ]
         scores = []
-        for prompt, ids, output in zip(prompts, joined, outputs, strict=True):
+        for prompt, ids, output in zip(prompts, joined, self._answers(joined, parameters), strict=True):
             table: Any = output.prompt_logprobs  # flat: one value a position, none for the first
             scores.append([float(table.logprobs[table.start_indices[at]]) for at in range(len(prompt), len(ids))])
         return scores
+
+    def _parameters(self, ask: Ask, drawing: Drawing) -> Any:
+        """What vLLM is told of an ask beside its prompt."""
+        from vllm import SamplingParams
+
+        return SamplingParams(
+            temperature=drawing.temperature,
+            top_p=drawing.top_p,
+            top_k=drawing.top_k or -1,
+            max_tokens=ask.max_tokens,
+            seed=ask.seed,
+            logprobs=0 if drawing.log_probs else None,
+            flat_logprobs=True,
+            detokenize=False,
+            stop_token_ids=[*self.ends, *ask.stops],
+            ignore_eos=True,  # beside these: what a config in the folder names too is among them where it counts
+        )
+
+    def _answers(self, prompts: Sequence[Sequence[int]], parameters: Sequence[Any]) -> list[Any]:
+        """vLLM's outputs, [prompts]. Its own loop runs until nothing is left, so it is for when nothing is served."""
+        from vllm import TokensPrompt
+
+        if self.requests.under_way:
+            return self.requests.answers(prompts, parameters)
+        wanted = [TokensPrompt(prompt_token_ids=list(ids)) for ids in prompts]
+        outputs: list[Any] = self.engine.generate(wanted, parameters, use_tqdm=False)
+        return outputs
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         """See `Engine.load`. Weights of another dtype are rounded to the engine's.
@@ -169,15 +220,19 @@ class VllmEngine(Engine):
         Raises:
             RuntimeError: vLLM kept its prefix cache, which holds what the old weights made.
         """
+        serving = self.requests.under_way
+        if serving:
+            self.requests.between_weights()
         self.engine.collective_rpc("reload_weights", kwargs={"weights_iterator": list(weights)})
-        if not self.engine.reset_prefix_cache():
+        if not serving and not self.engine.reset_prefix_cache():
             raise RuntimeError("vLLM did not forget the prefixes of the old weights")
+        self.engine.llm_engine.set_weight_version(str(version))
         self.version = version
 
     def close(self) -> None:
         """See `Engine.close`. Shut down by name: else it happens when the last reference goes, in another's time."""
         self.engine.llm_engine.engine_core.shutdown()
-        del self.engine
+        del self.engine, self.requests
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -189,3 +244,8 @@ def _generated(completion: Any) -> Generated:
     log_probs = None if table is None else torch.tensor(table.logprobs, dtype=torch.float32)
     assert log_probs is None or len(tokens) == len(log_probs), "one log-prob a token"
     return Generated(tokens, log_probs, finished=completion.finish_reason == "stop")
+
+
+def _versions(completion: Any) -> Versions:
+    """Whose a completion's tokens are: vLLM labels each by the weights that it had when the token was drawn."""
+    return tuple((span.start, int(span.version)) for span in completion.weight_versions)

@@ -41,7 +41,9 @@ def test_completions_come_back_to_the_last_bit_each_with_memory_of_its_own(log_p
         tokens = tuple(range(length))
         values = torch.randn(length) if log_probs else None
         by_first = tuple(number % 2 == 0 for number in tokens)
-        made.append(Switched(tokens, values, True, by_first) if turns else Generated(tokens, values, length != 3))
+        spans = ((0, 4), (2, 5))[: length - 1]
+        plain = Generated(tokens, values, length != 3, versions=spans)
+        made.append(Switched(tokens, values, True, by_first) if turns else plain)
     back = GeneratedArrays.of(made).completions()
     assert contents(back) == contents(made) and [type(part) for part in back] == [type(part) for part in made]
     values_of = [completion.log_probs for completion in back if completion.log_probs is not None]

@@ -13,7 +13,7 @@ import torch
 from tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 from torch import nn
 
-from models.engine.engine import EngineSettings, Sampling
+from models.engine.engine import EngineSettings, Sampling, asks_of
 from models.engine.open_engine import open_engine
 from models.engine.restart import RESTARTS, Restarting
 from models.errors import UserError
@@ -78,6 +78,26 @@ def test_completions_after_a_break_in_mid_generation_are_bit_for_bit_those_of_an
     with pytest.warns(UserWarning, match=r"engine: it broke in generate \(RuntimeError: the kernel died\)"):
         assert contents(engine.generate(PROMPTS, SAMPLING, seed=5)) == contents(undisturbed)
     assert engine.restarts == before + 1
+
+
+def test_what_is_served_when_an_engine_breaks_is_begun_anew_and_each_ends_once(
+    engine: Restarting, break_at: Callable[..., list[Any]]
+) -> None:
+    """With the weights of the last hand-over, which the tokens say."""
+    asks = dict(enumerate(asks_of(PROMPTS, SAMPLING, 5)))
+    ended = [engine.serve(asks, SAMPLING, 2)]
+    engine.load(tiny_policy(torch.float32, seed=1).state_dict().items(), 1)
+    undisturbed = engine.each(list(asks.values()), SAMPLING)
+    break_at(RuntimeError("the kernel died"), 2)
+    with pytest.warns(UserWarning, match=r"engine: it broke in serve \(RuntimeError: the kernel died\)"):
+        while engine.under_way:
+            ended.append(engine.serve({}, SAMPLING, 3))
+    assert sorted(number for some in ended for number in some) == sorted(asks)
+    assert all(made.versions == ((0, 0),) for made in ended[0].values())
+    anew = {number: made for some in ended[1:] for number, made in some.items()}
+    assert anew and all(made.versions == ((0, 1),) for made in anew.values())
+    assert [made.tokens for made in anew.values()] == [undisturbed[number].tokens for number in anew]
+    assert not engine.under_way
 
 
 def test_a_broken_engine_is_gone_from_memory_before_the_next_one_works(

@@ -1,0 +1,141 @@
+"""Keys and values of sequences that are at different places: each has a slot, and one step reads a token of each.
+
+Where `models.engine.shared_decoding` has all completions of a batch begin and step together and share their prompt's
+keys and values, here completions come and go one by one, each with a copy of its own. The slots in use stand together
+at the beginning: a step reads them as they lie, and nothing is gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from models.learner.layout import Layout, Span
+from models.learner.packed_attention import attend_packed
+
+
+class SlotCache:
+    """What attention reads while sequences grow (`models.learner.packed_attention.RowAttention`).
+
+    Args:
+        slots: sequences at once, at most.
+        place: device of what is kept.
+    """
+
+    def __init__(self, slots: int, place: torch.device) -> None:
+        self.slots = slots
+        self.used = 0
+        """Slots in use: the first ones."""
+        self.lengths = torch.zeros(slots, dtype=torch.long, device=place)
+        """Tokens of each that are read, [slots]."""
+        self._longest = 0
+        self._room = 0
+        self._prompts: _Prompts | None = None
+        self._kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def begin(self, lengths: Sequence[int], slots: Sequence[Sequence[int]], room: int) -> Tensor:
+        """The row that is read next is prompts, each for the sequences of one or more slots that follow those in use.
+
+        Args:
+            lengths: tokens of each prompt, [prompts].
+            slots: which slots each is for, [prompts] lists.
+            room: tokens of the longest of the new sequences when it has ended.
+
+        Returns:
+            Positions of the row's tokens, [tokens].
+        """
+        self._prompts = _Prompts(lengths, slots, self.lengths.device)
+        self._room = max(self._room, room)
+        self.used += sum(len(row) for row in slots)
+        for length, row in zip(lengths, slots, strict=True):
+            self.lengths[list(row)] = length
+        return torch.cat([torch.arange(length) for length in lengths]).to(self.lengths.device)
+
+    def step(self, going: int) -> Tensor:
+        """The row that is read next is one token of each of the first `going` slots. Returns their positions."""
+        self._prompts = None
+        self.going = going
+        self.lengths[:going] += 1
+        self._longest = int(self.lengths[:going].max())
+        return self.lengths[:going] - 1
+
+    def free(self, slot: int) -> None:
+        """A sequence has ended; the last one in use takes its slot."""
+        self.used -= 1
+        self.lengths[slot] = self.lengths[self.used]
+        for keys, values in self._kept.values():
+            keys[slot], values[slot] = keys[self.used], values[self.used]
+
+    def attend(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        softcap: float | None,
+    ) -> Tensor:
+        """Attention of the row that is read, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
+        kept_keys, kept_values = self._of(module, key, value)
+        if self._prompts is not None:
+            for start, stop, slots in self._prompts.stretches:
+                kept_keys[slots, :, : stop - start] = key[0, :, start:stop].to(kept_keys.dtype)
+                kept_values[slots, :, : stop - start] = value[0, :, start:stop].to(kept_values.dtype)
+            return attend_packed(query, key, value, self._prompts.layout, scale, window, softcap)
+        going, longest = self.going, self._longest
+        rows = torch.arange(going, device=key.device)
+        last = self.lengths[:going] - 1
+        kept_keys[rows, :, last] = key[0].transpose(0, 1).to(kept_keys.dtype)
+        kept_values[rows, :, last] = value[0].transpose(0, 1).to(kept_values.dtype)
+        heads, key_heads, size = query.shape[1], key.shape[1], query.shape[-1]
+        asked = query[0].transpose(0, 1).reshape(going, key_heads, heads // key_heads, size).to(kept_keys.dtype)
+        scores = asked @ kept_keys[:going, :, :longest].transpose(2, 3)
+        weights = self._softmax(scores, last, scale, window, softcap)
+        out = weights.to(kept_values.dtype) @ kept_values[:going, :, :longest]
+        return out.to(value.dtype).reshape(1, going, heads, value.shape[-1])
+
+    def _softmax(self, scores: Tensor, last: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
+        """Weights of a sequence's own tokens, [slots, key heads, each, longest]."""
+        bent = scores.to(torch.promote_types(scores.dtype, torch.float32)) * scale
+        if softcap is not None:
+            bent = softcap * torch.tanh(bent / softcap)
+        places = torch.arange(scores.shape[-1], device=scores.device)
+        hidden = places > last[:, None]
+        if window is not None:
+            hidden = hidden | (last[:, None] - places >= window)
+        return torch.softmax(bent.masked_fill(hidden[:, None, None, :], float("-inf")), dim=-1)
+
+    def _of(self, module: nn.Module, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of a layer, [slots, key heads, room, size], with room for all that is under way.
+
+        In float32 on a CPU: products of a single query are no faster in bfloat16 there, but often much slower. Zeros
+        where nothing is: what is hidden has weight zero, and zero times whatever memory held might be no number.
+        """
+        known = self._kept.get(module)
+        if known is not None and known[0].shape[2] >= self._room:
+            return known
+        grown = []
+        for number, rows in enumerate((key, value)):
+            wide = torch.promote_types(rows.dtype, torch.float32) if rows.device.type == "cpu" else rows.dtype
+            fresh = torch.zeros((self.slots, rows.shape[1], self._room, rows.shape[-1]), dtype=wide, device=rows.device)
+            if known is not None:
+                fresh[:, :, : known[number].shape[2]] = known[number]
+            grown.append(fresh)
+        self._kept[module] = grown[0], grown[1]
+        return self._kept[module]
+
+
+class _Prompts:
+    """A row of prompts, and the slots that each is for."""
+
+    def __init__(self, lengths: Sequence[int], slots: Sequence[Sequence[int]], place: torch.device) -> None:
+        self.stretches: list[tuple[int, int, Tensor]] = []
+        """Where a prompt begins and ends in the row, and its slots, [slots of it]."""
+        start = 0
+        for length, row in zip(lengths, slots, strict=True):
+            self.stretches.append((start, start + length, torch.tensor(list(row), device=place)))
+            start += length
+        self.layout = Layout(tuple(Span(first, stop - first) for first, stop, _ in self.stretches), (), start)

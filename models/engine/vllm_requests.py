@@ -1,0 +1,89 @@
+"""Requests that stay in vLLM's engine from call to call, and go on with new weights.
+
+What vLLM's asynchronous engine calls `pause_generation(mode="keep")`, weights, `resume_generation()` is here one thread
+that steps the engine, and weights between two steps. vLLM will not forget its cache of prefixes while requests read
+it: those that begin with other weights have another salt, and find nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+
+class Requests:
+    """What is under way in an engine that lives in this process.
+
+    Args:
+        engine: vLLM's `LLM`.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine.llm_engine
+        self._under_way: set[str] = set()
+        self._ended: dict[str, Any] = {}
+        self._asked = 0
+        self._salt = 0
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a request has not ended, or is not fetched."""
+        return bool(self._under_way or self._ended)
+
+    def add(self, asked: Mapping[str, tuple[Sequence[int], Any]]) -> None:
+        """Begin requests: by name, the tokens of the prompt and vLLM's parameters."""
+        from vllm.inputs import tokens_input
+        from vllm.sampling_params import RequestOutputKind
+
+        for name, (tokens, parameters) in asked.items():
+            parameters.output_kind = RequestOutputKind.FINAL_ONLY
+            prompt = tokens_input(list(tokens), cache_salt=f"weights {self._salt}")
+            self._engine.add_request(name, prompt, parameters)
+            self._under_way.add(name)
+
+    def drop(self, names: Collection[str]) -> None:
+        """Let go of requests, under way or not."""
+        if going := [name for name in names if name in self._under_way]:
+            self._engine.abort_request(going)
+            self._under_way -= set(going)
+        for name in names:
+            self._ended.pop(name, None)
+
+    def step(self) -> None:
+        """One token more for each."""
+        for output in self._engine.step():
+            if output.finished and output.request_id in self._under_way:
+                self._under_way.remove(output.request_id)
+                self._ended[output.request_id] = output
+
+    def fetch(self, prefix: str = "") -> dict[str, Any]:
+        """vLLM's outputs of the requests that have ended, by those of their names that begin so; each comes once."""
+        ended = {name: output for name, output in self._ended.items() if name.startswith(prefix)}
+        for name in ended:
+            del self._ended[name]
+        return ended
+
+    def answers(self, prompts: Sequence[Sequence[int]], parameters: Sequence[Any]) -> list[Any]:
+        """vLLM's outputs of other requests beside these, which go on meanwhile, [prompts]."""
+        self._asked += 1
+        prefix = f"beside {self._asked} "
+        names = [f"{prefix}{number}" for number in range(len(prompts))]
+        self.add({name: asked for name, *asked in zip(names, prompts, parameters, strict=True)})  # type: ignore[misc]
+        while not self._under_way.isdisjoint(names):
+            self.step()
+        outputs = self.fetch(prefix)
+        return [outputs[name] for name in names]
+
+    def between_weights(self) -> None:
+        """Nothing of what is under way is being computed any more: weights may change. They begin another salt."""
+        core = self._engine.engine_core.engine_core
+        if core.batch_queue is not None:  # a batch may be ahead of those that were fetched
+            from vllm.v1.core.sched.interface import PauseState
+
+            core.scheduler.set_pause_state(PauseState.PAUSED_ALL)
+            try:
+                while core.batch_queue:
+                    self.step()
+            finally:
+                core.scheduler.set_pause_state(PauseState.UNPAUSED)
+        self._salt += 1
