@@ -142,7 +142,8 @@ class Engine(Protocol):
         """Go on with all that is under way for `steps` tokens of each. Returns what ended, by its number.
 
         Between two calls the engine may `load`: what is under way goes on with the new weights, and with keys and
-        values that the old ones made of the tokens before. It may `score` and make `each` completion, too.
+        values that the old ones made of the tokens before. It may `score` and make `each` completion, too, while
+        others go on.
 
         Args:
             asks: what is begun now, or when there is room; by numbers that nothing under way has.

@@ -5,7 +5,7 @@ So each rank holds the same rollouts, and whatever they decide from these they d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from torch import Tensor
 
@@ -24,8 +24,8 @@ class OfFirstRank(Engine):
 
     def __init__(self, engine: Engine | None, ranks: Ranks) -> None:
         self._ranks, self._engine = ranks, engine
-        self.dtype, self.vocabulary, self.longest, self.version = ranks.from_first(
-            lambda: (self._own.dtype, self._own.vocabulary, self._own.longest, self._own.version)
+        self.dtype, self.vocabulary, self.longest, self.version, self.room = ranks.from_first(
+            lambda: (self._own.dtype, self._own.vocabulary, self._own.longest, self._own.version, self._own.room)
         )
 
     @property
@@ -44,6 +44,12 @@ class OfFirstRank(Engine):
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
         """See `Engine.each`."""
         return self._ranks.from_first(lambda: self._own.each(asks, drawing))
+
+    def serve(
+        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+    ) -> dict[int, Generated]:
+        """See `Engine.serve`."""
+        return self._ranks.from_first(lambda: self._own.serve(asks, drawing, steps, dropped))
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""

@@ -15,7 +15,9 @@ from types import TracebackType
 
 import torch
 
+from models.loop.meter import Meter
 from models.loop.rollout import Rollout
+from models.loop.supply import Supply
 
 
 class Ahead:
@@ -65,3 +67,38 @@ class Ahead:
             made = self._make(number)
         own.synchronize()
         return made, time.perf_counter() - started
+
+
+class InRounds(Supply):
+    """Whole rounds, one after the other.
+
+    Args:
+        make: samples the round of a number.
+        meter: told what is generated.
+        ahead: whether the next round is made while the loop does without the engine.
+    """
+
+    def __init__(self, make: Callable[[int], list[Rollout]], meter: Meter, ahead: bool) -> None:
+        self._ahead, self._meter, self._wanted = Ahead(make, meter.device), meter, ahead
+
+    def take(self, number: int) -> tuple[list[Rollout], dict[str, float]]:
+        """See `Supply.take`."""
+        rollouts, staleness = self._ahead.take(number)
+        if not staleness:
+            self._meter.generated(rollouts)
+        return rollouts, {"rollouts/staleness": staleness} if self._wanted else {}
+
+    def begin(self, number: int) -> None:
+        """See `Supply.begin`."""
+        if self._wanted:
+            self._ahead.begin(number)
+
+    def wait(self) -> None:
+        """See `Supply.wait`."""
+        if (made := self._ahead.wait()) is not None:
+            self._meter.generated(*made)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ahead.__exit__(kind, error, trace)

@@ -1,12 +1,12 @@
 """Where the time of a round goes, and how fast each stretch of it was.
 
-    seconds/generate   the engine generating; with one step of staleness partly behind `learn`
+    seconds/generate   the engine generating; with `schedule.async` partly behind `learn`
     seconds/score      rewards and selection
     seconds/learn      advantage, forward, backward, optimiser
     seconds/hand_over  weights to the engine, the canary that checks them, the reference
     seconds/log        telling what was seen (the telling of a round's numbers counts in the next round)
     seconds/checkpoint copying the state, which is then written behind the loop's back
-    seconds/hidden     with one step of staleness: generation that cost no time, as the learner worked meanwhile
+    seconds/hidden     with `schedule.async`: generation that cost no time, as the learner worked meanwhile
     seconds/round      all of it: the stretches together less what was hidden
 
 Tokens a second: `speed/generate` of completions sampled, `speed/score` of completions scored, `speed/learn` of prompts

@@ -7,10 +7,11 @@
     policy    = fit(objective, signal)       one or more optimiser steps
     reference = reference.follow(policy)     frozen, moving, reset
 
-With `schedule.async: 1` the source runs one round ahead of the fit (models.loop.ahead).
+With `schedule.async: 1` the source runs one round ahead of the fit (models.loop.ahead), with more its completions are
+in flight while weights change (models.loop.in_flight).
 Where several processes learn together each of them runs it (`models.ranks`).
-It is exactly resumable: every random choice of a round is drawn from the seed and the round's number, so a run
-that goes on from a checkpoint ends with the weights of a run that was never interrupted.
+Below that it is exactly resumable: every random choice of a round is drawn from the seed and the round's number, so a
+run that goes on from a checkpoint ends with the weights of a run that was never interrupted.
 """
 
 from __future__ import annotations
@@ -29,21 +30,24 @@ from models.loop import alarm as alarms
 from models.loop import memory as memories
 from models.loop import tally as tallies
 from models.loop.added_tokens import added_tokens
-from models.loop.ahead import Ahead
+from models.loop.ahead import InRounds
 from models.loop.alarm import AlarmSettings, Collapse, History
 from models.loop.curriculum import choose, note
 from models.loop.fit import fit_round
 from models.loop.gather import gather
+from models.loop.in_flight import InFlight
 from models.loop.learner import Learner
 from models.loop.meter import Meter
 from models.loop.method import Slots
 from models.loop.problem_rows import prompt_lengths
+from models.loop.prompts import prompts_of_round
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.round_seeds import round_seed
 from models.loop.schedule import ScheduleSettings
 from models.loop.score import Scoring
 from models.loop.slots import Objective, Rollouts
+from models.loop.supply import Supply
 from models.loop.tries import Tries
 from models.loop.truncation import WRONG, TruncationSettings
 from models.loop.world import World
@@ -99,6 +103,22 @@ def run_loop(
             unread(), choose(problems, curriculum, tally, count, number, settings.rounds, world.seed), number
         )
 
+    def supply() -> Supply:
+        """Where rollouts come from."""
+        if settings.staleness < 2:
+            return InRounds(make, meter, settings.staleness > 0)
+        count, sampling = slots.rollouts.prompts, slots.rollouts.sampling
+        return InFlight(
+            world,
+            lambda position: prompts_of_round(problems, 1, position, world.seed)[0],
+            count,
+            sampling,
+            settings.staleness,
+            settings.rounds,
+            start,
+            meter,
+        )
+
     curriculum = settings.curriculum
     start, history = resume(learner, checkpoints, problems)
     stops = alarm is not None and alarm.action == "stop"
@@ -109,7 +129,7 @@ def run_loop(
     counted, tries = learner.tally.completions, Tries(slots, score, curriculum, meter)
     if curriculum.filters:
         problems = tries.passing(unread(), problems)
-    with CheckpointWriter(checkpoints, ranks=ranks) as writer, Ahead(make, meter.device) as ahead:
+    with CheckpointWriter(checkpoints, ranks=ranks) as writer, supply() as source:
         if stops and not start:
             writer.keep_best(learner.policy)
         for number in range(start, settings.rounds):
@@ -119,9 +139,7 @@ def run_loop(
             torch.manual_seed(round_seed(world.seed, number))
             if curriculum.order == "adaptive":
                 tries.order_block(unread(), problems, number, settings.rounds)
-            rollouts, staleness = ahead.take(number)
-            if not staleness:
-                meter.generated(rollouts)
+            rollouts, aged = source.take(number)
             seen = unread()
             gathered = gather(seen, slots, score, problems, rollouts, number, meter)
             scored, chosen = gathered.scored, gathered.chosen
@@ -131,8 +149,8 @@ def run_loop(
             meter.lap("score")
             last = done == settings.rounds or settings.spent(learner.tally.completions)
             to_keep = done % settings.checkpoint_every == 0 and not last
-            if settings.staleness and not to_keep and not last:
-                ahead.begin(number + 1)
+            if not to_keep and not last:
+                source.begin(number + 1)
             metrics = rollout_metrics(scored, chosen, world.truncated)
             if any(select.refills for select in slots.select):
                 metrics["rollouts/draws"] = gathered.draws
@@ -141,11 +159,10 @@ def run_loop(
             if len(chosen.rollouts):
                 metrics |= _learn(seen, slots, settings, chosen, number)
             meter.lap("learn")
-            if settings.staleness:
-                metrics["rollouts/staleness"] = staleness
-                if (made := ahead.wait()) is not None:
-                    meter.generated(*made)
-            metrics |= hand_over(world, settings, canary, done)
+            metrics |= aged
+            source.wait()
+            with source.handing_over(done):
+                metrics |= hand_over(world, settings, canary, done)
             moved = learner.reference is not None and slots.reference.follow(learner.reference, learner.policy, number)
             if moved and slots.reference.resets_optimiser:
                 learner.optimiser.state.clear()
@@ -210,7 +227,7 @@ def hand_over(world: World, settings: ScheduleSettings, canary: Sequences, done:
     if world.engine is None:
         return {}
     learner = world.learner
-    world.engine.load(merged_weights(learner.policy))
+    world.engine.load(merged_weights(learner.policy), done)
     gap = canary_gap(world.engine, learner.policy, canary, learner.autocast)
     coarse = torch.bfloat16 if torch.bfloat16 in (learner.autocast, world.engine.dtype) else None
     check(gap, TOLERANCE[coarse] if settings.canary_tolerance is None else settings.canary_tolerance, done)
@@ -277,6 +294,7 @@ def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSetting
 def sample_rows(scored: Scored, rows: int = 24) -> list[dict[str, object]]:
     """A table of completions for the eye, spread evenly over the round, with every reward component."""
     step = max(1, len(scored.rollouts) // rows)
+    in_flight = any(rollout.versions for rollout in scored.rollouts)
     return [
         {
             "problem": scored.rollouts[i].problem.id,
@@ -288,6 +306,12 @@ def sample_rows(scored: Scored, rows: int = 24) -> list[dict[str, object]]:
             **{name: round(float(values[i]), 4) for name, values in scored.components.items()},
             "tokens": len(scored.rollouts[i].completion),
             "finished": scored.rollouts[i].finished,
+            **({"weights": _spans(scored.rollouts[i])} if in_flight else {}),
         }
         for i in range(0, len(scored.rollouts), step)
     ][:rows]
+
+
+def _spans(rollout: Rollout) -> str:
+    """Which weights drew a completion's tokens, for the eye: `0: round 3, 17: round 4`."""
+    return ", ".join(f"{start}: round {version}" for start, version in rollout.versions)

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from models.engine.engine import Versions
 from models.errors import UserError
 from models.learner.packing import Sequences
 
@@ -95,6 +96,9 @@ class Rollout:
     privileged: tuple[int, ...] | None = None
     """What whoever judges the tokens reads in place of the prompt, such as the prompt and its answer, [tokens]; None:
     the prompt."""
+    versions: Versions = ()
+    """Whose its tokens are where weights changed while it was written: first token of each span, and how many rounds
+    had made the weights that drew it. Empty: the weights that its round's completions are sampled from."""
 
     @property
     def trained_tokens(self) -> int:

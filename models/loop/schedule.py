@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat
 
 from models.bounds import Count, Positive
 from models.learner.optimiser import OptimiserSettings
@@ -42,8 +42,10 @@ class ScheduleSettings:
     """Optimiser steps in a row that are skipped where loss or gradient are not finite; the next such ends the run."""
     canary_tolerance: PositiveFloat | None = None
     """Largest gap between engine and learner in nats a token; None: by precision."""
-    staleness: Literal[0, 1] = 0
-    """In a recipe `async`. 1: a round's completions are sampled while the learner fits the round before."""
+    staleness: Annotated[int, Field(ge=0, le=64)] = 0
+    """In a recipe `async`. 1: a round's completions are sampled while the learner fits the round before. 2 or more:
+    they go on while weights change, and are trained on as they end, with tokens so many rounds old at most; exact
+    resuming ends there (docs/rounds.md)."""
     curriculum: CurriculumSettings = field(default_factory=CurriculumSettings)
     """Which prompts come when, and which never."""
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)

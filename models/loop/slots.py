@@ -94,6 +94,12 @@ class Rollouts(SlotPart):
         return False
 
     @property
+    def in_flight(self) -> bool:
+        """Whether they are `sampling` of each prompt and nothing else, so that a prompt's completions can be asked for
+        by themselves, and trained on when they have ended."""
+        return False
+
+    @property
     def off_policy(self) -> bool:
         """Whether completions of earlier rounds are among them."""
         return False

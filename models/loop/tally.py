@@ -22,6 +22,9 @@ class Tally:
     """Tokens of a packed row since memory ran out; None: as the recipe says."""
     recompute: bool = False
     """Whether memory has run out, and the policy's layers are read again for their backward pass since."""
+    open: list[tuple[int, int]] = field(default_factory=list)
+    """Of rollouts in flight (`models.loop.in_flight`): positions of the prompts that were asked for and that no round
+    has taken, in their order, and how often each was dropped."""
     skipped: int = 0
     """Optimiser steps in a row, up to the last, that were skipped as they were not finite."""
 
@@ -38,4 +41,8 @@ def written(tally: Tally) -> bytes:
 def read(content: bytes) -> Tally:
     """What `written` wrote."""
     known = json.loads(content)
-    return Tally(**known | {"seen": {name: tuple(pair) for name, pair in known.get("seen", {}).items()}})
+    pairs = {
+        "seen": {name: tuple(pair) for name, pair in known.get("seen", {}).items()},
+        "open": [tuple(pair) for pair in known.get("open", [])],
+    }
+    return Tally(**known | pairs)

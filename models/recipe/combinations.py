@@ -266,8 +266,24 @@ def _normalisation(recipe: Recipe, schedule: ScheduleSettings) -> None:
 def _staleness(recipe: Recipe, schedule: ScheduleSettings) -> None:
     if schedule.staleness and (not recipe.rollouts.draws or recipe.rollouts.reads_models):
         raise ValueError(
-            f"schedule.async is 1, but rollouts {recipe.rollouts.name} needs more than the engine, which alone can "
-            "work while the learner does"
+            f"schedule.async is {schedule.staleness}, but rollouts {recipe.rollouts.name} needs more than the engine, "
+            "which alone can work while the learner does"
+        )
+    if schedule.staleness < 2:
+        return
+    why = ""
+    if not recipe.rollouts.in_flight:
+        why = f"rollouts {recipe.rollouts.name} adds to the samples of a prompt what belongs to a round"
+    elif any(select.refills for select in recipe.select):
+        why = "select.refills draws further prompts within a round"
+    elif not schedule.curriculum.foretold:
+        why = "schedule.curriculum chooses the prompts of a round by what was seen before it"
+    elif recipe.placement.learners > 1:
+        why = f"placement.learners is {recipe.placement.learners}, which would each see other completions end first"
+    if why:
+        raise ValueError(
+            f"schedule.async is {schedule.staleness}, which trains on completions as they end, but {why}; set it to 1 "
+            "or 0"
         )
 
 
@@ -276,7 +292,7 @@ def _on_policy(recipe: Recipe, schedule: ScheduleSettings) -> None:
         return
     reason = f"objective {recipe.objective.name} is right only for completions of the policy as it stands"
     if schedule.staleness:
-        raise ValueError(f"schedule.async is 1, but {reason}; set it to 0")
+        raise ValueError(f"schedule.async is {schedule.staleness}, but {reason}; set it to 0")
     if schedule.minibatches * schedule.epochs > 1:
         raise ValueError(
             f"schedule.minibatches is {schedule.minibatches} and schedule.epochs is {schedule.epochs}, but {reason}: "

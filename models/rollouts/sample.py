@@ -44,6 +44,11 @@ class Sample(Rollouts):
             samples=self.group_size,
         )
 
+    @property
+    def in_flight(self) -> bool:
+        """What is derived from it adds to the samples."""
+        return type(self) is Sample
+
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Completions of `problems`, [prompts * G]; the same seed and round give the same completions."""
         return draw(world, problems, self.sampling, round_seed(world.seed, round_number))

@@ -87,7 +87,6 @@ def test_what_is_served_when_an_engine_breaks_is_begun_anew_and_each_ends_once(
     asks = dict(enumerate(asks_of(PROMPTS, SAMPLING, 5)))
     ended = [engine.serve(asks, SAMPLING, 2)]
     engine.load(tiny_policy(torch.float32, seed=1).state_dict().items(), 1)
-    undisturbed = engine.each(list(asks.values()), SAMPLING)
     break_at(RuntimeError("the kernel died"), 2)
     with pytest.warns(UserWarning, match=r"engine: it broke in serve \(RuntimeError: the kernel died\)"):
         while engine.under_way:
@@ -96,6 +95,7 @@ def test_what_is_served_when_an_engine_breaks_is_begun_anew_and_each_ends_once(
     assert all(made.versions == ((0, 0),) for made in ended[0].values())
     anew = {number: made for some in ended[1:] for number, made in some.items()}
     assert anew and all(made.versions == ((0, 1),) for made in anew.values())
+    undisturbed = engine.each(list(asks.values()), SAMPLING)
     assert [made.tokens for made in anew.values()] == [undisturbed[number].tokens for number in anew]
     assert not engine.under_way
 

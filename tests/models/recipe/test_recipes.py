@@ -373,7 +373,7 @@ def test_async_is_spelt_as_python_cannot(recipe: Writes, tmp_path: Path) -> None
     assert staleness(load_recipe(recipe("seed: 1", "plain"))) == 0
     assert plain(loaded)["schedule"]["async"] == 1
     assert load_recipe(recipe(yaml.safe_dump(plain(loaded)), "again")).schedule == loaded.schedule
-    refused(file, r"schedule\.async: '2' is not known; there is 0, 1", ["schedule.async=2"])
+    refused(file, r"schedule\.async: .*greater than or equal to 0", ["schedule.async=-1"])
     refused(file, r"schedule\.asinc: unknown key; did you mean async\?", ["schedule.asinc=1"])
 
 

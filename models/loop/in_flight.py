@@ -1,0 +1,206 @@
+"""Rollouts in flight: completions go on while the learner fits and while weights change, for k rounds at most.
+
+A prompt is asked for at a position in the order of all prompts; its completions are a group. Before round n, positions
+are asked until (n + k + 1) rounds' worth have been: what `schedule.async: k` lets the engines be ahead. A round takes
+the groups that ended first, as many as it has prompts. Version v of the weights is that which v rounds have made, so a
+token that it drew is n - v rounds old in round n. A group that has a token older than k is dropped, whether it has
+ended or not, and its position is asked anew with other seeds.
+
+Every position that was asked is taken by one round, or is open: what is open stands in the tally, and so in every
+checkpoint. A run that goes on asks for it again; the completions that were under way are lost, and others take their
+place, so it does not end with the weights of a run that was never interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import TracebackType
+
+import torch
+
+from models.engine.engine import Ask, Generated, Sampling
+from models.errors import UserError
+from models.loop.meter import Meter
+from models.loop.pumps import Pumps
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import round_seed
+from models.loop.supply import Supply
+from models.loop.world import World
+from models.seeds import completion_seed, seed_of
+
+
+@dataclass(eq=False)
+class _Group:
+    """The completions of the prompt at one position."""
+
+    position: int
+    attempt: int
+    """How often the position was dropped before."""
+    problem: Problem
+    numbers: tuple[int, ...]
+    """By which its completions are asked for, [G]."""
+    made: dict[int, Generated] = field(default_factory=dict)
+
+
+class InFlight(Supply):
+    """Groups of completions of a policy that moves on.
+
+    Args:
+        world: whose engine can serve; its learner's tally says which positions are open.
+        problem_at: the prompt of a position.
+        prompts: groups of a round.
+        sampling: how each prompt is answered.
+        most: greatest age of a token in rounds (k).
+        rounds: of the run: no more are asked for.
+        done: rounds that were done before.
+        meter: told what is generated.
+
+    Raises:
+        UserError: the engine cannot go on under new weights.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        problem_at: Callable[[int], Problem],
+        prompts: int,
+        sampling: Sampling,
+        most: int,
+        rounds: int,
+        done: int,
+        meter: Meter,
+    ) -> None:
+        self._world, self._problem_at, self._meter = world, problem_at, meter
+        self._prompts, self._sampling, self._most, self._rounds = prompts, sampling, most, rounds
+        self._tally = world.learner.tally
+        self._pumps = Pumps(world.sampler(), sampling, meter.device)
+        if self._pumps.room < 1:
+            raise UserError(
+                f"schedule.async is {most}, but this engine cannot go on with completions under new weights: set it to "
+                "1 or 0 (vLLM can where VLLM_ENABLE_V1_MULTIPROCESSING is 0)"
+            )
+        self._pumps.loaded(done)
+        self._open: dict[int, _Group] = {}
+        """By position."""
+        self._of: dict[int, _Group] = {}
+        """By the number of each completion that has not ended."""
+        self._ready: list[_Group] = []
+        """In the order in which they ended."""
+        self._numbers = 0
+        for position, attempt in self._tally.open:
+            self._ask(position, attempt)
+        self._asked = done * prompts + len(self._tally.open)
+
+    def take(self, number: int) -> tuple[list[Rollout], dict[str, float]]:
+        """See `Supply.take`."""
+        while self._asked < min(number + 1 + self._most, self._rounds) * self._prompts:
+            self._ask(self._asked, 0)
+            self._asked += 1
+        begun = self._pumps.begun()  # before what has ended: what ends in between is known by either
+        self._collect(wait=False)
+        dropped = self._drop_older_than(number - self._most, begun)
+        while len(self._ready) < self._prompts:
+            self._collect(wait=True)
+        taken, self._ready = self._ready[: self._prompts], self._ready[self._prompts :]
+        for group in taken:
+            del self._open[group.position]
+        self._tally.open = [(group.position, group.attempt) for group in self._open.values()]
+        rollouts = self._rollouts(taken)
+        self._meter.generated(rollouts, self._pumps.worked())
+        ages = torch.cat([ages_of(rollout, number) for rollout in rollouts])
+        return rollouts, {
+            "rollouts/age_mean": float(ages.double().mean()),
+            "rollouts/age_max": float(ages.max()),
+            "rollouts/dropped_by_age": float(dropped),
+        }
+
+    @contextmanager
+    def handing_over(self, done: int) -> Iterator[None]:
+        """See `Supply.handing_over`."""
+        with self._pumps.paused():
+            yield
+            self._pumps.loaded(done)
+
+    def __enter__(self) -> InFlight:
+        self._pumps.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pumps.close()
+
+    def _ask(self, position: int, attempt: int) -> None:
+        """Have the prompt at `position` answered: the first time by the seeds that a run in step has."""
+        number, place = divmod(position, self._prompts)
+        seed = round_seed(self._world.seed, number)
+        if attempt:
+            seed = seed_of(seed, "asked anew", attempt)
+        problem = self._problem_at(position)
+        asks = {
+            self._numbers + member: Ask(problem.tokens, completion_seed(seed, place, member), self._sampling.max_tokens)
+            for member in range(self._sampling.samples)
+        }
+        self._numbers += len(asks)
+        self._open[position] = group = _Group(position, attempt, problem, tuple(asks))
+        self._of |= dict.fromkeys(asks, group)
+        self._pumps.ask(asks)
+
+    def _collect(self, wait: bool) -> None:
+        """Note what has ended."""
+        for ended in self._pumps.ended(wait):
+            group = self._of.pop(ended.number)
+            group.made[ended.number] = ended.made
+            if len(group.made) == len(group.numbers):
+                self._ready.append(group)
+
+    def _drop_older_than(self, version: int, begun: Mapping[int, int]) -> int:
+        """Drop groups with a token of older weights than `version`, and ask for their prompts anew. Returns how many.
+
+        Args:
+            version: the oldest weights that may be trained on.
+            begun: the weights that what has not ended began with, by number.
+        """
+
+        def too_old(group: _Group) -> bool:
+            ended = {number: made.versions[0][1] for number, made in group.made.items()}
+            first = {**begun, **ended}
+            return any(first.get(number, version) < version for number in group.numbers)
+
+        old = [group for group in self._open.values() if too_old(group)]
+        for group in old:
+            self._pumps.drop(group.numbers)
+            for number in group.numbers:
+                self._of.pop(number, None)
+            self._ask(group.position, group.attempt + 1)
+        self._ready = [group for group in self._ready if group not in old]
+        return len(old)
+
+    def _rollouts(self, groups: Sequence[_Group]) -> list[Rollout]:
+        """Their completions, those of one prompt side by side, [groups * G]."""
+        made = [
+            (place, group.problem, group.made[name]) for place, group in enumerate(groups) for name in group.numbers
+        ]
+        texts = self._world.codec.text([generated.tokens for _, _, generated in made])
+        return [
+            Rollout(
+                problem,
+                place,
+                generated.tokens,
+                generated.log_probs,
+                text,
+                generated.finished,
+                versions=generated.versions,
+            )
+            for (place, problem, generated), text in zip(made, texts, strict=True)
+        ]
+
+
+def ages_of(rollout: Rollout, number: int) -> torch.Tensor:
+    """Rounds between the weights that drew each token and those that round `number` begins with, [tokens]."""
+    spans = [*rollout.versions, (len(rollout.completion), 0)]
+    lengths = torch.tensor([after[0] - before[0] for before, after in pairwise(spans)])
+    return torch.tensor([number - version for _, version in rollout.versions]).repeat_interleave(lengths)
