@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from models.engine.engine import Engine
 from models.engine.first_rank import OfFirstRank
-from models.learner.precision import autocast_of, chosen_precision
+from models.learner.out_of_memory import NeedsLess
+from models.learner.precision import Precision, autocast_of, chosen_precision
 from models.loop.alarm import AlarmSettings, Collapse
 from models.loop.build import build_learner, open_teachers
 from models.loop.judge import Role
 from models.loop.known_log_probs import with_reference
-from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
 from models.loop.method import Slots
 from models.loop.readings import Readings
@@ -31,16 +30,12 @@ from models.loop.slots import Advantage, Reference, Reward, Rollouts
 from models.loop.truncation import TruncationSettings
 from models.loop.world import World
 from models.policy.build import PolicySettings, load_causal_model, open_tokenizer
-from models.policy.folder import save_model_folder
+from models.policy.save_whole import save_whole
 from models.policy.teacher import TeacherSettings
-from models.policy.weights import merged_weights
 from models.ranks import Ranks
 from models.reward_model.scorer import open_scorer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +67,11 @@ class Training:
     result: Path
     """The model folder that is made."""
 
+    def with_less(self, less: NeedsLess) -> Training:
+        """The same in less memory."""
+        schedule = replace(self.schedule, token_budget=less.budget, gradient_checkpointing=less.recompute or "auto")
+        return replace(self, schedule=schedule)
+
     def autocast_for(self, model: nn.Module) -> torch.dtype | None:
         """The autocast dtype that `policy.precision` means for a model, None for plain float32; measured where it is
         asked."""
@@ -98,11 +98,19 @@ class Training:
         return self.slots.reference
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What is known of a training, beside the folder that was made."""
+
+    precision: Precision
+    collapse: Collapse | None
+
+
 OpenEngine = Callable[[torch.dtype | None], AbstractContextManager[Engine]]
 """Given the learner's autocast dtype, None for plain float32."""
 
 
-def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> Collapse | None:
+def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> Trained:
     """Run the loop to its end with the other ranks and write the policy to `training.result`.
 
     Args:
@@ -112,7 +120,7 @@ def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: W
         watchers: told by the first rank.
 
     Returns:
-        The policy's collapse, where there was one.
+        The precision that it learned in, and the policy's collapse, where there was one.
 
     Raises:
         UserError: see `models.loop.loop.run_loop`; on every rank alike.
@@ -152,22 +160,11 @@ def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: W
         collapse = run_loop(
             world, training.slots, training.schedule, problems, training.checkpoints, watchers, training.alarm
         )
-    save_policy(learner, tokenizer, training, ranks)
-    return collapse
-
-
-def save_policy(learner: Learner, tokenizer: PreTrainedTokenizerBase, training: Training, ranks: Ranks) -> None:
-    """Write the policy's whole weights, adapters merged in, as a model folder; each put together once, and kept by the
-    first rank alone."""
-    weights = {}
-    for name, tensor in merged_weights(learner.policy):
-        if ranks.first:
-            weights[name] = tensor.detach().cpu()
-
-    def write() -> None:
-        trusted = training.policy.trust_remote_code
-        plain: PreTrainedModel = load_causal_model(training.start, torch.float32, trust_remote_code=trusted)
-        plain.load_state_dict(weights)
-        save_model_folder(plain, tokenizer, training.result)
-
-    ranks.from_first(write)
+    save_whole(
+        learner.policy,
+        lambda: load_causal_model(training.start, torch.float32, trust_remote_code=trusted),
+        tokenizer,
+        training.result,
+        ranks,
+    )
+    return Trained("float32" if learner.autocast is None else "bfloat16", collapse)

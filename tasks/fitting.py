@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from prefect import get_run_logger
 
+from models.fits import Fitted
+from models.learner.supervised import Report
 from models.loop.alarm import AlarmSettings, Collapse
 from models.loop.build import open_teachers
 from models.loop.judge import Role
@@ -40,9 +43,10 @@ from tasks.prompts import longest_in_training, with_reference
 from tasks.results import CHECKPOINTS
 from tasks.shared_engine import place_for_learners
 from tasks.step import StepResult, reference_folder
-from tasks.tracking import records
+from tasks.tracking import records, runs, tags
 from tasks.tracking.metrics import MetricLog
 
+T = TypeVar("T")
 JOURNAL = "metrics.jsonl"
 """Metrics of every round, in the step's folder."""
 POLICY = "policy"
@@ -139,6 +143,23 @@ def fit_here(asked: Asked, watchers: Watchers) -> Collapse | None:
     return collapse
 
 
+def fit_together(make: Callable[..., Fitted[T]], fit: object, log: MetricLog, report: Report, run_id: str) -> T:
+    """Have the flow's learners make a fit of `models.fits`. Returns what they have measured of it.
+
+    Raises:
+        UserError: whatever the learners say.
+    """
+    from tasks.learner_group import Joint, learn_together
+
+    def resumed(done: int) -> None:
+        log.replay(done)
+
+    watchers = Watchers(report, lambda number, rows: None, resumed, interrupt.raise_again)
+    fitted: Fitted[T] = learn_together(*place_for_learners(), Joint(make, fit), watchers)
+    runs.set_tags(run_id, {tags.PRECISION: fitted.precision})
+    return fitted.measured
+
+
 def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
     """Have the flow's learners run the loop and write the policy. Returns its collapse, where there was one.
 
@@ -148,8 +169,8 @@ def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
     import torch
 
     from models.engine.hosted import Order
-    from models.training import Training
-    from tasks.learner_group import learn_together
+    from models.training import Trained, Training, train
+    from tasks.learner_group import Joint, learn_together
 
     recipe, settings = asked.recipe, asked.settings
     fitted = asked.rewarded
@@ -179,4 +200,6 @@ def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
         dtype=torch.float32,
         trust_remote_code=recipe.policy.trust_remote_code,
     )
-    return learn_together(*place_for_learners(), training, order, watchers)
+    trained: Trained = learn_together(*place_for_learners(), Joint(train, training, order), watchers)
+    runs.set_tags(asked.run_id, {tags.PRECISION: trained.precision})
+    return trained.collapse

@@ -1,8 +1,9 @@
 """Learners in processes of their own: started together, listened to, and started again where one of them is gone.
 
-Each is a rank of `models.training.train`. What the first tells of its rounds comes through a mailbox to this process,
-which alone writes it down. A group whose processes end goes on from the last checkpoint in fresh ones, and ends with
-the weights that it would have had; one that runs out of memory goes on so with shorter rows.
+Each is a rank of what they make: `models.training.train`, or a fit of `models.fits`. What the first tells of its
+rounds comes through a mailbox to this process, which alone writes it down. A group whose processes end goes on from
+its last checkpoint in fresh ones, or begins again where it keeps none, and ends with the weights that it would have
+had; one that runs out of memory goes on so with shorter rows.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import os
 import socket
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import torch
 
@@ -23,12 +24,11 @@ from models.engine.engine import Engine
 from models.engine.hosted import Order
 from models.errors import UserError
 from models.learner.out_of_memory import NeedsLess
-from models.loop.alarm import Collapse
 from models.loop.loop import Watchers
 from models.placement import PlacementSettings
 from models.policy.build import first_line
-from models.ranks import joined_ranks
-from models.training import Training, train
+from models.ranks import Ranks, joined_ranks
+from models.training import OpenEngine
 from tasks import cluster
 from tasks.cluster import Cluster, Gone
 
@@ -58,6 +58,26 @@ class Mailbox:
         return letters
 
 
+class _Lighter(Protocol):
+    def with_less(self, less: NeedsLess) -> Self: ...
+
+
+Data = TypeVar("Data", bound=_Lighter)
+
+
+@dataclass(frozen=True)
+class Joint(Generic[Data]):
+    """What learners make together."""
+
+    make: Callable[[Data, Ranks, OpenEngine, Watchers], Any]
+    """A function of a module, called on every rank."""
+    data: Data
+    """What each is given."""
+    order: Order | None = None
+    """What the first one's engines are opened with, but for their precision, which is the learners'; None where none
+    is asked."""
+
+
 @dataclass(frozen=True)
 class Seat:
     """A learner's place in its group."""
@@ -84,17 +104,16 @@ class HostedLearner:
             free.bind((host, 0))
             return f"{host}:{free.getsockname()[1]}"
 
-    def learn(
-        self, training: Training, seat: Seat, placed: tuple[Cluster, PlacementSettings], order: Order, mailbox: Any
-    ) -> Collapse | None:
-        """Train with the others; see `models.training.train`."""
+    def learn(self, made: Joint[Any], seat: Seat, placed: tuple[Cluster, PlacementSettings], mailbox: Any) -> Any:
+        """Make it with the others."""
         if seat.threads is not None:
             torch.set_num_threads(seat.threads)
         where, placement = placed
 
         @contextmanager
         def engine(autocast: torch.dtype | None) -> Iterator[Engine]:
-            fleet = cluster.placed_fleet(where, placement, replace(order, dtype=autocast or torch.float32))
+            assert made.order is not None, "it asks engines"
+            fleet = cluster.placed_fleet(where, placement, replace(made.order, dtype=autocast or torch.float32))
             try:
                 yield fleet
             finally:
@@ -108,25 +127,23 @@ class HostedLearner:
             rank=seat.number,
         )
         try:
-            return train(training, joined_ranks(), engine, _to(mailbox))
+            return made.make(made.data, joined_ranks(), engine, _to(mailbox))
         finally:
             torch.distributed.destroy_process_group()
 
 
-def learn_together(
-    where: Cluster, placement: PlacementSettings, training: Training, order: Order, watchers: Watchers
-) -> Collapse | None:
-    """Train with `placement.learners` processes, and start them again where one is gone; they end with this call.
+def learn_together(where: Cluster, placement: PlacementSettings, made: Joint[Any], watchers: Watchers) -> Any:
+    """Have `placement.learners` processes make something, and start them again where one is gone; they end with this
+    call.
 
     Args:
         where: they are placed.
         placement: how many, and the engines of the first.
-        training: what they make.
-        order: what engines are opened with, but for their precision, which is the learners'.
-        watchers: told in this process; whatever `proceed` raises ends the training.
+        made: what they make.
+        watchers: told in this process; whatever `proceed` raises ends the learners.
 
     Returns:
-        The policy's collapse, where there was one.
+        What the first of them returns.
 
     Raises:
         UserError: what a learner says, or that their processes ended again and again.
@@ -135,19 +152,16 @@ def learn_together(
     while True:
         heard = _Heard(watchers)
         try:
-            return _one_group(where, placement, training, order, heard)
+            return _one_group(where, placement, made, heard)
         except NeedsLess as less:
-            schedule = replace(
-                training.schedule, token_budget=less.budget, gradient_checkpointing=less.recompute or "auto"
-            )
-            training = replace(training, schedule=schedule)
-            warnings.warn(f"{less}; the learners go on from the last checkpoint", stacklevel=2)
+            made = replace(made, data=made.data.with_less(less))
+            warnings.warn(f"{less}; the learners are started again", stacklevel=2)
         except Gone as error:
             lost = lost + 1 if heard.began == done else 1
             done = heard.began
             if lost > RESTARTS:
                 raise UserError(f"learners: a process was gone {lost} times ({first_line(error)})") from None
-            warnings.warn(f"learners: {first_line(error)}; they go on from the last checkpoint", stacklevel=2)
+            warnings.warn(f"learners: {first_line(error)}; they are started again", stacklevel=2)
 
 
 @dataclass
@@ -165,9 +179,7 @@ class _Heard:
             getattr(self.watchers, kind)(*content)
 
 
-def _one_group(
-    where: Cluster, placement: PlacementSettings, training: Training, order: Order, heard: _Heard
-) -> Collapse | None:
+def _one_group(where: Cluster, placement: PlacementSettings, made: Joint[Any], heard: _Heard) -> Any:
     """Start the learners, listen until all are done or one is not, and end them."""
     count = placement.learners
     resources = where.of_each_learner(placement)
@@ -179,7 +191,7 @@ def _one_group(
     try:
         address = cluster.answer(learners[0].free_address.remote())
         asked = [
-            learner.learn.remote(training, Seat(number, count, address, threads), (where, placement), order, mailbox)
+            learner.learn.remote(made, Seat(number, count, address, threads), (where, placement), mailbox)
             for number, learner in enumerate(learners)
         ]
         waiting = asked
@@ -190,8 +202,7 @@ def _one_group(
             for reference in finished:
                 _raise_first(reference, waiting)
         heard.letters(cluster.answer(mailbox.take.remote()))
-        collapse: Collapse | None = cluster.answer(asked[0])
-        return collapse
+        return cluster.answer(asked[0])
     finally:
         for actor in (*learners, mailbox):
             cluster.end(actor)

@@ -82,8 +82,10 @@ def fit_supervised(
     seed: int,
     autocast: torch.dtype | None = None,
     report: Report = lambda step, metrics: None,
+    recompute: bool = False,
 ) -> dict[str, float]:
-    """Fine-tune `model` in place on `sequences`. Returns the last reported metrics.
+    """Fine-tune `model` in place on `sequences`, its layers read again for their backward pass where that is asked.
+    Returns the last reported metrics.
 
     Raises:
         UserError: there is nothing to learn from, or the loss is not finite.
@@ -94,7 +96,7 @@ def fit_supervised(
     optimiser = build_optimiser(model, settings.optimiser)
     batches = shuffled_batches(len(sequences), min(settings.batch, len(sequences)), seed)
     metrics: dict[str, float] = {}
-    way, able = Way(settings.token_budget, recompute=False), can_recompute(model)
+    way, able = Way(settings.token_budget, recompute=recompute), can_recompute(model)
     for step in range(settings.steps):
         batch = sequences.take(next(batches))
         loss, way = within_memory(

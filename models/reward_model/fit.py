@@ -152,6 +152,7 @@ def fit_reward_model(
     seed: int,
     autocast: torch.dtype | None = None,
     report: Report = lambda step, metrics: None,
+    recompute: bool = False,
 ) -> dict[str, float]:
     """Fit `model` in place to `pairs`, on the device that it is on. Returns the last reported metrics.
 
@@ -160,6 +161,7 @@ def fit_reward_model(
         autocast: bfloat16 on a GPU; None computes in the precision of the weights.
         report: called with the update's number, from 1, and its metrics: loss (nats a pair), accuracy, margin and
             score of the batch, gradient_norm, learning_rate.
+        recompute: read layers again for their backward pass; memory alone.
 
     Raises:
         UserError: there are no pairs, one does not fit the model, or the loss or a gradient is not finite.
@@ -173,7 +175,7 @@ def fit_reward_model(
     batches = shuffled_batches(len(pairs), min(settings.batch_pairs, len(pairs)), seed)
     metrics: dict[str, float] = {}
     model.train()
-    way, able = Way(settings.token_budget, recompute=False), can_recompute(model)
+    way, able = Way(settings.token_budget, recompute=recompute), can_recompute(model)
     for step in range(total):
         batch = [pairs[index] for index in next(batches)]
 

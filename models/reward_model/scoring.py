@@ -26,8 +26,9 @@ from models.learner.log_probs import (
 )
 from models.learner.packing import Sequences, packed_row
 from models.learner.prefix_tree import Forest, forests, trees
-from models.learner.rows import rows_of
+from models.learner.rows import from_every_rank, rows_of
 from models.learner.tree_attention import TreeAttention
+from models.learner.whole_weights import ranks_of
 from models.reward_model.model import score, scores_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def score_all(
     token_budget: int = 16384,
     autocast: torch.dtype | None = None,
 ) -> Tensor:
-    """Score of each of many completions in their order, [completions], float32 on the CPU, without gradient.
+    """Score of each of many completions in their order, [completions], float32 on the CPU, without gradient; on every
+    rank that holds a part of the model.
 
     Equal sequences get the same score to the last bit. Otherwise a score depends on what it is scored with by rounding.
 
@@ -61,20 +63,24 @@ def score_all(
     Raises:
         UserError: a completion is empty or a sequence longer than the model allows, or a score is not finite.
     """
-    budget = max([token_budget, *checked_lengths(model, sequences)])
+    budget, cut = max([token_budget, *checked_lengths(model, sequences)]), ranks_of(model).count > 1
     use_packed_attention(model)
     different, which = sequences.once_each()
     scores = torch.full((len(different),), float("nan"))
     with in_eval_mode(model):
         # A GPU has a kernel for spans of any length.
-        grown = trees(different) if model.device.type == "cpu" and reads_trees(model) else []
+        grown = trees(different) if model.device.type == "cpu" and not cut and reads_trees(model) else []
         small = [tree for tree in grown if len(tree.ids) <= min(LARGEST_TREE, budget)]
         for forest in forests(small, min(ROW, budget), model.device):
             scores[list(forest.members)] = scores_of(model, last_states(model, forest, autocast)).float().cpu()
         # Also what is not finite: within a tree a broken sequence breaks its neighbours, in packed rows it does not.
         left = (~torch.isfinite(scores)).nonzero().flatten().tolist()
-        for row in rows_of(model, different, budget, among=left, shared=False):
-            scores[row.indices] = score(model, row.sequences, autocast=autocast).float().cpu()
+        known: dict[int, Tensor] = {}
+        for row in rows_of(model, different, budget, among=left):
+            values = score(model, row.sequences, autocast=autocast).float().cpu()
+            known |= dict(zip(row.indices, values, strict=True)) if row.counts else {}
+        for index, value in from_every_rank(model, known, scores.device).items():
+            scores[index] = value
     if not torch.isfinite(scores).all():
         bad = which.index(int(torch.isfinite(scores).int().argmin()))
         raise UserError(f"reward model: the score of sequence {bad} is not finite")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -14,21 +15,24 @@ from prefect import get_run_logger, task
 from models.datasets.row_table import open_rows
 from models.datasets.schema import available
 from models.errors import UserError
+from models.fits import RewardFit, fit_and_score, fit_preferences
 from models.policy.build import on_device
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.recipe.schema import RewardModelSection
-from models.reward_model.calibration import PairReport, pair_report
-from models.reward_model.fit import Pair, PairRows, fit_reward_model, score_pairs
-from models.reward_model.model import reward_model_from_policy
+from models.reward_model.calibration import pair_report
+from models.reward_model.fit import Pair, PairRows
+from models.reward_model.model import load_reward_model, reward_model_from_policy
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.token_cache import CachedCodec
 from tasks import plots
 from tasks.caching import cached_by_key
+from tasks.fitting import fit_together
 from tasks.inputs import Used, log_rows
-from tasks.precision import Precision, learner_autocast
+from tasks.precision import Precision, learner_autocast, precision_folder
 from tasks.progress import progress
 from tasks.sections import Sections, of
+from tasks.shared_engine import learners
 from tasks.step import Made, StepContext, StepResult, gpu_slot, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, summaries, tags
@@ -36,6 +40,7 @@ from tasks.tracking.metrics import MetricLog
 from tasks.version_page import reward_model_page
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel
 
 
@@ -69,10 +74,11 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
         tokenizer = load_tokenizer(start, trust_remote_code=trusted)
         codec = CachedCodec(tokenizer, recipe.chat, ends_of_folder(start), folder=token_folder(home))
         model = reward_model_from_policy(start, seed=recipe.seed, trust_remote_code=trusted)
-        model.config.pad_token_id = codec.pad
-        on_device(model)
+        fit, flaws, judged_on = _what_to_fit(model, data, codec, recipe, section, home, start, folder, run_id)
         with MetricLog(run_id, folder / "metrics.jsonl") as log:
-            report, judged_on = _fit_and_judge(model, data, codec, recipe, section, log, home, run_id)
+            model, (chosen, rejected) = _fitted(model, fit, log, home, run_id)
+        model.config.pad_token_id = codec.pad
+        report = pair_report((chosen - rejected).tolist(), flaws if any(flaws) else ())
         metrics = {f"reward_model/{name}": value for name, value in report.metrics().items()}
         records.log_figure(run_id, "plots/calibration.png", plots.reliability(report.curve, report.calibration_error))
         digest = save_model_folder(model, tokenizer, folder / "reward_model")
@@ -109,16 +115,18 @@ def read_pairs(data: Path, codec: Codec, split: str, longest: int) -> tuple[Sequ
     return pairs.held(), [flaws[row] for row in fitting.tolist()]
 
 
-def _fit_and_judge(
+def _what_to_fit(
     model: PreTrainedModel,
     data: Path,
     codec: Codec,
     recipe: RewardModelSections,
     section: RewardModelSection,
-    log: MetricLog,
     home: Path,
+    start: Path,
+    folder: Path,
     run_id: str,
-) -> tuple[PairReport, Used]:
+) -> tuple[RewardFit, list[str], Used]:
+    """The fit, the flaw of each held-out pair, and what the store knows of these."""
     longest = int(model.config.max_position_embeddings)
     pairs, _ = read_pairs(data, codec, "train", longest)
     held_out, flaws = read_pairs(data, codec, "validation", longest)
@@ -129,17 +137,39 @@ def _fit_and_judge(
         )
     log_rows(run_id, recipe.data_name, "preferences", "train", map(astuple, pairs), data)
     judged_on = log_rows(run_id, recipe.data_name, "preferences", "validation", map(astuple, held_out), data)
-    autocast = learner_autocast(recipe.precision, model, home, run_id)
-    total = section.fit.updates(len(pairs))
+    fit = RewardFit(
+        seed=recipe.seed,
+        precision=recipe.precision,
+        trust_remote_code=recipe.trust_remote_code,
+        start=start.absolute(),
+        precisions=precision_folder(home).absolute(),
+        result=(folder / "fitted").absolute(),
+        settings=section.fit,
+        pairs=pairs,
+        judged=held_out,
+    )
+    return fit, flaws, judged_on
+
+
+def _fitted(
+    model: PreTrainedModel, fit: RewardFit, log: MetricLog, home: Path, run_id: str
+) -> tuple[PreTrainedModel, tuple[Tensor, Tensor]]:
+    """The fitted model, and the scores of the chosen and of the rejected completions of the held-out pairs."""
+    total = fit.settings.updates(len(fit.pairs))
     with progress("reward model", total, ("loss", "accuracy")) as advance:
 
         def report(step: int, metrics: dict[str, float]) -> None:
             advance(step, metrics)
             log(step, {f"reward_model/train_{name}": value for name, value in metrics.items()})
 
-        fit_reward_model(model, pairs, section.fit, seed=recipe.seed, autocast=autocast, report=report)
-    chosen, rejected = score_pairs(model, held_out, token_budget=section.fit.token_budget, autocast=autocast)
-    return pair_report((chosen - rejected).tolist(), flaws if any(flaws) else ()), judged_on
+        if learners() > 1:
+            scores = fit_together(fit_preferences, fit, log, report, run_id)
+            model = load_reward_model(fit.result, trust_remote_code=fit.trust_remote_code)
+            shutil.rmtree(fit.result)
+        else:
+            autocast = learner_autocast(fit.precision, on_device(model), home, run_id)
+            scores = fit_and_score(model, fit, autocast, report)
+    return model, scores
 
 
 def _register(recipe: RewardModelSections, model_id: str, digest: str, accuracy: str, parent_run: str) -> str:

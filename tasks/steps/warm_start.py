@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from prefect import get_run_logger, task
 
 from models.datasets.row_table import Texts, open_rows
 from models.datasets.schema import Split, available
 from models.errors import UserError
+from models.fits import SupervisedFit, fit_and_judge, fit_demonstrations
 from models.learner.packing import Sequences
-from models.learner.supervised import SupervisedSettings, fit_supervised, negative_log_likelihood
-from models.policy.build import PolicySettings, new_policy, open_policy, with_adapter
+from models.learner.supervised import SupervisedSettings
+from models.policy.build import LoraSettings, PolicySettings, load_causal_model, new_policy, open_policy, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import plain_model
 from models.rewards.exact_answer import is_right
@@ -23,10 +26,12 @@ from models.text.end_ids import ends_of_model, name_ends
 from models.text.token_cache import CachedCodec
 from models.text.tokenizer import train_tokenizer
 from tasks.caching import cached_by_key
+from tasks.fitting import fit_together
 from tasks.inputs import log_rows
-from tasks.precision import learner_autocast
+from tasks.precision import learner_autocast, precision_folder
 from tasks.progress import progress
 from tasks.sections import Sections, of
+from tasks.shared_engine import learners
 from tasks.step import Made, StepContext, StepResult, gpu_slot, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of, training_texts
 from tasks.tracking import registry
@@ -59,7 +64,8 @@ def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -
         headline = f"{parameters / 1e6:.2f}M parameters, as given"
         if recipe.warm_start is not None:
             with MetricLog(run_id, folder / "metrics.jsonl") as log:
-                metrics |= _fine_tune(model, codec, data, recipe, recipe.warm_start, log, home, run_id)
+                model, measured = _fine_tune(model, codec, data, recipe, recipe.warm_start, log, home, folder, run_id)
+            metrics |= measured
             loss = metrics["warm_start/held_out_loss"]
             headline = f"{parameters / 1e6:.2f}M parameters, held-out loss {loss:.3f} nats a token"
         policy = plain_model(model)
@@ -75,16 +81,20 @@ def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -
 
 
 def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model before any fine-tuning.
+    """The model before any fine-tuning, without adapters."""
+    if policy.base is not None:
+        return open_policy(policy.base, trust_remote_code=policy.trust_remote_code)
+    trained = train_tokenizer(training_texts(data), policy.tokenizer)
+    return new_policy(policy.size, trained, seed), trained
+
+
+def adapter_of(policy: PolicySettings) -> LoraSettings | None:
+    """What learns in place of the model's own weights.
 
     Where the recipe asks for adapters a given model is fine-tuned by them. A new one is fitted whole, as adapters on
     random weights learn next to nothing; its adapters begin with the loop.
     """
-    if policy.base is not None:
-        model, tokenizer = open_policy(policy.base, trust_remote_code=policy.trust_remote_code)
-        return (with_adapter(model, policy.lora, seed) if policy.lora else model), tokenizer
-    trained = train_tokenizer(training_texts(data), policy.tokenizer)
-    return new_policy(policy.size, trained, seed), trained
+    return policy.lora if policy.base is not None else None
 
 
 def demonstrations(
@@ -131,8 +141,10 @@ def _fine_tune(
     settings: SupervisedSettings,
     log: MetricLog,
     home: Path,
+    folder: Path,
     run_id: str,
-) -> dict[str, float]:
+) -> tuple[PreTrainedModel, dict[str, float]]:
+    """The model after it, and what was measured."""
     longest = int(model.config.max_position_embeddings)
     train = demonstrations(data, codec, "train", longest, settings)
     if not len(train):
@@ -144,14 +156,33 @@ def _fine_tune(
         if len(sequences):
             rows = zip(sequences.prompts, sequences.completions, strict=True)
             log_rows(run_id, recipe.data_name, "demonstrations", split, rows, data)
-    autocast = learner_autocast(recipe.policy.precision, model, home, run_id)
+    policy = recipe.policy
+    fit = SupervisedFit(
+        seed=recipe.seed,
+        precision=policy.precision,
+        trust_remote_code=policy.trust_remote_code,
+        start=(folder / "unfitted").absolute(),
+        precisions=precision_folder(home).absolute(),
+        result=(folder / "fitted").absolute(),
+        settings=settings,
+        adapter=adapter_of(policy),
+        train=train,
+        judged=held_out if len(held_out) else train.take(list(range(min(200, len(train))))),
+    )
     with progress("warm start", settings.steps, ("loss",)) as advance:
 
         def report(step: int, metrics: dict[str, float]) -> None:
             advance(step, metrics)
             log(step, {f"warm_start/{name}": value for name, value in metrics.items()})
 
-        last = fit_supervised(model, train, settings, seed=recipe.seed, autocast=autocast, report=report)
-    judged = held_out if len(held_out) else train.take(list(range(min(200, len(train)))))
-    loss = negative_log_likelihood(model, judged, settings.token_budget, autocast)
-    return {"warm_start/final_loss": last["loss"], "warm_start/held_out_loss": loss}
+        if learners() > 1:
+            save_model_folder(model, codec.tokenizer, fit.start)
+            measured = fit_together(fit_demonstrations, fit, log, report, run_id)
+            model = load_causal_model(fit.result, torch.float32, trust_remote_code=fit.trust_remote_code)
+            for made in (fit.start, fit.result):
+                shutil.rmtree(made)
+        else:
+            model = with_adapter(model, fit.adapter, fit.seed) if fit.adapter else model
+            autocast = learner_autocast(policy.precision, model, home, run_id)
+            measured = fit_and_judge(model, fit, autocast, report)
+    return model, {f"warm_start/{name}": value for name, value in measured.items()}

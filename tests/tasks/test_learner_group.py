@@ -32,7 +32,7 @@ from models.training import Training, train
 
 pytest.importorskip("ray", reason="the extra cluster is not installed")
 from tasks.cluster import Cluster, connected
-from tasks.learner_group import learn_together
+from tasks.learner_group import Joint, learn_together
 
 pytestmark = pytest.mark.thorough
 TWO = PlacementSettings(learners=2).beside_learners
@@ -94,7 +94,7 @@ def group_of(
         watchers.metrics(number, values)
         in_round(number)
 
-    learn_together(ray, TWO, training, order_for(start), replace(watchers, metrics=metrics))
+    learn_together(ray, TWO, Joint(train, training, order_for(start)), replace(watchers, metrics=metrics))
     return training, diary
 
 
@@ -153,7 +153,7 @@ def test_a_learner_that_is_killed_in_mid_round_is_replaced_and_the_weights_are_t
             killed.append(learners()[number].pid)
             os.kill(killed[0], signal.SIGKILL)
 
-    with pytest.warns(UserWarning, match="learners: .*they go on from the last checkpoint"):
+    with pytest.warns(UserWarning, match="learners: .*they are started again"):
         training, diary = group_of(ray, tmp_path, start, kill)
     assert killed and diary.resumed == [0, 2] and sorted(diary.metrics) == list(range(1, 7))
     assert gap(training.result, undisturbed.result) == 0.0 and none_left()

@@ -5,9 +5,9 @@ import torch
 from tiny_models import tiny_policy, word_tokenizer
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
-from models.policy.build import LoraSettings, PolicySettings, SizeSettings
+from models.policy.build import LoraSettings, PolicySettings, SizeSettings, with_adapter
 from models.policy.folder import save_model_folder
-from tasks.steps.warm_start import begin
+from tasks.steps.warm_start import adapter_of, begin
 
 SIZE = SizeSettings(hidden=16, layers=1, heads=2, key_value_heads=1, feed_forward=16, positions=32)
 
@@ -29,6 +29,8 @@ def data(tmp_path):
 
 def learning(policy, data):
     model, _ = begin(policy, data, 0)
+    adapter = adapter_of(policy)
+    model = with_adapter(model, adapter, 0) if adapter else model
     return {name: parameter.requires_grad for name, parameter in model.named_parameters()}
 
 

@@ -1,0 +1,176 @@
+"""The fits before a training, as data: what each of several processes opens for itself and makes with the others.
+
+As in `models.training`, nothing knows who started the processes: the first rank tells a `Watchers`, whose rounds are
+updates here. A fit keeps no checkpoints: its processes begin again where one of them is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from models.learner.out_of_memory import NeedsLess
+from models.learner.packing import Sequences
+from models.learner.precision import Precision, autocast_of, chosen_precision
+from models.learner.sharding import shard
+from models.learner.supervised import Report, SupervisedSettings, fit_supervised, negative_log_likelihood
+from models.loop.loop import Watchers
+from models.policy.build import LoraSettings, load_causal_model, with_adapter
+from models.policy.folder import load_tokenizer
+from models.policy.save_whole import save_whole
+from models.ranks import Ranks
+from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model, score_pairs
+from models.reward_model.model import reward_model_from_policy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fit:
+    seed: int
+    precision: Precision | Literal["auto"]
+    trust_remote_code: bool
+    recompute: bool = False
+    """Whether layers are read again for their backward pass; memory alone."""
+    start: Path
+    """The model folder that it begins with."""
+    precisions: Path
+    """Folder of what was measured of precisions, where the recipe leaves that open."""
+    result: Path
+    """The model folder that is made."""
+
+    def precision_for(self, model: nn.Module, ranks: Ranks) -> Precision:
+        """What the precision means for a model; the first rank measures, where it is asked."""
+        return ranks.from_first(lambda: chosen_precision(self.precision, model, self.precisions))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedFit(_Fit):
+    """A fit to demonstrations."""
+
+    settings: SupervisedSettings
+    adapter: LoraSettings | None
+    """What learns in place of the model's own weights; it is merged in at the end."""
+    train: Sequences
+    judged: Sequences
+    """What the loss at the end is measured on."""
+
+    def with_less(self, less: NeedsLess) -> SupervisedFit:
+        """The same in less memory."""
+        settings = replace(self.settings, token_budget=less.budget)
+        return replace(self, settings=settings, recompute=less.recompute)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardFit(_Fit):
+    """A fit of a reward model to preferences; it begins with the body of a policy."""
+
+    settings: RewardModelSettings
+    pairs: Sequence[Pair]
+    judged: Sequence[Pair]
+    """Those whose margins are wanted."""
+
+    def with_less(self, less: NeedsLess) -> RewardFit:
+        """The same in less memory."""
+        settings = replace(self.settings, token_budget=less.budget)
+        return replace(self, settings=settings, recompute=less.recompute)
+
+
+Measured = TypeVar("Measured")
+
+
+@dataclass(frozen=True)
+class Fitted(Generic[Measured]):
+    """What is known of a fit, beside the folder that was made."""
+
+    precision: Precision
+    """That it learned in."""
+    measured: Measured
+
+
+def fit_demonstrations(
+    fit: SupervisedFit, ranks: Ranks, open_engine: object, watchers: Watchers
+) -> Fitted[dict[str, float]]:
+    """Fit with the other ranks and write the model to `fit.result`; no engine is asked.
+
+    Returns:
+        See `fit_and_judge`.
+
+    Raises:
+        UserError: see `models.learner.supervised.fit_supervised`; on every rank alike.
+    """
+    trusted = fit.trust_remote_code
+    model = load_causal_model(fit.start, torch.float32, trust_remote_code=trusted)
+    model = with_adapter(model, fit.adapter, fit.seed) if fit.adapter else model
+    precision = fit.precision_for(model, ranks)
+    shard(model, ranks)
+    metrics = fit_and_judge(model, fit, autocast_of(precision), _told(ranks, watchers))
+    save_whole(
+        model,
+        lambda: load_causal_model(fit.start, torch.float32, trust_remote_code=trusted),
+        load_tokenizer(fit.start, trust_remote_code=trusted),
+        fit.result,
+        ranks,
+    )
+    return Fitted(precision, metrics)
+
+
+def fit_and_judge(
+    model: nn.Module, fit: SupervisedFit, autocast: torch.dtype | None, report: Report
+) -> dict[str, float]:
+    """Fit `model` in place, whole or cut over ranks. Returns final_loss and held_out_loss, nats a token."""
+    last = fit_supervised(
+        model, fit.train, fit.settings, seed=fit.seed, autocast=autocast, report=report, recompute=fit.recompute
+    )
+    loss = negative_log_likelihood(model, fit.judged, fit.settings.token_budget, autocast)
+    return {"final_loss": last["loss"], "held_out_loss": loss}
+
+
+def fit_preferences(
+    fit: RewardFit, ranks: Ranks, open_engine: object, watchers: Watchers
+) -> Fitted[tuple[Tensor, Tensor]]:
+    """Fit with the other ranks and write the reward model to `fit.result`; no engine is asked.
+
+    Returns:
+        See `fit_and_score`.
+
+    Raises:
+        UserError: see `models.reward_model.fit.fit_reward_model`; on every rank alike.
+    """
+    trusted = fit.trust_remote_code
+    tokenizer = load_tokenizer(fit.start, trust_remote_code=trusted)
+    model = reward_model_from_policy(fit.start, seed=fit.seed, trust_remote_code=trusted)
+    precision = fit.precision_for(model, ranks)
+    shard(model, ranks)
+    scores = fit_and_score(model, fit, autocast_of(precision), _told(ranks, watchers))
+    plain = reward_model_from_policy(fit.start, seed=fit.seed, trust_remote_code=trusted)
+    save_whole(model, lambda: plain, tokenizer, fit.result, ranks)
+    return Fitted(precision, scores)
+
+
+def fit_and_score(
+    model: PreTrainedModel, fit: RewardFit, autocast: torch.dtype | None, report: Report
+) -> tuple[Tensor, Tensor]:
+    """Fit `model` in place, whole or cut over ranks.
+
+    Returns:
+        Scores of the chosen and of the rejected completions of `fit.judged`, both [pairs], float32 on the CPU.
+    """
+    fit_reward_model(
+        model, fit.pairs, fit.settings, seed=fit.seed, autocast=autocast, report=report, recompute=fit.recompute
+    )
+    return score_pairs(model, fit.judged, token_budget=fit.settings.token_budget, autocast=autocast)
+
+
+def _told(ranks: Ranks, watchers: Watchers) -> Report:
+    """What takes the metrics of updates on this rank."""
+    if not ranks.first:
+        return lambda step, metrics: None
+    watchers.resumed(0)
+    return watchers.metrics

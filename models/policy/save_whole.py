@@ -1,0 +1,43 @@
+"""Write a model that several ranks may hold parts of as an ordinary model folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from models.policy.folder import save_model_folder
+from models.policy.weights import merged_weights
+from models.ranks import Ranks
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def save_whole(
+    model: nn.Module,
+    plain: Callable[[], PreTrainedModel],
+    tokenizer: PreTrainedTokenizerBase,
+    result: Path,
+    ranks: Ranks,
+) -> None:
+    """Write the whole weights of `model`, adapters merged in; each is put together once, and kept by the first rank
+    alone.
+
+    Args:
+        plain: opens a model without adapters of the same weights' names; called on the first rank.
+        result: the model folder that is made.
+    """
+    weights = {}
+    for name, tensor in merged_weights(model):
+        if ranks.first:
+            weights[name] = tensor.detach().cpu()
+
+    def write() -> None:
+        written = plain()
+        written.load_state_dict(weights)
+        save_model_folder(written, tokenizer, result)
+
+    ranks.from_first(write)
