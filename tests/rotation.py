@@ -28,11 +28,13 @@ def turn(folder: Path) -> int:
 
 
 def rotate(items: Sequence[Item], turn: int) -> None:
-    """Mark as thorough what `rotating(of=N)` leaves for other turns: of each such test's cases all but every N-th."""
+    """Mark as thorough what `rotating(of=N)` leaves for other turns: of the cases of a test, or of a file's tests
+    without cases, all but every N-th."""
     seen: Counter[str] = Counter()
     for item in items:
         if rotating := item.get_closest_marker("rotating"):
-            test = item.nodeid.partition("[")[0]
+            test, cases, _ = item.nodeid.partition("[")
+            test = test if cases else test.partition("::")[0]
             if (seen[test] - turn) % rotating.kwargs["of"]:
                 item.add_marker(pytest.mark.thorough)
             seen[test] += 1

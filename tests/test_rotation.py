@@ -36,5 +36,22 @@ def test_every_case_has_one_turn_of_three() -> None:
     assert sorted(ran) == [Case(case).nodeid for case in range(7)]
 
 
+class Plain(Case):
+    """A test without cases."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.nodeid = f"test_file.py::test_{number}"
+
+
+def test_every_test_of_a_file_has_one_turn_of_three() -> None:
+    ran: list[list[str]] = []
+    for number in (229, 230, 231):
+        tests = [Plain(test) for test in range(7)]
+        rotate(tests, number)
+        ran.append([test.nodeid for test in tests if not test.thorough])
+    assert sorted(name for names in ran for name in names) == [Plain(test).nodeid for test in range(7)] and all(ran)
+
+
 def test_a_folder_without_git_is_at_turn_zero(tmp_path: Path) -> None:
     assert turn(tmp_path) == 0

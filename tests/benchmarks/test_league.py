@@ -148,6 +148,7 @@ def test_a_tiny_training_leaves_a_result_that_is_not_trained_again(tmp_path, mon
     assert [at.round for at in adapted.curve] == [0, 1, 2] and not adapted.failed
 
 
+@pytest.mark.thorough
 def test_the_page_of_some_recipes_is_printed_and_the_guides_page_is_left(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(league, "PAGE", tmp_path / "league.md")
     asked = ["league", "--write-page", "--results", str(tmp_path), "--work", str(tmp_path)]

@@ -41,6 +41,7 @@ def said(project: Project, home: Path) -> str:
     return ended.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("configured")
 def test_the_table_has_a_line_a_method_and_the_run_holds_table_plot_and_numbers(said: str) -> None:
     lines = said.splitlines()
@@ -57,6 +58,7 @@ def test_the_table_has_a_line_a_method_and_the_run_holds_table_plot_and_numbers(
     assert [file.path for file in store.client().list_artifacts(run, "plots")] == ["plots/comparison.png"]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("configured")
 def test_methods_get_as_many_completions_in_rounds_of_their_own_size(said: str) -> None:
     (run,) = set(re.findall(r"/runs/([0-9a-f]{32})", said))
@@ -66,6 +68,7 @@ def test_methods_get_as_many_completions_in_rounds_of_their_own_size(said: str) 
     assert all(float(row["tokens"]) > 0 for row in rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("configured", "said")
 def test_each_training_is_a_child_run_with_its_recipe_and_no_policy_is_registered() -> None:
     (line,) = summaries.recent_runs("comparison-smoke", 5)

@@ -35,6 +35,7 @@ print(json.dumps([clone(Path(home)) for home in sys.argv[1:]]))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_clone_is_never_handed_another_ones_folders_and_nothing_is_left_in_the_users_home(
     servers: Pair, tmp_path: Path

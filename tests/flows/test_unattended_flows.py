@@ -56,6 +56,7 @@ def test_the_nightly_evaluation_measures_the_champion_as_the_training_did(
         assert newest.metrics[metric] == judged[metric]
 
 
+@pytest.mark.thorough
 def test_the_weekly_refresh_pushes_the_version_that_is_pinned(
     project: Project, first: Ran, locked: dict[str, str]
 ) -> None:

@@ -51,6 +51,7 @@ def test_what_was_added_comes_back_from_the_revision_rows_and_raw_files(root, ra
     assert git(root, "status", "--porcelain") == "", "training on the added data changes nothing"
 
 
+@pytest.mark.thorough
 def test_added_again_with_other_rows_it_is_another_version_and_the_old_one_stays_readable(root, raw):
     old, _ = add(mine(raw), root, SILENT)
     then = raw.read_bytes()

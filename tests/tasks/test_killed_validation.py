@@ -87,7 +87,7 @@ validation.validate(Path(sys.argv[1]), settings, count, extract_answer, out, adv
     assert ended.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("after", [2, 6])
+@pytest.mark.parametrize("after", [2, pytest.param(6, marks=pytest.mark.thorough)])
 def test_a_killed_validation_goes_on_behind_its_last_piece(folder: Path, tmp_path: Path, after: int) -> None:
     report, pieces = validated(folder, tmp_path / "whole")
     assert pieces == PIECES and report.quarantined == 4 + 2 and not (tmp_path / "whole" / ".pieces").exists()
@@ -97,6 +97,7 @@ def test_a_killed_validation_goes_on_behind_its_last_piece(folder: Path, tmp_pat
     assert outputs(tmp_path / "out") == outputs(tmp_path / "whole")
 
 
+@pytest.mark.thorough
 def test_a_piece_whose_verdict_is_broken_is_looked_at_again(folder: Path, tmp_path: Path) -> None:
     report, _ = validated(folder, tmp_path / "whole")
     killed(folder, tmp_path / "out", 4)
@@ -108,6 +109,7 @@ def test_a_piece_whose_verdict_is_broken_is_looked_at_again(folder: Path, tmp_pa
     assert outputs(tmp_path / "out") == outputs(tmp_path / "whole")
 
 
+@pytest.mark.thorough
 def test_nothing_is_kept_of_a_validation_that_said_what_is_wrong(folder: Path, tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(UserError, match="quarantine_share"):

@@ -289,6 +289,7 @@ def test_a_budget_too_small_is_refused_by_the_same_line(
     assert lines[0] == lines[1]
 
 
+@pytest.mark.thorough
 def test_opening_a_large_split_and_drawing_from_it_take_little_memory(tmp_path: Path) -> None:
     """30,000 prompts of 400 words are 12 million tokens, as Python's numbers and texts some 300 MB and more on the way
     there; a process that opens them and draws a few takes a small part of that."""

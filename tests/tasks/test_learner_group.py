@@ -15,20 +15,26 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Diary, save_start
+from tiny_models import leave_room_for
 from torch import Tensor
 
 from models.engine.engine import EngineSettings
 from models.engine.hosted import Order
 from models.errors import UserError
+from models.fits import SupervisedFit, fit_demonstrations
+from models.learner.packing import Sequences
+from models.learner.supervised import SupervisedSettings
+from models.loop.learner import Learner
+from models.loop.loop import Watchers
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.truncation import WRONG
 from models.loop.world import World
 from models.placement import PlacementSettings
 from models.policy.build import PolicySettings
-from models.ranks import ALONE
+from models.ranks import ALONE, Ranks
 from models.rewards.length_penalty import LengthPenalty
-from models.training import Training, train
+from models.training import OpenEngine, Trained, Training, train
 
 pytest.importorskip("ray", reason="the extra cluster is not installed")
 from tasks.cluster import Cluster, connected
@@ -128,7 +134,6 @@ def test_two_placed_learners_end_where_one_process_ends(undisturbed: Training, s
     from contextlib import contextmanager
 
     from models.engine.open_engine import open_engine
-    from models.loop.loop import Watchers
 
     @contextmanager
     def engine(autocast: torch.dtype | None) -> Iterator[Any]:
@@ -197,3 +202,73 @@ def test_whatever_ends_the_watching_ends_the_learners(ray: Cluster, start: Path,
     with pytest.raises(KeyboardInterrupt):
         group_of(ray, tmp_path, start, interrupt)
     assert none_left()
+
+
+def cramped(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> Trained:
+    """`train` on ranks of which the second has memory for rows of 12 tokens."""
+    import models.training
+
+    build = models.training.build_learner
+
+    def built(*given: Any) -> Learner:
+        learner = build(*given)
+        if ranks.number == 1:
+            leave_room_for(learner.policy, 12)
+        return learner
+
+    models.training.build_learner = built
+    return train(training, ranks, open_engine, watchers)
+
+
+def test_learners_of_which_one_runs_out_of_memory_go_on_with_less_and_end_at_the_same_weights(
+    ray: Cluster, undisturbed: Training, start: Path, tmp_path: Path
+) -> None:
+    from ray.cloudpickle import register_pickle_by_value
+
+    register_pickle_by_value(sys.modules[__name__])
+    register_pickle_by_value(sys.modules["tiny_models"])
+    diary = Diary({}, {}, [])
+    training = training_in(tmp_path, start, schedule=replace(SCHEDULE_HERE, token_budget=64))
+    with pytest.warns(UserWarning, match="out of memory with rows of .* are started again"):
+        learn_together(ray, TWO, Joint(cramped, training, order_for(start)), diary.watchers())
+    assert len(diary.resumed) > 1 and sorted(diary.metrics) == list(range(1, 7))
+    assert gap(training.result, undisturbed.result) <= 1e-6 and none_left()
+
+
+def test_a_fit_of_which_a_learner_is_killed_begins_again_and_ends_as_if_nothing_had_been(
+    ray: Cluster, start: Path, tmp_path: Path
+) -> None:
+    killed = []
+
+    def fitted(folder: Path, at: int | None) -> tuple[Path, Diary]:
+        diary = Diary({}, {}, [])
+        told = diary.watchers()
+
+        def metrics(number: int, values: dict[str, float]) -> None:
+            told.metrics(number, values)
+            if number == at and not killed:
+                killed.append(learners()[1].pid)
+                os.kill(killed[0], signal.SIGKILL)
+
+        rows = Sequences([[3, 4], [5], [6, 7, 8], [4, 9]], [[5, 6, 2], [7, 2], [3, 2], [8, 8, 2]])
+        fit = SupervisedFit(
+            seed=3,
+            precision="float32",
+            trust_remote_code=False,
+            start=start,
+            precisions=folder,
+            result=folder / "fitted",
+            settings=SupervisedSettings(steps=400, batch=2, report_every=2),
+            adapter=None,
+            train=rows,
+            judged=rows,
+        )
+        joint = Joint(fit_demonstrations, fit)
+        assert learn_together(ray, TWO, joint, replace(told, metrics=metrics)).measured["final_loss"] > 0
+        return fit.result, diary
+
+    whole, _ = fitted(tmp_path / "whole", None)
+    with pytest.warns(UserWarning, match="learners: .*they are started again"):
+        again, diary = fitted(tmp_path / "again", 10)
+    assert killed and diary.resumed == [0, 0] and sorted(diary.metrics) == list(range(2, 401, 2))
+    assert gap(whole, again) == 0.0 and none_left()

@@ -91,6 +91,7 @@ def test_fine_tuning_and_every_evaluation_share_one_engine_and_make_what_engines
     assert len(opened) == 5 and len(set(shared)) == 3
 
 
+@pytest.mark.thorough
 def test_a_training_killed_in_its_rounds_closes_the_engine_goes_on_and_is_measured_as_an_unbroken_one(
     steps, opened, monkeypatch
 ):

@@ -127,6 +127,7 @@ def test_what_the_stage_says_of_a_column_comes_through_and_nothing_is_left(root,
     assert not (root / "data/prepared/mine").exists()
 
 
+@pytest.mark.thorough
 def test_what_the_stage_says_of_a_corrupt_file_and_of_an_empty_split_comes_through(root, tmp_path, raw):
     corrupt = tmp_path / "rows.parquet"
     corrupt.write_bytes(b"PAR1 not really")
@@ -134,6 +135,7 @@ def test_what_the_stage_says_of_a_corrupt_file_and_of_an_empty_split_comes_throu
     assert "the validation split of problems is empty" in refused(mine(raw, limit=1), root)
 
 
+@pytest.mark.thorough
 def test_a_failure_leaves_the_stage_of_the_version_before(root, raw, made_mine):
     refused(mine(raw, columns={"answer": "solution"}), root)
     assert prepare(mine(raw), root, lambda line: None) == made_mine
@@ -164,6 +166,7 @@ def test_the_committed_lock_file_is_of_the_code_and_parameters_beside_it():
             assert params[section] == values, "run `dvc repro` and commit dvc.lock"
 
 
+@pytest.mark.thorough
 def test_two_at_once_both_end_with_the_same_version(root, raw):
     with ThreadPoolExecutor(2) as pool:
         versions = list(pool.map(lambda _: prepare(mine(raw), root, lambda line: None), range(2)))
@@ -198,6 +201,7 @@ def test_the_local_remote_brings_everything_back(root, made):
     assert current("arithmetic", root) == made
 
 
+@pytest.mark.thorough
 def test_an_s3_remote_brings_a_users_data_back_and_serves_pinned_reads(root, made_mine, s3_endpoint):  # noqa: F811
     config = root / ".dvc/config"
     remote = f"\n['remote \"bucket\"']\n    url = s3://{BUCKET}/data\n    endpointurl = {s3_endpoint}\n"

@@ -120,6 +120,7 @@ def test_what_is_prepared_is_what_the_definition_says(tmp_path: Path, format: An
         assert dropped > 0 or (format == "problems" and not named)
 
 
+@pytest.mark.rotating(of=2)
 @pytest.mark.parametrize("suffix", ["jsonl", "json", "csv", "parquet"])
 def test_how_rows_are_cut_and_who_reads_them_changes_no_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
@@ -184,6 +185,7 @@ def killed_at_a_shard(params: Path, out: Path) -> tuple[Path, ...]:
     return made
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_killed_preparation_leaves_no_process_and_goes_on_with_the_shards_it_had(tmp_path: Path) -> None:
     rows = [{"prompt": f"Add {n} and one", "answer": str(n + 1)} for n in range(100_000)]

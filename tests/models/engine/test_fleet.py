@@ -57,7 +57,7 @@ def moved(policy: Any) -> Any:
     return policy
 
 
-@pytest.fixture(scope="module", params=["tied", "untied"])
+@pytest.fixture(scope="module", params=["tied", pytest.param("untied", marks=pytest.mark.thorough)])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target: Path = tmp_path_factory.mktemp("fleet") / request.param
     save_model_folder(policy_of(request.param), word_tokenizer(), target)

@@ -134,6 +134,7 @@ def test_an_engine_that_breaks_every_time_is_one_clear_line(
     assert len(calls) == RESTARTS + 1
 
 
+@pytest.mark.thorough
 def test_memory_that_is_full_and_an_interruption_start_nothing_anew_and_leave_nothing_behind(
     engine: Restarting, break_at: Callable[..., list[Any]]
 ) -> None:

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
 from test_gate_promotion import NAME
 from test_judged_again import night  # noqa: F401 - a fixture
 from test_looks_and_anchor import anchor_of
 from test_registry_and_lineage import made
 
 from tasks.tracking import aliases, registry, store
+
+pytestmark = pytest.mark.rotating(of=3)
 
 POLICY = "policy"
 

@@ -19,6 +19,8 @@ from tasks.steps.judge_champion import Measured, OnChampion, judge_champion
 from tasks.tracking import aliases, by_hand, registry, runs, store, tags
 from tasks.tracking.by_hand import Waiting
 
+pytestmark = pytest.mark.rotating(of=3)
+
 
 @pytest.fixture
 def run(home: Path, policy_folder: Path, tmp_path: Path) -> str:

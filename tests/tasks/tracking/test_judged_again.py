@@ -15,6 +15,8 @@ from tasks.step import StepContext, StepResult
 from tasks.steps.promote import Candidate, Promotion, PromotionSections, promote
 from tasks.tracking import aliases, registry, runs, tags
 
+pytestmark = pytest.mark.rotating(of=3)
+
 WHY = "commit 6d57ac2f does not hold the data"
 
 

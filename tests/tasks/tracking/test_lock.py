@@ -47,6 +47,7 @@ def locks() -> list[str]:
 # ---------------------------------------- two machines
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_two_promotions_at_once_from_two_state_folders_leave_one_champion(server, tmp_path: Path, policy_folder: Path):
     versions(policy_folder, 3)

@@ -41,6 +41,7 @@ def test_a_server_that_goes_away_and_comes_back_loses_no_metric(server, tmp_path
     assert history(run_id, "kl") == [(step, float(-step)) for step in range(300)]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_what_a_server_never_took_stands_in_the_journal_and_can_be_replayed(server, tmp_path: Path):
     file = tmp_path / "journal.jsonl"

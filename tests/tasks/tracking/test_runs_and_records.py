@@ -153,6 +153,7 @@ def test_a_deleted_experiment_comes_back(home: Path):
     runs.open_flow_run("e", "n")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_write_waits_for_a_server_that_is_starting(server):
     import threading
