@@ -34,6 +34,7 @@ BENCHMARKS = {
     "preparing": "benchmarks.preparing",
     "beside_a_neighbour": "benchmarks.neighbour",
     "commands": "benchmarks.commands",
+    "async_rounds": "benchmarks.async_rounds",
 }
 """Name and module; the module's `measure(settings, name)` gives the rows."""
 

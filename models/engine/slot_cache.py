@@ -111,18 +111,21 @@ class SlotCache:
     def _of(self, module: nn.Module, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, [slots, key heads, room, size], with room for all that is under way.
 
-        In float32 on a CPU: products of a single query are no faster in bfloat16 there, but often much slower. Zeros
-        where nothing is: what is hidden has weight zero, and zero times whatever memory held might be no number.
+        Slots double as they are needed: there may be many more than completions are ever asked for. In float32 on a
+        CPU: products of a single query are no faster in bfloat16 there, but often much slower. Zeros where nothing is:
+        what is hidden has weight zero, and zero times whatever memory held might be no number.
         """
         known = self._kept.get(module)
-        if known is not None and known[0].shape[2] >= self._room:
+        if known is not None and len(known[0]) >= self.used and known[0].shape[2] >= self._room:
             return known
+        slots = max(len(known[0]) if known else 0, min(self.slots, 1 << (self.used - 1).bit_length()))
         grown = []
         for number, rows in enumerate((key, value)):
             wide = torch.promote_types(rows.dtype, torch.float32) if rows.device.type == "cpu" else rows.dtype
-            fresh = torch.zeros((self.slots, rows.shape[1], self._room, rows.shape[-1]), dtype=wide, device=rows.device)
+            fresh = torch.zeros((slots, rows.shape[1], self._room, rows.shape[-1]), dtype=wide, device=rows.device)
             if known is not None:
-                fresh[:, :, : known[number].shape[2]] = known[number]
+                before = known[number]
+                fresh[: len(before), :, : before.shape[2]] = before
             grown.append(fresh)
         self._kept[module] = grown[0], grown[1]
         return self._kept[module]

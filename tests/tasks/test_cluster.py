@@ -18,7 +18,7 @@ from small_steps import context, warm_started
 from tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 
 from models.engine.canary import canary_gap
-from models.engine.engine import EngineSettings, Sampling
+from models.engine.engine import EngineSettings, Sampling, asks_of
 from models.engine.fleet import Fleet
 from models.engine.hosted import Order
 from models.engine.open_engine import open_engine
@@ -125,6 +125,13 @@ def test_placed_engines_say_what_one_says_here_to_the_last_bit_whatever_dies_and
                 engine.load(merged_weights(policy))
             assert all(canary_gap(member, policy, SEQUENCES, None) < 1e-5 for member in fleet.members())
             assert contents(fleet.generate(PROMPTS, SAMPLING, 5)) == contents(alone.generate(PROMPTS, SAMPLING, 5))
+        asks = dict(enumerate(asks_of(PROMPTS, SAMPLING, 5)))
+        served = fleet.members()[0].serve(asks, SAMPLING, 5)
+        while len(served) < len(asks):
+            served |= fleet.members()[0].serve({}, SAMPLING, 5)
+        expected = alone.each(list(asks.values()), SAMPLING)
+        assert [served[number].tokens for number in asks] == [made.tokens for made in expected]
+        assert all(made.versions == ((0, 2),) for made in served.values())
         os.kill(placed[1], signal.SIGKILL)
         with pytest.warns(UserWarning, match=r"engine: it broke in generate \(ActorDiedError"):
             made = fleet.generate(PROMPTS, SAMPLING, 5)

@@ -149,6 +149,18 @@ def test_scores_and_other_completions_do_not_disturb_what_is_under_way(engine: E
     assert [ended[number].tokens for number in ASKS] == [made.tokens for made in expected]
 
 
+def test_room_for_more_and_longer_completions_is_made_while_others_are_under_way(
+    engine: Engine, policies: list[Any]
+) -> None:
+    asks = [Ask(PROMPTS[0], 1, 8), *(Ask(PROMPTS[2], seed, 4) for seed in range(2, 6)), Ask(PROMPTS[1], 7, 40)]
+    expected = engine.each(asks, DRAWING)
+    ended = engine.serve({0: asks[0]}, DRAWING, 1)
+    ended |= engine.serve(dict(enumerate(asks[1:5], 1)), DRAWING, 3)
+    ended |= engine.serve({5: asks[5]}, DRAWING, 1)
+    ended |= served(engine)
+    assert [ended[number].tokens for number in range(6)] == [made.tokens for made in expected]
+
+
 def test_what_is_dropped_ends_nowhere_and_changes_no_other(engine: Engine, policies: list[Any]) -> None:
     expected = dict(zip(ASKS, engine.each(list(ASKS.values()), DRAWING), strict=True))
     dropped = {number for number, ask in ASKS.items() if number % 20 == 0 and ask.max_tokens == 24}

@@ -1,0 +1,237 @@
+"""Rounds in step, one ahead and in flight, where lengths have a long tail: `schedule.async` 0 to 8 side by side.
+
+measured     the loop as it stands, with two engines in processes of their own (Ray) beside the learner, on this machine
+simulated    the same rules on a made-up clock (`benchmarks.simulated_rounds`), for eight engines that share nothing
+             with the learner; lengths once those that the measured run wrote, once a Pareto tail from 24 to 1,024
+
+The policy's weights are random but for two kinds of tokens: who has begun with one goes on with it, and one kind ends
+soon, the other late. So lengths differ within a group, too. The peer of each row is `async: 0`. Rounds are faster in
+flight for two reasons, of which one is bought: nobody waits for the longest, and groups that grow too old are dropped,
+which are the longest. `dropped` and `length` in the details say how much of that there is; `tokens` is the ratio of
+trained tokens a second, which dropping does not flatter.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.learners import learner_of, schedule
+from benchmarks.materials import SPECIALS, VOCABULARY, llama, save, token_lists, word_tokenizer
+from benchmarks.padded_step import tail
+from benchmarks.rows import Row, compare
+from benchmarks.settings import Settings
+from benchmarks.simulated_rounds import Plant, Simulated, simulate
+from models.advantage.group_relative import GroupRelative
+from models.engine.engine import Engine, EngineSettings
+from models.engine.hosted import Order
+from models.loop.loop import Watchers, run_loop
+from models.loop.method import Slots
+from models.loop.readings import Readings
+from models.loop.rollout import Problem, Rollout
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.objective.grpo import Grpo
+from models.placement import PlacementSettings
+from models.reference.frozen import NoReference
+from models.rollouts.sample import Sample
+from models.select.everything import Everything
+from models.text.encoding import Codec
+
+AGES = (1, 2, 4, 8)
+SOON, LATE = 0.05, 0.003
+"""Chance of the end after a token of each kind."""
+SHARE_LATE = 0.25
+ROOM = 16
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One run."""
+
+    prompts: int
+    group: int
+    longest: int
+    rounds: int
+    skipped: int
+    """Rounds at the beginning that are not counted."""
+
+
+FULL = Shape(8, 4, 768, 24, 9)
+QUICK = Shape(2, 2, 24, 12, 9)
+
+
+class Even(Reward):
+    """Share of a completion's tokens whose number is even: something to learn from, whatever the policy writes."""
+
+    name = "even"
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        return torch.tensor([sum(1 - token % 2 for token in r.completion) / len(r.completion) for r in rollouts])
+
+
+def two_kinds(hidden: int, layers: int) -> torch.nn.Module:
+    """A policy that goes on with the kind of token that it began with, and ends soon or late by that."""
+    model = llama(hidden=hidden, layers=layers)
+    with torch.no_grad():
+        kind = torch.where(torch.rand(VOCABULARY, generator=torch.Generator().manual_seed(0)) < SHARE_LATE, 1.0, -1.0)
+        model.model.embed_tokens.weight[:, 1] = kind
+        for layer in model.model.layers:  # as channel 0, it is read by the head alone
+            layer.self_attn.o_proj.weight[1] = 0.0
+            layer.mlp.down_proj.weight[1] = 0.0
+        ids = torch.arange(SPECIALS, VOCABULARY)[None, :64]
+        size = float(model.model(ids).last_hidden_state[0, :, 0].mean())
+        model.lm_head.weight[:, 1] = 12.0 * kind / size
+        logits = model(ids).logits[0, :, SPECIALS:].logsumexp(-1)
+        soon, late = (float(torch.logit(torch.tensor(chance))) for chance in (SOON, LATE))
+        model.lm_head.weight[1] = 0.0
+        model.lm_head.weight[1, 0] = (float(logits.mean()) + (late + soon) / 2) / size
+        model.lm_head.weight[1, 1] = (late - soon) / 2 / size
+    return model
+
+
+def measure(settings: Settings, name: str) -> list[Row]:
+    """A row for each age, measured, then two times simulated."""
+    from tasks.cluster import connected, placed_fleet
+
+    shape = QUICK if settings.quick else FULL
+    runs: dict[int, list[_Run]] = {age: [] for age in (0, *AGES)}
+    with tempfile.TemporaryDirectory() as place, connected(None) as cluster:
+        start = save(two_kinds(64, 2), word_tokenizer(), Path(place) / "policy")
+        engine = EngineSettings(name="transformers", max_sequences=ROOM)
+        order = Order(start, engine, 16 + shape.longest, 1, torch.float32, False, threads=1)
+        fleet = placed_fleet(cluster, PlacementSettings(engines=2), order)
+        try:
+            for number in range(settings.samples):
+                for age, made in runs.items():
+                    made.append(_run(fleet, shape, age, Path(place) / f"{age} {number}"))
+        finally:
+            fleet.close()
+    rows = [
+        compare(
+            f"rounds with async {age}, two engines, prompts {shape.prompts} x {shape.group}",
+            [run.rate for run in runs[age]],
+            [run.rate for run in runs[0]],
+            "rounds/s",
+            None,
+            against="async 0",
+            details=_details(runs[age], runs[0]),
+        )
+        for age in AGES
+    ]
+    measured = [lengths for run in runs[0] for lengths in run.lengths]
+    pareto = [tail(8, shortest=24, longest=1024, seed=seed) for seed in range(200)]
+    for what, lengths in (("as measured", measured), ("24 to 1,024", pareto)):
+        rows += _simulated(what, lengths, 30 if settings.quick else 200)
+    return rows
+
+
+@dataclass(frozen=True)
+class _Run:
+    rate: float
+    """Rounds a second."""
+    lengths: list[tuple[int, ...]]
+    """Of the completions that were trained on, [groups][G]."""
+    dropped: float
+    """Groups."""
+    age: float
+    """Of the tokens that were trained on, in the mean."""
+
+    @property
+    def length(self) -> float:
+        """Tokens of a completion."""
+        return statistics.mean(length for group in self.lengths for length in group)
+
+
+def _run(fleet: Engine, shape: Shape, age: int, folder: Path) -> _Run:
+    """One training with `async: age`, from the beginning."""
+    torch.set_num_threads(1)
+    codec = Codec(word_tokenizer())
+    learner = learner_of(two_kinds(64, 2), None)  # type: ignore[arg-type]
+    problems = [Problem(str(at), "", tokens=tuple(ids)) for at, ids in enumerate(token_lists(256, 12, seed=1))]
+    rewards: list[Reward] = [_Noted()]
+    sample = Sample(prompts=shape.prompts, group_size=shape.group, max_tokens=shape.longest)
+    slots = Slots(sample, rewards, [Everything()], GroupRelative(), Grpo(kl=0.0), NoReference())
+    ends: list[float] = []
+    metrics: list[dict[str, float]] = []
+
+    def note(number: int, values: dict[str, float]) -> None:
+        ends.append(time.perf_counter())
+        metrics.append(values)
+
+    asked = replace(schedule(), rounds=shape.rounds, staleness=age)
+    world = World(codec, fleet, None, 3, learner, Readings(learner, asked.token_budget))
+    run_loop(world, slots, asked, problems, folder, Watchers(metrics=note))
+    seen = rewards[0].seen[shape.skipped :]  # type: ignore[attr-defined]
+    counted = metrics[shape.skipped :]
+    return _Run(
+        (shape.rounds - shape.skipped) / (ends[-1] - ends[shape.skipped - 1]),
+        [group for groups in seen for group in groups],
+        sum(values.get("rollouts/dropped_by_age", 0.0) for values in counted),
+        statistics.mean(values.get("rollouts/age_mean", values.get("rollouts/staleness", 0.0)) for values in counted),
+    )
+
+
+class _Noted(Even):
+    """Notes the lengths of each round, [rounds][groups][G]."""
+
+    name = "noted_even"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "seen", [])
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        groups: dict[int, list[int]] = {}
+        for rollout in rollouts:
+            groups.setdefault(rollout.group, []).append(len(rollout.completion))
+        self.seen.append([tuple(group) for group in groups.values()])  # type: ignore[attr-defined]
+        return super().__call__(world, rollouts)
+
+
+def _details(runs: Sequence[_Run], peers: Sequence[_Run]) -> dict[str, float]:
+    def tokens(made: Sequence[_Run]) -> float:
+        return statistics.median(run.rate * run.length for run in made)
+
+    return {
+        "dropped": sum(run.dropped for run in runs),
+        "length": statistics.mean(run.length for run in runs),
+        "length_in_step": statistics.mean(run.length for run in peers),
+        "age": statistics.mean(run.age for run in runs),
+        "tokens": tokens(runs) / tokens(peers),
+    }
+
+
+def _simulated(what: str, lengths: Sequence[Sequence[int]], rounds: int) -> list[Row]:
+    """Rows for eight engines whose step takes 20 ms, and a learner that takes as long as they do when they are full."""
+    mean = statistics.mean(length for group in lengths for length in group)
+    prompts, room = 64, 64
+    learn = prompts * len(lengths[0]) * mean / (8 * room) * 0.02
+    plant = Plant(8, room, 0.02, 0.0, learn, prompts)
+    made: dict[int, Simulated] = {age: simulate(plant, lengths, age, rounds) for age in (0, *AGES)}
+    return [
+        compare(
+            f"simulated rounds with async {age}, eight engines, lengths {what}",
+            [1 / made[age].seconds],
+            [1 / made[0].seconds],
+            "rounds/s",
+            None,
+            against="async 0",
+            details={
+                "dropped_share": made[age].dropped / (rounds * prompts),
+                "length": made[age].length,
+                "length_in_step": made[0].length,
+                "tokens": made[age].length / made[age].seconds / (made[0].length / made[0].seconds),
+                "engines_idle": made[age].idle,
+                "engines_idle_in_step": made[0].idle,
+            },
+        )
+        for age in AGES
+    ]

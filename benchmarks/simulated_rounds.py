@@ -1,0 +1,151 @@
+"""Rounds of a training on a made-up clock: engines that step, a learner that fits, lengths as they were measured.
+
+For what a machine at hand cannot show: any number of engines, which do not take the learner's processor. The rules are
+those of the loop: in step (0), one round ahead (1), in flight (`models.loop.in_flight`; 2 and more).
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Plant:
+    """What a training is run on."""
+
+    engines: int
+    room: int
+    """Completions that each engine writes side by side."""
+    step: float
+    """Seconds of an engine's step, whatever it holds."""
+    each: float
+    """Seconds that each completion adds to it."""
+    learn: float
+    """Seconds that the learner takes for a round."""
+    prompts: int
+    """Groups of a round."""
+
+
+@dataclass(eq=False)
+class _Group:
+    lengths: Sequence[int]
+    left: int
+    """Completions that have not ended."""
+    begun: float = float("inf")
+    """The round whose weights its first token was drawn by."""
+    dropped: bool = False
+
+
+@dataclass
+class _Engine:
+    writing: list[tuple[int, _Group]] = field(default_factory=list)
+    """Tokens that each has before it."""
+    stepping: bool = False
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What came of it."""
+
+    seconds: float
+    """Of a round, in the mean."""
+    dropped: int
+    """Groups that grew too old."""
+    length: float
+    """Tokens of a completion that was trained on, in the mean: those that are dropped are the longest."""
+    idle: float
+    """Share of their time that the engines had nothing to write."""
+
+
+def simulate(plant: Plant, lengths: Sequence[Sequence[int]], k: int, rounds: int, seed: int = 0) -> Simulated:
+    """`rounds` rounds with `schedule.async: k`; the first k + 1 are not counted.
+
+    Args:
+        plant: what it is run on.
+        lengths: tokens of completions, [groups][G], of which each prompt has those of one group, drawn at random.
+        k: rounds that a token may be old.
+        rounds: more than k + 1.
+        seed: of the draws.
+    """
+    draw = random.Random(seed)
+    engines = [_Engine() for _ in range(plant.engines)]
+    waiting: deque[tuple[int, _Group]] = deque()
+    open_groups: list[_Group] = []
+    ready: list[_Group] = []
+    events: list[tuple[float, int]] = []
+    """When an engine, by its number, has stepped, or the learner (-1) is done."""
+    asked = done = dropped = 0
+    now = busy = began = busy_before = 0.0
+    learning = False
+    trained: list[int] = []
+
+    def ask() -> None:
+        chosen = draw.choice(lengths)
+        group = _Group(chosen, len(chosen))
+        open_groups.append(group)
+        waiting.extend((length, group) for length in chosen)
+
+    def allowed() -> int:
+        """Groups that may have been asked for."""
+        return min(rounds, done + 1 + (int(learning) if k == 1 else k)) * plant.prompts
+
+    while done < rounds:
+        while asked < allowed():
+            ask()
+            asked += 1
+        if not learning and len(ready) >= plant.prompts:
+            for group in ready[: plant.prompts]:
+                open_groups.remove(group)
+                trained += group.lengths
+            del ready[: plant.prompts]
+            learning = True
+            heapq.heappush(events, (now + plant.learn, -1))
+            continue
+        for number, engine in enumerate(engines):
+            while waiting and len(engine.writing) < plant.room:
+                length, group = waiting.popleft()
+                if not group.dropped:
+                    group.begun = min(group.begun, done)
+                    engine.writing.append((length, group))
+            if engine.writing and not engine.stepping:
+                engine.stepping = True
+                seconds = plant.step + plant.each * len(engine.writing)
+                busy += seconds
+                heapq.heappush(events, (now + seconds, number))
+        now, number = heapq.heappop(events)
+        if number >= 0:
+            engine = engines[number]
+            engine.stepping = False
+            still = []
+            for length, group in engine.writing:
+                if length > 1 and not group.dropped:
+                    still.append((length - 1, group))
+                elif not group.dropped:
+                    group.left -= 1
+                    if not group.left:
+                        ready.append(group)
+            engine.writing = still
+            continue
+        if k == 1 and any(engine.writing for engine in engines):
+            # weights wait for the round that is being sampled
+            heapq.heappush(events, (min(event[0] for event in events) + 1e-9, -1))
+            continue
+        learning, done = False, done + 1
+        if k > 1:
+            for group in [group for group in open_groups if group.begun < done - k]:
+                group.dropped = True
+                open_groups.remove(group)
+                if group in ready:
+                    ready.remove(group)
+                ask()
+                dropped += 1
+        if done == k + 1:
+            began, busy_before = now, busy
+    worked = (busy - busy_before) / plant.engines
+    return Simulated(
+        (now - began) / (rounds - k - 1), dropped, sum(trained) / len(trained), 1.0 - worked / (now - began)
+    )
