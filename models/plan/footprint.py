@@ -11,6 +11,7 @@ Not in it: what allocators keep, kernels' workspaces, the CUDA context. A plan i
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from models.engine.vocabulary import read_config
 from models.learner.fused_log_probs import block_shape, kept_bytes
 from models.learner.log_probs import plain_inner, row_states
 from models.learner.packed_attention import NAME, register_packed_attention
-from models.learner.recompute import recomputing
+from models.learner.recompute import layers_of, recomputing
 from models.loop.method import companions_of, reference_is_read_alone
 from models.plan.alive import Alive
 from models.policy.build import new_shapes, with_adapter
@@ -74,6 +75,8 @@ class Footprint:
     """What is made beside that while the backward pass goes through the layers."""
     logits: int
     """Blocks of the projection to the vocabulary, and the gradient that it is gathered in."""
+    put_together: int
+    """Of several learners: the weights and gradients that each of them holds whole while it reads a row."""
     several_rows: bool
     """Whether gradients of an earlier row are held while a row is read."""
 
@@ -91,7 +94,7 @@ class Footprint:
     def total(self) -> int:
         """The most that is held at once."""
         staying = self.weights + self.optimiser + self.reference + self.companions + self.reward_model + self.teachers
-        return staying + self.engine + self.passing
+        return staying + self.engine + self.put_together + self.passing
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class Device:
 
 
 def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: torch.dtype | None) -> Footprint:
-    """What a round of the recipe's loop holds.
+    """What a round of the recipe's loop holds; of several learners the first, which has most.
 
     Args:
         recipe: has a schedule.
@@ -119,8 +122,8 @@ def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: t
     (least, beside), (more, _) = (_activations(recipe, config, count, row, autocast) for count in (1, 2))
     return Footprint(
         **whole,
-        teachers=_teachers(recipe, autocast, whole["parameters"]),
-        engine=_engine(recipe, config, device, autocast, whole["parameters"]),
+        teachers=-(-_teachers(recipe, autocast, whole["parameters"]) // recipe.placement.learners),
+        engine=0 if recipe.placement.placed else _engine(recipe, config, device, autocast, whole["parameters"]),
         activations=least + (layers - 1) * (more - least),
         backward=beside,
         several_rows=row.several,
@@ -130,26 +133,30 @@ def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: t
 
 def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[str, int]:
     """Parameters, and bytes of what stays from round to round."""
+    count = recipe.placement.learners
     with torch.device("meta"):
         plain = new_shapes(config)
         parameters = _numbers(plain)
         beside = companions_of((*recipe.rewards, recipe.advantage), plain).values()
-        companions = sum(4 * FLOAT * _numbers(companion.model) for companion in beside)
+        companions = sum(4 * FLOAT * _share(companion.model.parameters(), count) for companion in beside)
         kept = recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None)
         saved = 0
-        if autocast is not None and reference_is_read_alone(recipe.reference, recipe.rollouts):
+        if autocast is not None and count == 1 and reference_is_read_alone(recipe.reference, recipe.rollouts):
             saved = (FLOAT - autocast.itemsize) * sum(map(_numbers, rounded_layers(plain)))
         scored = recipe.reward_model is not None  # it is opened for evaluations too
         head = 0 if config.get_text_config().tie_word_embeddings else _numbers(plain.get_output_embeddings())
+        reference = FLOAT * _share(plain.parameters(), count) - saved if kept else 0
         policy = _adapted(plain, recipe)
-    trained = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
+    learning = [weight for weight in policy.parameters() if weight.requires_grad]
+    share = _share(learning, count)
     return {
         "parameters": parameters,
-        "trained": trained,
-        "weights": FLOAT * _numbers(policy),
-        "gradients": FLOAT * trained,
-        "optimiser": 2 * FLOAT * trained,
-        "reference": FLOAT * parameters - saved if kept else 0,
+        "trained": _size(learning),
+        "weights": FLOAT * _share(policy.parameters(), count),
+        "gradients": FLOAT * share,
+        "optimiser": 2 * FLOAT * share,
+        "put_together": _put_together(policy) if count > 1 else 0,
+        "reference": reference,
         "companions": companions,
         "reward_model": FLOAT * (parameters - head) if scored else 0,
     }
@@ -160,7 +167,31 @@ def _adapted(policy: PreTrainedModel, recipe: Recipe) -> PreTrainedModel:
 
 
 def _numbers(module: nn.Module) -> int:
-    return sum(weight.numel() for weight in module.parameters())
+    return _size(module.parameters())
+
+
+def _size(weights: Iterable[Tensor]) -> int:
+    return sum(weight.numel() for weight in weights)
+
+
+def _share(weights: Iterable[Tensor], learners: int) -> int:
+    """Numbers that the first of several learners holds: each tensor is cut along its first dimension."""
+    return sum(-(-len(weight) // learners) * weight[0].numel() for weight in weights)
+
+
+def _put_together(policy: nn.Module) -> int:
+    """Bytes of what is whole in the midst of a backward pass: what stands in no layer, the layer that is read and the
+    one that is fetched meanwhile, and the gradients of all but the last."""
+    layers = layers_of(policy)
+    (layer, trained), whole = max((_both(part) for part in layers), default=(0, 0)), _both(policy)
+    beside = whole[0] - sum(_numbers(part) for part in layers)
+    beside_trained = whole[1] - sum(_both(part)[1] for part in layers)
+    return FLOAT * (beside + 2 * layer + beside_trained + trained)
+
+
+def _both(module: nn.Module) -> tuple[int, int]:
+    """Numbers of its weights, and of those that learn."""
+    return _numbers(module), _size(weight for weight in module.parameters() if weight.requires_grad)
 
 
 def _activations(recipe: Recipe, config: Any, layers: int, row: Row, autocast: torch.dtype | None) -> tuple[int, int]:

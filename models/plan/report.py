@@ -75,7 +75,8 @@ def largest_row(recipe: Recipe, config: Any, prompt: int) -> Row:
     schedule, rollouts = recipe.schedule, recipe.rollouts
     assert schedule is not None
     group = rollouts.largest_group()
-    prompts = [(number, *range(prompt - 1)) for number in range(max(1, rollouts.prompts // schedule.minibatches))]
+    together = schedule.minibatches * recipe.placement.learners  # whose rows are read at the same time, or before
+    prompts = [(number, *range(prompt - 1)) for number in range(-(-rollouts.prompts // together))]
     completion = range(rollouts.max_tokens)
     every = Sequences([ids for ids in prompts for _ in range(group)], [completion] * (group * len(prompts)))
     whole = recipe.objective.level in ("pair", "group")
@@ -115,6 +116,7 @@ def _page(
         "a round": f"{rollouts.prompts:,} prompts, {completions:,} completions, {rollouts.max_tokens:,} tokens at most",
         "tokens": f"{completions * rollouts.max_tokens if rollouts.draws else 0:,} generated, {learned:,} learned from",
         "a row": f"{row.tokens:,} tokens (schedule.token_budget {schedule.token_budget:,})",
+        "placement": f"{recipe.placement}{WHOLE if recipe.placement.learners > 1 else ''}",
         "a prompt": f"{prompt:,} tokens, as given by --prompt: the data are not read",
     }
     parts = {
@@ -129,6 +131,7 @@ def _page(
         "activations": needs.activations,
         "backward": needs.backward,
         "logits": needs.logits,
+        "put together": needs.put_together,
     }
     lines = [f"{key:<13} {value}" for key, value in head.items()]
     lines += ["", f"{'part':<13} {'GiB':>8}"]
@@ -142,6 +145,7 @@ def _page(
     return "\n".join(lines)
 
 
+WHOLE = "; by part: what each learner holds, the models cut over all of them"
 MOST = 0.9
 """Share of a device's memory that a plan may take: the rest is for allocators, kernels and the CUDA context."""
 
