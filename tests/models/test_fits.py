@@ -76,9 +76,10 @@ def held_together(make: Any, fit_in: Any, start: Path, tmp_path: Path) -> tuple[
     assert told.resumed == said.resumed == [0] and silent.resumed == [] and not silent.metrics
     assert sorted(said.metrics) == sorted(told.metrics) == [2, 4, 6]
     assert said.metrics[6]["loss"] == pytest.approx(told.metrics[6]["loss"], abs=1e-6)
-    one, two, before = weights_in(tmp_path / "1"), weights_in(tmp_path / "2"), load_file(start / "model.safetensors")
-    assert one.keys() == two.keys() and max(float((one[name] - two[name]).abs().max()) for name in one) <= 1e-6
-    assert max(float((one[name] - before[name]).abs().max()) for name in one.keys() & before.keys()) > 1e-4
+    whole, cut = weights_in(tmp_path / "1"), weights_in(tmp_path / "2")
+    before = load_file(start / "model.safetensors")
+    assert whole.keys() == cut.keys() and max(float((whole[name] - cut[name]).abs().max()) for name in whole) <= 1e-6
+    assert max(float((whole[name] - before[name]).abs().max()) for name in whole.keys() & before.keys()) > 1e-4
     assert alone.precision == first.precision == "float32"
     return alone.measured, first.measured
 

@@ -57,10 +57,10 @@ def test_the_first_of_several_learners_holds_what_is_planned_and_the_others_no_m
 
 
 def test_more_learners_hold_less_each_and_put_the_same_together() -> None:
-    one, two, eight = planned(1), planned(2), planned(8)
-    assert one.put_together == 0 < two.put_together == eight.put_together
-    assert one.weights / 2 <= two.weights < 0.51 * one.weights and eight.weights < 0.14 * one.weights
-    assert one.engine > 0 == two.engine, "engines of several learners are placed"
-    assert one.parameters == two.parameters and two.put_together < 2 * one.weights
+    alone, two, eight = planned(1), planned(2), planned(8)
+    assert alone.put_together == 0 < two.put_together == eight.put_together
+    assert alone.weights / 2 <= two.weights < 0.51 * alone.weights and eight.weights < 0.14 * alone.weights
+    assert alone.engine > 0 == two.engine, "engines of several learners are placed"
+    assert alone.parameters == two.parameters and two.put_together < 2 * alone.weights
     adapted = planned(2, "policy.lora={rank: 4}")
     assert adapted.put_together < two.put_together and adapted.optimiser < 0.1 * two.optimiser
