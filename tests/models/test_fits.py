@@ -71,11 +71,11 @@ def held_together(make: Any, fit_in: Any, start: Path, tmp_path: Path) -> tuple[
     """What a fit measures alone and by two, whose models are the same but for rounding."""
     (tmp_path / "1").mkdir()
     (tmp_path / "2").mkdir()
-    alone, told = made(ALONE, make, fit_in(start, tmp_path / "1"))
+    alone, heard = made(ALONE, make, fit_in(start, tmp_path / "1"))
     (first, said), (_, silent) = on_ranks(2, made, make, fit_in(start, tmp_path / "2"))
-    assert told.resumed == said.resumed == [0] and silent.resumed == [] and not silent.metrics
-    assert sorted(said.metrics) == sorted(told.metrics) == [2, 4, 6]
-    assert said.metrics[6]["loss"] == pytest.approx(told.metrics[6]["loss"], abs=1e-6)
+    assert heard.resumed == said.resumed == [0] and silent.resumed == [] and not silent.metrics
+    assert sorted(said.metrics) == sorted(heard.metrics) == [2, 4, 6]
+    assert said.metrics[6]["loss"] == pytest.approx(heard.metrics[6]["loss"], abs=1e-6)
     whole, cut = weights_in(tmp_path / "1"), weights_in(tmp_path / "2")
     before = load_file(start / "model.safetensors")
     assert whole.keys() == cut.keys() and max(float((whole[name] - cut[name]).abs().max()) for name in whole) <= 1e-6

@@ -242,10 +242,10 @@ def test_a_fit_of_which_a_learner_is_killed_begins_again_and_ends_as_if_nothing_
 
     def fitted(folder: Path, at: int | None) -> tuple[Path, Diary]:
         diary = Diary({}, {}, [])
-        told = diary.watchers()
+        watchers = diary.watchers()
 
         def metrics(number: int, values: dict[str, float]) -> None:
-            told.metrics(number, values)
+            watchers.metrics(number, values)
             if number == at and not killed:
                 killed.append(learners()[1].pid)
                 os.kill(killed[0], signal.SIGKILL)
@@ -264,7 +264,7 @@ def test_a_fit_of_which_a_learner_is_killed_begins_again_and_ends_as_if_nothing_
             judged=rows,
         )
         joint = Joint(fit_demonstrations, fit)
-        assert learn_together(ray, TWO, joint, replace(told, metrics=metrics)).measured["final_loss"] > 0
+        assert learn_together(ray, TWO, joint, replace(watchers, metrics=metrics)).measured["final_loss"] > 0
         return fit.result, diary
 
     whole, _ = fitted(tmp_path / "whole", None)
