@@ -94,7 +94,7 @@ def test_a_learner_asks_for_a_gpu_wherever_there_is_or_may_come_one(
     assert cluster.of_each_learner(PlacementSettings(learners=2, engine_gpus=engine_gpus)) == of_each
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_placed_engines_say_what_one_says_here_to_the_last_bit_whatever_dies_and_nothing_of_them_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,11 +189,21 @@ def test_behaviour_log_probs_are_those_that_the_tokens_were_drawn_by(
     assert all(values["policy/engine_gap"] < 1e-5 for values in fresh)
 
 
-@pytest.mark.slow
+class SlowVllm(VllmEngine):
+    """Serves a token at a time, and not so fast that all has ended before weights change for the first time."""
+
+    def serve(
+        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+    ) -> dict[int, Generated]:
+        time.sleep(0.02)
+        return super().serve(asks, drawing, min(steps, 1), dropped)
+
+
+@pytest.mark.thorough
 @NO_VLLM
 def test_vllm_too_goes_on_under_new_weights(start: Path, tmp_path: Path, taken: list[Any]) -> None:
     def vllm(folder: Path, settings: EngineSettings, *, end: int) -> Engine:
-        return VllmEngine(folder, replace(settings, max_sequences=12), longest=64, end=end, seed=0)
+        return SlowVllm(folder, replace(settings, max_sequences=12), longest=64, end=end, seed=0)
 
     _, diary = run(start, tmp_path, schedule=replace(FLIGHT, rounds=5), slots=LONG, engine=vllm)
     versions = [rollout.versions for _, _, rollouts in taken for rollout in rollouts]
