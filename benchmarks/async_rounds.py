@@ -1,14 +1,15 @@
-"""Rounds in step, one ahead and in flight, where lengths have a long tail: `schedule.async` 0 to 8 side by side.
+"""Rounds in step, one ahead and in flight, where lengths have a long tail: `schedule.async` 0 to 8 side by side,
+from 2 on with both rules for what would grow too old.
 
 measured     the loop as it stands, with two engines in processes of their own (Ray) beside the learner, on this machine
 simulated    the same rules on a made-up clock (`benchmarks.simulated_rounds`), for eight engines that share nothing
              with the learner; lengths once those that the measured run wrote, once a Pareto tail from 24 to 1,024
 
 The policy's weights are random but for two kinds of tokens: who has begun with one goes on with it, and one kind ends
-soon, the other late. So lengths differ within a group, too. The peer of each row is `async: 0`. Rounds are faster in
-flight for two reasons, of which one is bought: nobody waits for the longest, and groups that grow too old are dropped,
-which are the longest. `dropped` and `length` in the details say how much of that there is; `tokens` is the ratio of
-trained tokens a second, which dropping does not flatter.
+soon, the other late. So lengths differ within a group, too. The peer of each row is `async: 0`. Where groups that grow
+too old are dropped (`too_old: drop`) rounds are also faster because the longest are left out: `dropped` and `length` in
+the details say how much of that there is; `tokens` is the ratio of trained tokens a second, which dropping does not
+flatter.
 """
 
 from __future__ import annotations
@@ -45,11 +46,26 @@ from models.rollouts.sample import Sample
 from models.select.everything import Everything
 from models.text.encoding import Codec
 
-AGES = (1, 2, 4, 8)
 SOON, LATE = 0.05, 0.003
 """Chance of the end after a token of each kind."""
 SHARE_LATE = 0.25
 ROOM = 16
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which rollouts may be trained on."""
+
+    age: int
+    drops: bool = False
+
+    def __str__(self) -> str:
+        return f"async {self.age}{', dropping' if self.drops else ''}"
+
+
+IN_STEP = Rule(0)
+WAITING = tuple(Rule(age) for age in (1, 2, 4, 8))
+DROPPING = tuple(Rule(age, drops=True) for age in (2, 4, 8))
 
 
 @dataclass(frozen=True)
@@ -98,11 +114,11 @@ def two_kinds(hidden: int, layers: int) -> torch.nn.Module:
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """A row for each age, measured, then two times simulated."""
+    """A row for each rule, measured, then two times simulated."""
     from tasks.cluster import connected, placed_fleet
 
     shape = QUICK if settings.quick else FULL
-    runs: dict[int, list[_Run]] = {age: [] for age in (0, *AGES)}
+    runs: dict[Rule, list[_Run]] = {rule: [] for rule in (IN_STEP, *WAITING, DROPPING[0])}
     with tempfile.TemporaryDirectory() as place, connected(None) as cluster:
         start = save(two_kinds(64, 2), word_tokenizer(), Path(place) / "policy")
         engine = EngineSettings(name="transformers", max_sequences=ROOM)
@@ -110,23 +126,24 @@ def measure(settings: Settings, name: str) -> list[Row]:
         fleet = placed_fleet(cluster, PlacementSettings(engines=2), order)
         try:
             for number in range(settings.samples):
-                for age, made in runs.items():
-                    made.append(_run(fleet, shape, age, Path(place) / f"{age} {number}"))
+                for rule, made in runs.items():
+                    made.append(_run(fleet, shape, rule, Path(place) / f"{rule} {number}"))
         finally:
             fleet.close()
     rows = [
         compare(
-            f"rounds with async {age}, two engines, prompts {shape.prompts} x {shape.group}",
-            [run.rate for run in runs[age]],
-            [run.rate for run in runs[0]],
+            f"rounds with {rule}, two engines, prompts {shape.prompts} x {shape.group}",
+            [run.rate for run in made],
+            [run.rate for run in runs[IN_STEP]],
             "rounds/s",
             None,
             against="async 0",
-            details=_details(runs[age], runs[0]),
+            details=_details(made, runs[IN_STEP]),
         )
-        for age in AGES
+        for rule, made in runs.items()
+        if rule != IN_STEP
     ]
-    measured = [lengths for run in runs[0] for lengths in run.lengths]
+    measured = [lengths for run in runs[IN_STEP] for lengths in run.lengths]
     pareto = [tail(8, shortest=24, longest=1024, seed=seed) for seed in range(200)]
     for what, lengths in (("as measured", measured), ("24 to 1,024", pareto)):
         rows += _simulated(what, lengths, 30 if settings.quick else 200)
@@ -150,8 +167,8 @@ class _Run:
         return statistics.mean(length for group in self.lengths for length in group)
 
 
-def _run(fleet: Engine, shape: Shape, age: int, folder: Path) -> _Run:
-    """One training with `async: age`, from the beginning."""
+def _run(fleet: Engine, shape: Shape, rule: Rule, folder: Path) -> _Run:
+    """One training, from the beginning."""
     torch.set_num_threads(1)
     codec = Codec(word_tokenizer())
     learner = learner_of(two_kinds(64, 2), None)  # type: ignore[arg-type]
@@ -166,7 +183,7 @@ def _run(fleet: Engine, shape: Shape, age: int, folder: Path) -> _Run:
         ends.append(time.perf_counter())
         metrics.append(values)
 
-    asked = replace(schedule(), rounds=shape.rounds, staleness=age)
+    asked = replace(schedule(), rounds=shape.rounds, staleness=rule.age, too_old="drop" if rule.drops else "wait")
     world = World(codec, fleet, None, 3, learner, Readings(learner, asked.token_budget))
     run_loop(world, slots, asked, problems, folder, Watchers(metrics=note))
     seen = rewards[0].seen[shape.skipped :]  # type: ignore[attr-defined]
@@ -215,23 +232,26 @@ def _simulated(what: str, lengths: Sequence[Sequence[int]], rounds: int) -> list
     prompts, room = 64, 64
     learn = prompts * len(lengths[0]) * mean / (8 * room) * 0.02
     plant = Plant(8, room, 0.02, 0.0, learn, prompts)
-    made: dict[int, Simulated] = {age: simulate(plant, lengths, age, rounds) for age in (0, *AGES)}
+    made: dict[Rule, Simulated] = {
+        rule: simulate(plant, lengths, rule.age, rounds, drops=rule.drops) for rule in (IN_STEP, *WAITING, *DROPPING)
+    }
+    in_step = made.pop(IN_STEP)
     return [
         compare(
-            f"simulated rounds with async {age}, eight engines, lengths {what}",
-            [1 / made[age].seconds],
-            [1 / made[0].seconds],
+            f"simulated rounds with {rule}, eight engines, lengths {what}",
+            [1 / simulated.seconds],
+            [1 / in_step.seconds],
             "rounds/s",
             None,
             against="async 0",
             details={
-                "dropped_share": made[age].dropped / (rounds * prompts),
-                "length": made[age].length,
-                "length_in_step": made[0].length,
-                "tokens": made[age].length / made[age].seconds / (made[0].length / made[0].seconds),
-                "engines_idle": made[age].idle,
-                "engines_idle_in_step": made[0].idle,
+                "dropped_share": simulated.dropped / (rounds * prompts),
+                "length": simulated.length,
+                "length_in_step": in_step.length,
+                "tokens": simulated.length / simulated.seconds / (in_step.length / in_step.seconds),
+                "engines_idle": simulated.idle,
+                "engines_idle_in_step": in_step.idle,
             },
         )
-        for age in AGES
+        for rule, simulated in made.items()
     ]

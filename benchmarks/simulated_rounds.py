@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from models.loop.due import taken_in_time
+
 
 @dataclass(frozen=True)
 class Plant:
@@ -35,7 +37,7 @@ class _Group:
     lengths: Sequence[int]
     left: int
     """Completions that have not ended."""
-    begun: float = float("inf")
+    begun: int | None = None
     """The round whose weights its first token was drawn by."""
     dropped: bool = False
 
@@ -61,7 +63,9 @@ class Simulated:
     """Share of their time that the engines had nothing to write."""
 
 
-def simulate(plant: Plant, lengths: Sequence[Sequence[int]], k: int, rounds: int, seed: int = 0) -> Simulated:
+def simulate(
+    plant: Plant, lengths: Sequence[Sequence[int]], k: int, rounds: int, *, drops: bool, seed: int = 0
+) -> Simulated:
     """`rounds` rounds with `schedule.async: k`; the first k + 1 are not counted.
 
     Args:
@@ -69,6 +73,7 @@ def simulate(plant: Plant, lengths: Sequence[Sequence[int]], k: int, rounds: int
         lengths: tokens of completions, [groups][G], of which each prompt has those of one group, drawn at random.
         k: rounds that a token may be old.
         rounds: more than k + 1.
+        drops: what grows older than k, 2 or more, is dropped; else the round waits for it.
         seed: of the draws.
     """
     draw = random.Random(seed)
@@ -93,15 +98,23 @@ def simulate(plant: Plant, lengths: Sequence[Sequence[int]], k: int, rounds: int
         """Groups that may have been asked for."""
         return min(rounds, done + 1 + (int(learning) if k == 1 else k)) * plant.prompts
 
+    def chosen() -> list[_Group]:
+        """Those that the next round trains on; none: others have to end first."""
+        if k < 2 or drops:
+            return ready[: plant.prompts] if len(ready) >= plant.prompts else []
+        due = {group: (done if group.begun is None else group.begun) + k for group in open_groups}
+        places = taken_in_time([due[group] for group in ready], list(due.values()), done, plant.prompts)
+        return [ready[place] for place in places or ()]
+
     while done < rounds:
         while asked < allowed():
             ask()
             asked += 1
-        if not learning and len(ready) >= plant.prompts:
-            for group in ready[: plant.prompts]:
+        if not learning and (taken := chosen()):
+            for group in taken:
                 open_groups.remove(group)
+                ready.remove(group)
                 trained += group.lengths
-            del ready[: plant.prompts]
             learning = True
             heapq.heappush(events, (now + plant.learn, -1))
             continue
@@ -109,7 +122,7 @@ def simulate(plant: Plant, lengths: Sequence[Sequence[int]], k: int, rounds: int
             while waiting and len(engine.writing) < plant.room:
                 length, group = waiting.popleft()
                 if not group.dropped:
-                    group.begun = min(group.begun, done)
+                    group.begun = done if group.begun is None else group.begun
                     engine.writing.append((length, group))
             if engine.writing and not engine.stepping:
                 engine.stepping = True
@@ -135,8 +148,8 @@ def simulate(plant: Plant, lengths: Sequence[Sequence[int]], k: int, rounds: int
             heapq.heappush(events, (min(event[0] for event in events) + 1e-9, -1))
             continue
         learning, done = False, done + 1
-        if k > 1:
-            for group in [group for group in open_groups if group.begun < done - k]:
+        if k > 1 and drops:
+            for group in [group for group in open_groups if group.begun is not None and group.begun < done - k]:
                 group.dropped = True
                 open_groups.remove(group)
                 if group in ready:

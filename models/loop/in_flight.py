@@ -3,8 +3,9 @@
 A prompt is asked for at a position in the order of all prompts; its completions are a group. Before round n, positions
 are asked until (n + k + 1) rounds' worth have been: what `schedule.async: k` lets the engines be ahead. A round takes
 the groups that ended first, as many as it has prompts. Version v of the weights is that which v rounds have made, so a
-token that it drew is n - v rounds old in round n. A group that has a token older than k is dropped, whether it has
-ended or not, and its position is asked anew with other seeds.
+token that it drew is n - v rounds old in round n. No token may be older than k: a round waits for the groups that
+would be (`models.loop.due`), or, where the recipe says so, they are dropped, ended or not, and their positions asked
+anew with other seeds.
 
 Every position that was asked is taken by one round, or is open: what is open stands in the tally, and so in every
 checkpoint. A run that goes on asks for it again; the completions that were under way are lost, and others take their
@@ -23,6 +24,7 @@ import torch
 
 from models.engine.engine import Ask, Generated, Sampling
 from models.errors import UserError
+from models.loop.due import taken_in_time
 from models.loop.meter import Meter
 from models.loop.pumps import Pumps
 from models.loop.rollout import Problem, Rollout
@@ -54,6 +56,7 @@ class InFlight(Supply):
         prompts: groups of a round.
         sampling: how each prompt is answered.
         most: greatest age of a token in rounds (k).
+        drops: what would grow older is dropped; else the round waits for it.
         rounds: of the run: no more are asked for.
         done: rounds that were done before.
         meter: told what is generated.
@@ -69,12 +72,14 @@ class InFlight(Supply):
         prompts: int,
         sampling: Sampling,
         most: int,
+        drops: bool,
         rounds: int,
         done: int,
         meter: Meter,
     ) -> None:
         self._world, self._problem_at, self._meter = world, problem_at, meter
-        self._prompts, self._sampling, self._most, self._rounds = prompts, sampling, most, rounds
+        self._prompts, self._sampling, self._rounds = prompts, sampling, rounds
+        self._most, self._drops = most, drops
         self._tally = world.learner.tally
         self._pumps = Pumps(world.sampler(), sampling, meter.device)
         if self._pumps.room < 1:
@@ -101,10 +106,11 @@ class InFlight(Supply):
             self._asked += 1
         begun = self._pumps.begun()  # before what has ended: what ends in between is known by either
         self._collect(wait=False)
-        dropped = self._drop_older_than(number - self._most, begun)
-        while len(self._ready) < self._prompts:
+        due = {group: self._first_weights(group, begun, number) + self._most for group in self._open.values()}
+        dropped = self._drop([group for group, last in due.items() if last < number]) if self._drops else 0
+        while (taken := self._chosen(due, number)) is None:
             self._collect(wait=True)
-        taken, self._ready = self._ready[: self._prompts], self._ready[self._prompts :]
+        self._ready = [group for group in self._ready if group not in taken]
         for group in taken:
             del self._open[group.position]
         self._tally.open = [(group.position, group.attempt) for group in self._open.values()]
@@ -157,20 +163,30 @@ class InFlight(Supply):
             if len(group.made) == len(group.numbers):
                 self._ready.append(group)
 
-    def _drop_older_than(self, version: int, begun: Mapping[int, int]) -> int:
-        """Drop groups with a token of older weights than `version`, and ask for their prompts anew. Returns how many.
+    def _first_weights(self, group: _Group, begun: Mapping[int, int], now: int) -> int:
+        """The oldest weights that a token of the group was drawn by, or will have been.
 
         Args:
-            version: the oldest weights that may be trained on.
             begun: the weights that what has not ended began with, by number.
+            now: those that what has not begun begins with, at the earliest.
         """
+        ended = {number: made.versions[0][1] for number, made in group.made.items()}
+        first = {**begun, **ended}
+        return min(first.get(number, now) for number in group.numbers)
 
-        def too_old(group: _Group) -> bool:
-            ended = {number: made.versions[0][1] for number, made in group.made.items()}
-            first = {**begun, **ended}
-            return any(first.get(number, version) < version for number in group.numbers)
+    def _chosen(self, due: Mapping[_Group, int], number: int) -> list[_Group] | None:
+        """The groups that round `number` trains on; None: others have to end first.
 
-        old = [group for group in self._open.values() if too_old(group)]
+        Args:
+            due: the last round that may train on each group that is open.
+        """
+        if self._drops:
+            return self._ready[: self._prompts] if len(self._ready) >= self._prompts else None
+        places = taken_in_time([due[group] for group in self._ready], list(due.values()), number, self._prompts)
+        return None if places is None else [self._ready[place] for place in places]
+
+    def _drop(self, old: Sequence[_Group]) -> int:
+        """Drop groups, and ask for their prompts anew. Returns how many."""
         for group in old:
             self._pumps.drop(group.numbers)
             for number in group.numbers:

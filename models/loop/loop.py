@@ -114,6 +114,7 @@ def run_loop(
             count,
             sampling,
             settings.staleness,
+            settings.too_old == "drop",
             settings.rounds,
             start,
             meter,

@@ -46,6 +46,9 @@ class ScheduleSettings:
     """In a recipe `async`. 1: a round's completions are sampled while the learner fits the round before. 2 or more:
     they go on while weights change, and are trained on as they end, with tokens so many rounds old at most; exact
     resuming ends there (docs/rounds.md)."""
+    too_old: Literal["wait", "drop"] = "wait"
+    """What happens to completions that would grow older than `async` says, 2 or more: the round waits for them, or they
+    are dropped and their prompts asked anew. Rounds are faster so, and trained on shorter completions."""
     curriculum: CurriculumSettings = field(default_factory=CurriculumSettings)
     """Which prompts come when, and which never."""
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)

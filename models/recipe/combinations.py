@@ -270,6 +270,11 @@ def _staleness(recipe: Recipe, schedule: ScheduleSettings) -> None:
             "which alone can work while the learner does"
         )
     if schedule.staleness < 2:
+        if schedule.too_old != "wait":
+            raise ValueError(
+                f"schedule.too_old is {schedule.too_old}, but with schedule.async {schedule.staleness} nothing grows "
+                "older than it may; leave it out or set async to 2 or more"
+            )
         return
     why = ""
     if not recipe.rollouts.in_flight:

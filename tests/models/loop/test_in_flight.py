@@ -22,11 +22,13 @@ from models.learner.optimiser import OptimiserSettings
 from models.loop.in_flight import InFlight, ages_of
 from models.loop.prompts import prompts_of_round
 from models.loop.rollout import Rollout
+from models.loop.schedule import ScheduleSettings
 from models.recipe.load import load_recipe
 from models.rollouts.sample import Sample
 
 K = 3
 FLIGHT = replace(SCHEDULE, staleness=K, rounds=10, checkpoint_every=4)
+DROPPING = replace(FLIGHT, too_old="drop")
 STILL = OptimiserSettings(learning_rate=0.0)
 LONG = replace(SLOTS, rollouts=Sample(prompts=4, group_size=4, max_tokens=40))
 
@@ -93,12 +95,12 @@ def by_completion(rounds: list[tuple[InFlight, int, list[Rollout]]]) -> Counter[
     return Counter((rollout.problem.id, rollout.completion) for _, _, rollouts in rounds for rollout in rollouts)
 
 
-@pytest.mark.parametrize("engine", [TransformersEngine, two])
+@pytest.mark.parametrize("engine", [TransformersEngine, Slow, two])
 def test_at_learning_rate_zero_the_completions_of_a_run_are_those_of_one_in_step(
     start: Path, tmp_path: Path, taken: list[Any], engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which round trains on them is another matter. Of as many rounds nothing can be too old."""
-    schedule = replace(FLIGHT, optimiser=STILL, staleness=10)
+    """Which round trains on them is another matter; the longest are waited for, and so none is left out."""
+    schedule = replace(FLIGHT, optimiser=STILL, staleness=2)
     flown, diary = run(start, tmp_path / "flight", schedule=schedule, slots=LONG, engine=engine)
     in_step: list[Rollout] = []
     sample = Sample.__call__
@@ -119,7 +121,7 @@ def test_a_group_that_has_grown_too_old_is_dropped_once_counted_and_asked_anew(
     start: Path, tmp_path: Path, taken: list[Any]
 ) -> None:
     """All others are so short that they end in the order in which they were asked for: none of them grows old."""
-    _, diary = run(start, tmp_path, schedule=FLIGHT, engine=Withholding)
+    _, diary = run(start, tmp_path, schedule=DROPPING, engine=Withholding)
     dropped = {number: values["rollouts/dropped_by_age"] for number, values in diary.metrics.items()}
     assert dropped == {number: float(number == K + 2) for number in range(1, 11)}
     first = prompts_of_round(PROBLEMS, 1, 0, 7)[0]
@@ -144,11 +146,12 @@ def test_what_is_under_way_at_the_end_of_a_run_is_let_go_of(start: Path, tmp_pat
     assert engines[0].serving is not None and not engines[0].serving.under_way
 
 
+@pytest.mark.parametrize("schedule", [FLIGHT, DROPPING], ids=["wait", "drop"])
 @pytest.mark.parametrize("engine", [TransformersEngine, Slow, two])
 def test_nothing_is_older_than_allowed_and_the_metrics_say_how_old_it_is(
-    start: Path, tmp_path: Path, taken: list[Any], engine: Any
+    start: Path, tmp_path: Path, taken: list[Any], engine: Any, schedule: ScheduleSettings
 ) -> None:
-    _, diary = run(start, tmp_path, schedule=FLIGHT, slots=LONG, engine=engine)
+    _, diary = run(start, tmp_path, schedule=schedule, slots=LONG, engine=engine)
     assert len(taken) == 10
     for _, number, rollouts in taken:
         assert len(rollouts) == 16 and [rollout.group for rollout in rollouts] == [n // 4 for n in range(16)]
@@ -162,9 +165,12 @@ def test_nothing_is_older_than_allowed_and_the_metrics_say_how_old_it_is(
     assert max(values["rollouts/age_max"] for values in diary.metrics.values()) >= 1
 
 
-def test_every_position_is_taken_once_or_open(start: Path, tmp_path: Path, taken: list[Any]) -> None:
+@pytest.mark.parametrize("schedule", [FLIGHT, DROPPING], ids=["wait", "drop"])
+def test_every_position_is_taken_once_or_open(
+    start: Path, tmp_path: Path, taken: list[Any], schedule: ScheduleSettings
+) -> None:
     """Also where some were dropped and asked for anew, and also in a run that was killed and goes on."""
-    few = replace(FLIGHT, staleness=2)
+    few = replace(schedule, staleness=2)
     run(start, tmp_path, schedule=few, slots=LONG, engine=Slow, killed_in=6)
     first = list(taken)
     assert [number for _, number, _ in first] == list(range(6))
@@ -225,6 +231,12 @@ def test_what_a_round_needs_whole_is_refused_when_the_recipe_is_read(key: str, s
     load_recipe("grpo", ["schedule.async=4"])
     with pytest.raises(UserError, match=rf"schedule.async is 4, which trains on .* as they end, but {said}.*to 1 or 0"):
         load_recipe("grpo", ["schedule.async=4", key])
+
+
+def test_a_rule_for_what_nothing_falls_under_is_refused() -> None:
+    load_recipe("grpo", ["schedule.async=2", "schedule.too_old=drop"])
+    with pytest.raises(UserError, match=r"schedule.too_old is drop, but with schedule.async 1 nothing grows older"):
+        load_recipe("grpo", ["schedule.async=1", "schedule.too_old=drop"])
 
 
 @pytest.mark.thorough
