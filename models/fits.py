@@ -6,10 +6,11 @@ updates here. A fit keeps no checkpoints: its processes begin again where one of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -45,9 +46,11 @@ class _Fit:
     result: Path
     """The model folder that is made."""
 
-    def precision_for(self, model: nn.Module, ranks: Ranks) -> Precision:
-        """What the precision means for a model; the first rank measures, where it is asked."""
-        return ranks.from_first(lambda: chosen_precision(self.precision, model, self.precisions))
+    settings: SupervisedSettings | RewardModelSettings
+
+    def with_less(self, less: NeedsLess) -> Self:
+        """The same in less memory."""
+        return replace(self, settings=replace(self.settings, token_budget=less.budget), recompute=less.recompute)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +64,6 @@ class SupervisedFit(_Fit):
     judged: Sequences
     """What the loss at the end is measured on."""
 
-    def with_less(self, less: NeedsLess) -> SupervisedFit:
-        """The same in less memory."""
-        settings = replace(self.settings, token_budget=less.budget)
-        return replace(self, settings=settings, recompute=less.recompute)
-
 
 @dataclass(frozen=True, kw_only=True)
 class RewardFit(_Fit):
@@ -75,11 +73,6 @@ class RewardFit(_Fit):
     pairs: Sequence[Pair]
     judged: Sequence[Pair]
     """Those whose margins are wanted."""
-
-    def with_less(self, less: NeedsLess) -> RewardFit:
-        """The same in less memory."""
-        settings = replace(self.settings, token_budget=less.budget)
-        return replace(self, settings=settings, recompute=less.recompute)
 
 
 Measured = TypeVar("Measured")
@@ -108,17 +101,14 @@ def fit_demonstrations(
     trusted = fit.trust_remote_code
     model = load_causal_model(fit.start, torch.float32, trust_remote_code=trusted)
     model = with_adapter(model, fit.adapter, fit.seed) if fit.adapter else model
-    precision = fit.precision_for(model, ranks)
-    shard(model, ranks)
-    metrics = fit_and_judge(model, fit, autocast_of(precision), _told(ranks, watchers))
-    save_whole(
+    return _fitted(
+        fit,
         model,
         lambda: load_causal_model(fit.start, torch.float32, trust_remote_code=trusted),
-        load_tokenizer(fit.start, trust_remote_code=trusted),
-        fit.result,
+        partial(fit_and_judge, model, fit),
         ranks,
+        watchers,
     )
-    return Fitted(precision, metrics)
 
 
 def fit_and_judge(
@@ -143,15 +133,9 @@ def fit_preferences(
     Raises:
         UserError: see `models.reward_model.fit.fit_reward_model`; on every rank alike.
     """
-    trusted = fit.trust_remote_code
-    tokenizer = load_tokenizer(fit.start, trust_remote_code=trusted)
-    model = reward_model_from_policy(fit.start, seed=fit.seed, trust_remote_code=trusted)
-    precision = fit.precision_for(model, ranks)
-    shard(model, ranks)
-    scores = fit_and_score(model, fit, autocast_of(precision), _told(ranks, watchers))
-    plain = reward_model_from_policy(fit.start, seed=fit.seed, trust_remote_code=trusted)
-    save_whole(model, lambda: plain, tokenizer, fit.result, ranks)
-    return Fitted(precision, scores)
+    plain = partial(reward_model_from_policy, fit.start, seed=fit.seed, trust_remote_code=fit.trust_remote_code)
+    model = plain()
+    return _fitted(fit, model, plain, partial(fit_and_score, model, fit), ranks, watchers)
 
 
 def fit_and_score(
@@ -166,6 +150,29 @@ def fit_and_score(
         model, fit.pairs, fit.settings, seed=fit.seed, autocast=autocast, report=report, recompute=fit.recompute
     )
     return score_pairs(model, fit.judged, token_budget=fit.settings.token_budget, autocast=autocast)
+
+
+def _fitted(
+    fit: _Fit,
+    model: nn.Module,
+    plain: Callable[[], PreTrainedModel],
+    measured: Callable[[torch.dtype | None, Report], Measured],
+    ranks: Ranks,
+    watchers: Watchers,
+) -> Fitted[Measured]:
+    """Cut `model` over the ranks, fit it and write it.
+
+    Args:
+        plain: see `models.policy.save_whole.save_whole`.
+        measured: fits the model, given the autocast dtype and what takes the metrics of updates.
+    """
+    # the first rank measures, where the recipe leaves it open
+    precision = ranks.from_first(lambda: chosen_precision(fit.precision, model, fit.precisions))
+    shard(model, ranks)
+    known = measured(autocast_of(precision), _told(ranks, watchers))
+    tokenizer = load_tokenizer(fit.start, trust_remote_code=fit.trust_remote_code)
+    save_whole(model, plain, tokenizer, fit.result, ranks)
+    return Fitted(precision, known)
 
 
 def _told(ranks: Ranks, watchers: Watchers) -> Report:

@@ -8,7 +8,6 @@ had; one that runs out of memory goes on so with shorter rows.
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 import warnings
@@ -92,10 +91,6 @@ class Seat:
 
 class HostedLearner:
     """A rank in a process of its own."""
-
-    def process(self) -> int:
-        """Its process id, on its machine."""
-        return os.getpid()
 
     def free_address(self) -> str:
         """Where it could listen for the others."""

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.learner.layout import Layout, Span
+from models.engine.scores import bent, kept_dtype
+from models.learner.layout import Layout
 from models.learner.packed_attention import attend_packed
 
 
@@ -25,10 +26,7 @@ class Kept:
     """[prompts, key heads, longest prompt, size]."""
     prompt_values: Tensor
     keys: Tensor
-    """Of the completions, [prompts, G, key heads, longest completion, size]; filled up to the step.
-
-    In float32 on a CPU: products of a single query are no faster in bfloat16 there, but often much slower.
-    """
+    """Of the completions, [prompts, G, key heads, longest completion, size], in `kept_dtype`; filled up to the step."""
     values: Tensor
 
 
@@ -46,10 +44,8 @@ class Decoding:
 
     def __post_init__(self) -> None:
         lengths: list[int] = self.lengths.tolist()
-        starts = [sum(lengths[:place]) for place in range(len(lengths))]
-        self.layout = Layout(
-            tuple(Span(start, length) for start, length in zip(starts, lengths, strict=True)), (), sum(lengths)
-        )
+        self.layout = Layout.of_sequences(lengths)
+        starts = [span.start for span in self.layout.spans]
         offsets = torch.arange(max(lengths), device=self.lengths.device)
         within = torch.minimum(offsets[None, :], self.lengths[:, None] - 1)
         self.places = torch.tensor(starts, device=self.lengths.device)[:, None] + within
@@ -124,15 +120,12 @@ class Decoding:
         keys, values = (rows[0].transpose(0, 1)[self.places].transpose(1, 2).contiguous() for rows in (key, value))
         prompts, heads, _, size = keys.shape
         room = (prompts, self.group_size, heads, self.max_tokens, size)
-        wide = torch.promote_types(keys.dtype, torch.float32) if keys.device.type == "cpu" else keys.dtype
+        wide = kept_dtype(keys)
         self.kept[module] = Kept(keys, values, keys.new_empty(room, dtype=wide), values.new_empty(room, dtype=wide))
 
     def _softmax(self, scores: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
         """Weights of prompt and own tokens, [prompts, key heads, G, each, longest prompt + own]."""
-        wide = torch.promote_types(scores.dtype, torch.float32)
-        bent = scores.to(wide).mul_(scale)
-        if softcap is not None:
-            bent = softcap * torch.tanh(bent / softcap)
+        logits = bent(scores, scale, softcap)
         hidden: Tensor | None = self.missing if self.uneven else None
         if window is not None:
             place = self.lengths[:, None] + self.step
@@ -143,5 +136,5 @@ class Decoding:
         elif hidden is not None:
             hidden = functional.pad(hidden, (0, self.step + 1))
         if hidden is not None:
-            bent = bent.masked_fill(hidden[:, None, None, None, :], float("-inf"))
-        return torch.softmax(bent, dim=-1).to(scores.dtype)
+            logits = logits.masked_fill(hidden[:, None, None, None, :], float("-inf"))
+        return torch.softmax(logits, dim=-1).to(scores.dtype)

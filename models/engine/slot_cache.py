@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from models.learner.layout import Layout, Span
+from models.engine.scores import bent, kept_dtype
+from models.learner.layout import Layout
 from models.learner.packed_attention import attend_packed
 
 
@@ -99,21 +100,18 @@ class SlotCache:
 
     def _softmax(self, scores: Tensor, last: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
         """Weights of a sequence's own tokens, [slots, key heads, each, longest]."""
-        bent = scores.to(torch.promote_types(scores.dtype, torch.float32)) * scale
-        if softcap is not None:
-            bent = softcap * torch.tanh(bent / softcap)
         places = torch.arange(scores.shape[-1], device=scores.device)
         hidden = places > last[:, None]
         if window is not None:
             hidden = hidden | (last[:, None] - places >= window)
-        return torch.softmax(bent.masked_fill(hidden[:, None, None, :], float("-inf")), dim=-1)
+        logits = bent(scores, scale, softcap).masked_fill(hidden[:, None, None, :], float("-inf"))
+        return torch.softmax(logits, dim=-1)
 
     def _of(self, module: nn.Module, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, [slots, key heads, room, size], with room for all that is under way.
 
-        Slots double as they are needed: there may be many more than completions are ever asked for. In float32 on a
-        CPU: products of a single query are no faster in bfloat16 there, but often much slower. Zeros where nothing is:
-        what is hidden has weight zero, and zero times whatever memory held might be no number.
+        Slots double as they are needed: there may be many more than completions are ever asked for. Zeros where nothing
+        is: what is hidden has weight zero, and zero times whatever memory held might be no number.
         """
         known = self._kept.get(module)
         if known is not None and len(known[0]) >= self.used and known[0].shape[2] >= self._room:
@@ -121,8 +119,8 @@ class SlotCache:
         slots = max(len(known[0]) if known else 0, min(self.slots, 1 << (self.used - 1).bit_length()))
         grown = []
         for number, rows in enumerate((key, value)):
-            wide = torch.promote_types(rows.dtype, torch.float32) if rows.device.type == "cpu" else rows.dtype
-            fresh = torch.zeros((slots, rows.shape[1], self._room, rows.shape[-1]), dtype=wide, device=rows.device)
+            room = (slots, rows.shape[1], self._room, rows.shape[-1])
+            fresh = torch.zeros(room, dtype=kept_dtype(rows), device=rows.device)
             if known is not None:
                 before = known[number]
                 fresh[: len(before), :, : before.shape[2]] = before
@@ -137,8 +135,6 @@ class _Prompts:
     def __init__(self, lengths: Sequence[int], slots: Sequence[Sequence[int]], place: torch.device) -> None:
         self.stretches: list[tuple[int, int, Tensor]] = []
         """Where a prompt begins and ends in the row, and its slots, [slots of it]."""
-        start = 0
-        for length, row in zip(lengths, slots, strict=True):
-            self.stretches.append((start, start + length, torch.tensor(list(row), device=place)))
-            start += length
-        self.layout = Layout(tuple(Span(first, stop - first) for first, stop, _ in self.stretches), (), start)
+        self.layout = Layout.of_sequences(lengths)
+        for span, row in zip(self.layout.spans, slots, strict=True):
+            self.stretches.append((span.start, span.start + span.length, torch.tensor(list(row), device=place)))

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -58,6 +59,12 @@ class Layout:
     spans: tuple[Span, ...]
     prefixes: tuple[Prefix, ...]
     tokens: int
+
+    @classmethod
+    def of_sequences(cls, lengths: Sequence[int]) -> Layout:
+        """Sequences one after another, which share nothing. `lengths`: tokens of each, [sequences]."""
+        ends = list(accumulate(lengths))
+        return cls(tuple(Span(end - length, length) for end, length in zip(ends, lengths, strict=True)), (), ends[-1])
 
     @property
     def longest(self) -> int:
