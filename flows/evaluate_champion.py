@@ -8,18 +8,20 @@ from flows.opening import notice_champion, open_flow
 from flows.steps import call_preparation, call_step, call_validation
 from models.errors import UserError
 from tasks.registered_policy import registered_policy
+from tasks.shared_engine import shared_engine
 from tasks.steps.evaluate import ShownSections, evaluate_policy
 from tasks.steps.promote import policy_name
 from tasks.tracking import by_hand, records, registry, runs, tags
 
 
 @flow(name="evaluate champion", flow_run_name="evaluate champion {recipe}")
-def evaluate_champion(recipe: str, overrides: list[str] | None = None) -> dict[str, float]:
+def evaluate_champion(recipe: str, overrides: list[str] | None = None, cluster: str | None = None) -> dict[str, float]:
     """Measure the champion of a recipe again, whatever was measured before. Returns its metrics.
 
     Args:
         recipe: path or name of a recipe.
         overrides: `key.path=value` each.
+        cluster: address of the Ray cluster that the recipe's engines are placed on; None: this machine.
 
     Raises:
         UserError: the recipe has no champion yet.
@@ -34,7 +36,8 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None) -> dict[s
         _, version = call_preparation(opened)
         inputs = (registered_policy(champion), call_validation(opened, version), None)
         sections = ShownSections(opened.recipe)
-        measured = call_step(opened, evaluate_policy, sections, *inputs, refresh=True, name="evaluate champion")
+        with shared_engine(opened.recipe.placement, cluster):
+            measured = call_step(opened, evaluate_policy, sections, *inputs, refresh=True, name="evaluate champion")
         if by_hand.waiting(name) is not None:
             noticed += "\n\nIt was set by hand; the next training puts it through the gate."
         before = champion.tags.get(tags.HELDOUT_ACCURACY, "unknown")
