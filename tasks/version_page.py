@@ -80,6 +80,17 @@ def page_of_champion_by_hand(
     return whole if len(whole) <= longest else f"{whole[: longest - 2]} …"
 
 
+def page_with_a_word(word: str, page: str) -> str:
+    """The page of a version that a person approved or rejected: the word on it, then what the gate said.
+
+    Args:
+        word: in one sentence.
+        page: that it had while it waited.
+    """
+    # Without any mark-up: the list of versions shows it as it stands.
+    return f"{' '.join(word.split())}{_BEFORE}{page.removeprefix('… ')}"
+
+
 def policy_page(recipe: str, name: str) -> str:
     """The page of a registered policy."""
     return (

@@ -13,6 +13,8 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a key of the recipe.")
 ]
 
+ByOption = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides; who is logged in, if left out.")]
+
 
 def meant_policy(model: str) -> str:
     """The registered model that is meant: the given one, or the only policy there is."""

@@ -6,12 +6,17 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.options import ModelOption, SetOption, meant_policy
+from flows.commands.options import ByOption, ModelOption, SetOption, meant_policy
 from flows.environment import state_folder, writable_state_folder
 from models.errors import UserError
 
 
-def promote(version: Annotated[int, typer.Argument(help="Version to make champion.")], model: ModelOption = "") -> None:
+def promote(
+    version: Annotated[int, typer.Argument(help="Version to make champion.")],
+    model: ModelOption = "",
+    by: ByOption = "",
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="For the record.")] = "by hand",
+) -> None:
     """Make a version the champion by hand; the champion before it becomes `previous`.
 
     Example: `rewardflow promote 3`
@@ -21,11 +26,15 @@ def promote(version: Annotated[int, typer.Argument(help="Version to make champio
     store.configure(writable_state_folder())
     name = meant_policy(model)
     _tell(name, aliases.notice(name))
-    new = aliases.promote(name, version)
+    new = aliases.promote(name, version, why=why, by=by)
     print(f"champion of {new.name}: version {new.version}")
 
 
-def rollback(model: ModelOption = "") -> None:
+def rollback(
+    model: ModelOption = "",
+    by: ByOption = "",
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="For the record.")] = "",
+) -> None:
     """Make the previous champion champion again; twice swaps back.
 
     Example: `rewardflow rollback`
@@ -35,7 +44,7 @@ def rollback(model: ModelOption = "") -> None:
     store.configure(writable_state_folder())
     name = meant_policy(model)
     _tell(name, aliases.notice(name))
-    new = aliases.rollback(name)
+    new = aliases.rollback(name, by=by, why=why)
     print(f"champion of {new.name}: version {new.version}")
 
 
@@ -61,7 +70,12 @@ def models(
     print(version_lines([version for model in ([name] if name else known) for version in registry.versions(model)]))
 
 
-def anchor(version: Annotated[int, typer.Argument(help="Version to hold guards to.")], model: ModelOption = "") -> None:
+def anchor(
+    version: Annotated[int, typer.Argument(help="Version to hold guards to.")],
+    model: ModelOption = "",
+    by: ByOption = "",
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="For the record.")] = "by hand",
+) -> None:
     """Name the version that the gate's guards are held against beside the champion; the first champion otherwise.
 
     Example: `rewardflow anchor 3`
@@ -69,7 +83,7 @@ def anchor(version: Annotated[int, typer.Argument(help="Version to hold guards t
     from tasks.tracking import aliases, store
 
     store.configure(writable_state_folder())
-    new = aliases.set_anchor(meant_policy(model), version)
+    new = aliases.set_anchor(meant_policy(model), version, by=by, why=why)
     print(f"anchor of {new.name}: version {new.version}")
 
 

@@ -12,11 +12,12 @@ from prefect.cache_policies import NO_CACHE
 
 from models.evaluation.gate import Verdict
 from models.recipe.schema import Recipe
+from tasks.approval import WAITING, held_against
 from tasks.description import Decision, cell
 from tasks.judgement import JudgementSections, decide, difference, interval, judged, lifted, numbers
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.fine_tune import why_not_learned
-from tasks.tracking import aliases, registry, runs, summaries, tags
+from tasks.tracking import aliases, audit, lock, registry, runs, summaries, tags
 from tasks.unexpected import tried_again
 from tasks.version_page import policy_page, version_page
 
@@ -106,6 +107,7 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
         aliases.set_candidate(name, version)
         known_versions = {
             tags.COMPARED_WITH: compared_with,
+            tags.JUDGED_AGAINST: "" if judged_against is None else str(judged_against.version),
             tags.IMPROVEMENT: f"{recipe.gate.metric} {interval(verdict)}",
         }
         for check in verdict.checks:
@@ -117,8 +119,11 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
         registry.annotate(name, version, known_versions, described)
         registry.describe_model(name, policy_page(recipe.name, name))
         if decision == "promoted":
-            aliases.promote(name, version, why="gate", judged_against=judged_against)
+            aliases.promote(name, version, why="gate", by="gate", judged_against=judged_against)
         registry.annotate(name, version, {tags.VERDICT: f"{decision}: {reason}"})
+        if decision != "promoted":
+            with lock.held(name) as lease:
+                audit.append(name, lease, "judged", version, by="gate", why=f"{decision}: {reason}")
         get_run_logger().info(f"{name} version {version}: {decision}; {reason}")
         headline = f"{decision}, version {version}"
         return Made(trained.digest, headline, numbers(verdict), {"version": f"{name}/{version}"})
@@ -142,11 +147,15 @@ def _registered(name: str, digest: str, champion: registry.VersionInfo | None) -
 def _verdict_stands(
     known: registry.VersionInfo, champion: registry.VersionInfo | None, approval: bool, unpinned: str
 ) -> bool:
-    """Whether the verdict on a version is the last word: it once was champion, or what spoke against it still does."""
+    """Whether the verdict on a version is the last word: it once was champion, or what spoke against it still does, and
+    where it waits for a person, the champion that it was judged against still is."""
     if tags.VERDICT not in known.tags:
         return False
     if tags.PROMOTED_AT in known.tags or (champion is not None and champion.version == known.version):
         return True
+    now = champion.version if champion is not None else None
+    if known.tags[tags.VERDICT].startswith(WAITING) and held_against(known) != now:
+        return False
     return not lifted(known.tags[tags.VERDICT], approval, unpinned)
 
 

@@ -11,12 +11,13 @@ it was never compared with.
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from models.errors import UserError
-from tasks.tracking import anchor, by_hand, lock, registry, store, tags
+from tasks.tracking import anchor, audit, by_hand, lock, registry, store, tags
 from tasks.tracking.registry import ANCHOR, CANDIDATE, CHAMPION, PREVIOUS, VersionInfo
 
 
@@ -26,6 +27,8 @@ class Unchecked:
 
 UNCHECKED = Unchecked()
 
+NOBODY = "unknown"
+"""Who did what was done outside Rewardflow."""
 SET_BY_HAND = "set outside Rewardflow; when and by whom is unknown"
 """Why such a version is champion, as far as anybody can say."""
 
@@ -42,7 +45,12 @@ def set_candidate(name: str, version: int) -> VersionInfo:
 
 
 def promote(
-    name: str, version: int, *, why: str = "by hand", judged_against: VersionInfo | int | Unchecked | None = UNCHECKED
+    name: str,
+    version: int,
+    *,
+    why: str = "by hand",
+    by: str = "",
+    judged_against: VersionInfo | int | Unchecked | None = UNCHECKED,
 ) -> VersionInfo:
     """Make a version the champion; the old champion becomes `previous`. Of a version that is champion: nothing.
 
@@ -52,6 +60,7 @@ def promote(
         name: registered model.
         version: the new champion.
         why: for the record, e.g. "gate" or "by hand".
+        by: who wants it; who runs this process, where it is left out.
         judged_against: the champion that the version was compared with, None where there was none.
 
     Raises:
@@ -69,26 +78,36 @@ def promote(
                     f"{name} version {version} was compared with {_called(expected)}, but the champion is now "
                     f"{_called(old.version if old else None)}: evaluate it again"
                 )
-        return _crown(new, old, why, lease)
+        return _crown(new, old, why, by or audit.person(), lease)
 
 
-def set_anchor(name: str, version: int) -> VersionInfo:
+def set_anchor(name: str, version: int, *, by: str = "", why: str = "by hand") -> VersionInfo:
     """Name the version that every candidate's guards are held against beside the champion.
+
+    Args:
+        by: who wants it; who runs this process, where it is left out.
+        why: for the record.
 
     Raises:
         UserError: there is no such version.
     """
     with lock.held(name) as lease:
-        info = registry.version_info(name, version)
+        info, before = registry.version_info(name, version), registry.by_alias(name, ANCHOR)
         _set_alias(info, ANCHOR, lease)
         anchor.remember(name, version)
+        replaced = before.version if before is not None else None
+        audit.append(name, lease, "anchored", version, by=by or audit.person(), why=why, before=replaced)
     return registry.version_info(name, version)
 
 
-def rollback(name: str) -> VersionInfo:
+def rollback(name: str, *, by: str = "", why: str = "") -> VersionInfo:
     """Swap champion and previous; a second rollback swaps them back. Returns the new champion.
 
     Of a champion that was set outside Rewardflow, `previous` is the one in whose place it was set.
+
+    Args:
+        by: who wants it; who runs this process, where it is left out.
+        why: for the record.
 
     Raises:
         UserError: there is no previous champion.
@@ -100,7 +119,8 @@ def rollback(name: str) -> VersionInfo:
             raise UserError(f"{name} has no champion: nothing to roll back")
         if new is None or new.version == old.version:
             raise UserError(f"{name} has no previous champion to roll back to: version {old.version} is the first")
-        return _crown(new, old, f"rollback from version {old.version}", lease)
+        reason = f"rollback from version {old.version}{f': {why}' if why else ''}"
+        return _crown(new, old, reason, by or audit.person(), lease)
 
 
 def notice(name: str) -> str:
@@ -125,12 +145,16 @@ def _notice_champion(name: str, lease: lock.Lease) -> str:
         return ""
     before, now = _recorded(name), registry.champion(name)
     begun = _model_tags(name).get(tags.PROMOTING, "")
-    if now is not None and begun.startswith(f"{now.version} "):  # a promotion of ours was killed in between
-        _remember(f"{_now()} version {now.version} ({begun.partition(' ')[2]})", name)
-        return ""
+    if now is not None and begun.startswith("{"):
+        promoting = json.loads(begun)
+        if promoting["version"] == now.version:  # a promotion of ours was killed in between
+            audit.append(name, lease, "promoted", **promoting)
+            _remember(f"{_now()} version {now.version} ({promoting['why']})", name)
+            return ""
     if now is None:
         said = f"version {before} was champion; its alias was deleted outside Rewardflow"
         by_hand.settled(name)
+        audit.append(name, lease, "noticed", None, by=NOBODY, why="its alias was deleted", before=before)
         _remember(f"{_now()} no champion (noticed: {said}; when and by whom is unknown)", name)
         return f"{said}; candidates are judged against the base model until there is a champion again"
     verdict = now.tags.get(tags.VERDICT, "it was never judged by the gate")
@@ -144,6 +168,7 @@ def _notice_champion(name: str, lease: lock.Lease) -> str:
     why = SET_BY_HAND
     registry.annotate(name, now.version, {tags.PROMOTED_AT: f"noticed {_now()}", tags.PROMOTED_BY: why})
     by_hand.wait_for_gate(name, now.version, before or _last_champion(name))
+    audit.append(name, lease, "noticed", now.version, by=NOBODY, why=why, before=before)
     _remember(f"{_now()} version {now.version} (noticed: {why})", name)
     return f"{said}; of itself: {verdict}"
 
@@ -187,12 +212,14 @@ def _model_tags(name: str) -> dict[str, str]:
         return {}
 
 
-def _crown(new: VersionInfo, old: VersionInfo | None, why: str, lease: lock.Lease) -> VersionInfo:
+def _crown(new: VersionInfo, old: VersionInfo | None, why: str, by: str, lease: lock.Lease) -> VersionInfo:
     now = _now()
+    before = old.version if old is not None else None
+    promoting = json.dumps({"version": new.version, "by": by, "why": why, "before": before})
     # Killed between these two, the old champion is also its own `previous`, and rollback says that there is none.
     if old is not None:
         _set_alias(old, PREVIOUS, lease)
-    lease.write(store.client().set_registered_model_tag, new.name, tags.PROMOTING, f"{new.version} {why}")
+    lease.write(store.client().set_registered_model_tag, new.name, tags.PROMOTING, promoting)
     _set_alias(new, CHAMPION, lease)
     if registry.by_alias(new.name, ANCHOR) is None:
         _set_alias(old or new, ANCHOR)
@@ -204,6 +231,7 @@ def _crown(new: VersionInfo, old: VersionInfo | None, why: str, lease: lock.Leas
         own[tags.REPLACED] = str(old.version)
         registry.annotate(old.name, old.version, {tags.REPLACED_BY: f"{new.version} at {now}"})
     registry.annotate(new.name, new.version, own)
+    audit.append(new.name, lease, "promoted", new.version, by=by, why=why, before=before)
     _remember(f"{now} version {new.version} ({why})", new.name)
     return registry.version_info(new.name, new.version)
 

@@ -155,6 +155,17 @@ def test_runs_and_show_tell_of_the_run(project: Project, first: Ran) -> None:
     assert page.startswith(f"{newest.name}  {newest.run_id}")
 
 
+def test_the_audit_log_of_a_first_run_is_printed_and_an_approval_of_what_does_not_wait_is_one_line(
+    project: Project, first: Ran
+) -> None:
+    status, page, _ = project.ask("audit")
+    entry, *_, last = page.splitlines()
+    assert status == 0 and re.match(r" +1  20\S+ \S+ UTC  (judged|promoted) version 1, by gate: ", entry)
+    assert re.fullmatch(r"\d+ entries, none changed", last)
+    status, _, error = project.ask("approve", "1", "--by", "Ann", "--why", "read")
+    assert status == 1 and error.startswith("error: tiny-policy version 1 does not wait for approval (")
+
+
 def test_a_rollback_without_a_champion_is_one_line(
     project: Project, tmp_path: Path, new_store: Callable[[Path], Path]
 ) -> None:

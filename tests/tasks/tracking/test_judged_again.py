@@ -1,60 +1,24 @@
 """The same weights come again: the verdict on them stands, unless what alone spoke against them is gone."""
 
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from prefect.logging import disable_run_logger
-from test_gate_promotion import NAME, RECIPE, answers, looks, step
+from nights import champion, nights
+from test_gate_promotion import NAME, looks
 
-from flows.train import evaluate_splits, why_no_anchor
 from tasks.judgement import NOT_PINNED
-from tasks.registered_policy import PolicyFiles
-from tasks.step import StepContext, StepResult
-from tasks.steps.promote import Candidate, Promotion, PromotionSections, promote
-from tasks.tracking import aliases, registry, runs, tags
+from tasks.steps.promote import Promotion
+from tasks.tracking import aliases, registry, tags
 
 pytestmark = pytest.mark.rotating(of=3)
 
 WHY = "commit 6d57ac2f does not hold the data"
 
 
-class Training(SimpleNamespace):
-    """A training whose policies answer: the candidate `right` of 4 right, every other one `before`."""
-
-    def __init__(self, folder: Path, run: str, tuned: StepResult, right: int, before: int) -> None:
-        base = step(folder, run, "warm_start", "warm", model_id="m-1")
-        super().__init__(warmed=base, tuned=tuned, folder=folder, run=run, right=right, before=before)
-
-    def evaluated(self, role: str, policy: PolicyFiles, split: str = "validation") -> Any:
-        return step(self.folder, self.run, role, policy.digest, answers(self.before), gate_split="aaaa")
-
-    def evaluated_candidate(self, split: str = "validation") -> Any:
-        return step(self.folder, self.run, "candidate", self.tuned.digest, answers(self.right), gate_split="aaaa")
-
-
 @pytest.fixture
-def night(home: Path, policy_folder: Path, tmp_path: Path):
-    """One night: weights, how right they are, how right the others; evaluated and judged as the main flow does it."""
-
-    def trained(weights: str, right: int = 3, before: int = 1, unpinned: str = "", **changes: bool) -> Promotion:
-        run = runs.open_flow_run("arithmetic", "night", {tags.UNPINNED: unpinned} if unpinned else {})
-        model_id = registry.log_model(run, policy_folder, "policy", "text-generation")
-        tuned = step(tmp_path, run, "fine_tune", weights, model_id=model_id)
-        champion = registry.champion(NAME)
-        gate = evaluate_splits(Training(tmp_path, run, tuned, right, before), champion, NAME)["gate"]  # type: ignore[arg-type]
-        recipe, shown = RECIPE.model_copy(update=changes), step(tmp_path, run, "shown", weights)
-        with disable_run_logger():
-            against = Candidate(tuned, None, gate, shown, champion, why_no_anchor(champion, NAME), unpinned)
-            return promote.fn(StepContext("promote", run, PromotionSections(recipe), home, run), against)
-
-    return trained
-
-
-def champion() -> int | None:
-    champion = registry.champion(NAME)
-    return champion.version if champion else None
+def night(home: Path, policy_folder: Path, tmp_path: Path) -> Callable[..., Promotion]:
+    return nights(home, policy_folder, tmp_path)
 
 
 def unpinned(version: int) -> str:

@@ -1,0 +1,72 @@
+"""A person's word on candidates that wait for it, and the log of all that was decided."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flows.commands.options import ModelOption, meant_policy
+from flows.environment import state_folder, writable_state_folder
+from models.errors import UserError
+
+Version = Annotated[int, typer.Argument(help="Version that waits.")]
+By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides.")]
+Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="For the record.")]
+
+
+def approve(version: Version, by: By, why: Why, model: ModelOption = "") -> None:
+    """Make a candidate that passed the gate and waits for approval the champion.
+
+    Example: `rewardflow approve 4 --by "A. Turing" --why "samples read, no complaints"`
+    """
+    from tasks import approval
+    from tasks.tracking import aliases, store
+
+    store.configure(writable_state_folder())
+    name = meant_policy(model)
+    if noticed := aliases.notice(name):
+        print(f"{name}: {noticed}")
+    new = approval.approve(name, version, by=by, why=why)
+    print(f"champion of {new.name}: version {new.version}, approved by {by}")
+
+
+def reject(version: Version, by: By, why: Why, model: ModelOption = "") -> None:
+    """Refuse a candidate that waits for approval.
+
+    Example: `rewardflow reject 4 --by "A. Turing" --why "answers in the wrong language"`
+    """
+    from tasks import approval
+    from tasks.tracking import store
+
+    store.configure(writable_state_folder())
+    new = approval.reject(meant_policy(model), version, by=by, why=why)
+    print(f"{new.name} version {new.version}: rejected by {by}")
+
+
+def audit(
+    model: ModelOption = "",
+    as_json: Annotated[bool, typer.Option("--json", help="An entry a line, as it is hashed.")] = False,
+) -> None:
+    """Print who changed a model's champion, when and why, and check that nobody has changed the log.
+
+    Exit status 1 where it was changed. Example: `rewardflow audit`
+    """
+    import json
+    from dataclasses import asdict
+
+    from tasks.tracking import audit as log
+    from tasks.tracking import store
+
+    store.open_for_reading(state_folder())
+    name = meant_policy(model)
+    entries = log.entries(name)
+    for entry in entries:
+        print(json.dumps(asdict(entry), ensure_ascii=False) if as_json else log.line(entry))
+    if broken := log.broken(name):
+        raise UserError(f"the audit log of {name} was changed: {'; '.join(broken)}")
+    if not as_json:
+        print(f"{len(entries)} entries, none changed" if entries else f"nothing was decided about {name} yet")
+
+
+COMMANDS = (approve, reject, audit)

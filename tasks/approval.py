@@ -1,0 +1,77 @@
+"""A person's word on a candidate that passed the gate: approved, it becomes the champion; rejected, it never does.
+
+Nothing waits meanwhile: the version stands in the registry with what the gate said of it. The word is on that: where
+the champion changed since, the candidate has to be judged against the new one first.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from models.errors import UserError
+from tasks.tracking import aliases, audit, lock, registry, runs, tags
+from tasks.version_page import page_with_a_word
+
+WAITING = "waiting"
+
+
+def approve(name: str, version: int, *, by: str, why: str) -> registry.VersionInfo:
+    """Make a candidate that waits the champion. Who, when and why stand on the version and in the audit log.
+
+    Raises:
+        UserError: no name or reason, no version that waits, or the champion is not the one that it was judged against.
+    """
+    info = _waits(name, version, by, why)
+    verdict = info.tags[tags.VERDICT]
+    new = aliases.promote(name, version, why=f"approved: {why}", by=by, judged_against=held_against(info))
+    _note(info, f"Approved by {by}: {why}", f"promoted: approved by {by}; {_said(verdict)}")
+    return new
+
+
+def reject(name: str, version: int, *, by: str, why: str) -> registry.VersionInfo:
+    """Refuse a candidate that waits. Who, when and why stand on the version and in the audit log.
+
+    Raises:
+        UserError: no name or reason, or no version that waits.
+    """
+    info = _waits(name, version, by, why)
+    with lock.held(name) as lease:
+        audit.append(name, lease, "rejected", version, by=by, why=why)
+    _note(info, f"Rejected by {by}: {why}", f"refused: rejected by {by}: {why}; {_said(info.tags[tags.VERDICT])}")
+    return registry.version_info(name, version)
+
+
+def held_against(info: registry.VersionInfo) -> int | None:
+    """The champion when a version was judged; None: there was none."""
+    known = registry.facts_of(info).get(tags.JUDGED_AGAINST, "")
+    return int(known) if known else None
+
+
+def _waits(name: str, version: int, by: str, why: str) -> registry.VersionInfo:
+    if not by.strip() or not why.strip():
+        raise UserError("an approval or rejection needs a name and a reason: --by NAME --why TEXT")
+    if len(by) + len(why) > audit.LONGEST - 100:
+        raise UserError(f"name and reason have {len(by) + len(why)} characters; {audit.LONGEST - 100} is the most")
+    info = registry.version_info(name, version)
+    verdict = info.tags.get(tags.VERDICT, "it was never judged by the gate")
+    if not verdict.startswith(f"{WAITING}: "):
+        waiting = [str(v.version) for v in registry.versions(name) if v.tags.get(tags.VERDICT, "").startswith(WAITING)]
+        raise UserError(
+            f"{name} version {version} does not wait for approval ({verdict}); waiting: {', '.join(waiting) or 'none'}"
+        )
+    return info
+
+
+def _said(verdict: str) -> str:
+    """What the gate said of a candidate that waits, without what it waits for."""
+    return f"the gate: {verdict.removeprefix(f'{WAITING}: ').partition('; the recipe asks')[0]}"
+
+
+def _note(info: registry.VersionInfo, word: str, verdict: str) -> None:
+    """Put a person's word on the version, its page, and the page of the run that made it."""
+    at = datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
+    page = page_with_a_word(f"{word} ({at})", info.description)
+    registry.annotate(info.name, info.version, {tags.VERDICT: verdict, tags.WORD: f"{word} ({at})"}, page)
+    run = info.tags.get(tags.RUN, "")
+    if run:
+        runs.set_tags(run, {tags.RUN_VERDICT: word.partition(" ")[0].lower()})

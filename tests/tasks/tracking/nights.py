@@ -1,0 +1,51 @@
+"""Nights of a recipe as the main flow judges them: weights that come, how right they are, and what becomes of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from prefect.logging import disable_run_logger
+from test_gate_promotion import NAME, RECIPE, answers, step
+
+from flows.train import evaluate_splits, why_no_anchor
+from tasks.registered_policy import PolicyFiles
+from tasks.step import StepContext, StepResult
+from tasks.steps.promote import Candidate, Promotion, PromotionSections, promote
+from tasks.tracking import registry, runs, tags
+
+
+class Training(SimpleNamespace):
+    """A training whose policies answer: the candidate `right` of 4 right, every other one `before`."""
+
+    def __init__(self, folder: Path, run: str, tuned: StepResult, right: int, before: int) -> None:
+        base = step(folder, run, "warm_start", "warm", model_id="m-1")
+        super().__init__(warmed=base, tuned=tuned, folder=folder, run=run, right=right, before=before)
+
+    def evaluated(self, role: str, policy: PolicyFiles, split: str = "validation") -> Any:
+        return step(self.folder, self.run, role, policy.digest, answers(self.before), gate_split="aaaa")
+
+    def evaluated_candidate(self, split: str = "validation") -> Any:
+        return step(self.folder, self.run, "candidate", self.tuned.digest, answers(self.right), gate_split="aaaa")
+
+
+def nights(home: Path, policy_folder: Path, folder: Path) -> Callable[..., Promotion]:
+    """One night: weights, how right they are, how right the others; evaluated and judged as the main flow does it."""
+
+    def trained(weights: str, right: int = 3, before: int = 1, unpinned: str = "", **changes: bool) -> Promotion:
+        run = runs.open_flow_run("arithmetic", "night", {tags.UNPINNED: unpinned} if unpinned else {})
+        model_id = registry.log_model(run, policy_folder, "policy", "text-generation")
+        tuned = step(folder, run, "fine_tune", weights, model_id=model_id)
+        champion = registry.champion(NAME)
+        gate = evaluate_splits(Training(folder, run, tuned, right, before), champion, NAME)["gate"]  # type: ignore[arg-type]
+        recipe, shown = RECIPE.model_copy(update=changes), step(folder, run, "shown", weights)
+        with disable_run_logger():
+            against = Candidate(tuned, None, gate, shown, champion, why_no_anchor(champion, NAME), unpinned)
+            return promote.fn(StepContext("promote", run, PromotionSections(recipe), home, run), against)
+
+    return trained
+
+
+def champion() -> int | None:
+    champion = registry.champion(NAME)
+    return champion.version if champion else None
