@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from flows import collection, console, prefect_run
 from flows.environment import writable_state_folder
 from flows.schedule import create_gpu_limit
 from flows.servers import end_orphans, page_address
+from flows.turn import only_run, patience
 from models.disk import needs_space
 from models.errors import UserError
 from models.recipe.files import require_files
@@ -47,7 +46,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
     """Check the recipe, take the folder for this run alone, open its MLflow run and close it with how it ended.
 
     Raises:
-        UserError: the recipe is wrong, a file that it names is missing, or another run goes on in this folder.
+        UserError: the recipe is wrong, a file that it names is missing, or others go on in this folder for too long.
     """
     checked = load_recipe(recipe, overrides)
     require_files(checked)
@@ -104,18 +103,24 @@ def own_folder(experiment: str) -> Iterator[Path]:
     """The state folder, for this run alone, with tracking and the GPU's place ready.
 
     Raises:
-        UserError: another run goes on in it.
+        UserError: others go on in it for longer than this one waits.
     """
     home = writable_state_folder()
     interrupt.keep()  # Prefect takes SIGTERM where a flow begins
     console.quiet()
-    with only_run(home):
+    with only_run(home, patience(), _say):
         end_orphans(home)
         store.configure(home)
         runs.sweep_dead_runs(experiment)
         create_gpu_limit()
         collection.begin()
         yield home
+
+
+def _say(line: str) -> None:
+    from prefect import get_run_logger
+
+    get_run_logger().info(line)
 
 
 def notice_champion(run: str, model: str, earlier: str = "") -> str:
@@ -150,26 +155,3 @@ def closed_with(run_id: str) -> Iterator[None]:
             runs.close_run(run_id, status)
         raise
     runs.close_run(run_id)
-
-
-@contextmanager
-def only_run(home: Path) -> Iterator[None]:
-    """Hold the state folder for one run.
-
-    Raises:
-        UserError: another run goes on in it.
-    """
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "run.lock").open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            who = lock.read().strip() or "unknown"
-            raise UserError(
-                f"{home}: another run (process {who}) goes on in this folder; wait for it or set REWARDFLOW_HOME"
-            ) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield

@@ -23,12 +23,10 @@ from flows.environment import MLFLOW_PORT, PREFECT_PORT
 from flows.servers import addresses, servers_end_with_us, serving
 from flows.temporary_server import is_temporary
 from models.errors import UserError
+from tasks.gpu_place import limit_name
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
-
-GPU_SLOT = "gpu"
-"""Name of the concurrency limit that every step with a GPU takes."""
 
 
 class CronSchedule(BaseModel):
@@ -86,7 +84,7 @@ def read_deployments(path: Path) -> list[Deployment]:
 
 
 def create_gpu_limit() -> None:
-    """Create the concurrency limit `gpu`, one slot, on the current Prefect server; one that exists stays as it is.
+    """Create the concurrency limit of this host, one slot, on the current Prefect server; one that is there stays.
 
     Except on a temporary server, which only this process uses: it keeps in memory who holds a slot and loses it with
     a killed run, but the count stays in its database. Nobody else can hold the slot, so it is freed here.
@@ -97,13 +95,13 @@ def create_gpu_limit() -> None:
 
     with get_client(sync_client=True) as client:
         try:  # asked first: the server logs a traceback where one is created that exists
-            client.read_global_concurrency_limit_by_name(GPU_SLOT)
+            client.read_global_concurrency_limit_by_name(limit_name())
         except ObjectNotFound:
             with contextlib.suppress(ObjectAlreadyExists):
-                client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=GPU_SLOT, limit=1))
+                client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=limit_name(), limit=1))
         else:
             if is_temporary():
-                client.update_global_concurrency_limit(GPU_SLOT, GlobalConcurrencyLimitUpdate(active_slots=0))
+                client.update_global_concurrency_limit(limit_name(), GlobalConcurrencyLimitUpdate(active_slots=0))
 
 
 def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT) -> None:

@@ -23,7 +23,7 @@ from models.policy.build import load_causal_model, on_device
 from models.policy.folder import hash_folder
 from models.policy.use import GATE, MASK, read_use
 from models.text.end_ids import Ends, all_of
-from tasks.step import gpu_slot
+from tasks.gpu_place import gpu_slot
 
 if TYPE_CHECKING:
     from tasks.cluster import Cluster

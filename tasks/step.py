@@ -12,8 +12,8 @@ import importlib.metadata
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -218,12 +218,3 @@ def record_reuse(context: StepContext[Any], result: StepResult) -> None:
     run_id = runs.open_step_run(context.run, context.step, {tags.REUSED: result.run_id}, context.name)
     records.log_metrics(run_id, result.metrics)
     runs.close_run(run_id)
-
-
-@contextmanager
-def gpu_slot() -> Iterator[None]:
-    """Hold the one place that Prefect's concurrency limit `gpu` gives to learners and engines."""
-    from prefect.concurrency.sync import concurrency
-
-    with concurrency("gpu", occupy=1, strict=True, lease_duration=60):
-        yield

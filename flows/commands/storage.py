@@ -43,7 +43,7 @@ def gc(
         print(prune_lines(prune.plan(home, keep_days, refused)))
         print("nothing was deleted; the same with --yes deletes it")
         return
-    from flows.opening import only_run
+    from flows.turn import only_run
 
     with only_run(home):
         held = prune.plan(home, keep_days, refused)

@@ -28,12 +28,13 @@ from models.text.token_cache import CachedCodec
 from tasks import plots
 from tasks.caching import cached_by_key
 from tasks.fitting import fit_together
+from tasks.gpu_place import gpu_slot
 from tasks.inputs import Used, log_rows
 from tasks.precision import Precision, learner_autocast, precision_folder
 from tasks.progress import progress
 from tasks.sections import Sections, of
 from tasks.shared_engine import learners
-from tasks.step import Made, StepContext, StepResult, gpu_slot, run_step, token_folder
+from tasks.step import Made, StepContext, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, summaries, tags
 from tasks.tracking.metrics import MetricLog

@@ -27,12 +27,13 @@ from models.text.token_cache import CachedCodec
 from models.text.tokenizer import train_tokenizer
 from tasks.caching import cached_by_key
 from tasks.fitting import fit_together
+from tasks.gpu_place import gpu_slot
 from tasks.inputs import log_rows
 from tasks.precision import learner_autocast, precision_folder
 from tasks.progress import progress
 from tasks.sections import Sections, of
 from tasks.shared_engine import learners
-from tasks.step import Made, StepContext, StepResult, gpu_slot, run_step, token_folder
+from tasks.step import Made, StepContext, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of, training_texts
 from tasks.tracking import registry
 from tasks.tracking.metrics import MetricLog

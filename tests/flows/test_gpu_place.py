@@ -1,5 +1,8 @@
 """The one place on the GPU, on a real Prefect server: held as long as an engine that takes its memory may be open."""
 
+import select
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,10 @@ from tiny_models import tiny_policy, word_tokenizer
 from flows.schedule import create_gpu_limit
 from models.engine.engine import EngineSettings
 from models.policy.folder import save_model_folder
+from tasks.gpu_place import LOCK, limit_name, of_host
 from tasks.shared_engine import engine_place, lent_engine, shared_engine
 
+ROOT = Path(__file__).resolve().parents[2]
 ENGINE = EngineSettings(name="transformers")
 LIMITS = {"longest": 64, "end": 1}
 
@@ -29,7 +34,7 @@ def test_the_place_on_the_gpu_is_held_as_long_as_the_engine_may_be_open(servers:
 
     def held() -> int:
         with get_client(sync_client=True) as client:
-            return client.read_global_concurrency_limit_by_name("gpu").active_slots
+            return client.read_global_concurrency_limit_by_name(limit_name()).active_slots
 
     with temporary_settings({PREFECT_API_URL: f"{servers.prefect}/api"}):
         create_gpu_limit()
@@ -43,3 +48,39 @@ def test_the_place_on_the_gpu_is_held_as_long_as_the_engine_may_be_open(servers:
                     assert held() == 1
                 assert held() == 1  # the engine's memory is still taken
         assert held() == 0
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from tasks.gpu_place import of_host
+with of_host(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_the_lock_of_a_host_holds_between_processes_and_is_free_when_its_holder_is_killed(tmp_path: Path) -> None:
+    """Also of a user who may not write the file."""
+    (tmp_path / LOCK).touch(mode=0o444)
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    first, second = (
+        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    )
+    try:
+        assert first.stdout is not None and second.stdout is not None
+        (said,) = select.select([first.stdout, second.stdout], [], [], 60)[0]
+        holder, waiting = (first, second) if said is first.stdout else (second, first)
+        assert waiting.stdout is not None and not select.select([waiting.stdout], [], [], 0.5)[0]
+        holder.kill()
+        assert waiting.stdout.readline() == "held\n"
+        with pytest.raises(OSError, match="symbolic links"):
+            (tmp_path / "other").mkdir()
+            (tmp_path / "other" / LOCK).symlink_to(tmp_path / "target")
+            with of_host(tmp_path / "other"):
+                pass
+        assert not (tmp_path / "target").exists()
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.wait()

@@ -13,6 +13,7 @@ from running import ROOT, Pair, ask, end, start_python, wait_for
 from flows.schedule import ConcurrencyLimit, read_deployments, serve_schedule
 from flows.server_record import running_servers
 from models.errors import UserError
+from tasks.gpu_place import limit_name
 
 CODE = """
 from pathlib import Path
@@ -100,7 +101,7 @@ def test_the_yaml_is_what_is_served(servers: Pair, served: Served) -> None:
 @pytest.mark.slow
 def test_one_gpu_slot_exists(servers: Pair, served: Served) -> None:
     limit = wait_for("the limit", lambda: ask(f"{servers.prefect}/api/v2/concurrency_limits/filter", {}))
-    assert [(row["name"], row["limit"]) for row in limit if row["name"] == "gpu"] == [("gpu", 1)]
+    assert [row["limit"] for row in limit if row["name"] == limit_name()] == [1]
 
 
 @pytest.mark.slow

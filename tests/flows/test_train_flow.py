@@ -290,7 +290,7 @@ def interrupted(
         wait_for("the lock", lambda: (lock := elsewhere / "run.lock").is_file() and lock.read_text(), alone)
         alone.send_signal(signal.SIGSTOP)  # it keeps the folder until the second one has said that it is taken
         second = ThreadPoolExecutor(1).submit(
-            rewardflow, project.folder, "run", "tiny", *longer, **project.settings(elsewhere)
+            rewardflow, project.folder, "run", "tiny", *longer, **project.settings(elsewhere), REWARDFLOW_WAIT="0"
         )
 
         def checkpoint() -> list[Path]:

@@ -14,7 +14,6 @@ from project import make_project, rewardflow
 from running import Pair
 
 from flows.command_line import main
-from flows.opening import only_run
 from models.datasets.settings import DataSettings
 from models.errors import UserError
 from models.policy.checkpoint import newest_checkpoint, state_of, write_checkpoint
@@ -205,14 +204,3 @@ def test_no_space_for_a_checkpoint_is_one_line_and_leaves_the_one_before_whole(s
     assert [entry.name for entry in root.iterdir()] == ["round_000001"]
     checkpoint = newest_checkpoint(root)
     assert checkpoint is not None and checkpoint.folder == first
-
-
-def test_one_run_at_a_time_holds_a_folder_and_its_end_frees_it(tmp_path: Path) -> None:
-    with (
-        only_run(tmp_path),
-        pytest.raises(UserError, match=r"another run .* goes on in this folder"),
-        only_run(tmp_path),
-    ):
-        pass
-    with only_run(tmp_path):
-        pass
