@@ -2,11 +2,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all test-slice quick lint browser ui schedule bench league clean
+.PHONY: help install run test test-all test-slice quick lint browser postgresql ui schedule services services-stop bench league clean
 
 PYTHON ?= python3.11
 RECIPE ?= recipes/arithmetic.yaml
-# More for the command behind run, ui, schedule and bench, as in: make ui OPTIONS="--mlflow-port 5001"
+# More for the command behind run, ui, schedule, services and bench, as in: make ui OPTIONS="--mlflow-port 5001"
 OPTIONS ?=
 # Test processes side by side; tests that share a server or an engine stay in one. 0: pytest's own alone.
 WORKERS ?= 2
@@ -19,8 +19,8 @@ PYTEST = $(BIN)/python -m pytest --no-loadscope-reorder
 
 help: ## Show what can be made
 	@echo "Rewardflow. Usage: make TARGET"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Options: RECIPE=path (run), OPTIONS=... (run, ui, schedule, bench, league), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "Options: RECIPE=path (run), OPTIONS=... (run, ui, schedule, services, bench, league), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
 
 install: .venv/.installed ## Install the locked environment into .venv
 
@@ -31,16 +31,16 @@ run: .venv/.installed ## Main job: data, validation, warm start, reward model, R
 	@$(BIN)/rewardflow run $(RECIPE) $(OPTIONS)
 
 # Style, types and imports are checked beside the tests; what they say is shown where it is bad news.
-test: .venv/.installed browser ## Check style, types and imports beside the tests, but for the thorough ones
+test: .venv/.installed browser postgresql ## Check style, types and imports beside the tests, but for the thorough ones
 	@$(MAKE) --no-print-directory lint >.lint.log 2>&1 & lint=$$!; \
 	echo "== pytest, $(WORKERS) processes; ruff, mypy and import-linter beside them"; \
 	$(PYTEST) -n $(WORKERS) -m 'not thorough' --durations=10 && status=0 || status=$$?; \
 	wait $$lint || { cat .lint.log; status=1; }; rm -f .lint.log; exit $$status
 
-test-all: .venv/.installed browser lint ## Run every test in one process: also long runs, faults, and every recipe's smoke
+test-all: .venv/.installed browser postgresql lint ## Run every test in one process: also long runs, faults, and every recipe's smoke
 	@$(PYTEST) -n 0 --durations=10
 
-test-slice: .venv/.installed ## Run a slice of the thorough tests: SLICE=K/N, every N-th beginning with the K-th
+test-slice: .venv/.installed postgresql ## Run a slice of the thorough tests: SLICE=K/N, every N-th beginning with the K-th
 	@$(PYTEST) -n 0 -m thorough --slice $(SLICE) --durations=10
 
 quick: .venv/.installed ## Run the core's tests: a minute
@@ -54,11 +54,20 @@ lint: .venv/.installed ## Check style (ruff), types (mypy) and the walls between
 browser: ## Get Debian's chromium for the test of the MLflow UI, where that is possible
 	@bash .ci/browser
 
+postgresql: ## Get Debian's PostgreSQL for `make services` and its tests, where that is possible
+	@bash .ci/postgresql
+
 ui: .venv/.installed ## Start the MLflow and Prefect servers and print their addresses
 	@$(BIN)/rewardflow ui $(OPTIONS)
 
 schedule: .venv/.installed ## Serve the deployments of prefect.yaml on their schedules
 	@$(BIN)/rewardflow schedule $(OPTIONS)
+
+services: .venv/.installed postgresql ## Start PostgreSQL, an S3 server, MLflow and Prefect without containers; print what to export
+	@$(BIN)/rewardflow services start $(OPTIONS)
+
+services-stop: ## End those that `make services` started; what they hold stays
+	@$(BIN)/rewardflow services stop $(OPTIONS)
 
 # With --no-deps, as the lock: what else TRL asks for is there.
 bench: .venv/.installed ## Measure speed and memory beside TRL (about 15 minutes); OPTIONS="--only grpo_32" for one

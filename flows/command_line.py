@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flows import collection
-from flows.commands import approval, catalogue, data, operation, registry, review, storage, training
+from flows.commands import approval, catalogue, data, operation, registry, review, services, storage, training
 from flows.environment import state_folder
 from models.disk import is_full, no_space, out_of_space
 from models.errors import UserError
@@ -38,6 +38,7 @@ for _group in GROUPS:
 
 
 app.add_typer(data.app, name="data")
+app.add_typer(services.app, name="services")
 
 
 def _print_version(wanted: bool) -> None:

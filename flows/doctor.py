@@ -17,16 +17,18 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 
 from flows.environment import MLFLOW_PORT, PREFECT_PORT, state_folder
+from flows.server_process import port_is_free
 from flows.server_record import running_servers
-from flows.servers import port_is_free
+from flows.servers import check_given, given_servers
 from models.errors import UserError
+from tasks import dvc_remote
+from tasks.tracking.store import wished
 
 DISK_GIB = 5.0
 """Free disk space below which a run may not find room for its checkpoints, GiB."""
@@ -62,8 +64,8 @@ def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = Fa
         lambda: _writable(home),
         lambda: _data_versions(Path.cwd()),
         lambda: _tracking_store(home),
-        lambda: _port("MLflow", MLFLOW_PORT, home),
-        lambda: _port("Prefect", PREFECT_PORT, home),
+        lambda: _server("MLflow", MLFLOW_PORT, home),
+        lambda: _server("Prefect", PREFECT_PORT, home),
         lambda: _remote(Path.cwd()),
         _browser,
     ]
@@ -194,14 +196,8 @@ def _data_versions(here: Path) -> Finding:
 
 
 def _tracking_store(home: Path) -> Finding:
-    server = os.environ.get("MLFLOW_TRACKING_URI", "")
-    if server.startswith(("http://", "https://")):
-        try:
-            with urllib.request.urlopen(f"{server.rstrip('/')}/health", timeout=2):
-                return Finding("Tracking store", True, f"{server} answers")
-        except OSError as error:
-            mend = "start that server, or unset MLFLOW_TRACKING_URI to write to the state folder"
-            return Finding("Tracking store", False, f"{server} does not answer: {error}", mend)
+    if wished().startswith(("http://", "https://")):
+        return Finding("Tracking store", True, f"{wished()}, not this machine's")
     database = home / "mlflow.db"
     if not database.exists():
         return Finding("Tracking store", True, f"{database} (made by the first run)")
@@ -213,7 +209,15 @@ def _tracking_store(home: Path) -> Finding:
     return Finding("Tracking store", True, f"{database}, {runs} runs")
 
 
-def _port(title: str, port: int, home: Path) -> Finding:
+def _server(title: str, port: int, home: Path) -> Finding:
+    """The server that the environment names; else the port on which `rewardflow ui` would start one."""
+    given = given_servers(home).get(title.lower())
+    if given is not None:
+        try:
+            check_given(given)
+        except UserError as error:
+            return Finding(f"{title} server", False, given.address, str(error))
+        return Finding(f"{title} server", True, f"{given.address} answers")
     name = f"{title} port"
     ours = running_servers(home).get(title.lower())
     if ours is not None:
@@ -237,11 +241,12 @@ def _remote(here: Path) -> Finding:
 
 
 def _s3_remotes(here: Path) -> dict[str, str | None]:
-    """Address of each S3 remote in DVC's configuration, with the endpoint of its server where one is named."""
+    """Address of DATA_REMOTE and each S3 remote in DVC's configuration, with the endpoint where one is named there."""
     parser = configparser.ConfigParser(interpolation=None)
     parser.read([here / ".dvc" / "config", here / ".dvc" / "config.local"])
     remotes = [parser[section] for section in parser.sections() if section.strip("'").startswith("remote ")]
-    return {it["url"]: it.get("endpointurl") for it in remotes if it.get("url", "").startswith("s3://")}
+    meant = {dvc_remote.wished(): None} if dvc_remote.wished() else {}  # its endpoint: AWS_ENDPOINT_URL
+    return meant | {it["url"]: it.get("endpointurl") for it in remotes if it.get("url", "").startswith("s3://")}
 
 
 def _browser() -> Finding:

@@ -59,12 +59,12 @@ def artifact_folder(home: Path) -> Path:
     return home / "mlartifacts"
 
 
-def prefect_folders(home: Path) -> dict[str, str]:
-    """Where Prefect keeps what it keeps: in the state folder `home`, or in the user's PREFECT_HOME where it is set.
+def prefect_folders(home: Path, chosen: str | None = None) -> dict[str, str]:
+    """Where Prefect keeps what it keeps: in the folder `home`, or in `chosen`: the user's PREFECT_HOME, if left out.
 
     PREFECT_HOME alone does not do it: Prefect 3 puts results and its server's memo into the user's home directory.
     """
-    prefect = Path(os.environ.get("PREFECT_HOME") or home / "prefect")
+    prefect = Path((os.environ.get("PREFECT_HOME") if chosen is None else chosen) or home / "prefect")
     return {
         "PREFECT_HOME": str(prefect),
         "PREFECT_LOCAL_STORAGE_PATH": str(prefect / "storage"),

@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
-import subprocess
 import sys
 import time
 import urllib.error
@@ -31,16 +29,11 @@ from flows.environment import (
     prefect_folders,
     tracking_database,
 )
+from flows.server_process import END_SECONDS, FOREIGN, LASTING_LEASES, end, launch, port_is_free, wait_until_healthy
 from flows.server_record import HOST, Server, record, recorded, running_servers
 from models.errors import UserError
 from tasks.tracking import moved
 from tasks.tracking.store import wished
-
-START_SECONDS = 180.0
-"""How long a server may take until it answers: the first start makes its database, on a busy machine slowly."""
-END_SECONDS = 15.0
-"""How long a server may take to end by itself before it is killed."""
-
 
 # ---------------------------------------------------------------------------------------------------- what is running
 
@@ -60,17 +53,6 @@ def page_address(home: Path, name: str) -> str:
     return known[name].address if name in known else f"http://{HOST}:{port}"
 
 
-def port_is_free(port: int) -> bool:
-    """Whether a server could listen on this port of 127.0.0.1 now."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
-
-
 # -------------------------------------------------------------------------------------------------------- start and end
 
 
@@ -87,7 +69,7 @@ def serving(
     """
     given = given_servers(home)
     for server in given.values():
-        _check_given(server)
+        check_given(server)
     there = {**running_servers(home), **given}
     ports = {"mlflow": mlflow_port, "prefect": prefect_port}
     missing = {name: port for name, port in ports.items() if name not in there}
@@ -109,13 +91,13 @@ def serving(
             wait_until_healthy(server)
         yield {**there, **started}
     finally:
-        _end(started, home)
+        end(started, home)
 
 
 def end_servers(home: Path) -> list[str]:
     """End the recorded servers that are alive, whoever started them. Returns their names."""
     alive = {name: server for name, server in recorded(home).items() if server.process()}
-    _end(alive, home)
+    end(alive, home)
     return list(alive)
 
 
@@ -184,36 +166,21 @@ def _command(name: str, port: int, home: Path) -> list[str]:
 
 
 def _launch(name: str, port: int, home: Path) -> Server:
-    logs = home / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    log = logs / f"{name}-server.log"
-    # A client's settings would make the servers talk to another server, or to themselves.
-    foreign = ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")
-    inherited = {key: value for key, value in os.environ.items() if key not in foreign}
-    environment = {
-        **prefect_folders(home),
-        "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
-        # On the disk, so that a slot that a killed run held is given back even where the server was ended meanwhile.
-        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
-    }
+    inherited = {key: value for key, value in os.environ.items() if key not in FOREIGN}
+    environment = {**prefect_folders(home), "PREFECT_SERVER_LOGGING_LEVEL": "WARNING", **LASTING_LEASES}
     if not {"PREFECT_UI_API_URL", "PREFECT_SERVER_UI_API_URL"} & set(inherited):
         # Else the page asks port 4200, wherever the server listens, and stays blank.
         environment["PREFECT_SERVER_UI_API_URL"] = f"http://{HOST}:{port}/api"
-    with log.open("w") as words:
-        child = subprocess.Popen(
-            _command(name, port, home),
-            cwd=home,
-            env={**environment, **inherited},
-            stdin=subprocess.DEVNULL,
-            stdout=words,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    started = psutil.Process(child.pid).create_time()
-    return Server(name, f"http://{HOST}:{port}", child.pid, started, str(log))
+    log = home / "logs" / f"{name}-server.log"
+    return launch(name, _command(name, port, home), port, log, {**environment, **inherited}, cwd=home)
 
 
-def _check_given(server: Server) -> None:
+def check_given(server: Server) -> None:
+    """Ask a server that the environment names.
+
+    Raises:
+        UserError: it does not answer; the text names the variable.
+    """
     variable = {"mlflow": "MLFLOW_TRACKING_URI", "prefect": "PREFECT_API_URL"}[server.name]
     local = urlparse(server.address).hostname in (HOST, "localhost", "::1")
     opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if local else []))
@@ -225,47 +192,3 @@ def _check_given(server: Server) -> None:
         raise UserError(
             f"{variable} names {server.address}, which does not answer ({error}); start it, or unset {variable}"
         ) from None
-
-
-def wait_until_healthy(server: Server) -> None:
-    """Wait until a server that was started answers.
-
-    Raises:
-        UserError: it ended, or stayed silent for START_SECONDS; the text names its log.
-    """
-    url = server.address + {"mlflow": "/health", "prefect": "/api/health"}[server.name]
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy to 127.0.0.1
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if server.process() is None:
-            words = _last_line(server.log)
-            raise UserError(f"the {server.name} server ended while starting: {words} (log: {server.log})")
-        with contextlib.suppress(OSError), direct.open(url, timeout=5) as answer:
-            if answer.status == 200:
-                return
-        time.sleep(0.2)
-    raise UserError(f"the {server.name} server did not answer within {START_SECONDS:.0f} s (log: {server.log})")
-
-
-def _last_line(log: str) -> str:
-    lines = [line.strip() for line in Path(log).read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it wrote nothing"
-
-
-def _end(servers: Mapping[str, Server], home: Path) -> None:
-    """SIGTERM to each group, SIGKILL to what is left, and out of the record."""
-    live = {name: process for name, server in servers.items() if (process := server.process())}
-    for process in live.values():
-        _signal_group(process.pid, signal.SIGTERM)
-    psutil.wait_procs(list(live.values()), timeout=END_SECONDS)
-    for server in servers.values():
-        # Workers that outlived their leader; unless the leader's id belongs to a new process by now.
-        if server.process() or not psutil.pid_exists(server.pid):
-            _signal_group(server.pid, signal.SIGKILL)
-    ended = {server.pid for server in servers.values()}
-    record(home, {name: server for name, server in recorded(home).items() if server.pid not in ended})
-
-
-def _signal_group(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)

@@ -23,8 +23,8 @@ import psutil
 
 from flows import collection
 from flows.environment import STARTER
+from flows.server_process import wait_until_healthy
 from flows.server_record import HOST, Server
-from flows.servers import wait_until_healthy
 from models.errors import UserError
 
 END_SECONDS = 5.0

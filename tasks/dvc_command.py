@@ -13,6 +13,7 @@ from pathlib import Path
 import models
 from models.datasets.params import ERROR_PREFIX
 from models.errors import UserError
+from tasks import dvc_remote
 
 Report = Callable[[str], None]
 
@@ -55,19 +56,21 @@ def _environment() -> dict[str, str]:
 
 def run_dvc(root: Path, arguments: list[str], report: Report, lock: int) -> None:
     """Runs a DVC command, handing on its lines; a failure becomes a UserError of one line."""
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", *arguments]
     lines: list[str] = []
-    with subprocess.Popen(
-        command,
-        cwd=root,
-        env=_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        pass_fds=[lock],
-    ) as process:
+    with (
+        dvc_remote.on_the_command_line(arguments) as (words, settings),
+        subprocess.Popen(
+            [sys.executable, "-m", "dvc", "--wait-for-lock", *words],
+            cwd=root,
+            env=_environment() | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            pass_fds=[lock],
+        ) as process,
+    ):
         assert process.stdout is not None
         for line in process.stdout:
             lines.append(line.strip())

@@ -22,6 +22,7 @@ QUIET = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # the command says at its end where the run is
     "MLFLOW_DISABLE_ENV_CREATION": "true",
     "GIT_PYTHON_REFRESH": "quiet",
     # One call fails within about ten seconds; patience above it is ours, and logged.

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +23,14 @@ ATTEMPTS = 5
 """Tries of each request, the first included; botocore waits up to 20 s between them, doubling from about one."""
 TIMEOUT = 20
 """Seconds to wait for a connection, and for an answer on it."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Credentials of an S3 server, where they are not those that boto3 looks for."""
+
+    access: str
+    secret: str = field(repr=False)
 
 
 def upload_folder(folder: Path, uri: str, endpoint: str | None = None) -> list[str]:
@@ -47,7 +56,31 @@ def upload_folder(folder: Path, uri: str, endpoint: str | None = None) -> list[s
     return [f"s3://{bucket}/{key}" for key in keys]
 
 
-def health(uri: str, endpoint: str | None = None) -> float:
+def make_bucket(uri: str, endpoint: str | None = None, keys: Keys | None = None) -> bool:
+    """Makes the bucket of an address where it is missing. Returns whether it was.
+
+    Raises:
+        UserError: what is wrong, in one line.
+    """
+    from botocore.exceptions import ClientError
+
+    bucket, _ = split_uri(uri)
+    with _one_line(uri):
+        client = _client(endpoint, keys)
+        try:
+            client.head_bucket(Bucket=bucket)
+        except ClientError as error:
+            if str(error.response.get("Error", {}).get("Code")) not in ("404", "NoSuchBucket"):
+                raise
+        else:
+            return False
+        region = client.meta.region_name
+        where = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        client.create_bucket(Bucket=bucket, **where)
+    return True
+
+
+def health(uri: str, endpoint: str | None = None, keys: Keys | None = None) -> float:
     """Proves that the bucket can be read, written and cleaned: puts a small object, reads it back, removes it.
 
     Returns:
@@ -60,7 +93,7 @@ def health(uri: str, endpoint: str | None = None) -> float:
     key = "/".join(filter(None, [prefix, f".rewardflow-health-{uuid.uuid4().hex}"]))
     started = time.monotonic()
     with _one_line(uri):
-        client = _client(endpoint)
+        client = _client(endpoint, keys)
         client.head_bucket(Bucket=bucket)
         client.put_object(Bucket=bucket, Key=key, Body=key.encode())
         try:
@@ -86,7 +119,7 @@ def split_uri(uri: str) -> tuple[str, str]:
     return parts.netloc, parts.path.strip("/")
 
 
-def _client(endpoint: str | None) -> Any:
+def _client(endpoint: str | None, keys: Keys | None = None) -> Any:
     import boto3
     from botocore.config import Config
 
@@ -98,7 +131,9 @@ def _client(endpoint: str | None) -> Any:
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
-    return boto3.session.Session().client("s3", endpoint_url=endpoint, config=config, region_name=_region())
+    given = (keys.access, keys.secret) if keys else (None, None)
+    session = boto3.session.Session(*given)
+    return session.client("s3", endpoint_url=endpoint, config=config, region_name=_region())
 
 
 def _region() -> str | None:

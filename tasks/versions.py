@@ -17,6 +17,7 @@ import yaml
 
 from models.datasets.settings import BUILT_IN, DataSettings
 from models.errors import UserError
+from tasks import dvc_remote
 from tasks.code_version import git_output
 from tasks.data_sources import RAW, STAGE, added_folder, prepare_source, prepared_folder, source_folder
 from tasks.dvc_command import Report, alone, run_dvc
@@ -126,7 +127,7 @@ def read_pinned(root: Path, path: str, rev: str) -> bytes:
     from dvc.scm import SCMError
 
     try:
-        content: bytes = DVCFileSystem(str(repository(root)), rev=rev).read_bytes(path)
+        content: bytes = DVCFileSystem(str(repository(root)), rev=rev, config=dvc_remote.settings()).read_bytes(path)
     except (DvcException, SCMError, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} at revision {rev}: cannot be read ({reason})") from error
@@ -134,7 +135,17 @@ def read_pinned(root: Path, path: str, rev: str) -> bytes:
 
 
 def push(root: Path, name: str | None = None, remote: str | None = None, report: Report = print) -> None:
-    """Copies the data to the remote (the default one unless named): of one data set or of all. Raises UserError."""
+    """Copies the data to the remote: of one data set or of all.
+
+    Args:
+        root: the repository.
+        name: of the data set.
+        remote: its name in DVC's configuration; DATA_REMOTE, else the repository's default one, where it is None.
+        report: given each line of DVC's.
+
+    Raises:
+        UserError: the first error of DVC, in one line.
+    """
     _transfer("push", root, name, remote, report)
 
 
@@ -156,7 +167,7 @@ def stored(root: Path, digests: Iterable[str]) -> set[str]:
     from dvc.repo import Repo
 
     try:
-        with Repo(str(repository(root))) as repo:
+        with Repo(str(repository(root)), config=dvc_remote.settings()) as repo:
             remote = repo.cloud.get_remote_odb()
             here = remote.fs.protocol == "local"
             return {digest for digest in digests if not here or remote.exists(digest)}

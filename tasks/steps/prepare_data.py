@@ -9,7 +9,7 @@ from pathlib import Path
 from prefect import get_run_logger, task
 
 from models.datasets.schema import read_manifest
-from tasks import versions
+from tasks import dvc_remote, versions
 from tasks.answers import DataSections, require_answers
 from tasks.inputs import ROLE
 from tasks.step import Made, StepContext, StepResult, run_step
@@ -62,7 +62,7 @@ def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:
     Raises:
         UserError: the remote cannot be written to.
     """
-    asked = hashlib.sha256(f"{version.name} {version.digest} {version.raw}".encode())
+    asked = hashlib.sha256(f"{version.name} {version.digest} {version.raw}{dvc_remote.wished()}".encode())
     for settings in (root / ".dvc/config", root / ".dvc/config.local"):
         asked.update(settings.read_bytes() if settings.is_file() else b"")
     done = home / "pushed" / asked.hexdigest()

@@ -201,7 +201,7 @@ READ_BY = {
     "PREFECT_API_URL": "flows/servers.py",
     "PREFECT_HOME": "flows/environment.py",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "tasks/environment.py",
-    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "flows/servers.py",
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "flows/server_process.py",
     "PREFECT_SERVER_LOGGING_LEVEL": "flows/servers.py",
     "PREFECT_SERVER_UI_API_URL": "flows/servers.py",
     "MLFLOW_TRACKING_URI": "tasks/tracking/store.py",

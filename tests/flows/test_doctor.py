@@ -50,10 +50,16 @@ def test_a_damaged_tracking_store_is_found_and_a_sound_one_is_counted(tmp_path: 
     assert not finding(diagnose(ROOT, tmp_path), "Tracking store").ok
 
 
-def test_a_tracking_server_that_is_away_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
-    check = finding(diagnose(ROOT, tmp_path), "Tracking store")
-    assert not check.ok and "does not answer" in check.detail
+@pytest.mark.parametrize(
+    ("variable", "name", "below"),
+    [("MLFLOW_TRACKING_URI", "MLflow server", ""), ("PREFECT_API_URL", "Prefect server", "/api")],
+)
+def test_a_server_of_the_environment_that_is_away_is_found(
+    variable: str, name: str, below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, f"http://127.0.0.1:{free_port()}{below}")
+    check = finding(diagnose(ROOT, tmp_path), name)
+    assert not check.ok and f"{variable} names" in check.mend and "does not answer" in check.mend
 
 
 def test_a_state_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:

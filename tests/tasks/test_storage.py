@@ -4,7 +4,7 @@ import pytest
 from s3_loopback import BUCKET, KEY, SECRET, s3_endpoint  # noqa: F401  (a fixture)
 
 from models.errors import UserError
-from tasks.storage import health, split_uri, upload_folder
+from tasks.storage import Keys, health, make_bucket, split_uri, upload_folder
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +45,15 @@ def test_a_bucket_that_is_not_there_is_said(s3_endpoint, tmp_path):  # noqa: F81
     (tmp_path / "a").touch()
     assert refused(lambda: health("s3://nowhere", s3_endpoint)) == "s3://nowhere: no such bucket"
     assert refused(lambda: upload_folder(tmp_path, "s3://nowhere", s3_endpoint)) == "s3://nowhere: no such bucket"
+
+
+def test_a_bucket_is_made_once_also_with_keys_that_the_environment_does_not_have(s3_endpoint, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
+    keys = Keys(KEY, SECRET)
+    assert [make_bucket("s3://new/below", s3_endpoint, keys) for _ in range(2)] == [True, False]
+    assert health("s3://new", s3_endpoint, keys) > 0
+    assert refused(lambda: make_bucket("s3://other", s3_endpoint)).startswith("s3://other: ")
+    assert SECRET not in repr(keys)
 
 
 def test_wrong_credentials_are_said_and_not_shown(s3_endpoint, monkeypatch):  # noqa: F811

@@ -13,7 +13,7 @@ from small_repository import ROOT, commit, git, mine, ran, set_params, write_raw
 from models.datasets.schema import read_rows
 from models.datasets.settings import DataSettings
 from models.errors import UserError
-from tasks.versions import current, digest_of, prepare, pull, push, read_pinned
+from tasks.versions import current, digest_of, prepare, pull, push, read_pinned, stored
 
 pytestmark = pytest.mark.slow
 
@@ -202,10 +202,22 @@ def test_the_local_remote_brings_everything_back(root, made):
 
 
 @pytest.mark.thorough
-def test_an_s3_remote_brings_a_users_data_back_and_serves_pinned_reads(root, made_mine, s3_endpoint):  # noqa: F811
+@pytest.mark.parametrize("named_by", ["configuration", "DATA_REMOTE"])
+def test_an_s3_remote_brings_a_users_data_back_and_serves_pinned_reads(
+    root,
+    made_mine,
+    s3_endpoint,  # noqa: F811
+    named_by,
+    monkeypatch,
+):
     config = root / ".dvc/config"
-    remote = f"\n['remote \"bucket\"']\n    url = s3://{BUCKET}/data\n    endpointurl = {s3_endpoint}\n"
-    config.write_text(config.read_text().replace("remote = local", "remote = bucket") + remote)
+    if named_by == "DATA_REMOTE":
+        monkeypatch.setenv("DATA_REMOTE", f"s3://{BUCKET}/named")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
+    else:
+        remote = f"\n['remote \"bucket\"']\n    url = s3://{BUCKET}/data\n    endpointurl = {s3_endpoint}\n"
+        config.write_text(config.read_text().replace("remote = local", "remote = bucket") + remote)
+    configured = config.read_bytes()
     revision = commit(root)
     lines: list[str] = []
     push(root, "mine", report=lines.append)
@@ -217,7 +229,17 @@ def test_an_s3_remote_brings_a_users_data_back_and_serves_pinned_reads(root, mad
     version = current("mine", root)
     assert (version.digest, version.files) == (made_mine.digest, made_mine.files)
     assert (root / file).read_bytes() == pinned
+    assert stored(root, {version.digest}) == {version.digest}
     assert not any(SECRET in line for line in lines)
+    assert (config.read_bytes(), (root / ".dvc/config.local").exists()) == (configured, False)
+
+
+@pytest.mark.parametrize("address", ["/srv/data", "https://bucket/data", "s3://key:secret-4711@bucket/data"])
+def test_a_remote_of_the_environment_that_is_no_s3_address_is_one_line(root, address, monkeypatch):
+    monkeypatch.setenv("DATA_REMOTE", address)
+    with pytest.raises(UserError, match="DATA_REMOTE must be an address like s3://bucket/prefix") as error:
+        push(root, report=lambda line: None)
+    assert "4711" not in str(error.value)
 
 
 @pytest.mark.usefixtures("made")

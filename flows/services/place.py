@@ -1,0 +1,180 @@
+"""Where the services of one folder keep what they keep, on which ports they listen, and what a client must know.
+
+    FOLDER/ports.json      ports of 127.0.0.1, chosen once
+    FOLDER/secrets/        generated, for nobody else's eyes: PostgreSQL's password file, S3's keys
+    FOLDER/database/       PostgreSQL's
+    FOLDER/objects/        the S3 server's: a bucket is a folder, an object a file
+    FOLDER/prefect/        the Prefect server's own
+    FOLDER/logs/           one log a server
+    FOLDER/servers.json    the processes (flows/server_record.py)
+
+No password and no key stands in a command line, in the environment of a client or in a log: programs are given the
+names of the files.
+"""
+
+from __future__ import annotations
+
+import configparser
+import io
+import json
+import os
+import secrets
+import shlex
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.server_process import port_is_free
+from flows.server_record import HOST
+from models.atomic_write import write_file
+from models.errors import UserError
+from tasks.storage import Keys
+
+NAMES = ("database", "store", "mlflow", "prefect")
+"""The services, in the order in which each may need those before it."""
+USER = "rewardflow"
+"""Of PostgreSQL, who owns both databases."""
+BUCKET = "s3://rewardflow"
+REGION = "us-east-1"
+"""Requests are signed with a region; an S3 server other than Amazon's takes any."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder of one set of services."""
+
+    folder: Path
+
+    def ports(self) -> dict[str, int]:
+        """Port of each service.
+
+        Raises:
+            UserError: none were chosen: the services were never started here; the file is broken.
+        """
+        try:
+            ports: dict[str, int] = json.loads(self._ports.read_text())
+            return {name: int(ports[name]) for name in NAMES}
+        except FileNotFoundError:
+            raise UserError(f"{self.folder}: no services were started here; `rewardflow services start` does") from None
+        except (ValueError, TypeError, KeyError):
+            raise UserError(f"{self._ports} is broken; remove it, and the next start chooses ports anew") from None
+
+    def choose_ports(self, running: frozenset[str] | set[str]) -> list[str]:
+        """Choose the ports that are not chosen yet, and others for services whose port another program has taken.
+
+        Args:
+            running: services that keep their port because they listen on it.
+
+        Returns:
+            The services whose port is another one than before.
+        """
+        before = self.ports() if self._ports.is_file() else {}
+        kept = {name: port for name, port in before.items() if name in running or port_is_free(port)}
+        chosen = kept | dict(zip([name for name in NAMES if name not in kept], _free_ports(), strict=False))
+        if chosen != before:
+            write_file(self._ports, json.dumps(chosen, indent=2) + "\n")
+        return [name for name in before if chosen[name] != before[name]]
+
+    def make_secrets(self) -> None:
+        """Generate what is not there yet: PostgreSQL's password and S3's keys, in files for their owner alone."""
+        self.secrets.mkdir(parents=True, exist_ok=True)
+        self.secrets.chmod(0o700)  # before anything is in it
+        if not self.password_file.is_file():
+            _write_secret(self.password_file, f"{HOST}:*:*:{USER}:{secrets.token_urlsafe(24)}\n")
+        if not self.credentials.is_file():
+            keys = configparser.ConfigParser()
+            keys["default"] = {
+                "aws_access_key_id": secrets.token_hex(10),
+                "aws_secret_access_key": secrets.token_hex(20),
+            }
+            text = io.StringIO()
+            keys.write(text)
+            _write_secret(self.credentials, text.getvalue())
+
+    @property
+    def password_file(self) -> Path:
+        """PostgreSQL's password file: libpq and asyncpg read it where PGPASSFILE names it."""
+        return self.secrets / "pgpass"
+
+    @property
+    def credentials(self) -> Path:
+        """S3's keys, as AWS_SHARED_CREDENTIALS_FILE names them."""
+        return self.secrets / "aws_credentials"
+
+    @property
+    def secrets(self) -> Path:
+        """The folder of both."""
+        return self.folder / "secrets"
+
+    @property
+    def _ports(self) -> Path:
+        return self.folder / "ports.json"
+
+    def password(self) -> str:
+        """Of PostgreSQL's user."""
+        return self.password_file.read_text().strip().rsplit(":", 1)[1]
+
+    def keys(self) -> Keys:
+        """Of the S3 server."""
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read(self.credentials)
+        return Keys(parser["default"]["aws_access_key_id"], parser["default"]["aws_secret_access_key"])
+
+    def address(self, name: str) -> str:
+        """`http://127.0.0.1:PORT` of a service."""
+        return f"http://{HOST}:{self.ports()[name]}"
+
+    def database_uri(self, driver: str, database: str) -> str:
+        """Address of one of the two databases for SQLAlchemy; the password comes out of PGPASSFILE."""
+        return f"postgresql+{driver}://{USER}@{HOST}:{self.ports()['database']}/{database}"
+
+    def storage(self) -> dict[str, str]:
+        """What a client of the S3 server has in its environment."""
+        return {
+            "AWS_ENDPOINT_URL": self.address("store"),
+            "AWS_SHARED_CREDENTIALS_FILE": str(self.credentials),
+            "AWS_DEFAULT_REGION": REGION,
+            # Servers other than Amazon's refuse the checksums that boto3 adds by itself.
+            "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+            "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+        }
+
+    def environment(self) -> dict[str, str]:
+        """What a client of all of them has in its environment."""
+        return {
+            "PREFECT_API_URL": f"{self.address('prefect')}/api",
+            "MLFLOW_TRACKING_URI": self.address("mlflow"),
+            "DATA_REMOTE": f"{BUCKET}/data",
+            **self.storage(),
+        }
+
+
+OVERRULING = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE")
+"""Variables that would be believed rather than AWS_SHARED_CREDENTIALS_FILE."""
+
+
+def shell_lines(environment: dict[str, str]) -> str:
+    """The environment as a shell's commands."""
+    return "\n".join(
+        [f"unset {' '.join(OVERRULING)}", *(f"export {key}={shlex.quote(value)}" for key, value in environment.items())]
+    )
+
+
+def _write_secret(path: Path, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _free_ports() -> list[int]:
+    """As many free ports as there are services."""
+    probes = [socket.socket() for _ in NAMES]
+    try:
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()

@@ -1,0 +1,167 @@
+"""PostgreSQL as Debian's packages have it: its programs, the user it runs as, its databases, its command line.
+
+It refuses to run as root; where we are root, its processes run as the user `postgres` that the packages make. It
+listens on 127.0.0.1 alone, has no socket in the file system, and lets nobody in without the generated password.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from flows.server_record import HOST
+from flows.services.place import USER, Place
+from models.atomic_write import replace_folder
+from models.errors import UserError
+
+DATABASES = ("mlflow", "prefect")
+INSTALLED = Path("/usr/lib/postgresql")
+"""Where Debian's packages put PostgreSQL, one folder a version."""
+UNPRIVILEGED = ("postgres", "nobody")
+LEFT_SECONDS = 30.0
+"""How long processes of a server that was killed may take until they notice and end."""
+
+
+def prepare(place: Place) -> None:
+    """Make the databases, where they are not made yet: whole or not at all.
+
+    Raises:
+        UserError: PostgreSQL is not installed, or cannot run here; one line says why.
+    """
+    program("postgres")
+    identity = identity_of_server()
+    place.folder.mkdir(parents=True, exist_ok=True)
+    _require_entry(place.folder, identity)
+    data = folder(place)
+    if (data / "PG_VERSION").is_file():
+        _require_version(data)
+        return
+    with replace_folder(data) as beside:
+        beside.chmod(0o700)
+        if identity:
+            os.chown(beside, identity["user"], identity["group"])
+        how = ["--username=postgres", "--auth-local=peer", "--auth-host=scram-sha-256"]
+        _run(
+            [program("initdb"), "-D", beside, *how, "--encoding=UTF8", "--locale=C", "--no-instructions"], "", identity
+        )
+        # One process and no network: the password goes through a pipe, and no superuser has one.
+        alone = ["-c", "exit_on_error=on", "-c", "log_min_error_statement=panic", "template1"]
+        statements = [f"CREATE ROLE {USER} LOGIN PASSWORD '{place.password()}'"]
+        statements += [f"CREATE DATABASE {name} OWNER {USER}" for name in DATABASES]
+        _run([program("postgres"), "--single", "-D", beside, *alone], "".join(f"{s};\n" for s in statements), identity)
+
+
+def command(place: Place) -> list[str]:
+    """The server's command line."""
+    settings = {
+        "listen_addresses": HOST,
+        "port": str(place.ports()["database"]),
+        "unix_socket_directories": "",
+        "max_connections": "200",
+    }
+    chosen = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+    return [program("postgres"), "-D", str(folder(place)), *chosen]
+
+
+def answers(place: Place) -> bool:
+    """Whether the server takes connections."""
+    asked = [program("pg_isready"), "--quiet", "--host", HOST, "--port", str(place.ports()["database"])]
+    return subprocess.run(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def wait_for_left_ones(place: Place) -> None:
+    """Wait for the workers of a server that was killed: the next one refuses to start before the last of them ended.
+
+    Raises:
+        UserError: they do not end.
+    """
+    data = str(folder(place).resolve())
+    left = []
+    for process in psutil.process_iter(["name"]):
+        if process.info["name"] == "postgres":
+            try:
+                left += [process] if process.cwd() == data else []
+            except psutil.Error:
+                continue
+    _, alive = psutil.wait_procs(left, timeout=LEFT_SECONDS)
+    if alive:
+        numbers = ", ".join(str(process.pid) for process in alive)
+        raise UserError(f"{data}: processes of an earlier PostgreSQL server still run here ({numbers}); end them first")
+
+
+def folder(place: Place) -> Path:
+    """PostgreSQL's own folder."""
+    return place.folder / "database"
+
+
+def identity_of_server() -> dict[str, Any]:
+    """`user`, `group` and `extra_groups` that subprocess starts PostgreSQL with; empty where it may run as we do.
+
+    Raises:
+        UserError: we are root, and there is no user that it could run as.
+    """
+    if os.geteuid() != 0:
+        return {}
+    for name in UNPRIVILEGED:
+        try:
+            user = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    raise UserError("PostgreSQL does not run as root, and there is no user postgres it could run as: adduser postgres")
+
+
+@cache
+def program(name: str) -> str:
+    """Path of one of PostgreSQL's programs: of the newest version that Debian installed, else the one on PATH.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    versions = sorted(INSTALLED.glob("*/bin"), key=lambda path: _number(path.parent.name))
+    path = shutil.which(name, path=os.pathsep.join([*map(str, reversed(versions)), os.environ.get("PATH", "")]))
+    if path is None:
+        raise UserError(f"PostgreSQL is not installed (no program {name}): apt-get install postgresql")
+    return path
+
+
+def _number(version: str) -> float:
+    try:
+        return float(version)
+    except ValueError:
+        return 0.0
+
+
+def _require_entry(folder: Path, identity: dict[str, Any]) -> None:
+    entered = subprocess.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", folder], capture_output=True, cwd="/", **identity)
+    if entered.returncode:
+        user = pwd.getpwuid(identity["user"]).pw_name if identity else "you"
+        raise UserError(
+            f"{folder}: the user {user} cannot enter it, and PostgreSQL runs as that user; "
+            "choose a folder that everybody may enter with --folder"
+        )
+
+
+def _require_version(data: Path) -> None:
+    """Refuse a folder that another major version made: the server would, at more length."""
+    made = (data / "PG_VERSION").read_text().strip()
+    said = subprocess.run([program("postgres"), "--version"], capture_output=True, text=True, check=True).stdout
+    there = said.split()[2].partition(".")[0]
+    if made != there:
+        raise UserError(f"{data} was made by PostgreSQL {made} and {there} is installed: pg_upgrade, or install {made}")
+
+
+def _run(arguments: list[Any], given: str, identity: dict[str, Any]) -> None:
+    """Run one of the programs to its end; its last word becomes the UserError where it fails."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PG", "LC_"))}
+    done = subprocess.run(arguments, input=given, env=environment, capture_output=True, text=True, cwd="/", **identity)
+    if done.returncode:
+        words = [line for line in done.stderr.splitlines() if "PASSWORD" not in line and line.strip()]
+        raise UserError(f"{Path(arguments[0]).name} failed: {words[-1] if words else 'it said nothing'}")
