@@ -45,13 +45,27 @@ def ui(
     serve(writable_state_folder(), mlflow_port, prefect_port)
 
 
-def schedule(mlflow_port: MlflowPort = MLFLOW_PORT, prefect_port: PrefectPort = PREFECT_PORT) -> None:
+def schedule(
+    mlflow_port: MlflowPort = MLFLOW_PORT,
+    prefect_port: PrefectPort = PREFECT_PORT,
+    install: Annotated[
+        bool, typer.Option("--install", help="Write a unit of systemd that does it, print it, and start nothing.")
+    ] = False,
+) -> None:
     """Serve the deployments of prefect.yaml on their schedules until Ctrl-C.
 
-    Example: `rewardflow schedule`
+    Example: `rewardflow schedule`, or `rewardflow schedule --install` for a machine that restarts by itself
     """
-    from flows.schedule import serve_schedule
+    from flows import unit
+    from flows.schedule import read_deployments, serve_schedule
 
+    if install:
+        read_deployments(Path("prefect.yaml"))
+        written = unit.unit_of(Path.cwd(), writable_state_folder())
+        unit.install(written)
+        print(f"{written.text}\nwritten to {written.path}; now:\n")
+        print("\n".join(f"    {step}" for step in written.next_steps))
+        return
     collection.begin()
     serve_schedule(Path("prefect.yaml"), writable_state_folder(), mlflow_port, prefect_port)
 
