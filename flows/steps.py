@@ -29,7 +29,7 @@ def context_of(opened: Opened, step: str, recipe: Read, *inputs: Any, name: str 
         inputs: results of other steps, and plain data; the run's id for a step that is never taken from another run.
         name: what the step's run is called.
     """
-    return StepContext(step, content_key(step, recipe, *inputs), recipe, opened.home, opened.run_id, name)
+    return _context(opened, step, content_key(step, recipe, *inputs), recipe, name)
 
 
 def call_step(
@@ -60,9 +60,14 @@ def call_preparation(opened: Opened) -> tuple[StepResult, DataVersion]:
     """Bring the data up to date with DVC, which knows by itself what has changed."""
     recipe = opened.recipe
     key = content_key("data", recipe.data.model_dump(mode="json"))
-    return prepare_data(StepContext("data", key, DataSections(recipe), opened.home, opened.run_id), opened.root)
+    return prepare_data(_context(opened, "data", key, DataSections(recipe)), opened.root)
 
 
 def call_validation(opened: Opened, version: DataVersion, refresh: bool = False) -> StepResult:
     """Validate a version of the data: one key in every flow, so that a validation is done once for all of them."""
     return call_step(opened, validate_data, ValidationSections(opened.recipe), version, refresh=refresh)
+
+
+def _context(opened: Opened, step: str, key: str, recipe: Read, name: str = "") -> StepContext[Read]:
+    limit = opened.recipe.timeouts.of(step)
+    return StepContext(step, key, recipe, opened.home, opened.run_id, name, limit)

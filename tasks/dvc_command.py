@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 import models
 from models.datasets.params import ERROR_PREFIX
 from models.errors import UserError
 from tasks import dvc_remote
+from tasks.deadline import TookTooLong
 
 Report = Callable[[str], None]
 
@@ -72,11 +75,19 @@ def run_dvc(root: Path, arguments: list[str], report: Report, lock: int) -> None
         ) as process,
     ):
         assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line.strip())
-            failure = line.startswith((ERROR_PREFIX, "ERROR: failed to reproduce"))  # becomes the UserError
-            if line.strip() and not failure and not line.strip().startswith(HINTS):
-                report(line.rstrip())
+        try:
+            for line in process.stdout:
+                lines.append(line.strip())
+                failure = line.startswith((ERROR_PREFIX, "ERROR: failed to reproduce"))  # becomes the UserError
+                if line.strip() and not failure and not line.strip().startswith(HINTS):
+                    report(line.rstrip())
+        except TookTooLong:
+            # A Ctrl-C they have seen themselves, a time-out they have not: DVC and the stage that it runs.
+            stages = psutil.Process(process.pid).children(recursive=True)
+            process.terminate()
+            for stage in stages:
+                stage.terminate()
+            raise
     if process.returncode:
         raise UserError(_reason(arguments[0], lines, process.returncode))
 

@@ -25,6 +25,7 @@ from models.atomic_write import sweep
 from models.disk import needs_space
 from models.errors import UserError
 from tasks.contents import content_of
+from tasks.deadline import deadline
 from tasks.results import RESULT, NotAsMade, clear_result, read_result, write_result
 from tasks.sections import Sections
 from tasks.tracking import records, registry, runs, tags
@@ -56,6 +57,8 @@ class StepContext(Generic[Read]):
     """MLflow run of the flow."""
     name: str = ""
     """What its own run is called; the step's name where it is left out."""
+    limit: float | None = None
+    """Seconds that it may take; None: any."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.step)
@@ -184,7 +187,7 @@ def run_step(context: StepContext[Any], work: Callable[[Path, str], Made]) -> St
     run_id = runs.open_step_run(context.run, context.step, name=context.name)
     started = time.perf_counter()
     try:
-        with needs_space(folder):
+        with deadline(context.step, context.limit), needs_space(folder):
             made = work(folder, run_id)
         result = StepResult(
             step=context.step,

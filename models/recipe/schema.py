@@ -25,6 +25,7 @@ from models.policy.build import PolicySettings
 from models.policy.teacher import TeacherSettings
 from models.recipe.combinations import check_combination
 from models.recipe.room import check_room
+from models.recipe.timeouts import TimeoutSettings
 from models.reward_model.fit import RewardModelSettings
 from models.source_code import SourceCode
 
@@ -89,6 +90,7 @@ class Recipe(Section):
     engine: EngineSettings = EngineSettings()
     placement: PlacementSettings = PlacementSettings()
     """Where learner and engines run; what comes out does not hang on it."""
+    timeouts: TimeoutSettings = TimeoutSettings()
     warm_start: SupervisedSettings | None = Field(default_factory=SupervisedSettings)
     """Supervised fine-tuning before anything else; null leaves it out (it needs policy.base then)."""
     reward_model: RewardModelSection | None = RewardModelSection()

@@ -1,15 +1,21 @@
 """What must be true of a step: its key, when it counts as done, and what a failure leaves."""
 
+import contextlib
 import shutil
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from small_steps import context
 
 from models.errors import UserError
 from tasks import step
+from tasks.deadline import deadline
+from tasks.dvc_command import alone, run_dvc
 from tasks.step import Made, content_key, earlier_result, record_reuse, run_step, step_folder
 from tasks.tracking import runs, store, tags
 
@@ -146,3 +152,26 @@ def test_what_a_killed_write_left_in_a_steps_folder_is_no_output_of_the_next_run
     (given.folder / "policy" / ".model.safetensors.4194305.part").write_text("half")
     run_step(given, lambda folder, run: Made("d", "h"))
     assert [entry.name for entry in given.folder.rglob("*")] == ["policy", "result.json"]
+
+
+def test_a_step_that_takes_too_long_fails_with_its_line_and_is_made_by_the_next_run(home: Path, parent: str) -> None:
+    slow = replace(context(home, "slow", "a key", parent), limit=0.3)
+    with pytest.raises(UserError, match=r"slow took longer than the 0.3 s that timeouts.slow allows"):
+        run_step(slow, lambda folder, run_id: time.sleep(60))  # type: ignore[arg-type,return-value]
+    assert children(parent) == [("slow", "FAILED")] and earlier_result(slow) is None
+    run_step(slow, lambda folder, run_id: Made("d", ""))
+    made = earlier_result(slow)
+    assert made is not None and made.digest == "d"
+
+
+def test_a_dvc_that_hangs_is_ended_with_the_step_that_waits_for_it(tmp_path: Path) -> None:
+    """And so is the stage that it runs."""
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    with alone(tmp_path) as lock:
+        run_dvc(tmp_path, ["init", "--force"], print, lock)
+        (tmp_path / "dvc.yaml").write_text("stages: {slow: {cmd: 'echo $$ > stage; exec sleep 600'}}")
+        with pytest.raises(UserError, match="data took longer"), deadline("data", 10.0):
+            run_dvc(tmp_path, ["repro"], print, lock)
+    stage = int((tmp_path / "stage").read_text())
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(stage).wait(timeout=30)
