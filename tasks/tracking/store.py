@@ -186,11 +186,23 @@ def is_passing(error: BaseException) -> bool:
     return away or "database is locked" in text
 
 
+def _refused(error: BaseException) -> str:
+    """What a server with logins says of who asks, in words; "" where it is another error."""
+    text = str(error)
+    if "failed with error code 401" in text:
+        return "does not let anybody in without a login: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+    if "failed with error code 403" in text:
+        user = os.environ.get("MLFLOW_TRACKING_USERNAME") or "this user"
+        return f"does not let {user} do this: an administrator can give them more (mlflow/README.md)"
+    return ""
+
+
 def patiently(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
     """Call, and call again with growing pauses while the server is away, for PATIENCE seconds.
 
     Raises:
-        UserError: the server was away for longer, or at all once this process was asked to stop; its disk is full.
+        UserError: the server was away for longer, or at all once this process was asked to stop; its disk is full; it
+            does not know the user, or does not let them.
     """
     pause, began = 0.5, time.monotonic()
     while True:
@@ -203,6 +215,8 @@ def patiently(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs
                     if current().embedded
                     else UserError(f"the tracking server {current().uri} has no space left on its disk")
                 ) from error
+            if refusal := _refused(error):
+                raise UserError(f"the tracking server {current().uri} {refusal}") from error
             if not is_passing(error):
                 raise
             waited = time.monotonic() - began
