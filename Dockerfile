@@ -8,8 +8,10 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates g++ git libnuma1 make \
     && rm -rf /var/lib/apt/lists/*
 
-# The repository belongs to root and is read by others; who commits data in a working directory has a name.
+# The repository belongs to root and is read by others; who commits data in a working directory has a name. /state is
+# where volumes are mounted: a new volume of a container engine takes its owner.
 RUN useradd --create-home --uid 1000 rewardflow \
+    && install --directory --owner=rewardflow --group=rewardflow /state \
     && git config --system safe.directory '*' \
     && git config --system user.name rewardflow \
     && git config --system user.email rewardflow@localhost
