@@ -26,7 +26,7 @@ from pathlib import Path
 
 from flows.server_process import port_is_free
 from flows.server_record import HOST
-from models.atomic_write import write_file
+from models.atomic_write import replace_file, write_file
 from models.errors import UserError
 from tasks.storage import Keys
 
@@ -161,11 +161,10 @@ def shell_lines(environment: dict[str, str]) -> str:
 
 
 def _write_secret(path: Path, text: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    with replace_file(path) as beside:
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
 
 
 def _free_ports() -> list[int]:

@@ -29,6 +29,7 @@ from models.rollouts.sample import Sample
 K = 3
 FLIGHT = replace(SCHEDULE, staleness=K, rounds=10, checkpoint_every=4)
 DROPPING = replace(FLIGHT, too_old="drop")
+RULES = [pytest.param(FLIGHT, id="wait"), pytest.param(DROPPING, id="drop", marks=pytest.mark.thorough)]
 STILL = OptimiserSettings(learning_rate=0.0)
 LONG = replace(SLOTS, rollouts=Sample(prompts=4, group_size=4, max_tokens=40))
 
@@ -146,7 +147,7 @@ def test_what_is_under_way_at_the_end_of_a_run_is_let_go_of(start: Path, tmp_pat
     assert engines[0].serving is not None and not engines[0].serving.under_way
 
 
-@pytest.mark.parametrize("schedule", [FLIGHT, DROPPING], ids=["wait", "drop"])
+@pytest.mark.parametrize("schedule", RULES)
 @pytest.mark.parametrize("engine", [TransformersEngine, Slow, two])
 def test_nothing_is_older_than_allowed_and_the_metrics_say_how_old_it_is(
     start: Path, tmp_path: Path, taken: list[Any], engine: Any, schedule: ScheduleSettings
@@ -165,7 +166,7 @@ def test_nothing_is_older_than_allowed_and_the_metrics_say_how_old_it_is(
     assert max(values["rollouts/age_max"] for values in diary.metrics.values()) >= 1
 
 
-@pytest.mark.parametrize("schedule", [FLIGHT, DROPPING], ids=["wait", "drop"])
+@pytest.mark.parametrize("schedule", RULES)
 def test_every_position_is_taken_once_or_open(
     start: Path, tmp_path: Path, taken: list[Any], schedule: ScheduleSettings
 ) -> None:
