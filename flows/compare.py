@@ -10,6 +10,7 @@ from prefect import flow
 from flows import prefect_run
 from flows.opening import Opened, closed_with, log_recipe, own_folder
 from flows.servers import page_address
+from flows.telling import told_when_stopped
 from flows.training import Training, train_policy
 from models.errors import UserError
 from models.evaluation.aggregate import Standing, standings
@@ -71,7 +72,7 @@ def compare(
             log_recipe(run, contender.file, (), contender.recipe)
         if overrides:
             records.log_text(run, "recipe/overrides.txt", "\n".join(overrides) + "\n")
-        with closed_with(run):
+        with told_when_stopped(home, f"compare {experiment}", run, page), closed_with(run):
             scores: dict[str, list[float]] = {contender.name: [] for contender in chosen}
             costs: list[Cost] = []
             lost: list[str] = []
@@ -95,11 +96,12 @@ def _trained(contender: Contender, seed: int, home: Path, parent: str) -> Traini
     described = plain(recipe)
     facts = {tags.RECIPE: contender.name, tags.RECIPE_SHA256: digest(described), tags.SEED: str(seed)}
     code = running_version(Path.cwd(), contender.file, rewards=[source.file for source in recipe.sources])
+    page = page_address(home, "mlflow") + summaries.page_of_run(parent)
     own = runs.open_step_run(parent, f"{contender.name}, seed {seed}", facts)
     with closed_with(own), shared_engine(recipe.placement):
         runs.log_params(own, described)
         log_recipe(own, contender.file, overrides, recipe)
-        training = train_policy(Opened(recipe, Path.cwd(), home, own, code, {}))
+        training = train_policy(Opened(recipe, Path.cwd(), home, own, code, {}, page))
         measured = training.evaluated_candidate()
         records.log_metrics(own, {key: value for key, value in measured.metrics.items() if key.startswith("eval/")})
     return training

@@ -11,6 +11,7 @@ from flows import collection, console, prefect_run
 from flows.environment import writable_state_folder
 from flows.schedule import create_gpu_limit
 from flows.servers import end_orphans, page_address
+from flows.telling import told_when_stopped
 from flows.turn import only_run, patience
 from models.disk import needs_space
 from models.errors import UserError
@@ -39,6 +40,8 @@ class Opened:
     code: CodeVersion
     facts: dict[str, str]
     """Recipe, commit, seed: what a reviewer reads in one line each."""
+    page: str
+    """Address of the run in MLflow's UI."""
 
 
 @contextmanager
@@ -84,8 +87,9 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
                 registry.log_model_inputs(run_id, [base.version.model_id])
         if prefect:
             facts["Prefect run"] = prefect
-        with closed_with(run_id), until_done(kind, checked, home):
-            yield Opened(resolved, Path.cwd(), home, run_id, code, facts)
+        telling = told_when_stopped(home, f"{kind} {checked.name}", run_id, page)
+        with telling, closed_with(run_id), until_done(kind, checked, home):
+            yield Opened(resolved, Path.cwd(), home, run_id, code, facts, page)
         prefect_run.tell(*summaries.name_and_note(run_id), page)
 
 

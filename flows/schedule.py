@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from flows.environment import MLFLOW_PORT, PREFECT_PORT
 from flows.servers import addresses, servers_end_with_us, serving
+from flows.telling import sending
 from flows.temporary_server import is_temporary
 from models.errors import UserError
 from tasks.gpu_place import limit_name
@@ -127,7 +128,8 @@ def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefe
             print(f"  {deployment.name:<22} {when:<18} {deployment.entrypoint}")
         print("\nCtrl-C pauses the schedules and ends what was started here.", flush=True)
         try:
-            _serve(served)
+            with sending(home):
+                _serve(served)
         finally:
             _settle(served, "the schedule was ended", pause=True)
 

@@ -12,6 +12,7 @@ from prefect import flow
 from flows.judging_by_hand import judge_by_hand
 from flows.opening import Opened, notice_champion, open_flow
 from flows.steps import context_of
+from flows.telling import tell_decision
 from flows.training import Training, train_policy
 from tasks.description import UNPINNED
 from tasks.registered_policy import made_policy, registered_policy
@@ -57,6 +58,8 @@ def train(
     """
     with open_flow("train", recipe, overrides or []) as opened:
         outcome, validated = run_steps(opened, refresh, cluster)
+        if outcome.promotion is not None:
+            tell_decision(opened.home, outcome.model, outcome.promotion, opened.page)
         if opened.recipe.reports is not None:
             upload_reports(opened.recipe.reports, opened.recipe.name, outcome.run_id, validated)
         return outcome

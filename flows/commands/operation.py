@@ -70,4 +70,28 @@ def schedule(
     serve_schedule(Path("prefect.yaml"), writable_state_folder(), mlflow_port, prefect_port)
 
 
-COMMANDS = (doctor, ui, schedule)
+def messages(
+    send: Annotated[bool, typer.Option("--send", help="Send what waits.")] = False,
+) -> None:
+    """List what people were told, or will be: waiting, sent, refused. Exit status 1 where sending failed.
+
+    Who is told: the addresses in REWARDFLOW_NOTIFY_URL, with spaces in between. Example: `rewardflow messages --send`
+    """
+    from models.errors import UserError
+    from tasks.messages.outbox import Outbox
+    from tasks.messages.receivers import URLS, receivers
+
+    outbox = Outbox(state_folder())
+    to = receivers()
+    passed = outbox.deliver(to) if send else None
+    for host, state, event in outbox.listed():
+        print(f"{event['at']}  {state:<8} {host:<24} {event['text']}")
+    if not to:
+        print(f"nobody is told: set {URLS} to an address that takes JSON by POST")
+    if passed is not None:
+        print(f"{passed.sent} sent")
+        if passed.failures:
+            raise UserError("; ".join(passed.failures))
+
+
+COMMANDS = (doctor, ui, schedule, messages)

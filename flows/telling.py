@@ -1,0 +1,86 @@
+"""What a flow tells people, by the outbox of its state folder: never in its way, whatever becomes of the telling."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from models.errors import UserError
+from tasks.messages.event import Event, Kind, identity
+from tasks.messages.outbox import Outbox, Passed
+from tasks.messages.receivers import receivers
+from tasks.steps.promote import Promotion
+
+_LOG = logging.getLogger(__name__)
+
+SAID: Mapping[str, Kind] = {"promoted": "promoted", "waiting": "waiting", "refused": "refused"}
+"""Decisions of the gate that people are told of: that a candidate was no better is no news."""
+MINUTE = 60.0
+
+
+def tell(home: Path, kind: Kind, text: str, facts: Mapping[str, object], link: str = "") -> None:
+    """Write an event down and try to send all that waits. What goes wrong is a warning.
+
+    Args:
+        home: state folder.
+        text: one sentence.
+        facts: what it is about: equal facts are told once.
+        link: where to look.
+    """
+    try:
+        to = receivers()
+        if not to:
+            return
+        outbox = Outbox(home)
+        outbox.put(Event(kind=kind, text=" ".join(text.split()), link=link, event_id=identity(kind, facts)), to)
+        warn(outbox.deliver(to))
+    except (OSError, UserError) as error:
+        _LOG.warning("nobody was told that %s: %s", text, error)
+
+
+def tell_decision(home: Path, model: str, promotion: Promotion, link: str) -> None:
+    """Tell what the gate decided about a candidate; nothing where it was judged in an earlier run."""
+    kind = SAID.get(promotion.decision)
+    if kind is not None and not promotion.reused:
+        text = f"{model} version {promotion.version} {kind}: {promotion.reason}"
+        tell(home, kind, text, {"model": model, "version": promotion.version, "reason": promotion.reason}, link)
+
+
+@contextmanager
+def told_when_stopped(home: Path, what: str, run: str, link: str) -> Iterator[None]:
+    """Tell that a flow was stopped by an error; of Ctrl-C and SIGTERM whoever sent them knows."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        tell(home, "stopped", f"{what} stopped: {reason}", {"run": run}, link)
+        raise
+
+
+@contextmanager
+def sending(home: Path, every: float = MINUTE) -> Iterator[None]:
+    """Send what waits, again and again, while a schedule is served."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(every):
+            try:
+                Outbox(home).deliver(receivers())
+            except (OSError, UserError) as error:
+                _LOG.warning("messages wait: %s", error)
+
+    thread = threading.Thread(target=work, name="messages", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def warn(passed: Passed) -> None:
+    """Say who did not take what."""
+    for failure in passed.failures:
+        _LOG.warning("a message waits: %s; `rewardflow messages` lists them", failure)

@@ -1,0 +1,96 @@
+"""Who is told: URLs out of the environment, each of which may hold a token, so that none is ever shown whole."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from models.errors import UserError
+
+URLS = "REWARDFLOW_NOTIFY_URL"
+"""Addresses that events are posted to, with spaces in between."""
+SECONDS = 5.0
+"""To wait for a connection, and for each answer on it."""
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """An address that takes events as JSON."""
+
+    url: str = field(repr=False)
+
+    @property
+    def host(self) -> str:
+        """What may be shown of it."""
+        return urlsplit(self.url).hostname or "?"
+
+    @property
+    def name(self) -> str:
+        """Of its folder: the host, and a hash that tells two addresses of one host apart."""
+        return f"{self.host}-{hashlib.sha256(self.url.encode()).hexdigest()[:12]}"
+
+
+class NotDelivered(Exception):
+    """Why a receiver did not take an event; `for_good`: it never will take this one."""
+
+    def __init__(self, why: str, for_good: bool = False) -> None:
+        super().__init__(why)
+        self.for_good = for_good
+
+
+def receivers() -> list[Receiver]:
+    """Those that the environment names.
+
+    Raises:
+        UserError: an address that is none. It is not repeated: it may hold a token.
+    """
+    named = os.environ.get(URLS, "").split()
+    for number, url in enumerate(named, 1):
+        try:
+            parts = urlsplit(url)
+            fits = parts.scheme in ("http", "https") and bool(parts.hostname)
+        except ValueError:
+            fits = False
+        if not fits:
+            raise UserError(f"{URLS}: address {number} must begin with http:// or https:// and have a host")
+    return [Receiver(url) for url in dict.fromkeys(named)]
+
+
+def post(receiver: Receiver, content: bytes, seconds: float = SECONDS) -> None:
+    """Post an event.
+
+    Raises:
+        NotDelivered: there was no answer, or another one than that it was taken. Nothing in it names the address.
+    """
+    request = urllib.request.Request(
+        receiver.url, data=content, headers={"Content-Type": "application/json"}, method="POST"
+    )
+    try:
+        with _OPENER.open(request, timeout=seconds) as answer:
+            status = int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        status = error.code
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        said = type(reason).__name__ if not isinstance(reason, OSError) else reason.strerror or type(reason).__name__
+        raise NotDelivered(f"{receiver.host} does not answer ({said})") from None
+    if not 200 <= status < 300:
+        # Too large or malformed: the next try is refused as well, and what waits behind it must not wait for ever.
+        raise NotDelivered(f"{receiver.host} answered {status}", for_good=status in (400, 413, 422))
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is no answer: what the address holds is not for whoever it points to."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
