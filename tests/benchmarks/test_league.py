@@ -108,11 +108,8 @@ def test_the_page_says_of_what_does_not_end_above_its_start_why_as_the_recipe_ha
 
 
 def test_every_recipe_that_does_not_end_above_its_start_says_why_and_no_other_does():
-    names = entrants()
-    held = {
-        name: [result for result in read_all(league.RESULTS) if result.recipe == name and result.curve]
-        for name in names
-    }
+    names, results = entrants(), read_all(league.RESULTS)
+    held = {name: [result for result in results if result.recipe == name and result.curve] for name in names}
     behind = {name for name, group in held.items() if group and line(group).verdict != "above"}
     heads = {name: (league.ROOT / "recipes" / f"{name}.yaml").read_text() for name in names}
     said = {name for name, text in heads.items() if reason(text)}

@@ -28,7 +28,8 @@ def small() -> None:
     from flows.opening import closed_with, own_folder
     from flows.steps import call_cached
     from tasks.caching import cached_by_key
-    from tasks.step import Made, StepContext, StepResult, gpu_slot, run_step
+    from tasks.gpu_place import gpu_slot
+    from tasks.step import Made, StepContext, StepResult, run_step
     from tasks.tracking import runs
 
     @task(name="loop", **cached_by_key)

@@ -102,6 +102,7 @@ def test_reinforcement_learning_changes_the_weights(first: Ran) -> None:
     assert policy.tags[tags.WEIGHTS_SHA256] == fine_tuned(first.home)["digest"] != warm["digest"]
 
 
+@pytest.mark.thorough
 def test_by_its_alias_the_policy_says_the_same_in_transformers_and_in_vllm(first: Ran) -> None:
     import mlflow
     import torch
@@ -225,6 +226,7 @@ def test_the_policies_stand_side_by_side_in_one_table(first: Ran) -> None:
     assert rows and {"change", "prompt", "truth", "base", "candidate"} <= set(rows[0])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["transformers", VLLM])
 def test_a_deleted_result_is_made_again_bit_for_bit_and_what_depends_on_other_settings_alone_as_well(
     project: Project, first: Ran, engine: str

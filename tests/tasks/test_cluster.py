@@ -48,6 +48,7 @@ def order(folder: Path, settings: EngineSettings = PLAIN) -> Order:
     return Order(folder, settings, 64, 1, torch.float32, False)
 
 
+@pytest.mark.thorough
 def test_a_run_without_placement_imports_no_ray(tmp_path: Path) -> None:
     code = """
         import sys
