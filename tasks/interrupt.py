@@ -2,13 +2,16 @@
 
 A KeyboardInterrupt is raised wherever the main thread happens to be, and libraries lose some: a `finally` that raises
 over it, an `except` that takes everything, a thread's join. So the handler also remembers, and `raise_again()` stands
-where work begins. A second signal, or one that comes when the work is over, leaves at once.
+where work begins. Where Python itself drops an exception (a finaliser, a callback of a weak reference: an import runs
+thousands), the interrupt is raised again a moment later instead of being printed. A second signal, or one that comes
+when the work is over, leaves at once.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -16,6 +19,9 @@ from types import FrameType
 
 TOGETHER = 1.0
 """Seconds within which two signals are one wish: a terminal and a program above may both hand on one Ctrl-C."""
+
+MOMENT = 0.01
+"""Seconds until an interrupt that Python dropped comes again: a finaliser takes far less."""
 
 WORDS = {
     signal.SIGINT: "interrupted; the same command goes on from the last checkpoint",
@@ -30,11 +36,15 @@ class _Asked:
     number: signal.Signals | None = None
     at: float = 0.0
     installed: bool = False
+    dropped: bool = False
+    """The interrupt was raised where Python drops exceptions: the next signal comes from here and raises it again."""
     over: bool = False
     """The work is done or was stopped: what is left to do must not be broken by an exception."""
 
 
 _asked = _Asked()
+
+_report_unraisable = sys.unraisablehook
 
 
 def install() -> None:
@@ -42,6 +52,7 @@ def install() -> None:
     global _asked
     if threading.current_thread() is threading.main_thread():
         _asked = _Asked(installed=True)
+        sys.unraisablehook = _on_dropped
         for number in WORDS:
             signal.signal(number, _on_signal)
 
@@ -84,7 +95,23 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
         _asked.number, _asked.at = this, now
         if not _asked.over:
             raise KeyboardInterrupt
+    elif _asked.dropped:
+        _asked.dropped = False
+        if not _asked.over:
+            raise KeyboardInterrupt
+        return
     elif now - _asked.at < TOGETHER:
         return
     os.write(2, f"\n{WORDS[_asked.number]}\n".encode())
     os._exit(status(_asked.number))  # servers that were started here notice it and end
+
+
+def _on_dropped(dropped: sys.UnraisableHookArgs) -> None:
+    ours = issubclass(dropped.exc_type, KeyboardInterrupt) and _asked.number is not None
+    if not ours or threading.current_thread() is not threading.main_thread():
+        _report_unraisable(dropped)
+        return
+    _asked.dropped = True
+    again = threading.Timer(MOMENT, signal.pthread_kill, (threading.main_thread().ident, _asked.number))
+    again.daemon = True
+    again.start()

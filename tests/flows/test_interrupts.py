@@ -210,6 +210,44 @@ def test_a_swallowed_interrupt_is_raised_at_the_next_round() -> None:
     assert done.returncode != 0 and re.search(r"KeyboardInterrupt\s*$", done.stderr)
 
 
+DROPPED = """
+import weakref
+
+class Held:
+    pass
+
+class Finalised:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+
+def callback(_):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(5)
+
+held = Held()
+watched = weakref.ref(held, callback)
+try:
+    HAPPENS
+    time.sleep(10)
+except KeyboardInterrupt:
+    print(interrupt.asked(), "raised")
+time.sleep(0.1)
+print("once")
+"""
+
+
+@pytest.mark.parametrize("happens", ["Finalised()", "del held"], ids=["finaliser", "weak reference's callback"])
+def test_an_interrupt_that_python_drops_is_raised_again_without_a_word(happens: str) -> None:
+    done = handled(DROPPED.replace("HAPPENS", happens))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2 raised\nonce\n", "")
+
+
+def test_what_else_is_dropped_is_still_shown() -> None:
+    done = handled("class Faulty:\n    def __del__(self):\n        raise ValueError('shown')\n\nFaulty()")
+    assert done.returncode == 0 and "ValueError: shown" in done.stderr
+
+
 # ---------------------------------------- what else stops a flow
 
 
