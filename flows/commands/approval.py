@@ -66,7 +66,8 @@ def audit(
     if broken := log.broken(name):
         raise UserError(f"the audit log of {name} was changed: {'; '.join(broken)}")
     if not as_json:
-        print(f"{len(entries)} entries, none changed" if entries else f"nothing was decided about {name} yet")
+        counted = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+        print(f"{counted}, none changed" if entries else f"nothing was decided about {name} yet")
 
 
 COMMANDS = (approve, reject, audit)

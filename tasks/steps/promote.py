@@ -96,6 +96,7 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
     verdict = judged(name, recipe, gate["candidate"], baseline, anchor, trained.digest)
     decision, reason = decide(verdict, recipe.approval, compared_with, why_not_learned(trained), held_back)
     versions: list[int] = []
+    said = f"{decision}: {reason}"
 
     def work(folder: Path, run_id: str) -> Made:
         version = (
@@ -119,11 +120,11 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
         registry.annotate(name, version, known_versions, described)
         registry.describe_model(name, policy_page(recipe.name, name))
         if decision == "promoted":
-            aliases.promote(name, version, why="gate", by="gate", judged_against=judged_against)
-        registry.annotate(name, version, {tags.VERDICT: f"{decision}: {reason}"})
+            aliases.promote(name, version, why="gate", by="gate", verdict=said, judged_against=judged_against)
+        registry.annotate(name, version, {tags.VERDICT: said})
         if decision != "promoted":
             with lock.held(name) as lease:
-                audit.append(name, lease, "judged", version, by="gate", why=f"{decision}: {reason}")
+                audit.append(name, lease, "judged", version, by="gate", why=said)
         get_run_logger().info(f"{name} version {version}: {decision}; {reason}")
         headline = f"{decision}, version {version}"
         return Made(trained.digest, headline, numbers(verdict), {"version": f"{name}/{version}"})

@@ -50,6 +50,7 @@ def promote(
     *,
     why: str = "by hand",
     by: str = "",
+    verdict: str = "",
     judged_against: VersionInfo | int | Unchecked | None = UNCHECKED,
 ) -> VersionInfo:
     """Make a version the champion; the old champion becomes `previous`. Of a version that is champion: nothing.
@@ -61,6 +62,7 @@ def promote(
         version: the new champion.
         why: for the record, e.g. "gate" or "by hand".
         by: who wants it; who runs this process, where it is left out.
+        verdict: what the gate said, where that does not stand on the version yet.
         judged_against: the champion that the version was compared with, None where there was none.
 
     Raises:
@@ -78,7 +80,7 @@ def promote(
                     f"{name} version {version} was compared with {_called(expected)}, but the champion is now "
                     f"{_called(old.version if old else None)}: evaluate it again"
                 )
-        return _crown(new, old, why, by or audit.person(), lease)
+        return _crown(new, old, why, by or audit.person(), lease, verdict)
 
 
 def set_anchor(name: str, version: int, *, by: str = "", why: str = "by hand") -> VersionInfo:
@@ -212,10 +214,12 @@ def _model_tags(name: str) -> dict[str, str]:
         return {}
 
 
-def _crown(new: VersionInfo, old: VersionInfo | None, why: str, by: str, lease: lock.Lease) -> VersionInfo:
+def _crown(
+    new: VersionInfo, old: VersionInfo | None, why: str, by: str, lease: lock.Lease, verdict: str = ""
+) -> VersionInfo:
     now = _now()
     before = old.version if old is not None else None
-    promoting = json.dumps({"version": new.version, "by": by, "why": why, "before": before})
+    promoting = json.dumps({"version": new.version, "by": by, "why": why, "before": before, "gate": verdict})
     # Killed between these two, the old champion is also its own `previous`, and rollback says that there is none.
     if old is not None:
         _set_alias(old, PREVIOUS, lease)
@@ -231,7 +235,7 @@ def _crown(new: VersionInfo, old: VersionInfo | None, why: str, by: str, lease: 
         own[tags.REPLACED] = str(old.version)
         registry.annotate(old.name, old.version, {tags.REPLACED_BY: f"{new.version} at {now}"})
     registry.annotate(new.name, new.version, own)
-    audit.append(new.name, lease, "promoted", new.version, by=by, why=why, before=before)
+    audit.append(new.name, lease, "promoted", new.version, by=by, why=why, before=before, gate=verdict)
     _remember(f"{now} version {new.version} ({why})", new.name)
     return registry.version_info(new.name, new.version)
 

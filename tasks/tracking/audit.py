@@ -65,10 +65,21 @@ def person() -> str:
 
 
 def append(
-    name: str, lease: lock.Lease, did: Deed, version: int | None, *, by: str, why: str, before: int | None = None
+    name: str,
+    lease: lock.Lease,
+    did: Deed,
+    version: int | None,
+    *,
+    by: str,
+    why: str,
+    before: int | None = None,
+    gate: str = "",
 ) -> Entry:
     """Write an entry about a version of `name`, and its hash on that version. One that is the last already stays so:
     who was killed between two steps does both again.
+
+    Args:
+        gate: what the gate said of the version, where that does not stand on it yet.
 
     Raises:
         UserError: the promotion lock was taken by another.
@@ -87,7 +98,7 @@ def append(
             before=before,
             by=by,
             why=why[:LONGEST],
-            gate=(info.tags.get(tags.VERDICT, "") if info is not None else "")[:LONGEST],
+            gate=(gate or (info.tags.get(tags.VERDICT, "") if info is not None else ""))[:LONGEST],
             previous=last.sha256 if last is not None else "",
         ).hashed()
         registry.make_model(_log(name))

@@ -43,6 +43,7 @@ def test_an_approved_candidate_is_champion_and_who_when_and_why_stand_on_it_and_
         ("judged", 2, None, "gate"),
         ("promoted", 2, 1, "Ann"),
     ]
+    assert audit.entries(NAME)[0].gate.startswith("promoted: better than the base model: +")
     last = audit.entries(NAME)[-1]
     assert last.why == "approved: samples read" and last.gate.startswith("waiting: better than champion, version 1: +")
     assert audit.broken(NAME) == []
