@@ -19,8 +19,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-BLOCK_ELEMENTS = 2**19
-"""Scores of one block: 2 MiB in float32; smaller ones cost more calls than the cache gives back."""
+BLOCK_ELEMENTS = 2**20
+"""Scores of one block: 4 MiB in float32; smaller ones cost more calls than the cache gives back."""
 CAUSAL_ROWS = 128
 """Queries of a causal block, whose keys end with its last query: half a square of this side is computed for nothing."""
 LOG2_E = math.log2(math.e)
@@ -31,17 +31,18 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, *, causal: b
 
     Args:
         query: [batch, queries, size].
-        key, value: [batch, keys, size]; as many keys as queries where `causal`.
+        key, value: [batch, keys, size]; at least as many keys as queries where `causal`.
         scale: of the scores before the softmax.
-        causal: whether query i sees keys 0..i only.
+        causal: whether the last query sees all keys, and every query before it one less.
     """
     wide = torch.promote_types(query.dtype, torch.float32)
     out = torch.empty_like(query, memory_format=torch.contiguous_format)
     lse = torch.empty(query.shape[:2], dtype=wide, device=query.device)
+    before = key.shape[1] - query.shape[1]
     for batch, rows in _blocks(query, key, causal):
-        keys = slice(0, rows.stop) if causal else slice(None)
+        keys = slice(0, before + rows.stop) if causal else slice(None)
         seen, values = key[batch, keys].contiguous(), value[batch, keys].contiguous()
-        scores = _scores(query[batch, rows].contiguous(), seen, scale, rows.start if causal else None)
+        scores = _scores(query[batch, rows].contiguous(), seen, scale, before + rows.start if causal else None)
         largest = scores.amax(-1, keepdim=True)
         weights = scores.sub_(largest).exp2_()
         total = weights.sum(-1, keepdim=True)
@@ -63,11 +64,12 @@ def attend_backward(
     d_query = torch.empty_like(query, memory_format=torch.contiguous_format)
     d_key = torch.empty(key.shape, dtype=lse.dtype, device=key.device)
     d_value = torch.empty_like(d_key)
+    before = key.shape[1] - query.shape[1]
     for batch, rows in _blocks(query, key, causal):
-        keys = slice(0, rows.stop) if causal else slice(None)
+        keys = slice(0, before + rows.stop) if causal else slice(None)
         queries, grads = query[batch, rows].contiguous(), grad[batch, rows].contiguous()
         seen, values = key[batch, keys].contiguous(), value[batch, keys].contiguous()
-        weights = _scores(queries, seen, scale, rows.start if causal else None)
+        weights = _scores(queries, seen, scale, before + rows.start if causal else None)
         weights = weights.sub_(lse[batch, rows, None]).exp2_()
         d_scores = torch.bmm(grads, values.transpose(1, 2)).to(lse.dtype)
         d_scores = d_scores.sub_(delta[batch, rows, None]).mul_(weights).to(query.dtype)
@@ -83,8 +85,8 @@ def attend_backward(
 
 
 def _scores(query: Tensor, key: Tensor, scale: float, first: int | None) -> Tensor:
-    """Scaled scores of a block to the base 2, at least float32; with `first`, the place of its first query, what lies
-    ahead of a query is -inf."""
+    """Scaled scores of a block to the base 2, at least float32; with `first`, the key at its first query's place, what
+    lies ahead of a query is -inf."""
     nothing = query.new_empty(1, 1, 1)
     scores = torch.baddbmm(nothing, query, key.transpose(1, 2), beta=0, alpha=scale * LOG2_E)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))

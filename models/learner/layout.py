@@ -7,7 +7,6 @@ prefix: the tokens of span 1 and 2 also see all of span 0
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,9 +14,6 @@ from itertools import accumulate
 
 import torch
 from torch import Tensor
-
-BUCKET = 16
-"""Spans whose lengths round up to the same multiple share one kernel call."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +34,6 @@ class Prefix:
     """Where the completions begin."""
     stop: int
     """Where they end."""
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """Spans of nearly one length, as a rectangle of places in the row."""
-
-    places: Tensor
-    """[spans, longest]; where a span is shorter its last token is repeated, which no earlier token sees."""
-    real: Tensor | None
-    """Which entries are tokens, [spans * longest], bool; None where all are."""
-    kept: Tensor | None
-    """Numbers of these entries, [tokens], int64; None where all are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,26 +67,6 @@ class Layout:
             next(((p.start, p.end - p.start) for p in self.prefixes if p.first <= span.start < p.stop), (0, 0))
             for span in self.spans
         ]
-
-
-@lru_cache(maxsize=8)
-def buckets(layout: Layout, device: torch.device) -> tuple[Bucket, ...]:
-    """The spans by length, for kernels that want rectangles; longest first."""
-    by_length: dict[int, list[Span]] = defaultdict(list)
-    for span in layout.spans:
-        by_length[-(-span.length // BUCKET)].append(span)
-    return tuple(_bucket(by_length[size], device) for size in sorted(by_length, reverse=True))
-
-
-def _bucket(spans: Sequence[Span], device: torch.device) -> Bucket:
-    starts = torch.tensor([span.start for span in spans])[:, None]
-    lengths = torch.tensor([span.length for span in spans])[:, None]
-    offsets = torch.arange(int(lengths.max()))[None, :]
-    places = (starts + torch.minimum(offsets, lengths - 1)).to(device)
-    real = (offsets < lengths).flatten()
-    if bool(real.all()):
-        return Bucket(places, None, None)
-    return Bucket(places, real.to(device), real.nonzero().squeeze(1).to(device))
 
 
 @lru_cache(maxsize=2)  # with and without the window of the layers that have one

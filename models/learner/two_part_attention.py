@@ -1,7 +1,8 @@
-"""Attention over a packed row in two parts, on the CPU: exact, without a mask and without repeating a prompt.
+"""Attention over a packed row, on the CPU: exact, without a mask over the row.
 
-Every span attends causally to itself; the tokens of completions also attend to their whole prompt. With the
-log-sum-exp of each part, the softmax over both together is a weighted sum of the two:
+Every span attends causally to itself, after the prompt that it continues. A short prompt is read along with each of
+its spans; a long one is a rectangle of its own (`models.learner.rectangles`). With the log-sum-exp of each of the two
+parts, the softmax over both together is a weighted sum of the two:
 
     out = out_self * exp(lse_self - lse) + out_prompt * exp(lse_prompt - lse),   lse = logaddexp(lse_self, lse_prompt)
 
@@ -13,13 +14,15 @@ pass.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from models.learner.block_attention import attend, attend_backward
-from models.learner.layout import Bucket, Layout, Prefix, buckets
+from models.learner.layout import Layout
+from models.learner.rectangles import rectangles
 
 
 def two_part_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout, scale: float) -> Tensor:
@@ -30,9 +33,6 @@ def two_part_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout
         key, value: [1, key heads, tokens, size]; each serves heads / key heads query heads.
         scale: of the scores before the softmax.
     """
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
-        key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
     out: Tensor = _TwoPart.apply(  # type: ignore[no-untyped-call]
         query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1), layout, scale
     )
@@ -40,95 +40,119 @@ def two_part_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout
 
 
 class _TwoPart(torch.autograd.Function):
-    """All tensors [tokens, heads, size]; log-sum-exps [tokens, heads]."""
+    """Queries and outputs [tokens, heads, size], keys and values [tokens, key heads, size]."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: Layout, scale: float) -> Tensor:
         """See `two_part_attention`."""
-        out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-        lse = torch.empty(query.shape[:2], dtype=torch.promote_types(query.dtype, torch.float32), device=query.device)
-        for bucket in buckets(layout, query.device):
-            queries, keys, values = (_take(tensor, bucket) for tensor in (query, key, value))
-            part, sums = attend(queries, keys, values, scale, causal=True)
-            _put(out, part, bucket)
-            _put(lse, sums, bucket)
-        for inside, prompt in map(_stretches, layout.prefixes):
-            part, sums = attend(
-                _heads_first(query[inside]), _heads_first(key[prompt]), _heads_first(value[prompt]), scale, causal=False
+        row = rectangles(layout, query.shape[1], key.shape[1], query.device)
+        queries, keys, values = map(_flat, (query, key, value))
+        outs, sums = [], []
+        for spans in row.triangles:
+            batch = spans.spans * query.shape[1]
+            part, lse = attend(
+                _take(queries, spans.queries, batch),
+                _take(keys, spans.keys, batch),
+                _take(values, spans.keys, batch),
+                scale,
+                causal=True,
             )
-            other = sums.T
-            merged = torch.logaddexp2(lse[inside], other)
-            mine = torch.exp2(lse[inside] - merged).unsqueeze(-1)
-            theirs = torch.exp2(other - merged).unsqueeze(-1)
-            out[inside] = (out[inside] * mine).addcmul_(part.transpose(0, 1).to(mine.dtype), theirs)
-            lse[inside] = merged
+            outs.append(part)
+            sums.append(lse)
+        out, lse = _back(outs, row.queries), _back([lse[..., None] for lse in sums], row.queries).squeeze(-1)
+        for prompt in row.apart:
+            part, other = attend(
+                _take(queries, prompt.queries, key.shape[1]),
+                _take(keys, prompt.keys, key.shape[1]),
+                _take(values, prompt.keys, key.shape[1]),
+                scale,
+                causal=False,
+            )
+            other = other.flatten().index_select(0, prompt.places)
+            theirs = part.flatten(0, 1).index_select(0, prompt.places).to(lse.dtype)
+            merged = torch.logaddexp2(lse[prompt.inside], other)
+            mine = torch.exp2(lse[prompt.inside] - merged).unsqueeze(-1)
+            share = torch.exp2(other - merged).unsqueeze(-1)
+            out[prompt.inside] = out[prompt.inside].to(lse.dtype).mul_(mine).addcmul_(theirs, share)
+            lse[prompt.inside] = merged
         ctx.save_for_backward(query, key, value, out, lse)
         ctx.layout, ctx.scale = layout, scale
-        return out
+        return out.view(query.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of query, key and value."""
         query, key, value, out, lse = ctx.saved_tensors
-        grad = gradients[0]
+        heads, key_heads = query.shape[1], key.shape[1]
+        row = rectangles(ctx.layout, heads, key_heads, query.device)
+        grad, queries, keys, values = map(_flat, (gradients[0], query, key, value))
         delta = torch.mul(grad, out).sum(-1, dtype=lse.dtype)
-        grads = tuple(
-            torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in (query, key, value)
-        )
-        for bucket in buckets(ctx.layout, query.device):
-            queries, keys, values = (_take(tensor, bucket) for tensor in (query, key, value))
-            parts = attend_backward(
-                _take(grad, bucket, silent=True),
-                queries,
-                keys,
-                values,
-                _take(delta[..., None], bucket, silent=True).squeeze(-1),
-                _take(lse[..., None], bucket).squeeze(-1),
+        parts: tuple[list[Tensor], ...] = ([], [], [])
+        for spans in row.triangles:
+            batch = spans.spans * heads
+            of_queries, of_keys, of_values = attend_backward(
+                _take(grad, spans.queries, batch, spans.real),
+                _take(queries, spans.queries, batch),
+                _take(keys, spans.keys, batch),
+                _take(values, spans.keys, batch),
+                _take(delta[:, None], spans.queries, batch, spans.real).squeeze(-1),
+                _take(lse[:, None], spans.queries, batch).squeeze(-1),
                 ctx.scale,
                 causal=True,
             )
-            for total, part in zip(grads, parts, strict=True):
-                _put(total, part, bucket)
-        for inside, prompt in map(_stretches, ctx.layout.prefixes):
-            parts = attend_backward(
-                _heads_first(grad[inside]),
-                _heads_first(query[inside]),
-                _heads_first(key[prompt]),
-                _heads_first(value[prompt]),
-                delta[inside].T,
-                lse[inside].T,
+            parts[0].append(of_queries)
+            for part, copies in zip(parts[1:], (of_keys, of_values), strict=True):
+                part.append(_once(copies, spans.spans, key_heads))
+        of_query = _back(parts[0], row.queries)
+        of_key, of_value = (_back(part, row.keys).view(key.shape) for part in parts[1:])
+        for number, spans in enumerate(row.triangles):
+            if spans.before:
+                for total, part in zip((of_key, of_value), parts[1:], strict=True):
+                    copies = part[number].view(spans.spans, key_heads, -1, key.shape[2])[:, :, : spans.before]
+                    total[spans.prompt] += copies.sum(0).transpose(0, 1)
+        for prompt in row.apart:
+            of_queries, of_keys, of_values = attend_backward(
+                _take(grad, prompt.queries, key_heads),
+                _take(queries, prompt.queries, key_heads),
+                _take(keys, prompt.keys, key_heads),
+                _take(values, prompt.keys, key_heads),
+                _take(delta[:, None], prompt.queries, key_heads).squeeze(-1),
+                _take(lse[:, None], prompt.queries, key_heads).squeeze(-1),
                 ctx.scale,
                 causal=False,
             )
-            for total, part, where in zip(grads, parts, (inside, prompt, prompt), strict=True):
-                total[where] += part.transpose(0, 1)
-        return (*grads, None, None)
+            of_query[prompt.inside] += of_queries.flatten(0, 1).index_select(0, prompt.places)
+            for total, part in ((of_key, of_keys), (of_value, of_values)):
+                total[prompt.prompt] += part.transpose(0, 1)
+        return (
+            of_query.view(query.shape),
+            of_key.to(key.dtype),
+            of_value.to(value.dtype),
+            None,
+            None,
+        )
 
 
-def _stretches(prefix: Prefix) -> tuple[slice, slice]:
-    """Where the completions stand, and where their prompt."""
-    return slice(prefix.first, prefix.stop), slice(prefix.start, prefix.end)
+def _flat(rows: Tensor) -> Tensor:
+    """[tokens, heads, size] -> [tokens * heads, size]."""
+    return rows.reshape(-1, rows.shape[-1])
 
 
-def _heads_first(rows: Tensor) -> Tensor:
-    """[tokens, heads, size] -> [heads, tokens, size], a view."""
-    return rows.transpose(0, 1)
+def _take(rows: Tensor, numbers: Tensor, batch: int, real: Tensor | None = None) -> Tensor:
+    """Rows of [tokens * heads, size] as [batch, rows of it, size]; zeros where they are not `real`."""
+    taken = rows.index_select(0, numbers)
+    if real is not None:
+        taken *= real[:, None]
+    return taken.view(batch, -1, rows.shape[-1])
 
 
-def _take(rows: Tensor, bucket: Bucket, *, silent: bool = False) -> Tensor:
-    """[tokens, heads, size] -> [spans * heads, longest, size]; `silent` puts zeros where a span has no token."""
-    spans, longest = bucket.places.shape
-    heads, size = rows.shape[1:]
-    taken = rows.index_select(0, bucket.places.flatten())
-    if silent and bucket.real is not None:
-        taken *= bucket.real[:, None, None]
-    return taken.view(spans, longest, heads, size).transpose(1, 2).reshape(spans * heads, longest, size)
+def _once(copies: Tensor, spans: int, key_heads: int) -> Tensor:
+    """Sum of the gradients of all heads that share a key, [spans * heads, keys, size] -> [spans * key heads, ...]."""
+    shared = copies.shape[0] // (spans * key_heads)
+    return copies if shared == 1 else copies.view(-1, shared, *copies.shape[1:]).sum(1)
 
 
-def _put(total: Tensor, part: Tensor, bucket: Bucket) -> None:
-    """Write a bucket's [spans * heads, longest, ...] to its places in [tokens, heads, ...]."""
-    rows = part.view(bucket.places.shape[0], -1, *part.shape[1:]).transpose(1, 2).flatten(0, 1)
-    places = bucket.places.flatten()
-    if bucket.kept is not None:
-        rows, places = rows.index_select(0, bucket.kept), places.index_select(0, bucket.kept)
-    total.index_copy_(0, places, rows.to(total.dtype))
+def _back(parts: Sequence[Tensor], places: Tensor) -> Tensor:
+    """Rectangles, [batch, rows, size] each, as the row that they are of, [tokens * heads, size]."""
+    every = [part.flatten(0, 1) for part in parts]
+    return (every[0] if len(every) == 1 else torch.cat(every)).index_select(0, places)

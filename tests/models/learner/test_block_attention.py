@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.learner import block_attention
+from models.learner import block_attention, rectangles
 from models.learner.block_attention import LOG2_E, attend, attend_backward
 from models.learner.layout import allowed
 from models.learner.packing import Sequences, packed_row
@@ -22,18 +22,20 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
 
 
 @pytest.mark.parametrize(("elements", "rows"), [(2**18, 128), (2**18, 32), (2**18, 16), (200, 128), (40, 16)])
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("causal", "before"), [(True, 0), (True, 25), (False, 0)])
 def test_blocks_equal_the_softmax_written_out(
-    elements: int, rows: int, causal: bool, monkeypatch: pytest.MonkeyPatch
+    elements: int, rows: int, causal: bool, before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(block_attention, "BLOCK_ELEMENTS", elements)
     monkeypatch.setattr(block_attention, "CAUSAL_ROWS", rows)
-    query, key, value = (numbers(6, 70, 8, seed=seed).requires_grad_() for seed in range(3))
+    query = numbers(6, 70, 8, seed=0).requires_grad_()
+    key, value = (numbers(6, before + 70, 8, seed=seed).requires_grad_() for seed in (1, 2))
     in_stretches = any(part.start for _, part in block_attention._blocks(query, key, causal))
-    assert in_stretches == (elements < 70 * 70 or (causal and rows < 70))
+    assert in_stretches == (elements < 70 * (before + 70) or (causal and rows < 70))
     scores = query @ key.transpose(1, 2) * 0.3
     if causal:
-        scores = scores.masked_fill(~torch.ones(70, 70, dtype=torch.bool).tril(), float("-inf"))
+        seen = torch.ones(70, before + 70, dtype=torch.bool).tril(before)
+        scores = scores.masked_fill(~seen, float("-inf"))
     expected = torch.softmax(scores, -1) @ value
     grad = numbers(6, 70, 8, seed=9)
     expected.backward(grad)
@@ -66,9 +68,15 @@ def test_in_half_precision_blocks_are_as_near_to_the_truth_as_the_softmax_writte
         assert float((mine - true).norm()) <= 1.1 * float((plain - true).norm())
 
 
+@pytest.mark.parametrize("along", [0.0, 1.0, 100.0], ids=["prompts apart", "some apart", "prompts along"])
+@pytest.mark.parametrize("call", [0, 2000, 10**9], ids=["by length", "by nearly equal length", "all together"])
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_two_parts_equal_attention_under_the_layout_written_out(groups: int, seed: int) -> None:
+def test_two_parts_equal_attention_under_the_layout_written_out(
+    groups: int, seed: int, call: int, along: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rectangles, "ALONG", along)
+    monkeypatch.setattr(rectangles, "CALL", call)
     chance = random.Random(seed)
     prompts = [[1] * chance.randint(1, 40), [2] * chance.randint(1, 40), [3]]
     chosen = [prompts[chance.randrange(3)] for _ in range(9)]
@@ -90,3 +98,28 @@ def test_two_parts_equal_attention_under_the_layout_written_out(groups: int, see
     actual = run(lambda query, key, value: two_part_attention(query, key, value, row.layout, 0.25))
     for first, other in zip(actual, run(written_out), strict=True):
         torch.testing.assert_close(first, other, **EXACT)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_triangles_hold_every_token_once_and_fill_up_less_than_a_call_costs(seed: int) -> None:
+    chance = random.Random(seed)
+    prompts = [[number + 1] * chance.choice([1, 30, 400]) for number in range(4)]
+    chosen = [prompts[chance.randrange(4)] for _ in range(40)]
+    layout = packed_row(Sequences(chosen, [[9] * int(chance.paretovariate(1.0) * 8 + 1) for _ in chosen])).layout
+    row = rectangles.rectangles(layout, 4, 2, torch.device("cpu"))
+    queries = torch.cat([triangles.queries for triangles in row.triangles])
+    assert torch.equal(queries[row.queries], torch.arange(layout.tokens * 4))
+    real = torch.cat(
+        [torch.ones_like(t.queries, dtype=torch.bool) if t.real is None else t.real for t in row.triangles]
+    )
+    assert int(real.sum()) == layout.tokens * 4
+    for triangles in row.triangles:
+        longest = len(triangles.queries) // (4 * triangles.spans)
+        held = 4 * sum(longest * (triangles.before + longest / 2) for _ in range(triangles.spans))
+        lengths = (
+            ([longest] * triangles.spans)
+            if triangles.real is None
+            else (triangles.real.view(triangles.spans, 4, longest)[:, 0].sum(1).tolist())
+        )
+        needed = 4 * sum(length * (triangles.before + length / 2) for length in lengths)
+        assert held - needed <= rectangles.CALL + 4 * triangles.spans

@@ -1,0 +1,171 @@
+"""A packed row as rectangles of queries and keys, for attention kernels that want every batch entry equally long.
+
+Spans of nearly one length are one rectangle, spans x heads of equal causal triangles. Where a prompt is short beside
+what continues it, its keys are read along: each span of it gets a copy, and one kernel call sees all. Where it is
+long, the spans and their prompt are two rectangles (`Apart`), whose results are merged.
+
+Everything is numbers of rows in [tokens * heads, size], so that one gather brings a rectangle's entries together, heads
+first, and one gather brings the results back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from models.learner.layout import Layout, Prefix, Span
+
+CALL = 2**16
+"""Scores whose computation costs about as much as one more call of the kernel, forward and backward, on a CPU."""
+ALONG = 0.5
+"""Longest prompt that is read along, as a multiple of the mean length of what continues it."""
+
+
+@dataclass(frozen=True)
+class Triangles:
+    """Spans of nearly one length, each causal in itself after what it continues."""
+
+    queries: Tensor
+    """Rows of [tokens * heads], [spans * heads * longest]; a shorter span's last token is repeated, which no earlier
+    token sees."""
+    keys: Tensor
+    """Rows of [tokens * key heads], [spans * heads * (before + longest)]."""
+    spans: int
+    before: int
+    """Tokens of the prompt that is read along; 0 where none is."""
+    prompt: slice
+    """Where it stands in the row; empty where none is read along."""
+    real: Tensor | None
+    """Which queries are tokens, [spans * heads * longest], bool; None where all are."""
+
+
+@dataclass(frozen=True)
+class Apart:
+    """The tokens that continue a prompt, and the prompt that all of them see whole."""
+
+    queries: Tensor
+    """Rows of [tokens * heads], [key heads * (heads / key heads) * continuing tokens]."""
+    keys: Tensor
+    """Rows of [tokens * key heads], [key heads * prompt's tokens]."""
+    places: Tensor
+    """Where each row of `inside` stands among `queries`, [continuing tokens * heads]."""
+    inside: slice
+    """The continuing tokens, as rows of [tokens * heads]."""
+    prompt: slice
+    """Where the prompt stands in the row."""
+    prompt_places: Tensor
+    """Where each row of the prompt, tokens before heads, stands among `keys`, [prompt's tokens * key heads]."""
+
+
+@dataclass(frozen=True)
+class Rectangles:
+    """One packed row, for a number of heads."""
+
+    triangles: tuple[Triangles, ...]
+    apart: tuple[Apart, ...]
+    queries: Tensor
+    """Where each row of [tokens * heads] stands among the queries of all triangles, one after another."""
+    keys: Tensor
+    """Where each row of [tokens * key heads] stands among the keys of all triangles, heads that share a key counted
+    once: the token's own place, not that of a prompt's copy."""
+
+
+@lru_cache(maxsize=4)
+def rectangles(layout: Layout, heads: int, key_heads: int, device: torch.device) -> Rectangles:
+    """The row's rectangles, longest spans first."""
+    along, apart = _prompts(layout)
+    triangles: list[Triangles] = []
+    queries = torch.empty(layout.tokens * heads, dtype=torch.int64)
+    keys = torch.empty(layout.tokens * key_heads, dtype=torch.int64)
+    query_rows = key_rows = 0
+    for prefix, spans in _alike(layout, along, heads):
+        before = 0 if prefix is None else prefix.end - prefix.start
+        start = 0 if prefix is None else prefix.start
+        starts = torch.tensor([span.start for span in spans])[:, None]
+        lengths = torch.tensor([span.length for span in spans])[:, None]
+        offsets = torch.arange(int(lengths.max()))[None, :]
+        own = starts + torch.minimum(offsets, lengths - 1)
+        seen = torch.cat([torch.arange(start, start + before).expand(len(spans), before), own], dim=1)
+        real = offsets < lengths
+        rows = _rows(own, heads, heads)
+        copies = _rows(seen, heads, key_heads)
+        tokens = real[:, None, :].expand(rows.shape)
+        queries[rows[tokens]] = query_rows + torch.arange(rows.numel()).view(rows.shape)[tokens]
+        once = _rows(seen, key_heads, key_heads)
+        numbers = key_rows + torch.arange(once.numel()).view(once.shape)
+        tokens_once = real[:, None, :].expand(-1, key_heads, -1)
+        keys[once[:, :, before:][tokens_once]] = numbers[:, :, before:][tokens_once]
+        query_rows, key_rows = query_rows + rows.numel(), key_rows + once.numel()
+        triangles.append(
+            Triangles(
+                rows.flatten().to(device),
+                copies.flatten().to(device),
+                len(spans),
+                before,
+                slice(start, start + before),
+                None if bool(real.all()) else tokens.flatten().to(device),
+            )
+        )
+    return Rectangles(
+        tuple(triangles),
+        tuple(_apart(prefix, heads, key_heads, device) for prefix in apart),
+        queries.to(device),
+        keys.to(device),
+    )
+
+
+def _rows(places: Tensor, heads: int, of: int) -> Tensor:
+    """Rows of [tokens * of] for places in the row, [spans, tokens] -> [spans, heads, tokens]; `heads` share `of`."""
+    return places[:, None, :] * of + (torch.arange(heads) * of // heads)[None, :, None]
+
+
+def _apart(prefix: Prefix, heads: int, key_heads: int, device: torch.device) -> Apart:
+    inside = torch.arange(prefix.first, prefix.stop)[None]
+    prompt = torch.arange(prefix.start, prefix.end)[None]
+    queries, keys = _rows(inside, heads, heads).flatten(), _rows(prompt, key_heads, key_heads).flatten()
+    return Apart(
+        queries.to(device),
+        keys.to(device),
+        queries.argsort().to(device),
+        slice(prefix.first * heads, prefix.stop * heads),
+        slice(prefix.start, prefix.end),
+        keys.argsort().to(device),
+    )
+
+
+def _prompts(layout: Layout) -> tuple[dict[Span, Prefix], list[Prefix]]:
+    """The prompt that is read along with each span that has one, and the prompts that stand apart."""
+    along: dict[Span, Prefix] = {}
+    apart = []
+    for prefix in layout.prefixes:
+        inside = [span for span in layout.spans if prefix.first <= span.start < prefix.stop]
+        if prefix.end - prefix.start <= ALONG * (prefix.stop - prefix.first) / len(inside):
+            along.update(dict.fromkeys(inside, prefix))
+        else:
+            apart.append(prefix)
+    return along, apart
+
+
+def _alike(layout: Layout, along: dict[Span, Prefix], heads: int) -> Iterator[tuple[Prefix | None, Sequence[Span]]]:
+    """Spans that make one rectangle: of one prompt, where it is read along, and so nearly as long that filling the
+    shorter ones up costs less than another call."""
+    by_prompt: dict[Prefix | None, list[Span]] = defaultdict(list)
+    for span in layout.spans:
+        by_prompt[along.get(span)].append(span)
+    for prefix, spans in by_prompt.items():
+        before = 0 if prefix is None else prefix.end - prefix.start
+        together: list[Span] = []
+        filled = 0
+        for span in sorted(spans, key=lambda span: -span.length):
+            most = together[0].length if together else span.length
+            filled += heads * ((most - span.length) * before + (most**2 - span.length**2) // 2)
+            if filled > CALL:
+                yield prefix, together
+                together, filled = [], 0
+            together.append(span)
+        yield prefix, together
