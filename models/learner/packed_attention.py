@@ -4,8 +4,8 @@ A model that is told to use the implementation `NAME` hands its queries, keys an
 model code is changed. Called without a layout (generation, a plain forward pass) it is transformers' sdpa. With one,
 the fastest of three routes that can take it is used; all three compute the same sums:
 
-    two-part     CPU: every span attends causally to itself, completions to their prompt, the two parts are merged by
-                 their log-sum-exp. No mask, no repeated prompt.
+    two-part     CPU: every span attends causally to itself and to a copy of a short prompt; to a long one on its own,
+                 and the two parts are merged by their log-sum-exp. No mask over the row.
     varlen       CUDA, half precision: one flash-attention call over spans of different lengths.
     dense        anything else (a soft cap on the scores, a window shorter than a row, float32 on CUDA): sdpa with the
                  layout written out as a mask.

@@ -58,8 +58,6 @@ class Apart:
     """The continuing tokens, as rows of [tokens * heads]."""
     prompt: slice
     """Where the prompt stands in the row."""
-    prompt_places: Tensor
-    """Where each row of the prompt, tokens before heads, stands among `keys`, [prompt's tokens * key heads]."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,6 @@ def _apart(prefix: Prefix, heads: int, key_heads: int, device: torch.device) -> 
         queries.argsort().to(device),
         slice(prefix.first * heads, prefix.stop * heads),
         slice(prefix.start, prefix.end),
-        keys.argsort().to(device),
     )
 
 

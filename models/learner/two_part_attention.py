@@ -122,15 +122,9 @@ class _TwoPart(torch.autograd.Function):
                 causal=False,
             )
             of_query[prompt.inside] += of_queries.flatten(0, 1).index_select(0, prompt.places)
-            for total, part in ((of_key, of_keys), (of_value, of_values)):
-                total[prompt.prompt] += part.transpose(0, 1)
-        return (
-            of_query.view(query.shape),
-            of_key.to(key.dtype),
-            of_value.to(value.dtype),
-            None,
-            None,
-        )
+            for total, of_prompt in ((of_key, of_keys), (of_value, of_values)):
+                total[prompt.prompt] += of_prompt.transpose(0, 1)
+        return of_query.view(query.shape), of_key.to(key.dtype), of_value.to(value.dtype), None, None
 
 
 def _flat(rows: Tensor) -> Tensor:
