@@ -1,27 +1,28 @@
 """A B A B: two training runs that take turns, a step at a time, each side in a process of its own.
 
 A training run is a function that calls `beat()` after each of its steps; here it is a whole `run_loop` of this project
-or a whole `Trainer.train()` of TRL, as a user would call it. It runs in a thread that stands still inside `beat()`
-until it is told to go on, so that only one side ever computes; and in a process of its own, so that neither side meets
-what the other has set up (vLLM opens a process group, which a Trainer would take for its own). A step's seconds are
-those from the release to the next beat; all before the first release and the warm-up steps are not counted. Before
-each turn the garbage is collected, and a short rest lets the other side's idle worker threads go to sleep.
+or a whole `Trainer.train()` of TRL, as a user would call it. It stands still inside `beat()` until it is told to go on,
+so that only one side ever computes: in the main thread, as a user's run does (a second thread that computes has OpenMP
+workers of its own, and with more workers than cores all of them sleep between two calls: a third slower); and in a
+process of its own, so that neither side meets what the other has set up (vLLM opens a process group, which a Trainer
+would take for its own). A step's seconds are those from the release to the next beat; all before the first release and
+the warm-up steps are not counted. Before each turn the garbage is collected, and a short rest lets the other side's
+idle worker threads go to sleep.
 """
 
 from __future__ import annotations
 
 import gc
 import multiprocessing
-import queue
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.util import Finalize
 from typing import Any, TypeVar
 
-import torch
+from greenlet import greenlet
 
 Beat = Callable[[], None]
 REST = 0.25
@@ -33,17 +34,12 @@ class Stopped(BaseException):
 
 
 class Stepper:
-    """A training run that goes on step by step."""
+    """A training run that goes on step by step, in the thread that asks it to."""
 
     def __init__(self, run: Callable[[Beat], Any]) -> None:
         self._run = run
-        self._go = threading.Semaphore(0)
-        self._beats: queue.Queue[float | BaseException] = queue.Queue()
-        self._stopping = False
+        self._inside = greenlet(self._whole)
         self._released = 0.0
-        self._threads = torch.get_num_threads()
-        self._thread = threading.Thread(target=self._whole, daemon=True)
-        self._thread.start()
 
     def advance(self, steps: int) -> list[float]:
         """Go on for `steps` steps. Returns the seconds of each.
@@ -51,42 +47,27 @@ class Stepper:
         Raises:
             BaseException: whatever the run raised; RuntimeError where it ended too early.
         """
-        seconds = []
+        seconds: list[float] = []
         for _ in range(steps):
-            self._go.release()
-            beat = self._beats.get()
-            if isinstance(beat, BaseException):
-                raise beat
+            self._released = time.perf_counter()
+            beat = None if self._inside.dead else self._inside.switch()
+            if beat is None:
+                raise RuntimeError("the run ended before the benchmark did")
             seconds.append(beat)
         return seconds
 
     def stop(self) -> None:
-        """End the run and wait for its thread."""
-        self._stopping = True
-        self._go.release()
-        self._thread.join(timeout=60)
+        """End the run."""
+        if not self._inside.dead:
+            self._inside.throw(Stopped)
         gc.collect()
 
-    def _wait(self) -> None:
-        self._go.acquire()
-        if self._stopping:
-            raise Stopped
-        self._released = time.perf_counter()
-
     def _beat(self) -> None:
-        self._beats.put(time.perf_counter() - self._released)
-        self._wait()
+        self._inside.parent.switch(time.perf_counter() - self._released)
 
     def _whole(self) -> None:
-        torch.set_num_threads(self._threads)  # a new thread has OpenMP's own default otherwise
-        try:
-            self._wait()
+        with suppress(Stopped):
             self._run(self._beat)
-            self._beats.put(RuntimeError("the run ended before the benchmark did"))
-        except Stopped:
-            pass
-        except BaseException as error:
-            self._beats.put(error)
 
 
 Made = tuple[Stepper, dict[str, Any]]
