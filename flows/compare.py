@@ -18,6 +18,7 @@ from models.recipe.comparison import Contender, contenders
 from models.recipe.load import digest, load_recipe, plain
 from tasks.code_version import running_version
 from tasks.comparison import Cost, write_comparison
+from tasks.machine import log_machine
 from tasks.shared_engine import shared_engine
 from tasks.steps.fine_tune import curves_of, why_not_learned
 from tasks.tracking import records, runs, summaries, tags
@@ -68,6 +69,7 @@ def compare(
         )
         page = page_address(home, "mlflow") + summaries.page_of_run(run)
         prefect_run.link_to(page)
+        log_machine(run, Path.cwd())
         for contender in chosen:
             log_recipe(run, contender.file, (), contender.recipe)
         if overrides:

@@ -64,6 +64,9 @@ def test_the_flow_leaves_a_parent_run_and_a_child_for_every_step(first: Ran) -> 
         r"## . (Champion kept|Not promoted|Refused|Promoted): tiny-policy version 1$", opening(summary.description)[1]
     )
     assert {"recipe/tiny.yaml", "plots/training.png", "plots/accuracy_by_level.png"} <= artifacts(first.run_id)
+    assert {"recipe/whole.json", "recipe/asked.json", "environment/packages.txt", "environment/machine.json"} <= (
+        artifacts(first.run_id)
+    )
 
 
 def test_the_data_stand_in_the_store_with_the_hashes_that_dvc_pins(first: Ran, locked: dict[str, str]) -> None:

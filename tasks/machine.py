@@ -1,0 +1,139 @@
+"""What a run's numbers hang on beside code, recipe and data: packages, torch's build, instruction set, threads, device.
+
+Two trainings of one commit, one recipe and the same data end with the same bits where all of this is the same. It
+stands on the flow's run as `environment/packages.txt` and `environment/machine.json`. Of the environment's variables
+only those of MATTERS are read: the others may hold secrets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+from tasks.tracking import records
+
+PACKAGES, MACHINE = "environment/packages.txt", "environment/machine.json"
+"""Artifacts of a flow's run."""
+LOCKS = ("cpu.lock", "cuda.lock")
+MATTERS = (
+    "ATEN_CPU_CAPABILITY",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_NUM_THREADS",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_DYNAMIC",
+    "OMP_NUM_THREADS",
+    "ONEDNN_MAX_CPU_ISA",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+)
+"""Variables that choose other arithmetic."""
+ARITHMETIC = re.compile(r"(sse|ssse|avx|fma|f16c|amx|asimd|sve|sme|bf16|i8mm|fp16|fphp).*")
+"""Flags of a processor that name instructions for numbers; the kernels of torch, MKL and oneDNN are chosen by them."""
+THREADS = "threads"
+BITS = ("torch", "torch build", THREADS, "cpu instructions", "cpu flags", "device")
+"""What of `machine` decides bits; its processor's name, Python and the system do not."""
+
+
+def packages() -> dict[str, str]:
+    """Name -> version of every package that can be imported here, the first on the path where there are two."""
+    installed: dict[str, str] = {}
+    for distribution in metadata.distributions():
+        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"] or "").lower()
+        installed.setdefault(name, distribution.version)
+    return dict(sorted(installed.items()))
+
+
+def machine(root: Path) -> dict[str, str]:
+    """The machine and its build of torch, a few words each.
+
+    Args:
+        root: the repository, whose lock files are hashed.
+    """
+    import torch  # here: who only reads what was recorded need not wait for it
+
+    name, flags = _processor()
+    locks = {f"sha256 of {name}": _sha256(root / name) for name in LOCKS if (root / name).is_file()}
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".strip(", "),
+        "torch": f"{torch.__version__} ({torch.version.git_version})",
+        "torch build": " ".join(torch.__config__.show().split()),
+        THREADS: str(torch.get_num_threads()),
+        "cpu": name,
+        "cpu instructions": torch.backends.cpu.get_cpu_capability(),
+        "cpu flags": " ".join(flags),
+        "device": _device(),
+        **locks,
+        **{f"${name}": os.environ[name] for name in MATTERS if name in os.environ},
+    }
+
+
+def log_machine(run_id: str, root: Path) -> None:
+    """Leave packages and machine on a flow's run."""
+    records.log_text(run_id, PACKAGES, listed_packages(packages()))
+    records.log_text(run_id, MACHINE, json.dumps(machine(root), indent=1, ensure_ascii=False) + "\n")
+
+
+def listed_packages(versions: Mapping[str, str]) -> str:
+    """`name==version`, a package a line: what pip takes with -r."""
+    return "".join(f"{name}=={version}\n" for name, version in versions.items())
+
+
+def read_packages(text: str) -> dict[str, str]:
+    """The packages of a list that `listed_packages` wrote."""
+    entries = [line.partition("==") for line in text.splitlines() if "==" in line]
+    return {name: version for name, _, version in entries}
+
+
+def read_machine(text: str) -> dict[str, str]:
+    """The machine out of `environment/machine.json`; empty where the text is none of ours."""
+    try:
+        facts = json.loads(text)
+    except ValueError:
+        return {}
+    return {str(key): str(value) for key, value in facts.items()} if isinstance(facts, dict) else {}
+
+
+def said(facts: Mapping[str, str]) -> str:
+    """A machine in a few words."""
+    torch_version = facts.get("torch", "").partition(" ")[0]
+    threads = facts.get(THREADS, "")
+    counted = f"{threads} thread{'' if threads == '1' else 's'}" if threads else ""
+    parts = (f"torch {torch_version}" if torch_version else "", facts.get("device", ""), counted)
+    return ", ".join(filter(None, (*parts, facts.get("cpu instructions", ""))))
+
+
+def _device() -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        return "CPU"
+    names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    cudnn = torch.backends.cudnn.version()
+    return f"{len(names)} x {', '.join(sorted(set(names)))}; CUDA {torch.version.cuda}, cuDNN {cudnn}"
+
+
+def _processor() -> tuple[str, list[str]]:
+    """Name and arithmetic flags of the processor, where the system tells them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine(), []
+    facts: dict[str, str] = {}
+    for line in lines:
+        key, _, value = line.partition(":")
+        facts.setdefault(key.strip().lower(), value.strip())
+    flags = (facts.get("flags") or facts.get("features") or "").split()
+    return facts.get("model name") or platform.machine(), sorted(filter(ARITHMETIC.fullmatch, flags))
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
