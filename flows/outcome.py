@@ -69,12 +69,16 @@ def comparison_lines(
 
     rows = comparison_rows(standings, costs)
     head = list(rows[0])
-    cells = [head, *([str(row[key]) for key in head] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    lines = columns([head, *([str(row[key]) for key in head] for row in rows)])
     if lost:
         lines += ["", *(f"not learned  {line}" for line in lost)]
     return "\n".join(["", f"{metric}, 95 % bootstrap intervals over seeds", *lines, "", *_where(run_id, home)])
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of as many cells each as lines, every column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def time_table(lines: Sequence[TimeLine]) -> str:

@@ -8,6 +8,7 @@ stage of their own (tasks/data_sources.py).
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +133,31 @@ def read_pinned(root: Path, path: str, rev: str) -> bytes:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} at revision {rev}: cannot be read ({reason})") from error
     return content
+
+
+def fetch_by_hash(root: Path, md5: str, target: Path) -> bool:
+    """Write a file of the data, known by DVC's hash, to `target`: from DVC's cache or the default remote.
+
+    A hash pins a file whether or not a commit holds the lock that names it.
+
+    Returns:
+        Whether one of the two has it; `target` is not there where none does.
+    """
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    with Repo(str(repository(root)), config=dvc_remote.settings()) as repo:
+        for place in (lambda: repo.cache.local, repo.cloud.get_remote_odb):
+            try:
+                held = place()
+                with held.fs.open(held.oid_to_path(md5), "rb") as source, target.open("wb") as copy:
+                    shutil.copyfileobj(source, copy)
+            except (DvcException, OSError):  # no remote, or it is away, or it does not have the file
+                continue
+            if _md5(target) == md5:
+                return True
+    target.unlink(missing_ok=True)
+    return False
 
 
 def push(root: Path, name: str | None = None, remote: str | None = None, report: Report = print) -> None:

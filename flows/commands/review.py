@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -59,4 +60,30 @@ def lineage(version: Annotated[int, typer.Argument(help="Version of the policy."
     print(chain.render(chain.lineage(meant_policy(model), version)))
 
 
-COMMANDS = (runs, show, lineage)
+def diff(
+    before: Annotated[
+        str, typer.Argument(metavar="A", help="Version, alias, NAME/VERSION, or a run's id, its beginning or its name.")
+    ],
+    after: Annotated[str, typer.Argument(metavar="B", help="What is held against it, said in the same way.")],
+    model: ModelOption = "",
+    page: Annotated[Path | None, typer.Option("--page", help="HTML file to write, with every row and answer.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON.")] = False,
+) -> None:
+    """Say what differs between two versions or runs: code, data, recipe, packages, metrics, answers that flipped.
+
+    Example: `rewardflow diff previous champion --page diff.html`
+    """
+    from flows.difference import difference_lines, write_page
+    from tasks.difference import as_json as whole
+    from tasks.difference import difference
+    from tasks.tracking import recorded, store
+
+    store.open_for_reading(state_folder())
+    sides = [recorded.recorded(wanted, lambda: meant_policy(model)) for wanted in (before, after)]
+    said = difference(sides[0], sides[1], Path.cwd())
+    if page is not None:
+        write_page(page, said)
+    print(whole(said) if as_json else difference_lines(said) + (f"\n\npage: {page}" if page else ""))
+
+
+COMMANDS = (runs, show, diff, lineage)

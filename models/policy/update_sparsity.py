@@ -92,7 +92,7 @@ def changed_share_of_files(before: Path, after: Path, tolerance: float = COARSES
     Raises:
         ValueError: the two do not hold tensors of the same names.
     """
-    old, new = _tensors(before), _tensors(after)
+    old, new = tensor_files(before), tensor_files(after)
     if old.keys() != new.keys():
         raise ValueError(f"the two folders differ in {sorted(old.keys() ^ new.keys())}")
     weights = changed = 0
@@ -104,7 +104,7 @@ def changed_share_of_files(before: Path, after: Path, tolerance: float = COARSES
     return changed / weights
 
 
-def _tensors(folder: Path) -> dict[str, Path]:
+def tensor_files(folder: Path) -> dict[str, Path]:
     """The file of each tensor of a model folder."""
     files: dict[str, Path] = {}
     for file in sorted(folder.glob("*.safetensors")):

@@ -133,6 +133,23 @@ def test_by_its_alias_the_policy_says_the_same_in_transformers_and_in_vllm(first
         assert tuple(written[0, len(ids) :].tolist()) == completion.tokens
 
 
+def test_a_version_does_not_differ_from_the_run_that_made_it(project: Project, first: Ran, tmp_path: Path) -> None:
+    status, said, errors = project.ask("diff", "candidate", first.run_id, "--page", str(tmp_path / "page.html"))
+    assert (status, errors) == (0, "")
+    assert said.startswith(f"tiny-policy version 1  ->  run {first.run_id[:8]} ")
+    for line in (
+        "recipe: no difference",
+        "packages: no difference",
+        "machine: no difference",
+        "0 became wrong, 0 right",
+    ):
+        assert line in said
+    assert f"code: {first.commit}" in said and "not compared" not in said
+    assert "tiny-policy version 1" in (tmp_path / "page.html").read_text()
+    _, said, _ = project.ask("diff", "1", "1", "--json")
+    assert json.loads(said)["data"]["splits"] == []
+
+
 def test_lineage_prints_the_chain_from_the_raw_datas_hash_to_the_alias(
     project: Project, first: Ran, locked: dict[str, str]
 ) -> None:

@@ -1,0 +1,70 @@
+"""How the metrics of two evaluations differ, with intervals: paired over the prompts that both were measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.evaluation.bootstrap import Interval, bootstrap_mean, paired_bootstrap, unpaired_bootstrap
+from models.evaluation.metrics import Values, prompt_values
+from models.evaluation.records import PromptRecord
+
+
+@dataclass(frozen=True)
+class MetricChange:
+    """A metric of two evaluations."""
+
+    name: str
+    before: Interval
+    after: Interval
+    change: Interval
+    """After minus before."""
+    paired: bool
+    """Whether all three are over the same prompts."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether the interval of the change leaves 0 out."""
+        return not self.change.low <= 0.0 <= self.change.high
+
+
+def metric_changes(
+    names: Sequence[str],
+    old: Sequence[PromptRecord],
+    new: Sequence[PromptRecord],
+    pairs: Sequence[tuple[PromptRecord, PromptRecord]],
+) -> list[MetricChange]:
+    """The change of each metric; of one that is not defined on either side there is none.
+
+    Args:
+        names: see `models.evaluation.metrics.prompt_values`.
+        old: the older evaluation.
+        new: the newer one.
+        pairs: older and newer record of the prompts that both have. Where there is none, the evaluations stand for
+            prompts of their own each.
+
+    Raises:
+        UserError: a metric is unknown, or a prompt has too few samples for it.
+    """
+    changes = []
+    for name in names:
+        paired = bool(pairs)
+        before = prompt_values([older for older, _ in pairs] if paired else old, name)
+        after = prompt_values([newer for _, newer in pairs] if paired else new, name)
+        if paired:
+            both = np.isfinite(before) & np.isfinite(after)
+            before, after = before[both], after[both]
+        else:
+            before, after = _finite(before), _finite(after)
+        if before.size and after.size:
+            between = paired_bootstrap if paired else unpaired_bootstrap
+            change = between(after, before)
+            changes.append(MetricChange(name, bootstrap_mean(before), bootstrap_mean(after), change, paired))
+    return changes
+
+
+def _finite(values: Values) -> Values:
+    kept: Values = values[np.isfinite(values)]
+    return kept

@@ -1,0 +1,70 @@
+"""Whether two model folders hold the same weights to the bit, and where they do not, which tensors and by how much."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+from models.policy.update_sparsity import tensor_files
+
+
+@dataclass(frozen=True)
+class TensorGap:
+    """A tensor that is not the same in two folders."""
+
+    name: str
+    greatest: float = float("nan")
+    """Greatest absolute difference of two numbers; NaN where they cannot be held against each other, or one is NaN."""
+    differing: int = 0
+    """Numbers whose bits differ."""
+    numbers: int = 0
+    problem: str = ""
+    """Why its numbers cannot be compared; empty where they were."""
+
+    def __str__(self) -> str:
+        if self.problem:
+            return f"{self.name}: {self.problem}"
+        return f"{self.name}: {self.differing:,} of {self.numbers:,} numbers, by at most {self.greatest:.3g}"
+
+
+def weight_hashes(folder: Path) -> dict[str, str]:
+    """Name -> SHA-256 of every safetensors file of a model folder."""
+    hashes = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with file.open("rb") as handle:
+            hashes[file.name] = hashlib.file_digest(handle, "sha256").hexdigest()
+    return hashes
+
+
+@torch.no_grad()
+def tensor_gaps(before: Path, after: Path) -> list[TensorGap]:
+    """The tensors that differ between two model folders, one pair in memory at a time; the greatest gap first.
+
+    How they are cut into files does not count. Bits are held against each other: NaN equals itself, -0 is not 0.
+    """
+    old, new = tensor_files(before), tensor_files(after)
+    gaps = [TensorGap(name, problem="in one of the two only") for name in sorted(old.keys() ^ new.keys())]
+    for name in sorted(old.keys() & new.keys()):
+        with safe_open(old[name], "pt") as older, safe_open(new[name], "pt") as newer:
+            gap = _gap(name, older.get_tensor(name), newer.get_tensor(name))
+        if gap is not None:
+            gaps.append(gap)
+    return sorted(gaps, key=lambda gap: (not gap.problem, -gap.greatest if gap.greatest == gap.greatest else 0.0))
+
+
+def _gap(name: str, old: torch.Tensor, new: torch.Tensor) -> TensorGap | None:
+    if old.dtype != new.dtype or old.shape != new.shape:
+        kinds = [f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in (old, new)]
+        return TensorGap(name, problem=f"{kinds[0]} and {kinds[1]}")
+    numbers = old.numel()
+    if not numbers:
+        return None
+    bits = [tensor.contiguous().view(-1).view(torch.uint8).view(numbers, -1) for tensor in (old, new)]
+    differing = int((bits[0] != bits[1]).any(dim=1).sum())
+    if not differing:
+        return None
+    return TensorGap(name, float((new.double() - old.double()).abs().max()), differing, numbers)
