@@ -266,7 +266,7 @@ def distribution_of(drawing: Drawing) -> Distribution:
 
 def draw_tokens(log_probs: Tensor, points: Tensor) -> Tensor:
     """The token that each random point in [0, 1) falls to on the line of all probabilities, [rows]."""
-    line = log_probs.double().exp().cumsum(-1)
+    line = log_probs.exp().double().cumsum_(-1)  # log-probs of float32 are no more exact than its exponentials
     on_line = points[:, None] * line[:, -1:]
     return torch.searchsorted(line, on_line, right=True).clamp(max=line.shape[-1] - 1).squeeze(1)
 

@@ -23,10 +23,10 @@ class Kept:
     """Keys and values of one layer."""
 
     prompt_keys: Tensor
-    """[prompts, key heads, longest prompt, size]."""
+    """[key heads, prompts, longest prompt, size]."""
     prompt_values: Tensor
     keys: Tensor
-    """Of the completions, [prompts, G, key heads, longest completion, size], in `kept_dtype`; filled up to the step."""
+    """Of the completions, [key heads, prompts, G, longest completion, size], in `kept_dtype`; filled up to the step."""
     values: Tensor
 
 
@@ -68,36 +68,23 @@ class Decoding:
             self._keep(module, key, value)
             return attend_packed(query, key, value, self.layout, scale, window, softcap)
         kept = self.kept[module]
-        prompts, groups = kept.keys.shape[:2]
-        heads, key_heads, size = query.shape[1], key.shape[1], query.shape[-1]
-        each = heads // key_heads
+        key_heads, prompts, groups = kept.keys.shape[:3]
+        heads, size = query.shape[1], query.shape[-1]
         until = self.step + 1
-        shape = (prompts, groups, key_heads, size)
-        kept.keys[:, :, :, self.step] = key[0].transpose(0, 1).reshape(shape)
-        kept.values[:, :, :, self.step] = value[0].transpose(0, 1).reshape(shape)
-        asked = query[0].transpose(0, 1).reshape(prompts, groups, key_heads, each, size)
-        by_prompt = asked.transpose(1, 2).reshape(prompts * key_heads, groups * each, size)
-        by_completion = asked.reshape(-1, each, size).to(kept.keys.dtype)
-        own_keys = kept.keys.flatten(0, 2)[:, :until]
-        own_values = kept.values.flatten(0, 2)[:, :until]
-        scores = torch.cat(
-            [
-                torch.bmm(by_prompt, kept.prompt_keys.flatten(0, 1).transpose(1, 2)).view(
-                    prompts, key_heads, groups, each, -1
-                ),
-                torch.bmm(by_completion, own_keys.transpose(1, 2))
-                .view(prompts, groups, key_heads, each, until)
-                .transpose(1, 2),
-            ],
-            dim=-1,
-        )
+        shape = (key_heads, prompts, groups, size)
+        kept.keys[:, :, :, self.step] = key[0].reshape(shape)
+        kept.values[:, :, :, self.step] = value[0].reshape(shape)
+        asked = query[0].reshape(key_heads, -1, prompts, groups, size).permute(0, 2, 3, 1, 4).contiguous()
+        by_prompt, by_completion = asked.view(key_heads * prompts, -1, size), asked.view(-1, heads // key_heads, size)
+        of_prompt = torch.bmm(by_prompt, kept.prompt_keys.flatten(0, 1).transpose(1, 2))
+        of_own = torch.bmm(by_completion.to(kept.keys.dtype), kept.keys.flatten(0, 2)[:, :until].transpose(1, 2))
+        scores = torch.cat([of_prompt.view(*asked.shape[:-1], -1), of_own.view(*asked.shape[:-1], -1)], dim=-1)
         weights = self._softmax(scores, scale, window, softcap)
-        longest = kept.prompt_keys.shape[2]
-        of_prompt = weights[..., :longest].to(value.dtype).reshape(prompts * key_heads, groups * each, longest)
-        of_own = weights[..., longest:].transpose(1, 2).reshape(-1, each, until)
-        out = torch.bmm(of_prompt, kept.prompt_values.flatten(0, 1)).view(prompts, key_heads, groups, each, size)
-        out = out.transpose(1, 2) + torch.bmm(of_own, own_values).view(prompts, groups, key_heads, each, size)
-        return out.to(value.dtype).reshape(1, prompts * groups, heads, size)
+        at_prompt, at_own = weights.split([scores.shape[-1] - until, until], dim=-1)
+        out = torch.bmm(at_own.flatten(0, 2), kept.values.flatten(0, 2)[:, :until]).view_as(asked)
+        at_prompt = at_prompt.to(value.dtype).flatten(2, 3).flatten(0, 1)
+        out += torch.bmm(at_prompt, kept.prompt_values.flatten(0, 1)).view_as(asked)
+        return out.permute(1, 2, 0, 3, 4).to(value.dtype).reshape(1, -1, heads, size)
 
     def narrow(self, prompts: Tensor, members: Tensor) -> None:
         """Go on with fewer sequences.
@@ -108,23 +95,23 @@ class Decoding:
         """
         longest = int(self.lengths[prompts].max())
         for kept in self.kept.values():
-            kept.prompt_keys = kept.prompt_keys[prompts, :, :longest].contiguous()
-            kept.prompt_values = kept.prompt_values[prompts, :, :longest].contiguous()
-            kept.keys = kept.keys[prompts[:, None], members]
-            kept.values = kept.values[prompts[:, None], members]
+            kept.prompt_keys = kept.prompt_keys[:, prompts, :longest].contiguous()
+            kept.prompt_values = kept.prompt_values[:, prompts, :longest].contiguous()
+            kept.keys = kept.keys[:, prompts[:, None], members]
+            kept.values = kept.values[:, prompts[:, None], members]
         self.lengths, self.missing = self.lengths[prompts], self.missing[prompts, :longest]
         self.uneven = bool(self.missing.any())
 
     def _keep(self, module: nn.Module, key: Tensor, value: Tensor) -> None:
         """Sort a prompt row's keys and values by prompt, and make room for the completions'."""
-        keys, values = (rows[0].transpose(0, 1)[self.places].transpose(1, 2).contiguous() for rows in (key, value))
-        prompts, heads, _, size = keys.shape
-        room = (prompts, self.group_size, heads, self.max_tokens, size)
+        keys, values = (rows[0][:, self.places] for rows in (key, value))
+        heads, prompts, _, size = keys.shape
+        room = (heads, prompts, self.group_size, self.max_tokens, size)
         wide = kept_dtype(keys)
         self.kept[module] = Kept(keys, values, keys.new_empty(room, dtype=wide), values.new_empty(room, dtype=wide))
 
     def _softmax(self, scores: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
-        """Weights of prompt and own tokens, [prompts, key heads, G, each, longest prompt + own]."""
+        """Weights of prompt and own tokens, [key heads, prompts, G, each, longest prompt + own]."""
         logits = bent(scores, scale, softcap)
         hidden: Tensor | None = self.missing if self.uneven else None
         if window is not None:
@@ -136,5 +123,5 @@ class Decoding:
         elif hidden is not None:
             hidden = functional.pad(hidden, (0, self.step + 1))
         if hidden is not None:
-            logits = logits.masked_fill(hidden[:, None, None, None, :], float("-inf"))
+            logits = logits.masked_fill(hidden[:, None, None, :], float("-inf"))
         return torch.softmax(logits, dim=-1).to(scores.dtype)
