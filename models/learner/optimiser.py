@@ -12,6 +12,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from torch import Tensor, nn
 
 from models.errors import UserError
+from models.learner.eight_bit import eight_bit_adamw
 from models.ranks import whole
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
@@ -37,16 +38,24 @@ class OptimiserSettings:
     """Steps over which the step size rises linearly from zero; the last of them has its peak."""
     decay: Literal["none", "linear", "cosine"] = "none"
     """How the step size falls from its peak, where the warm-up ends, to nearly zero at the last step."""
+    moments: Literal["float32", "int8"] = "float32"
+    """What AdamW's two running means are kept in; int8: a byte a number, by torchao (the extra `eight-bit`)."""
 
 
-def build_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.AdamW:
-    """AdamW over the trainable parameters; matrices decay, vectors (norms, biases) do not."""
+def build_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Optimizer:
+    """AdamW over the trainable parameters; matrices decay, vectors (norms, biases) do not.
+
+    Raises:
+        UserError: its moments are to be int8, and torchao is not installed.
+    """
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in trainable if p.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in trainable if p.ndim < 2], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
+    if settings.moments == "int8":
+        return eight_bit_adamw(groups, settings.learning_rate, settings.betas)
     return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=True)
 
 
@@ -89,7 +98,8 @@ def take_step(
         what = f"the gradient norm is {norm}" if math.isfinite(value) or loss is None else "the loss is not finite"
         raise NotFinite(f"update {step}: {what}; lower {section}.learning_rate or check the data")
     for group in optimiser.param_groups:
-        group["lr"] = learning_rate_at(step, total, settings)
+        rate = learning_rate_at(step, total, settings)
+        group["lr"] = rate if isinstance(group["lr"], float) else group["lr"].fill_(rate)  # a tensor where compiled
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
     return float(norm)

@@ -24,6 +24,7 @@ from torch.nn import functional
 from models.engine.engine import engine_dtype, has_vllm
 from models.engine.vllm_engine import CACHE_BLOCK, cache_bytes
 from models.engine.vocabulary import read_config
+from models.learner.eight_bit import in_float, moment_bytes
 from models.learner.fused_log_probs import block_shape, kept_bytes
 from models.learner.log_probs import plain_inner, row_states
 from models.learner.packed_attention import NAME, register_packed_attention
@@ -138,7 +139,11 @@ def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[st
         plain = new_shapes(config)
         parameters = _numbers(plain)
         beside = companions_of((*recipe.rewards, recipe.advantage), plain).values()
-        companions = sum(4 * FLOAT * _share(companion.model.parameters(), count) for companion in beside)
+        companions = sum(
+            2 * FLOAT * _share(learns := list(companion.model.parameters()), count)
+            + (2 * FLOAT * _share(learns, count) if in_float(companion.optimiser) else moment_bytes(learns))
+            for companion in beside
+        )
         kept = recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None)
         saved = 0
         if autocast is not None and count == 1 and reference_is_read_alone(recipe.reference, recipe.rollouts):
@@ -149,12 +154,14 @@ def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[st
         policy = _adapted(plain, recipe)
     learning = [weight for weight in policy.parameters() if weight.requires_grad]
     share = _share(learning, count)
+    eight_bit = recipe.schedule is not None and recipe.schedule.optimiser.moments == "int8"
+    moments = moment_bytes(learning) if eight_bit else 2 * FLOAT * share
     return {
         "parameters": parameters,
         "trained": _size(learning),
         "weights": FLOAT * _share(policy.parameters(), count),
         "gradients": FLOAT * share,
-        "optimiser": 2 * FLOAT * share,
+        "optimiser": moments,
         "put_together": _put_together(policy) if count > 1 else 0,
         "reference": reference,
         "companions": companions,

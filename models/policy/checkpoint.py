@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from models.atomic_write import sweep
+from models.learner.eight_bit import plain_parts, put_together
 from models.policy.checkpoint_parts import parts_of, read_parts, sha256_of, write_parts
 from models.ranks import ALONE, Ranks, cut_like
 
@@ -62,7 +63,12 @@ def state_of(
 
 def _flatten(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     state: dict[int, dict[str, Tensor]] = optimiser.state_dict()["state"]
-    return {f"{index}.{name}": tensor for index, entry in state.items() for name, tensor in entry.items()}
+    return {
+        f"{index}.{part}": tensor
+        for index, entry in state.items()
+        for name, moment in entry.items()
+        for part, tensor in plain_parts(name, moment)
+    }
 
 
 def write_checkpoint(
@@ -144,7 +150,8 @@ def load_checkpoint(
             index, moment = key.split(".", 1)
             weight = moved[int(index)]
             state.setdefault(int(index), {})[moment] = cut_like(value, weight) if value.ndim else value
-        optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+        moments = {index: put_together(parts) for index, parts in state.items()}
+        optimiser.load_state_dict({"state": moments, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
 def keep_best(root: Path, weights: Mapping[str, Tensor], ranks: Ranks = ALONE) -> None:

@@ -252,6 +252,11 @@ def _learners(recipe: Recipe) -> None:
             f"placement.learners is {recipe.placement.learners}, but rollouts {recipe.rollouts.name} writes more than "
             "the policy's weights, which one learner alone can; set it to 1"
         )
+    if recipe.placement.learners > 1 and recipe.schedule and recipe.schedule.optimiser.moments == "int8":
+        raise ValueError(
+            f"placement.learners is {recipe.placement.learners}, but schedule.optimiser.moments is int8, whose scales "
+            "one learner alone keeps; set one of them back"
+        )
 
 
 def _normalisation(recipe: Recipe, schedule: ScheduleSettings) -> None:

@@ -24,6 +24,8 @@ def writes_more() -> str:
 def test_what_cannot_be_placed_is_one_line_with_its_place_in_the_recipe() -> None:
     with pytest.raises(UserError, match=r"placement\.learners"):
         load_recipe("arithmetic", ["placement.learners=0"])
+    with pytest.raises(UserError, match=r"placement\.learners is 2, but schedule\.optimiser\.moments is int8"):
+        load_recipe("arithmetic", ["placement.learners=2", "schedule.optimiser.moments=int8"])
     with pytest.raises(UserError, match=r"placement\.learners is 2, but rollouts \w+ writes more than the policy's"):
         load_recipe(writes_more(), ["placement.learners=2"])
     with pytest.raises(UserError, match=r"placement\.engines"):

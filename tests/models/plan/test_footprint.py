@@ -44,6 +44,7 @@ CASES: dict[str, tuple[list[str], torch.dtype | None]] = {
     "minibatches": (["schedule.minibatches=2"], None),
     "large vocabulary": (["policy.tokenizer.vocabulary=60000"], torch.bfloat16),
     "cut": (["rollouts.top_p=0.9"], None),
+    "moments of 8 bits": (["schedule.optimiser.moments=int8"], torch.bfloat16),
     "wide": (["policy.size.hidden=256", "policy.size.head=128", "policy.size.layers=2"], None),
 }
 CPU = Device("cpu", 2**40)
@@ -87,6 +88,8 @@ def held(parameters: Any) -> int:
 @pytest.mark.parametrize("case", CASES)
 def test_planned_memory_is_what_a_fit_holds(case: str) -> None:
     overrides, autocast = CASES[case]
+    if "8 bits" in case:
+        pytest.importorskip("torchao", reason="moments of 8 bits need torchao (the extra eight-bit)")
     recipe = load_recipe("gsm8k", [*BASE, *overrides])
     assert recipe.schedule is not None
     config, _ = policy_config(recipe)
@@ -99,7 +102,13 @@ def test_planned_memory_is_what_a_fit_holds(case: str) -> None:
 
     fit()  # makes the optimiser's state
     policy = list(learner.policy.parameters())
-    moments = [value for state in learner.optimiser.state.values() for name, value in state.items() if name != "step"]
+    moments = [
+        part
+        for state in learner.optimiser.state.values()
+        for name, value in state.items()
+        for part in ([getattr(value, inner) for inner in getattr(value, "tensor_attrs", ())] or [value])
+        if name != "step"
+    ]
     assert planned.weights == held(policy) and planned.optimiser == held(moments)
     assert planned.gradients == held(weight for weight in policy if weight.requires_grad)
     assert planned.reference == (held(learner.reference.parameters()) if learner.reference else 0)
