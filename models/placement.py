@@ -20,9 +20,19 @@ class PlacementSettings:
     """Processes that learn together."""
     engines: Annotated[int, Field(ge=0, le=1024)] = 0
     """Engines in processes of their own, which share the completions; 0: the learner's process has one."""
-    engine_gpus: Annotated[float, Field(ge=0, le=1)] = 1
-    """GPUs of each of these engines, or the share of one that several have; on a machine without GPUs it is not asked
-    for."""
+    engine_gpus: Annotated[float, Field(ge=0, le=64)] = 1
+    """GPUs of each of these engines, or the share of one that several have. Over two or more the engine's matrices are
+    cut (tensor parallel, vLLM alone); on a machine without GPUs they are processes."""
+
+    def __post_init__(self) -> None:
+        """Refuse shares of several GPUs."""
+        if self.engine_gpus > 1 and self.engine_gpus != int(self.engine_gpus):
+            raise ValueError(f"engine_gpus is {self.engine_gpus:g}: a share of one GPU, or a whole number of them")
+
+    @property
+    def ways(self) -> int:
+        """Parts that an engine's matrices are cut into."""
+        return max(1, int(self.engine_gpus))
 
     @property
     def placed(self) -> bool:

@@ -309,7 +309,7 @@ def placed_fleet(cluster: Cluster, placement: PlacementSettings, order: Order) -
         # The number of threads is in the last bits of what comes out: with this one they are those of one process.
         order = replace(order, threads=torch.get_num_threads())
         resources["num_cpus"] = 0 if cluster.address is None else 1  # else all would be placed on one machine
-    order = replace(order, folder=order.folder.absolute())
+    order = replace(order, folder=order.folder.absolute(), ways=placement.ways)
     # What no engine could be opened with is said here, before Ray has started one.
     known = opening(
         order.folder,
@@ -319,6 +319,7 @@ def placed_fleet(cluster: Cluster, placement: PlacementSettings, order: Order) -
         seed=0,
         dtype=order.dtype,
         trust_remote_code=order.trust_remote_code,
+        ways=order.ways,
     )
     starts = [partial(PlacedEngine, order, resources)] * placement.engines
     return Fleet(starts, known.dtype, known.most, KeptInStore(known.dtype))

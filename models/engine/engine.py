@@ -27,8 +27,8 @@ class EngineSettings:
     """Completions that are generated at once."""
     memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.35
     """Share of a GPU's memory that vLLM takes beside the learner."""
-    compile: bool = False
-    """Let vLLM compile the model: slower to start, faster after."""
+    compile: bool | Literal["auto"] = "auto"
+    """Let vLLM compile the model and record CUDA graphs: slower to start, faster after. auto: on a GPU."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of weights and arithmetic; auto follows the learner, or the device where nobody learns."""
 

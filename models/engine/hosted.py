@@ -32,6 +32,8 @@ class Order:
     trust_remote_code: bool
     threads: int | None = None
     """Threads that it computes with; None: as many as torch takes by itself."""
+    ways: int = 1
+    """GPUs, or processes, that its matrices are cut over."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class HostedEngine:
         """Start the engine: no part of making this object, as an error of that would come without its type."""
         if order.threads is not None:
             torch.set_num_threads(order.threads)
+            if order.ways > 1:  # its processes share them
+                os.environ["OMP_NUM_THREADS"] = str(max(1, order.threads // order.ways))
         self._engine = engine = opening(
             order.folder,
             order.settings,
@@ -65,6 +69,7 @@ class HostedEngine:
             seed=0,  # it draws from the seed of each ask alone
             dtype=order.dtype,
             trust_remote_code=order.trust_remote_code,
+            ways=order.ways,
         ).start()
         return About(os.getpid(), engine.vocabulary, engine.longest, engine.room)
 

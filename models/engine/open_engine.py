@@ -54,6 +54,7 @@ def opening(
     seed: int,
     dtype: torch.dtype | None = None,
     trust_remote_code: bool = False,
+    ways: int = 1,
 ) -> Opening:
     """How to start the engine that `settings` name on the weights of a model folder.
 
@@ -68,10 +69,11 @@ def opening(
         seed: of the engine's own random numbers.
         dtype: the learner's precision, float32 or bfloat16, which `precision: auto` follows; None: bfloat16 on a GPU.
         trust_remote_code: run code that the model ships.
+        ways: GPUs, or processes, that its matrices are cut over.
 
     Raises:
-        UserError: vLLM is asked for and not installed, the folder cannot be served, or its tokenizer has more tokens
-            than the model.
+        UserError: vLLM is asked for and not installed, the folder cannot be served, its tokenizer has more tokens than
+            the model, or an engine in one piece is to be cut.
     """
     if settings.name == "vllm" and not has_vllm():
         raise UserError(
@@ -110,6 +112,9 @@ def opening(
                 seed=seed,
                 dtype=chosen,
                 trust_remote_code=trust_remote_code,
+                ways=ways,
             )
 
+    if ways > 1 and most is not None:
+        raise UserError(f"placement.engine_gpus is {ways}, but only vLLM cuts a model over several; set it to 1")
     return Opening(start, chosen, most)

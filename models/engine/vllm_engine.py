@@ -98,6 +98,7 @@ class VllmEngine(Engine):
         seed: int,
         dtype: torch.dtype | None = None,
         trust_remote_code: bool = False,
+        ways: int = 1,
     ) -> None:
         prepare_environment()
         config = read_config(folder, trust_remote_code=trust_remote_code)
@@ -115,8 +116,11 @@ class VllmEngine(Engine):
             blocks = settings.max_sequences * (longest // CACHE_BLOCK + 1)
             options = {"kv_cache_memory_bytes": cache_bytes(config, blocks, self.dtype)}
         options["dtype"] = str(self.dtype).removeprefix("torch.")
-        if not settings.compile:
-            options |= norm_options()
+        compiled = cuda if settings.compile == "auto" else settings.compile
+        if ways > 1:
+            options |= {"tensor_parallel_size": ways, "distributed_executor_backend": "mp"}
+        elif not compiled:
+            options |= norm_options()  # registered in this process alone
         try:
             self.engine = loaded(
                 model=str(folder),
@@ -125,7 +129,7 @@ class VllmEngine(Engine):
                 max_model_len=longest,
                 max_num_seqs=settings.max_sequences,
                 max_num_batched_tokens=max(longest, 8192),
-                enforce_eager=not settings.compile,
+                enforce_eager=not compiled,
                 enable_prefix_caching=True,
                 logprobs_mode="processed_logprobs",
                 seed=seed,

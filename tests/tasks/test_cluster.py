@@ -175,6 +175,36 @@ def test_placed_vllm_engines_give_the_tokens_of_one_and_run_the_policy_that_is_h
     assert tokens[1] == tokens[2]
 
 
+@pytest.mark.thorough
+@NO_VLLM
+def test_an_engine_cut_over_two_processes_runs_the_policy_that_is_handed_over_and_leaves_neither(
+    tmp_path: Path,
+) -> None:
+    settings = EngineSettings(name="vllm", max_sequences=16)
+    asked = order(saved(tmp_path / "policy"), settings)
+    policy = tiny_policy(torch.float32, seed=3)
+    with connected(None) as cluster:
+        tokens = {}
+        for ways in (1, 2):
+            fleet = placed_fleet(cluster, PlacementSettings(engines=1, engine_gpus=ways), asked)
+            fleet.load(merged_weights(policy))
+            (member,) = fleet.members()
+            assert canary_gap(member, policy, SEQUENCES, None) < 1e-5
+            groups = fleet.generate(PROMPTS, SAMPLING, 5)
+            tokens[ways] = [[made.tokens for made in group] for group in groups]
+            processes = psutil.Process(member.engine.process).children(recursive=True)
+            fleet.close()
+        assert len(processes) >= 2 and not psutil.wait_procs(processes, 60)[1]
+    assert tokens[1] == tokens[2]
+
+
+def test_an_engine_in_one_piece_is_not_cut(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"placement\.engine_gpus is 2, but only vLLM cuts a model over several"):
+        placed_fleet(Cluster(None, 2.0), PlacementSettings(engines=1, engine_gpus=2), order(saved(tmp_path / "policy")))
+    with pytest.raises(UserError, match=r"placement.*engine_gpus is 1\.5: a share of one GPU, or a whole number"):
+        load_recipe("arithmetic", ["placement.engine_gpus=1.5"])
+
+
 # ---------------------------------------- a training
 
 RECIPE = """
