@@ -9,6 +9,7 @@ import typer
 
 from flows.commands.options import ModelOption, meant_policy
 from flows.environment import state_folder
+from models.errors import UserError
 
 
 def runs(
@@ -48,15 +49,26 @@ def show(
     print_run(summaries.run_summary(experiment, run), state_folder())
 
 
-def lineage(version: Annotated[int, typer.Argument(help="Version of the policy.")], model: ModelOption = "") -> None:
-    """Print the chain from the raw data's hash to the alias.
+def lineage(
+    version: Annotated[int | None, typer.Argument(help="Version of the policy.")] = None,
+    data: Annotated[
+        str, typer.Option("--data", metavar="HASH", help="Instead: who learned from this version of the data.")
+    ] = "",
+    model: ModelOption = "",
+) -> None:
+    """Print the chain from the raw data's hash to the alias; or, of a version of the data, the models that it made.
 
-    Example: `rewardflow lineage 1`
+    Examples: `rewardflow lineage 1`, `rewardflow lineage --data e2775551`
     """
+    from tasks.tracking import data_use, store
     from tasks.tracking import lineage as chain
-    from tasks.tracking import store
 
+    if (version is None) == (not data):
+        raise UserError("name either a version or, with --data, a version of the data")
     store.open_for_reading(state_folder())
+    if version is None:
+        print(data_use.render(data, data_use.uses_of(data)))
+        return
     print(chain.render(chain.lineage(meant_policy(model), version)))
 
 
