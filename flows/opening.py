@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,12 +22,10 @@ from models.recipe.schema import Recipe
 from tasks import interrupt, run_names
 from tasks.code_version import CodeVersion, running_version
 from tasks.machine import log_machine
+from tasks.recorded_recipe import log_asked
 from tasks.registered_base import described as as_recorded
 from tasks.registered_base import resolve_base, until_done
 from tasks.tracking import aliases, records, registry, runs, store, summaries, tags
-
-WHOLE, ASKED = "recipe/whole.json", "recipe/asked.json"
-"""Artifacts of a run: the recipe with every default written out; its file and the overrides that made it."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +78,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
         page = page_address(home, "mlflow") + summaries.page_of_run(run_id)
         prefect_run.link_to(page)
         log_recipe(run_id, find_recipe(recipe), overrides, checked)
-        records.log_text(run_id, WHOLE, json.dumps(described, indent=1, ensure_ascii=False) + "\n")
-        records.log_text(run_id, ASKED, asked_for(Path.cwd(), find_recipe(recipe), overrides))
+        log_asked(run_id, described, Path.cwd(), find_recipe(recipe), overrides)
         log_machine(run_id, Path.cwd())
         facts = {
             "recipe": f"{find_recipe(recipe)} {' '.join(overrides)}".strip(),
@@ -127,14 +123,6 @@ def own_folder(experiment: str) -> Iterator[Path]:
         create_gpu_limit()
         collection.begin()
         yield home
-
-
-def asked_for(root: Path, file: Path, overrides: Sequence[str]) -> str:
-    """How a recipe was asked for, as JSON: its file as any clone names it, or as it was given where it lies elsewhere,
-    and the overrides."""
-    inside, clone = file.resolve(), root.resolve()
-    name = inside.relative_to(clone).as_posix() if inside.is_relative_to(clone) else str(file)
-    return json.dumps({"recipe": name, "overrides": list(overrides)}, indent=1, ensure_ascii=False) + "\n"
 
 
 def _say(line: str) -> None:

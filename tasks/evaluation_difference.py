@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,9 +70,7 @@ def evaluation_difference(
         notes.append("no prompt is known to be in both evaluations: the metrics are not paired, and nothing flipped")
     elif flipped.left_out:
         notes.append(f"{flipped.left_out:,} prompts that one of the two alone was measured on are left out")
-    names = [key.removeprefix(METRICS) for key in after.metrics if key.startswith(METRICS) and key in before.metrics]
-    fewest = min(len(record.samples) for record in (*answered, *theirs))
-    names = [name for name in names if known_metric(name) and samples_needed(name) <= fewest]
+    names = metric_names(after.metrics.keys() & before.metrics.keys(), (*answered, *theirs))
     judges = [side.facts.get(tags.REWARD_MODEL_VERSION, "") or "no reward model" for side in (before, after)]
     if judges[0] != judges[1] and "reward_score" in names:
         names.remove("reward_score")
@@ -84,6 +82,18 @@ def evaluation_difference(
         better=_flipped(flipped.better, pairs, new),
         notes=tuple(notes),
     )
+
+
+def metric_names(known: Iterable[str], records: Sequence[PromptRecord]) -> list[str]:
+    """The metrics of an evaluation that can be computed for each prompt again, in order of name.
+
+    Args:
+        known: keys of a run's metrics.
+        records: what was answered.
+    """
+    fewest = min(len(record.samples) for record in records)
+    names = sorted(key.removeprefix(METRICS) for key in known if key.startswith(METRICS))
+    return [name for name in names if known_metric(name) and samples_needed(name) <= fewest]
 
 
 def read_answers(side: Recorded) -> list[PromptRecord] | None:

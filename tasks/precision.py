@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from models.learner.precision import autocast_of, chosen_precision
+from models.learner.precision import autocast_of, chosen_precision, shape_of
 from tasks.tracking import runs, tags
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -24,7 +24,7 @@ def learner_autocast(chosen: Precision, model: nn.Module, home: Path, run_id: st
     """
     precision = chosen_precision(chosen, model, precision_folder(home))
     if run_id is not None:
-        runs.set_tags(run_id, {tags.PRECISION: precision})
+        runs.set_tags(run_id, {tags.PRECISION: precision, tags.PRECISION_OF: shape_of(model)})
     return autocast_of(precision)
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from flows.commands.options import SetOption
+from flows.commands.options import ModelOption, SetOption, meant_policy
 from flows.environment import state_folder, writable_state_folder
 from models.disk import require_space
+from models.errors import UserError
 from tasks import interrupt
 
 NOTHING_LEARNED = 3
 """Exit status of a run or a comparison that ended, but a policy of which did not learn or was lost on the way."""
+
+NOT_HERE = 2
+"""Exit status of a reproduction that cannot be made; of one that came out otherwise it is 1."""
 
 DOES_NOT_FIT = 3
 """Exit status of a plan for which the device is too small."""
@@ -144,4 +150,61 @@ def plan(
         raise typer.Exit(DOES_NOT_FIT)
 
 
-COMMANDS = (run, compare, plan)
+def reproduce(
+    version: Annotated[str, typer.Argument(help="Number of a version, NAME/VERSION, or an alias such as champion.")],
+    model: ModelOption = "",
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", min=0, help="By how much a metric may differ; weights must not at all.")
+    ] = 1e-6,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave what was made, in `reproductions` of the state folder.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON.")] = False,
+) -> None:
+    """Train a version again, from its data on, and hold the weights against it bit for bit.
+
+    At the commit, with the data, recipe and seed on record; nothing is taken from earlier steps, nothing is registered,
+    no alias moves. Exit status 0: identical; 1: something differs, which is said; 2: it cannot be made again here.
+
+    Example: `git checkout COMMIT`, then `rewardflow reproduce 3`
+    """
+    from flows import console, temporary_server
+    from flows.reproduction import as_json as whole
+    from flows.reproduction import reproduction_lines, wanted_version, warning
+    from tasks.reproduction import reproduction
+    from tasks.tracking import store
+
+    try:
+        require_space(state_folder())
+        store.open_for_reading(state_folder())
+        wanted = wanted_version(version, lambda: meant_policy(model), Path.cwd())
+        if line := warning(wanted.around):
+            print(line, file=sys.stderr)
+        server_answers = temporary_server.start(state_folder())
+        from flows.reproduce import made_again
+
+        console.quiet(told_at_the_end=True)
+        server_answers()
+        with made_again(wanted.said.label, wanted.said.run[:12], wanted.to_train, wanted.precisions, keep) as made:
+            interrupt.raise_again()
+            said = reproduction(
+                wanted.said,
+                wanted.recipe,
+                wanted.data,
+                wanted.original,
+                made.folder,
+                made.metrics,
+                wanted.around,
+                tolerance,
+            )
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(NOT_HERE) from None
+    print(whole(said) if as_json else reproduction_lines(said))
+    if keep:
+        print(f"made: {made.folder}", file=sys.stderr)
+    if not said.identical:
+        raise typer.Exit(1)
+
+
+COMMANDS = (run, compare, plan, reproduce)

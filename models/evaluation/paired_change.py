@@ -65,6 +65,12 @@ def metric_changes(
     return changes
 
 
+def metric_intervals(names: Sequence[str], records: Sequence[PromptRecord]) -> dict[str, Interval]:
+    """Each metric of one evaluation with its interval; those that are not defined are left out. Raises as above."""
+    values = {name: _finite(prompt_values(records, name)) for name in names}
+    return {name: bootstrap_mean(of_name) for name, of_name in values.items() if of_name.size}
+
+
 def _finite(values: Values) -> Values:
     kept: Values = values[np.isfinite(values)]
     return kept

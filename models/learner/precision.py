@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import platform
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import nn
@@ -57,7 +58,8 @@ def chosen_precision(asked: Precision | Literal["auto"], model: nn.Module, folde
 
 
 def fastest_precision(model: nn.Module, folder: Path) -> Precision:
-    """bfloat16 on a GPU; elsewhere what was measured once for models of this shape on this machine.
+    """What `fix_precision` said of models of this shape; otherwise bfloat16 on a GPU, and elsewhere what was measured
+    once for them on this machine.
 
     Args:
         model: a policy or reward model; its gradients are cleared, nothing else of it changes.
@@ -66,9 +68,12 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
     Raises:
         UserError: the model cannot read packed rows.
     """
+    with suppress(OSError, ValueError, KeyError):
+        if (fixed := json.loads(_fixed(folder, shape_of(model)).read_text())["fixed"]) in get_args(Precision):
+            return cast(Precision, fixed)
     if torch.cuda.is_available():  # wherever the model is now: it learns there
         return "bfloat16"
-    shapes = [(name, tuple(p.shape), p.requires_grad) for name, p in model.named_parameters()]
+    shapes = _shapes(model)
     threads = torch.get_num_threads()
     key = sha256(repr((shapes, platform.processor(), _processor(), threads, torch.__version__)).encode()).hexdigest()
     file = folder / f"{key[:24]}.json"
@@ -79,6 +84,30 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
         choice = measured(model)
     write_file(file, json.dumps(asdict(choice) | {"chosen": choice.precision, "threads": threads}))
     return choice.precision
+
+
+def fix_precision(folder: Path, shape: str, precision: Precision) -> None:
+    """Have models of a shape learn in a precision wherever `folder` is asked, whatever is faster there.
+
+    Args:
+        folder: where choices are kept.
+        shape: see `shape_of`.
+        precision: what is chosen for them.
+    """
+    write_file(_fixed(folder, shape), json.dumps({"fixed": precision}))
+
+
+def shape_of(model: nn.Module) -> str:
+    """What a choice is known by on every machine: a hash of names, shapes and which parameters learn."""
+    return sha256(repr(_shapes(model)).encode()).hexdigest()[:24]
+
+
+def _shapes(model: nn.Module) -> list[tuple[str, tuple[int, ...], bool]]:
+    return [(name, tuple(p.shape), p.requires_grad) for name, p in model.named_parameters()]
+
+
+def _fixed(folder: Path, shape: str) -> Path:
+    return folder / f"fixed-{shape}.json"
 
 
 def measured(model: nn.Module) -> Choice:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,13 +32,22 @@ class TensorGap:
         return f"{self.name}: {self.differing:,} of {self.numbers:,} numbers, by at most {self.greatest:.3g}"
 
 
-def weight_hashes(folder: Path) -> dict[str, str]:
-    """Name -> SHA-256 of every safetensors file of a model folder."""
+@torch.no_grad()
+def tensor_hashes(folder: Path) -> dict[str, str]:
+    """Name -> SHA-256 over type, shape and bytes of every tensor of a model folder, one in memory at a time."""
     hashes = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        with file.open("rb") as handle:
-            hashes[file.name] = hashlib.file_digest(handle, "sha256").hexdigest()
+    for name, file in sorted(tensor_files(folder).items()):
+        with safe_open(file, "pt") as tensors:
+            tensor = tensors.get_tensor(name)
+        total = hashlib.sha256(f"{_kind(tensor)}\0".encode())
+        total.update(_bytes(tensor).numpy().tobytes())
+        hashes[name] = total.hexdigest()
     return hashes
+
+
+def whole_hash(hashes: Mapping[str, str]) -> str:
+    """SHA-256 over names and hashes of tensors: how they are cut into files does not count."""
+    return hashlib.sha256("".join(f"{name}\0{hashes[name]}\n" for name in sorted(hashes)).encode()).hexdigest()
 
 
 @torch.no_grad()
@@ -58,13 +68,19 @@ def tensor_gaps(before: Path, after: Path) -> list[TensorGap]:
 
 def _gap(name: str, old: torch.Tensor, new: torch.Tensor) -> TensorGap | None:
     if old.dtype != new.dtype or old.shape != new.shape:
-        kinds = [f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in (old, new)]
-        return TensorGap(name, problem=f"{kinds[0]} and {kinds[1]}")
+        return TensorGap(name, problem=f"{_kind(old)} and {_kind(new)}")
     numbers = old.numel()
     if not numbers:
         return None
-    bits = [tensor.contiguous().view(-1).view(torch.uint8).view(numbers, -1) for tensor in (old, new)]
-    differing = int((bits[0] != bits[1]).any(dim=1).sum())
+    differing = int((_bytes(old).view(numbers, -1) != _bytes(new).view(numbers, -1)).any(dim=1).sum())
     if not differing:
         return None
     return TensorGap(name, float((new.double() - old.double()).abs().max()), differing, numbers)
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8)

@@ -41,6 +41,8 @@ class Recorded:
     """None of a run that registered none, or that was asked for as a run."""
     run: str
     """MLflow run of the flow that registered it."""
+    status: str
+    """RUNNING, FINISHED, FAILED or KILLED: how that run ended."""
     trained_in: str
     """MLflow run of the flow in which the weights were made; the same, unless they were taken from an earlier one."""
     facts: Mapping[str, str] = field(repr=False)
@@ -140,6 +142,7 @@ def _recorded(
         label=label,
         version=version,
         run=flow.info.run_id,
+        status=flow.info.status,
         trained_in=trained_in or flow.info.run_id,
         facts={**shown, **facts},
         params=dict(flow.data.params),

@@ -92,9 +92,14 @@ def log_params(run_id: str, params: Mapping[str, Any]) -> None:
     """
     from mlflow.entities import Param
 
-    entries = [Param(key, shorten(str(value), LONGEST_PARAM)) for key, value in _flatten(params).items()]
+    entries = [Param(key, value) for key, value in param_texts(params).items()]
     for start in range(0, len(entries), 100):
         store.patiently(store.client().log_batch, run_id, params=entries[start : start + 100])
+
+
+def param_texts(params: Mapping[str, Any]) -> dict[str, str]:
+    """Parameters as MLflow keeps them: one level, keys with dots, texts of at most LONGEST_PARAM characters."""
+    return {key: shorten(str(value), LONGEST_PARAM) for key, value in _flatten(params).items()}
 
 
 def shorten(value: str, longest: int) -> str:

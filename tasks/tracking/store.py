@@ -75,6 +75,21 @@ def configure(home: Path) -> Store:
     return chosen
 
 
+@contextmanager
+def apart(home: Path) -> Iterator[Store]:
+    """Everything meanwhile goes to an embedded store of its own in `home`, whatever server the user names.
+
+    Args:
+        home: made where it is missing.
+    """
+    before = current()
+    home.mkdir(parents=True, exist_ok=True)
+    try:
+        yield _go_on_with(Store(_address(home.absolute()), home.absolute()), ours=True)
+    finally:
+        _go_on_with(before, ours=before.uri in _set_here)
+
+
 def exists(home: Path) -> bool:
     """Whether there is a store to read: a server that the user names, or a database in `home`."""
     return bool(wished()) or (home / "mlflow.db").is_file()
@@ -98,10 +113,19 @@ def open_for_reading(home: Path) -> Store:
 
 
 def _choose(home: Path) -> Store:
-    global _store
     home = home.absolute()
     given = wished()
-    uri = given or _address(home)
+    return _go_on_with(Store(given or _address(home), home), ours=not given)
+
+
+def _go_on_with(chosen: Store, ours: bool) -> Store:
+    """Make a store that of this process.
+
+    Args:
+        chosen: the store.
+        ours: whether its address is no wish of the user's.
+    """
+    global _store
 
     import mlflow
 
@@ -109,12 +133,12 @@ def _choose(home: Path) -> Store:
     for chatty in ("alembic", "mlflow.transformers"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs what it raises, with a traceback
-    mlflow.set_tracking_uri(uri)
-    mlflow.set_registry_uri(uri)
-    if uri != given:
-        _set_here.add(uri)
-    _store = Store(uri, home)
-    return _store
+    mlflow.set_tracking_uri(chosen.uri)
+    mlflow.set_registry_uri(chosen.uri)
+    if ours:
+        _set_here.add(chosen.uri)
+    _store = chosen
+    return chosen
 
 
 def _address(home: Path) -> str:

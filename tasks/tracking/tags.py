@@ -30,6 +30,8 @@ REUSED = "rewardflow.reused_from"
 
 PRECISION = "rewardflow.precision"
 """On a child run that learned: float32, or bfloat16 for matrix products under autocast."""
+PRECISION_OF = "rewardflow.precision_of"
+"""Beside it: the shape of the model that learned, by which the choice is known again on any machine."""
 
 PREFECT_RUN = "rewardflow.prefect_run"
 """On a flow's run: address of the Prefect run that executed it, where its server outlives it."""

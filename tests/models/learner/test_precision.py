@@ -7,7 +7,15 @@ import pytest
 import torch
 from tiny_models import tiny_policy
 
-from models.learner.precision import LEAST_GAIN, Choice, fastest_precision, measured
+from models.learner.precision import (
+    LEAST_GAIN,
+    Choice,
+    Precision,
+    fastest_precision,
+    fix_precision,
+    measured,
+    shape_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +59,19 @@ def test_models_of_another_shape_have_a_choice_of_their_own(tmp_path: Path) -> N
     fastest_precision(tiny_policy(torch.float32), tmp_path)
     fastest_precision(tiny_policy(torch.float32, vocabulary=32), tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("fixed", ["float32", "bfloat16"])
+def test_a_precision_that_was_fixed_for_a_shape_is_taken_whatever_is_faster_and_nothing_is_measured(
+    tmp_path: Path, fixed: Precision
+) -> None:
+    model, other = tiny_policy(torch.float32), tiny_policy(torch.float32, vocabulary=32)
+    assert shape_of(model) == shape_of(tiny_policy(torch.float32)) != shape_of(other)
+    fix_precision(tmp_path, shape_of(model), fixed)
+    assert fastest_precision(model, tmp_path) == fixed
+    assert len(list(tmp_path.iterdir())) == 1
+    fastest_precision(other, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    (tmp_path / f"fixed-{shape_of(model)}.json").write_text('{"fixed": "int3"}')
+    fastest_precision(model, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3

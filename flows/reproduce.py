@@ -1,0 +1,74 @@
+"""A registered version trained again, apart from everything: in a folder and a tracking store of its own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import flow
+
+from flows.environment import writable_state_folder
+from flows.opening import Opened, closed_with, own_folder
+from flows.training import train_policy
+from models.learner.precision import Precision, fix_precision
+from models.recipe.load import plain
+from models.recipe.schema import Recipe
+from tasks.code_version import code_version
+from tasks.precision import precision_folder
+from tasks.shared_engine import shared_engine
+from tasks.tracking import runs, store, tags
+
+APART = "reproductions"
+"""Folder in the state folder of what is made again; deleted when it was compared."""
+
+
+@dataclass(frozen=True)
+class MadeAgain:
+    """What a training left."""
+
+    folder: Path
+    """The model folder."""
+    metrics: Mapping[str, float]
+    """Of its evaluation."""
+
+
+@contextmanager
+def made_again(
+    label: str, name: str, recipe: Recipe, precisions: Mapping[str, Precision], keep: bool
+) -> Iterator[MadeAgain]:
+    """Train a recipe from its data on and evaluate the policy, whatever was made before; nothing is registered.
+
+    Args:
+        label: what is made again.
+        name: of the folder, the same each time: what a killed one left goes.
+        recipe: with a base that is no address of the registry.
+        precisions: shape of a model -> the precision that it learns in where the recipe leaves that open.
+        keep: whether what was made stays when it is no longer used.
+    """
+    apart = writable_state_folder() / APART / name
+
+    @flow(name="reproduce", flow_run_name="reproduce {version}")
+    def again(version: str) -> MadeAgain:
+        with own_folder(recipe.name):
+            shutil.rmtree(apart, ignore_errors=True)
+            for shape, precision in precisions.items():
+                fix_precision(precision_folder(apart), shape, precision)
+            with store.apart(apart):
+                root = Path.cwd()
+                code = code_version(root)
+                facts = {tags.RECIPE: recipe.name, tags.GIT_COMMIT: code.name, tags.SEED: str(recipe.seed)}
+                run = runs.open_flow_run(recipe.name, f"reproduce {version}", facts, plain(recipe))
+                with closed_with(run), shared_engine(recipe.placement):
+                    training = train_policy(Opened(recipe, root, apart, run, code, {}, ""), refresh=True)
+                    measured = training.evaluated_candidate()
+                assert training.tuned is not None, "a registered policy's recipe has a schedule"
+                return MadeAgain(Path(training.tuned.folder) / "policy", dict(measured.metrics))
+
+    try:
+        yield again(label)
+    finally:
+        if not keep:
+            shutil.rmtree(apart, ignore_errors=True)

@@ -1,0 +1,114 @@
+"""What `rewardflow reproduce` does around the training, and what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from models.errors import UserError
+from models.policy.folder import is_registered
+from models.recipe.files import require_files
+from tasks import reproducible, reproduction
+from tasks.recorded_recipe import read_asked
+from tasks.reproduction import Surroundings
+from tasks.tracking import recorded, registry
+
+if TYPE_CHECKING:
+    from models.learner.precision import Precision
+    from models.recipe.schema import Recipe
+    from tasks.reproduction import Reproduction
+    from tasks.tracking.recorded import Recorded
+
+MOST = 10
+"""Tensors and metrics that are printed."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A version that can be made again here."""
+
+    said: Recorded
+    recipe: Recipe
+    """As it was asked for."""
+    to_train: Recipe
+    """With the base as a folder."""
+    precisions: dict[str, Precision]
+    """See `tasks.reproducible.recorded_precisions`."""
+    data: str
+    original: Path
+    """The version's model folder."""
+    around: Surroundings
+
+
+def wanted_version(version: str, model: Callable[[], str], root: Path) -> Wanted:
+    """All that is needed to make a version again.
+
+    Raises:
+        UserError: it cannot be made again here; says why, and what to do.
+    """
+    said = recorded.recorded(version, model)
+    if said.version is None:
+        raise UserError(
+            f"{version}: {said.label} is no version; `rewardflow models` lists those that can be made again"
+        )
+    reproducible.require_reproducible(said, root)
+    recipe, file = read_asked(said)
+    reproducible.require_recipe(said, recipe, file, root)
+    reproducible.require_exact(said, recipe)
+    data = reproducible.require_data(said, recipe, root)
+    policy = recipe.policy
+    if is_registered(policy.base or ""):
+        policy = replace(policy, base=str(registry.fetch(policy.base or "")))
+    to_train = recipe.model_copy(update={"policy": policy})
+    require_files(to_train)
+    original = registry.fetch(said.version.uri)
+    precisions, around = reproducible.recorded_precisions(said), reproduction.surroundings_of(said, root)
+    return Wanted(said, recipe, to_train, precisions, data, original, around)
+
+
+def warning(around: Surroundings) -> str:
+    """What decides bits and is not as it was, in one line; empty where there is none."""
+    if not around.deciding:
+        return ""
+    facts = "; ".join(
+        f"{entry.name} {entry.before} -> {entry.after}" if len(entry.before + entry.after) < 60 else entry.name
+        for entry in around.deciding
+    )
+    return f"not as it was, so bits may differ: {facts}"
+
+
+def reproduction_lines(made: Reproduction) -> str:
+    """What is the same and what differs; the last line is the verdict."""
+    from flows.difference import setting_lines
+
+    lines = [f"{made.version}, made again at commit {made.commit[:8]} with data {made.data[:8]}"]
+    if made.same_weights:
+        lines.append(f"weights: identical, {made.tensors} tensors, sha256 {made.made_sha256}")
+    else:
+        lines.append(f"weights: {len(made.gaps)} of {made.tensors} tensors differ")
+        lines += [f"  on record sha256 {made.recorded_sha256}", f"  made      sha256 {made.made_sha256}"]
+        lines += [f"  {gap}" for gap in made.gaps[:MOST]]
+        lines += [f"  ... and {len(made.gaps) - MOST} more"] if len(made.gaps) > MOST else []
+    if made.files:
+        lines.append(f"other files that differ: {', '.join(made.files)}")
+    within = f"within {made.tolerance:g}"
+    if made.metrics:
+        lines.append(f"metrics: {len(made.metrics)} of {made.compared} are not {within}")
+        lines += [f"  {gap.name}: {_number(gap.before)} -> {_number(gap.after)}" for gap in made.metrics[:MOST]]
+    elif made.compared:
+        lines.append(f"metrics: {made.compared} the same {within}")
+    for title, settings in (("recipe", made.recipe), ("packages", made.packages), ("machine", made.machine)):
+        lines += setting_lines(title, settings)
+    return "\n".join([*lines, *made.notes, "identical" if made.identical else "differs"])
+
+
+def as_json(made: Reproduction) -> str:
+    """All of it, with the verdict."""
+    return json.dumps({"identical": made.identical, **asdict(made)}, indent=1, ensure_ascii=False)
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.6g}"

@@ -1,0 +1,86 @@
+"""`rewardflow reproduce` from outside: a fresh clone makes the same weights again, and leaves everything as it was."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from project import Project, Ran, make_project, rewardflow
+from running import Pair
+
+from tasks.tracking import registry, store
+
+WHO = ("-c", "user.name=test", "-c", "user.email=test@localhost")
+
+
+def registered(home: Path) -> list[tuple[str, int, tuple[str, ...]]]:
+    store.configure(home)
+    return [
+        (version.name, version.version, version.aliases)
+        for name in registry.model_names()
+        for version in registry.versions(name)
+    ]
+
+
+def runs_there(home: Path) -> int:
+    store.configure(home)
+    client = store.client()
+    experiments = [entry.experiment_id for entry in client.search_experiments()]
+    return len(client.search_runs(experiments, max_results=1000))
+
+
+@pytest.mark.slow
+def test_where_the_work_tree_differs_it_is_refused_in_one_line_and_nothing_is_made(
+    project: Project, first: Ran, configured: None
+) -> None:
+    before = registered(first.home)
+    status, said, errors = project.ask("reproduce", "1")
+    assert (status, said) == (2, "")
+    assert errors.startswith("error: tiny-policy version 1") and errors.count("\n") == 1
+    assert registered(first.home) == before and not (first.home / "reproductions").exists()
+    assert project.ask("reproduce", first.run_id)[0] == project.ask("reproduce", "77")[0] == 2
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_a_fresh_clone_makes_the_same_weights_and_other_weights_are_told(
+    servers: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    origin, clone = make_project(tmp_path / "origin"), tmp_path / "clone"
+    home = origin / ".rewardflow"
+    settings = {"OMP_NUM_THREADS": "1", "REWARDFLOW_HOME": str(home), "PREFECT_API_URL": f"{servers.prefect}/api"}
+    subprocess.run(["dvc", "repro", "--quiet"], cwd=origin, check=True)
+    subprocess.run(["git", "add", "--all"], cwd=origin, check=True)
+    subprocess.run(["git", *WHO, "commit", "--quiet", "--message", "data"], cwd=origin, check=True)
+    ended = rewardflow(origin, "run", "tiny", **settings)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    before = registered(home), runs_there(home)
+
+    subprocess.run(["git", "clone", "--quiet", origin, clone], check=True)
+    (clone / ".dvc/config.local").write_text(f"['remote \"local\"']\n    url = {home / 'dvc-remote'}\n")
+    made = rewardflow(clone, "reproduce", "1", "--json", **settings)
+    assert made.returncode == 0, made.stdout + made.stderr
+    said = json.loads(made.stdout)
+    assert said["identical"] and said["recorded_sha256"] == said["made_sha256"] and said["compared"] > 5
+    assert said["recipe"] == said["packages"] == said["machine"] == said["gaps"] == said["files"] == []
+    assert (registered(home), runs_there(home)) == before and not any((home / "reproductions").iterdir())
+
+    # The same again, held against weights of which one was changed since.
+    version = registry.version_info("tiny-policy", 1)
+    folder = registry.fetch(version.uri)
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    name = max(tensors, key=lambda key: tensors[key].numel())
+    with torch.no_grad():
+        tensors[name].view(-1)[5] += 0.5
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    made = rewardflow(clone, "reproduce", "1", "--keep", **settings)
+    assert made.returncode == 1, made.stdout + made.stderr
+    assert f"{name}: 1 of {tensors[name].numel():,} numbers, by at most 0.5" in made.stdout
+    assert "1 of " in made.stdout and made.stdout.rstrip().endswith("differs")
+    (kept,) = (home / "reproductions").iterdir()
+    shutil.rmtree(kept)
