@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -107,10 +108,35 @@ def power(
     print(gate_power(checked, difference))
 
 
+def export(
+    version: Annotated[str, typer.Argument(help="Number of a version, NAME/VERSION, or an alias such as champion.")],
+    folder: Annotated[Path, typer.Argument(help="Folder that is not there yet, or empty.")],
+    model: ModelOption = "",
+    licence: Annotated[
+        str, typer.Option("--licence", "--license", metavar="ID", help="For the card, such as apache-2.0.")
+    ] = "",
+) -> None:
+    """Write a policy to a folder that stands by itself: safetensors, tokenizer, model card; say how vLLM serves it.
+
+    Example: `rewardflow export champion /srv/models/arithmetic`
+    """
+    from tasks import export as exporting
+    from tasks.model_card import serve_commands
+    from tasks.tracking import recorded, store
+
+    exporting.require_empty(folder)
+    store.open_for_reading(state_folder())
+    said = recorded.recorded(version, lambda: meant_policy(model))
+    exporting.export(said, folder, licence)
+    assert said.version is not None, "only versions are exported"
+    gpu, cpu = serve_commands(str(folder.absolute()), exporting.served_name(said.version))
+    print(f"{said.label}: {folder}\n\n{gpu}\n\non a CPU:\n{cpu}")
+
+
 def _tell(name: str, noticed: str) -> None:
     """Say what others did to the aliases: a command that moves them acts on it."""
     if noticed:
         print(f"{name}: {noticed}")
 
 
-COMMANDS = (models, promote, rollback, anchor, power)
+COMMANDS = (models, promote, rollback, anchor, power, export)

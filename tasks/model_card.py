@@ -1,0 +1,136 @@
+"""The card of an exported model: README.md as the Hugging Face Hub reads it, from plain data to text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from models.evaluation.bootstrap import Interval
+from models.policy.use import Use
+from tasks.description import CheckLike, cell, code, fenced, gate_table, number, section, table
+
+NOT_STATED = "not-stated"
+"""Name of the licence of a model whose licence nobody gave."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a card tells."""
+
+    name: str
+    """Of the registered model."""
+    version: int
+    aliases: tuple[str, ...]
+    licence: str
+    """Identifier as the Hub has it, such as apache-2.0; empty where nobody gave one."""
+    base: str
+    """Hub id or folder that the policy began as; empty where it was made from its size."""
+    data: Sequence[Sequence[str]]
+    """Name, role, hash and rows of what it learned from and was judged on."""
+    origin: Mapping[str, str]
+    """Commit, recipe, seed and the like, by name; empty values are left out."""
+    recipe: str
+    """The whole recipe, YAML; empty where it is not on record."""
+    evaluated_on: str
+    """What the metrics are of."""
+    metrics: Mapping[str, Interval]
+    verdict: str
+    """Of the gate; empty where it never judged."""
+    compared: str
+    """What it was held against, and the difference with its interval."""
+    checks: Sequence[CheckLike]
+    approval: Mapping[str, str]
+    """Who made it champion, when and why, and what a person said of it."""
+    use: Use
+    served_name: str
+
+
+def model_card(card: Card, folder: str) -> str:
+    """The card.
+
+    Args:
+        card: what it tells.
+        folder: as commands name the exported folder.
+    """
+    head = yaml.safe_dump(_front_matter(card), sort_keys=False, allow_unicode=True)
+    judged = "\n\n".join(filter(None, (cell(card.verdict), cell(card.compared), gate_table(card.checks))))
+    aliases = f" ({', '.join(card.aliases)})" if card.aliases else ""
+    parts = (
+        f"---\n{head}---",
+        f"# {card.name} version {card.version}{aliases}",
+        "A policy that Rewardflow fine-tuned by reinforcement learning.",
+        section("Use", _use(card, folder)),
+        section("Evaluation", _evaluation(card)),
+        section("Gate", judged or "No gate has judged this version."),
+        section("Approval", _facts(card.approval) or "Nobody made it champion."),
+        section("Data", table(["data", "role", "hash", "rows"], [[cell(text) for text in row] for row in card.data])),
+        section("Where it comes from", _facts(card.origin)),
+        section("Recipe", fenced(card.recipe.rstrip(), "yaml") if card.recipe else ""),
+        section("Licence", _licence(card)),
+    )
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def serve_commands(folder: str, served_name: str) -> tuple[str, str]:
+    """How vLLM serves an exported folder: on a GPU, and on a CPU."""
+    return (
+        f"vllm serve {folder} --served-model-name {served_name}",
+        f"python -m vllm.entrypoints.openai.api_server --model {folder} --served-model-name {served_name} "
+        "--dtype float32",
+    )
+
+
+def _front_matter(card: Card) -> dict[str, object]:
+    facts: dict[str, object] = {"license": card.licence or "other"}
+    if not card.licence:
+        facts["license_name"] = NOT_STATED
+    facts |= {"library_name": "transformers", "pipeline_tag": "text-generation"}
+    facts["tags"] = ["rewardflow", "reinforcement-learning"]
+    if card.base.count("/") == 1 and not card.base.startswith((".", "/", "~")):
+        facts["base_model"] = card.base
+    if card.metrics:
+        measured = [
+            {"type": name, "name": name, "value": round(value.estimate, 6)} for name, value in card.metrics.items()
+        ]
+        result = {
+            "task": {"type": "text-generation"},
+            "dataset": {"type": "other", "name": card.evaluated_on},
+            "metrics": measured,
+        }
+        facts["model-index"] = [{"name": f"{card.name} version {card.version}", "results": [result]}]
+    return facts
+
+
+def _use(card: Card, folder: str) -> str:
+    gpu, cpu = serve_commands(folder, card.served_name)
+    loading = (
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
+        f'model, tokenizer = (kind.from_pretrained("{folder}") for kind in (AutoModelForCausalLM, AutoTokenizer))'
+    )
+    notes = []
+    if card.use.after_prompt:
+        notes.append(f"Put {code(card.use.text)} behind every prompt: the policy was measured so.")
+    if card.use.gated or card.use.mask_top_p < 1:
+        notes.append("Its completions are drawn with a second model that lies in this folder (`use.json`), which vLLM "
+                     "and transformers by themselves do not do: what they draw is another policy.")  # fmt: skip
+    return "\n\n".join([fenced(f"{gpu}\n# on a CPU:\n{cpu}", "bash"), fenced(loading, "python"), *notes])
+
+
+def _evaluation(card: Card) -> str:
+    if not card.metrics:
+        return "No evaluation is on record."
+    rows = [[cell(name), number(value)] for name, value in card.metrics.items()]
+    said = f"On {cell(card.evaluated_on)}, with 95 % bootstrap intervals over prompts."
+    return f"{said}\n\n{table(['metric', 'value'], rows)}"
+
+
+def _licence(card: Card) -> str:
+    if card.licence:
+        return f"{code(card.licence)}, as whoever exported it said."
+    return "Not stated. Who publishes this model states one that the base model and the data allow (`license` above)."
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    return "\n".join(f"- {cell(key)}: {cell(value)}" for key, value in facts.items() if value)

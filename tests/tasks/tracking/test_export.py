@@ -1,0 +1,134 @@
+"""An exported version loads in transformers with the registered weights, and its card says all that is on record."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from models.errors import UserError
+from models.evaluation.bootstrap import bootstrap_mean
+from models.evaluation.metrics import prompt_values
+from models.evaluation.records import Completion, PromptRecord
+from models.evaluation.report import summarise
+from models.evaluation.table import write_records
+from models.policy.folder import hash_folder
+from tasks.export import export
+from tasks.model_card import serve_commands
+from tasks.recorded_recipe import log_asked
+from tasks.tracking import aliases, recorded, records, registry, runs, tags
+
+ANSWERS = [
+    PromptRecord(f"p{number}", 1, (Completion("a", 2, number % 3 == 0, True),), Completion("a", 2, True, True))
+    for number in range(30)
+]
+
+
+@pytest.fixture
+def said(home: Path, policy_folder: Path, tmp_path: Path) -> recorded.Recorded:
+    """A champion with all that a training leaves."""
+    flow = runs.open_flow_run("e", "train e", {tags.GIT_COMMIT: "c" * 40, tags.RECIPE: "e"})
+    described = {"name": "e", "seed": 3, "policy": {"base": "Qwen/Qwen3-0.6B"}}
+    runs.log_params(flow, described)
+    log_asked(flow, described, tmp_path, tmp_path / "e.yaml", [])
+    records.log_dataset(flow, "rows", "1" * 32 + ".dir", "data/prepared/rows", "prepared", 1234)
+    evaluated = runs.open_step_run(flow, "evaluate", name="evaluate candidate")
+    write_records(ANSWERS, tmp_path / "records.parquet")
+    records.log_artifact(evaluated, tmp_path / "records.parquet", "evaluation")
+    records.log_metrics(evaluated, summarise(ANSWERS, ks=(1,)))
+    fitted = runs.open_step_run(flow, "fine_tune")
+    runs.close_run(flow)
+    facts = {
+        tags.RUN: flow,
+        tags.GIT_COMMIT: "c" * 40,
+        tags.WEIGHTS_SHA256: hash_folder(policy_folder),
+        tags.EVALUATION_RUN: evaluated,
+        tags.VERDICT: "promoted: better by much",
+        tags.COMPARED_WITH: "the base model",
+        tags.IMPROVEMENT: "+0.1 [+0.05, +0.15]",
+        tags.WORD: "Approved by A. Turing: samples | read",
+        **tags.gate_tag("length", "passed", "20 tokens, at most 30"),
+    }
+    registry.register("e-policy", registry.log_model(fitted, policy_folder, "policy", "text-generation"), facts)
+    aliases.promote("e-policy", 1, why="gate", by="A. Turing")
+    return recorded.recorded("e-policy@champion", lambda: "")
+
+
+def test_the_folder_loads_in_transformers_with_the_registered_weights(
+    said: recorded.Recorded, policy_folder: Path, tmp_path: Path
+) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    target = tmp_path / "exported"
+    target.mkdir()  # empty
+    export(said, target)
+    original = AutoModelForCausalLM.from_pretrained(policy_folder).state_dict()
+    loaded = AutoModelForCausalLM.from_pretrained(target).state_dict()
+    assert loaded.keys() == original.keys()
+    assert all(torch.equal(loaded[name], original[name]) for name in original)
+    assert AutoTokenizer.from_pretrained(target)("1 + 2")["input_ids"] == [4, 13, 5]
+    assert {file.name for file in target.iterdir()} == {file.name for file in policy_folder.iterdir()} | {"README.md"}
+    assert list(target.glob("*.safetensors")) and not [file for file in tmp_path.iterdir() if file.suffix == ".part"]
+    assert len({file.stat().st_mode for file in target.iterdir()}) == 1, "who may read the card may read the weights"
+
+
+def test_the_card_says_what_is_on_record(said: recorded.Recorded, tmp_path: Path) -> None:
+    export(said, tmp_path / "exported", "apache-2.0")
+    _, head, body = (tmp_path / "exported/README.md").read_text().split("---\n", 2)
+    front = yaml.safe_load(head)
+    assert (front["license"], front["base_model"], front["library_name"]) == (
+        "apache-2.0", "Qwen/Qwen3-0.6B", "transformers",
+    )  # fmt: skip
+    interval = bootstrap_mean(prompt_values(ANSWERS, "sampled_accuracy"))
+    (result,) = front["model-index"][0]["results"]
+    assert {entry["type"]: entry["value"] for entry in result["metrics"]}["sampled_accuracy"] == pytest.approx(
+        interval.estimate, abs=1e-6
+    )
+    for text in (
+        f"[{interval.low:.3f}, {interval.high:.3f}]", "30 held-out problems", "length", "20 tokens, at most 30",
+        "promoted: better by much", "+0.1", "the base model", r"Approved by A. Turing: samples \| read",
+        "1" * 32 + ".dir", "1,234", "c" * 40, "seed: 3", *serve_commands("./exported", "e-policy-v1"), "champion",
+    ):  # fmt: skip
+        assert text in body, text
+
+    export(said, tmp_path / "unlicensed")
+    front = yaml.safe_load((tmp_path / "unlicensed/README.md").read_text().split("---\n")[1])
+    assert (front["license"], front["license_name"]) == ("other", "not-stated")
+
+
+def test_a_folder_that_holds_something_is_left_as_it_is(said: recorded.Recorded, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / ".hidden").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match="holds something already"):
+        export(said, full)
+    with pytest.raises(UserError, match="is no folder"):
+        export(said, tmp_path / "file")
+    with pytest.raises(UserError, match="cannot be written"):
+        export(said, tmp_path / "file" / "below")
+    assert os.listdir(full) == [".hidden"] and (tmp_path / "file").read_text() == "mine"
+
+
+def test_files_that_are_no_longer_what_was_registered_are_not_handed_on(
+    said: recorded.Recorded, tmp_path: Path
+) -> None:
+    assert said.version is not None
+    folder = registry.fetch(said.version.uri)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "rope_theta": 5}))
+    with pytest.raises(UserError, match="not what was registered"):
+        export(said, tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
+
+
+def test_a_reward_model_and_a_run_are_refused(home: Path, reward_folder: Path, tmp_path: Path) -> None:
+    flow = runs.open_flow_run("e", "train e")
+    model = registry.log_model(runs.open_step_run(flow, "reward_model"), reward_folder, "r", "text-classification")
+    registry.register("e-reward-model", model)
+    with pytest.raises(UserError, match="is a reward model"):
+        export(recorded.recorded("e-reward-model/1", lambda: ""), tmp_path / "exported")
+    with pytest.raises(UserError, match="is no version"):
+        export(recorded.recorded(flow, lambda: ""), tmp_path / "exported")
