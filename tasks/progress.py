@@ -54,7 +54,17 @@ def stages(title: str, names: Sequence[str]) -> Iterator[Callable[[str], None]]:
         bar.close()
 
 
-def _bar(title: str, total: int) -> Any:
+@contextmanager
+def bytes_shown(title: str, total: int) -> Iterator[Callable[[int], object]]:
+    """A bar of so many bytes; what is given is called with those that were just done."""
+    bar = _bar(title, total, unit="B", unit_scale=True)
+    try:
+        yield bar.update
+    finally:
+        bar.close()
+
+
+def _bar(title: str, total: int, **options: Any) -> Any:
     from tqdm import tqdm
 
-    return tqdm(total=total, desc=title, disable=not sys.stderr.isatty(), leave=False, dynamic_ncols=True)
+    return tqdm(total=total, desc=title, disable=not sys.stderr.isatty(), leave=False, dynamic_ncols=True, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,6 +52,53 @@ def gc(
         print(f"freed {_size(prune.remove(home, held))}")
 
 
+def backup(
+    file: Annotated[Path, typer.Argument(help="The file that is made, a tar file; kept from other users.")],
+) -> None:
+    """Write the state folder, and the services in it where there are any, to one file. Runs may go on meanwhile.
+
+    Example: `rewardflow backup /backups/$(date +%F).tar`
+    """
+    import tempfile
+
+    from flows.services import dump
+    from tasks.backup import write_backup
+    from tasks.tracking import store
+
+    home = state_folder()
+    with tempfile.TemporaryDirectory(prefix="rewardflow-dump-") as dumps:
+        parts = dump.write(home, Path(dumps))
+        contents = write_backup(file.absolute(), home, parts)
+    what = "state folder and services" if parts else "state folder"
+    print(f"{file}: {what}, {len(contents.files)} files, {_size(contents.bytes)}")
+    if store.wished() and not parts:
+        print(f"runs and models are kept by {store.wished()}, and are not in it: back up its database and its bucket")
+    print("Data versions are in DVC's remote, and code and recipes in git: both have backups of their own.")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="A file that `rewardflow backup` made.")],
+) -> None:
+    """Put a backup into the state folder, which must be empty (REWARDFLOW_HOME), checked to the last byte.
+
+    Example: `REWARDFLOW_HOME=/srv/rewardflow rewardflow restore /backups/2026-11-23.tar`
+    """
+    from flows.services import dump
+    from tasks.backup import other_packages
+    from tasks.tracking import store
+
+    home = state_folder()
+    contents = dump.restore(file.absolute(), home)
+    print(f"{home}: {len(contents.files)} files, {_size(contents.bytes)}, as of {contents.made}; all hashes are right")
+    for line in other_packages(contents):
+        print(line)
+    if contents.holds(dump.DATABASES):
+        print("Services: `rewardflow services start` starts them on what was restored, with new passwords and keys.")
+    elif store.exists(home):
+        store.open_for_reading(home)
+        print("`rewardflow models` shows what is in the registry.")
+
+
 def prune_lines(held: Sequence[Held]) -> str:
     """What goes, one line each, and what stays, one line a reason, with the sizes."""
     going = [entry for entry in held if entry.goes]
@@ -80,4 +128,4 @@ def _size(number: int) -> str:
     return f"{number:.1f} GiB"
 
 
-COMMANDS = (gc,)
+COMMANDS = (gc, backup, restore)

@@ -76,6 +76,32 @@ def answers(place: Place) -> bool:
     return subprocess.run(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
 
+def dump(place: Place, name: str, file: Path) -> None:
+    """Write a database as it stands at one moment to `file`, in PostgreSQL's own format; others go on in it.
+
+    Raises:
+        UserError: the server does not run, or refuses; one line says why.
+    """
+    _ask(place, "pg_dump", "--format=custom", "--no-owner", f"--file={file}", f"--dbname={name}")
+
+
+def restore(place: Place, name: str, file: Path) -> None:
+    """Put what `dump` wrote into an empty database, whole or not at all.
+
+    Raises:
+        UserError: the server does not run, or refuses; one line says why.
+    """
+    _ask(place, "pg_restore", "--single-transaction", "--no-owner", f"--dbname={name}", str(file))
+
+
+def _ask(place: Place, name: str, *options: str) -> None:
+    asked = [program(name), "--host", HOST, "--port", str(place.ports()["database"]), "--username", USER, *options]
+    environment = {**os.environ, "PGPASSFILE": str(place.password_file)}
+    done = subprocess.run(asked, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        raise UserError(f"{name}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+
+
 def wait_for_left_ones(place: Place) -> None:
     """Wait for the workers of a server that was killed: the next one refuses to start before the last of them ended.
 

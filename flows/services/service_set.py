@@ -73,6 +73,30 @@ def stop(place: Place) -> list[str]:
         return list(alive)
 
 
+@contextmanager
+def database(place: Place) -> Iterator[None]:
+    """The database alone answers inside: where it does not run it is made and started, and ended afterwards.
+
+    Raises:
+        UserError: PostgreSQL is not installed, or did not start.
+    """
+    place.folder.mkdir(parents=True, exist_ok=True)
+    with _alone(place):
+        running = running_servers(place.folder)
+        if "database" in running:
+            yield
+            return
+        place.make_secrets()
+        place.choose_ports(set(running))
+        server = _launch("database", place)
+        record(place.folder, running | {"database": server})
+        try:
+            _wait("database", server, place)
+            yield
+        finally:
+            _end_in_order({"database": server}, place)
+
+
 def state(place: Place) -> dict[str, Server | None]:
     """Each service where it runs, by name."""
     running = running_servers(place.folder)
@@ -94,7 +118,7 @@ def environment(place: Place) -> dict[str, str]:
 def _launch(name: str, place: Place) -> Server:
     commands: Mapping[str, Callable[[], list[str]]] = {
         "database": lambda: postgres.command(place),
-        "store": lambda: object_store.command(_objects(place), place.ports()["store"]),
+        "store": lambda: object_store.command(objects(place), place.ports()["store"]),
         "mlflow": lambda: _mlflow(place),
         "prefect": lambda: [sys.executable, "-m", "prefect", "server", "start", *_listening("prefect", place)],
     }
@@ -102,7 +126,7 @@ def _launch(name: str, place: Place) -> Server:
         postgres.prepare(place)
         postgres.wait_for_left_ones(place)
     if name == "store":
-        _objects(place).mkdir(mode=0o700, exist_ok=True)
+        objects(place).mkdir(mode=0o700, exist_ok=True)
     return launch(
         name,
         commands[name](),
@@ -178,7 +202,8 @@ def _end_in_order(servers: Mapping[str, Server], place: Place) -> None:
         end({name: servers[name] for name in names if name in servers}, place.folder)
 
 
-def _objects(place: Place) -> Path:
+def objects(place: Place) -> Path:
+    """Folder of the S3 server: a bucket is a folder, an object a file."""
     return place.folder / "objects"
 
 

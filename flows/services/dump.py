@@ -1,0 +1,67 @@
+"""The services of a state folder in a backup: their databases as dumps of one moment, and the objects of the bucket.
+
+Passwords and keys are in none: what is restored gets new ones.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from flows.services import postgres, service_set
+from flows.services.place import Place
+from tasks.backup import Contents, manifest, read_backup
+
+DATABASES, OBJECTS = "databases", "objects"
+"""Parts of a backup."""
+
+
+def write(home: Path, dumps: Path) -> dict[str, Path]:
+    """Dump the databases of the services in the state folder `home`; nothing where there are none.
+
+    Databases first: what they point to was in the bucket before them.
+
+    Args:
+        home: with the services in its folder `services`; the database is started where it does not run.
+        dumps: an empty folder.
+
+    Returns:
+        Parts of the backup by name, for `tasks.backup.write_backup`.
+
+    Raises:
+        UserError: PostgreSQL is not installed, or refuses.
+    """
+    place = _place(home)
+    if not (postgres.folder(place) / "PG_VERSION").is_file():
+        return {}
+    with service_set.database(place):
+        for name in postgres.DATABASES:
+            postgres.dump(place, name, dumps / f"{name}.dump")
+    return {DATABASES: dumps, OBJECTS: service_set.objects(place)}
+
+
+def restore(file: Path, home: Path) -> Contents:
+    """Put a backup into the empty state folder `home`, its services' databases and objects too; they are not started.
+
+    Raises:
+        UserError: see `tasks.backup.read_backup`; PostgreSQL is not installed, or refuses. Nothing is left then.
+    """
+    if not manifest(file).holds(DATABASES):
+        return read_backup(file, home)
+    postgres.program("postgres")
+    with tempfile.TemporaryDirectory(prefix="rewardflow-dump-") as dumps:
+        folder, place = Path(dumps) / DATABASES, _place(home)
+        contents = read_backup(file, home, {DATABASES: folder, OBJECTS: service_set.objects(place)})
+        try:
+            with service_set.database(place):
+                for name in postgres.DATABASES:
+                    postgres.restore(place, name, folder / f"{name}.dump")
+        except BaseException:
+            shutil.rmtree(home)
+            raise
+    return contents
+
+
+def _place(home: Path) -> Place:
+    return Place(home / "services")
