@@ -165,7 +165,7 @@ def test_a_restored_folder_shows_the_same_and_rolls_back_with_the_old_one_gone(
     champion = registry.champion(NAME)
     assert champion is not None and champion.version == 1
     folder = store.client().get_model_version_download_uri(NAME, "1")
-    assert str(new) in folder and "old" not in folder
+    assert str(new) in folder and str(old) not in folder
 
 
 # ------------------------------------------------------------------------------------------------------ with services
