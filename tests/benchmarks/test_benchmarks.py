@@ -157,6 +157,7 @@ def test_the_guide_names_every_benchmark() -> None:
     assert [name for name in BENCHMARKS if name not in guide] == []
 
 
+@pytest.mark.thorough
 def test_the_gpu_benchmark_imports_nothing_above_the_models() -> None:
     code = (
         "import sys, benchmarks.gpu\n"
@@ -168,6 +169,7 @@ def test_the_gpu_benchmark_imports_nothing_above_the_models() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_gpu_benchmark_goes_through_on_a_cpu(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
     command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--repeats", "1", "--out", str(out)]

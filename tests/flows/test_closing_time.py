@@ -9,7 +9,7 @@ from flows.outcome import time_table
 from tasks import timing
 from tasks.tracking import records, store, tags
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("configured"), pytest.mark.rotating(of=3)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("configured"), pytest.mark.thorough]
 
 
 def table_of(out: str) -> list[str]:

@@ -22,6 +22,8 @@ from running import ROOT, Pair, wait_for
 from tasks import interrupt
 from tasks.tracking import store, summaries
 
+pytestmark = pytest.mark.rotating(of=3)
+
 INTERRUPTED = "interrupted; the same command goes on from the last checkpoint"
 ENDED = "ended by SIGTERM; the same command goes on from the last checkpoint"
 

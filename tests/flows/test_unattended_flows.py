@@ -27,6 +27,7 @@ def flow_of(project: Project, module: str, function: str, home: Path | None = No
     )
 
 
+@pytest.mark.thorough
 def test_without_a_champion_the_nightly_evaluation_says_so(
     project: Project, tmp_path: Path, new_store: Callable[[Path], Path]
 ) -> None:

@@ -31,7 +31,7 @@ def test_what_cannot_be_placed_is_one_line_with_its_place_in_the_recipe() -> Non
     with pytest.raises(UserError, match=r"placement\.engines"):
         load_recipe("arithmetic", ["placement.engines=-1"])
     with pytest.raises(UserError, match=r"placement\.engine_gpus"):
-        load_recipe("arithmetic", ["placement.engine_gpus=2"])
+        load_recipe("arithmetic", ["placement.engine_gpus=65"])
     with pytest.raises(UserError, match=r"placement\.gpus"):
         load_recipe("arithmetic", ["placement.gpus=2"])
 

@@ -33,7 +33,7 @@ from models.recipe.teachers import frozen_models
 from models.rewards.exact_answer import is_right
 from tasks.open_learner import build_learner
 
-pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=3)]
+pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=5)]
 RECIPES = [
     file
     for file in sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))

@@ -172,6 +172,7 @@ def test_every_faulty_row_is_set_aside_for_its_reason_and_no_other(bad):
 
 
 @pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.rotating(of=2)
 def test_how_rows_are_cut_into_pieces_changes_nothing(bad, tmp_path, monkeypatch, rows):
     monkeypatch.setattr(validation, "PIECE_ROWS", rows)
     report = run(bad.folder, tmp_path / "out", **BOUNDS)

@@ -17,6 +17,8 @@ from tasks.contents import content_of
 from tasks.registered_base import described, note_of, resolve_base, until_done
 from tasks.tracking import aliases, lineage, registry, runs, tags
 
+pytestmark = pytest.mark.rotating(of=2)
+
 MODEL = "mine-policy"
 
 

@@ -63,6 +63,7 @@ def test_another_step_or_any_other_input_has_another_key(other: tuple[object, ..
     assert content_key(*other) != content_key("a", "digest", {"rounds": 4, "optimiser": {"rate": 0.1}}, 0)  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 def test_changed_source_changes_the_key_and_nothing_else_of_the_checkout_does(tmp_path: Path) -> None:
     for name in ("models", "tasks", "data/expectations"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))

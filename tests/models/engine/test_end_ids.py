@@ -48,6 +48,7 @@ def test_the_decoding_loop_stops_at_any_of_the_ends_and_nowhere_else(tmp_path: P
 
 @pytest.mark.slow
 @NO_VLLM
+@pytest.mark.thorough
 def test_text_fed_to_an_exported_policy_has_the_training_ids_and_stops_where_training_does(tmp_path: Path) -> None:
     """A folder as it is exported, served as a user would: transformers' generate and `vllm.LLM`, on text."""
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -27,6 +27,8 @@ from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights
 from models.seeds import completion_seed
 
+pytestmark = pytest.mark.rotating(of=3)
+
 END = 1
 DRAWING = Drawing(temperature=1.5)
 SAMPLING = Sampling(max_tokens=12, samples=3, temperature=1.5)

@@ -24,6 +24,8 @@ from models.reference.frozen import Frozen
 from models.rollouts.sample import Sample
 from models.select.everything import Everything
 
+pytestmark = pytest.mark.rotating(of=2)
+
 SETTINGS = AlarmSettings(patience=3, opening=2)
 
 

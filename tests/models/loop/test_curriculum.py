@@ -26,6 +26,8 @@ from models.loop.world import World
 from models.recipe.load import load_recipe
 from models.rollouts.sample import Sample
 
+pytestmark = pytest.mark.rotating(of=2)
+
 MANY = [Problem(f"q{number}", "", tokens=(3,) * (1 + number)) for number in range(30)]
 
 

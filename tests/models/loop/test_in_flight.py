@@ -26,6 +26,8 @@ from models.loop.schedule import ScheduleSettings
 from models.recipe.load import load_recipe
 from models.rollouts.sample import Sample
 
+pytestmark = pytest.mark.rotating(of=2)
+
 K = 3
 FLIGHT = replace(SCHEDULE, staleness=K, rounds=10, checkpoint_every=4)
 DROPPING = replace(FLIGHT, too_old="drop")

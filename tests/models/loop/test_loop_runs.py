@@ -37,6 +37,8 @@ from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights
 from models.rollouts.sample import Sample
 
+pytestmark = pytest.mark.rotating(of=2)
+
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -94,6 +94,7 @@ def test_loss_and_gradient_do_not_depend_on_the_cut(budget: int) -> None:
         torch.testing.assert_close(a.grad, b.grad, atol=1e-8, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_separable_rule_is_learned_and_holds_on_new_pairs() -> None:
     model, reported = tiny(), []
     settings = RewardModelSettings(steps=250, batch_pairs=64, optimiser=FAST)

@@ -29,6 +29,8 @@ from models.policy.build import LoraSettings, with_adapter
 from models.rollouts.gated import Gated
 from models.rollouts.mixture import Mixture
 
+pytestmark = pytest.mark.rotating(of=2)
+
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
 END = 1
 POLICY_ALONE, REFERENCE_ALONE = 40.0, -1000.0  # log-odds of the gate
