@@ -66,12 +66,14 @@ def write_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) -
         parts: further folders by their name in the file.
 
     Raises:
-        UserError: the file is there, the folder is not, or the disk is full.
+        UserError: the file is there or in the state folder, the folder is not there, or the disk is full.
     """
     if file.exists():
         raise UserError(f"{file} exists; a backup is never written over another")
     if not home.is_dir():
         raise UserError(f"{home}: no state folder, nothing to back up")
+    if file.absolute().is_relative_to(home.absolute()):
+        raise UserError(f"{file}: lies in the state folder, and would be in the next backup; name another folder")
     with tempfile.TemporaryDirectory(prefix="rewardflow-backup-") as copies, replace_file(file) as beside:
         beside.touch(mode=0o600)
         sources = list(_of_state(home, Path(copies)))

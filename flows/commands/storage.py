@@ -73,7 +73,7 @@ def backup(
     print(f"{file}: {what}, {len(contents.files)} files, {_size(contents.bytes)}")
     if store.wished() and not parts:
         print(f"runs and models are kept by {store.wished()}, and are not in it: back up its database and its bucket")
-    print("Data versions are in DVC's remote, and code and recipes in git: both have backups of their own.")
+    print("Not in it: code and recipes (git), and data versions where the remote of DVC is not in this folder.")
 
 
 def restore(

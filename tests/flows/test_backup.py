@@ -123,6 +123,8 @@ def test_nothing_is_written_over(home: Path, tmp_path: Path) -> None:
     write_backup(file, home)
     with pytest.raises(UserError, match=r"one\.tar exists; a backup is never written over another"):
         write_backup(file, home)
+    with pytest.raises(UserError, match="lies in the state folder, and would be in the next backup"):
+        write_backup(home / "one.tar", home)
     with pytest.raises(UserError, match="is not empty; restore into a new folder"):
         read_backup(file, home)
     with pytest.raises(UserError, match="no state folder, nothing to back up"):
@@ -138,6 +140,7 @@ def test_every_file_stands_in_the_manifest(home: Path, tmp_path: Path) -> None:
     assert set(said["packages"]) == {"rewardflow", "mlflow", "prefect"}
 
 
+@pytest.mark.thorough
 def test_a_restored_folder_shows_the_same_and_rolls_back_with_the_old_one_gone(
     project: Project, first: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

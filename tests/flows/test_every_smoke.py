@@ -30,7 +30,7 @@ def smokes(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(of=120)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_smoke_of_a_recipe_goes_through(name: str, smokes: Smokes, request: pytest.FixtureRequest) -> None:
     files = DATA.get(name, {})

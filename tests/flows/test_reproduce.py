@@ -1,8 +1,10 @@
 """`rewardflow reproduce` from outside: a fresh clone makes the same weights again, and leaves everything as it was."""
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,7 +53,9 @@ def test_a_fresh_clone_makes_the_same_weights_and_other_weights_are_told(
     origin, clone = make_project(tmp_path / "origin"), tmp_path / "clone"
     home = origin / ".rewardflow"
     settings = {"OMP_NUM_THREADS": "1", "REWARDFLOW_HOME": str(home), "PREFECT_API_URL": f"{servers.prefect}/api"}
-    subprocess.run(["dvc", "repro", "--quiet"], cwd=origin, check=True)
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # stages call python
+    dvc = [sys.executable, "-m", "dvc", "repro", "--quiet"]
+    subprocess.run(dvc, cwd=origin, env={**os.environ, "PATH": beside}, check=True)
     subprocess.run(["git", "add", "--all"], cwd=origin, check=True)
     subprocess.run(["git", *WHO, "commit", "--quiet", "--message", "data"], cwd=origin, check=True)
     ended = rewardflow(origin, "run", "tiny", **settings)

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -311,9 +310,10 @@ def test_a_killed_database_and_a_killed_server_are_mended_and_nothing_is_lost(
     before = recorded(services.folder)
     runs = select(services, "mlflow", "select count(*) from runs")
     objects = keys_below(services, "")
-    for name in ("database", "mlflow"):
-        os.kill(before[name].pid, signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(before["database"].pid)], timeout=10)
+    killed = [psutil.Process(before[name].pid) for name in ("database", "mlflow")]
+    for process in killed:
+        process.kill()
+    psutil.wait_procs(killed, timeout=10)
     with pytest.raises(UserError, match="database, mlflow not running"):
         service_set.environment(services)
     lines: list[str] = []

@@ -20,6 +20,8 @@ from models.policy.checkpoint import newest_checkpoint, state_of, write_checkpoi
 from tasks import versions
 from tasks.tracking import store, summaries
 
+pytestmark = pytest.mark.rotating(of=2)
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:

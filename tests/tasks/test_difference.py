@@ -22,6 +22,8 @@ from tasks.steps.prepare_data import log_data
 from tasks.tracking import recorded, records, runs, tags
 from tasks.versions import DataVersion, prepare
 
+pytestmark = pytest.mark.rotating(of=2)
+
 
 def answers(version: DataVersion, wrong: set[str]) -> list[PromptRecord]:
     """One right sample and greedy answer for each problem of the validation split, but for those in `wrong`."""

@@ -24,6 +24,8 @@ from models.text.answers import extract_answer
 from tasks import validation
 from tasks.validation import SUITES, validate
 
+pytestmark = pytest.mark.rotating(of=2)
+
 
 def words(texts):
     return [len(text.split()) for text in texts]
@@ -172,7 +174,6 @@ def test_every_faulty_row_is_set_aside_for_its_reason_and_no_other(bad):
 
 
 @pytest.mark.parametrize("rows", [1, 4])
-@pytest.mark.rotating(of=2)
 def test_how_rows_are_cut_into_pieces_changes_nothing(bad, tmp_path, monkeypatch, rows):
     monkeypatch.setattr(validation, "PIECE_ROWS", rows)
     report = run(bad.folder, tmp_path / "out", **BOUNDS)

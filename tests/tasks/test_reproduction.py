@@ -24,6 +24,8 @@ from tasks.tracking import runs, store, tags
 from tasks.tracking.recorded import Recorded, of_run
 from tasks.versions import DataVersion
 
+pytestmark = pytest.mark.rotating(of=2)
+
 
 @pytest.fixture
 def said(root: Path, new_store: Callable[[Path], Path], tmp_path: Path) -> Recorded:

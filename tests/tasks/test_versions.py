@@ -15,7 +15,7 @@ from models.datasets.settings import DataSettings
 from models.errors import UserError
 from tasks.versions import current, digest_of, prepare, pull, push, read_pinned, stored
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=2)]
 
 
 def refused(settings, root):

@@ -17,6 +17,8 @@ from models.errors import UserError
 from models.recipe.load import load_recipe
 from models.recipe.schema import recipe_type
 
+pytestmark = pytest.mark.rotating(of=2)
+
 
 def alternatives(annotation: Any) -> Iterator[Any]:
     """The members of a type: of unions, through Annotated."""

@@ -13,6 +13,8 @@ from tasks import approval
 from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, audit, registry, store, tags
 
+pytestmark = pytest.mark.rotating(of=2)
+
 LOG = f"{NAME}{audit.SUFFIX}"
 ANN = {"by": "Ann", "why": "samples read"}
 
