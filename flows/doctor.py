@@ -27,7 +27,9 @@ from flows.server_process import port_is_free
 from flows.server_record import running_servers
 from flows.servers import check_given, given_servers
 from models.errors import UserError
+from models.processor import processor
 from tasks import dvc_remote
+from tasks.machine import normal_name, packages
 from tasks.tracking.store import wished
 
 DISK_GIB = 5.0
@@ -94,18 +96,16 @@ def _python() -> Finding:
 
 
 def _locked_versions(root: Path) -> Finding:
-    installed: dict[str, str] = {}
-    for distribution in metadata.distributions():  # the first on the path is what is imported
-        installed.setdefault(_normal(distribution.metadata["Name"]), distribution.version)
+    installed = packages()
     lock = root / ("cuda.lock" if "vllm" in installed else "cpu.lock")
     if not lock.is_file():
         return Finding("Locked versions", True, "no lock file here (installed as a package)")
     locked = dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", lock.read_text(), flags=re.MULTILINE))
     wrong = [
-        f"{name} {installed.get(_normal(name), 'missing')} instead of {version}"
+        f"{name} {installed.get(normal_name(name), 'missing')} instead of {version}"
         for name, version in locked.items()
         # A local part such as +cpu tells the build, not the version.
-        if installed.get(_normal(name), "").partition("+")[0] != version
+        if installed.get(normal_name(name), "").partition("+")[0] != version
     ]
     if not wrong:
         return Finding("Locked versions", True, f"{len(locked)} packages as in {lock.name}")
@@ -158,12 +158,9 @@ def _vllm(deep: bool) -> Finding:
 
 
 def _processor() -> Finding:
-    try:
-        cpuinfo = Path("/proc/cpuinfo").read_text()
-    except OSError:
+    flags = processor().flags
+    if flags is None:
         return Finding("Processor", True, platform.machine())
-    line = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
-    flags = set(line[1].split()) if line else set()
     known = {"avx2": "AVX2", "avx512f": "AVX512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX"}
     has = [title for flag, title in known.items() if flag in flags]
     ok = "avx2" in flags or platform.machine() not in ("x86_64", "AMD64")
@@ -266,7 +263,3 @@ def _has(distribution: str) -> bool:
     except metadata.PackageNotFoundError:
         return False
     return True
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

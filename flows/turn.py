@@ -54,7 +54,7 @@ def only_run(home: Path, wait: float = 0.0, report: Callable[[str], None] = prin
     home.mkdir(parents=True, exist_ok=True)
     with (home / LOCK).open("a+") as lock:
         with _ticket(home / QUEUE) as ticket:
-            until, known = time.monotonic() + wait, ""
+            until, known, seen = time.monotonic() + wait, "", ""
             while _before(ticket) or not _taken(lock):
                 lock.seek(0)
                 who = lock.read().strip() or "unknown"
@@ -63,9 +63,11 @@ def only_run(home: Path, wait: float = 0.0, report: Callable[[str], None] = prin
                         f"{home}: another run (process {who}) goes on in this folder; wait for it or set "
                         "REWARDFLOW_HOME"
                     )
-                if who != known:
+                # Seen twice: who has just got the lock has yet to write its name over that of the one before.
+                if who != known and who == seen:
                     report(f"waiting for the run of process {who} in {home} to end ({WAIT}=0 does not wait)")
                     known = who
+                seen = who
                 time.sleep(PAUSE)
         lock.truncate(0)
         lock.write(str(os.getpid()))

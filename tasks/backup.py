@@ -9,6 +9,7 @@ here.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import sqlite3
 import tarfile
@@ -240,12 +241,10 @@ def _add(tar: tarfile.TarFile, name: str, path: Path, show: Any) -> tuple[int, s
 
 def _add_manifest(tar: tarfile.TarFile, contents: Contents) -> None:
     said = {"format": FORMAT, "made": contents.made, "packages": contents.packages, "files": contents.files}
-    with tempfile.TemporaryFile() as handle:
-        handle.write(json.dumps(said, indent=1).encode())
-        info = tarfile.TarInfo(MANIFEST)
-        info.size, info.mode = handle.tell(), 0o600
-        handle.seek(0)
-        tar.addfile(info, handle)
+    text = json.dumps(said, indent=1).encode()
+    info = tarfile.TarInfo(MANIFEST)
+    info.size, info.mode = len(text), 0o600
+    tar.addfile(info, io.BytesIO(text))
 
 
 def _packages() -> dict[str, str]:

@@ -7,7 +7,6 @@ only those of MATTERS are read: the others may hold secrets.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -16,6 +15,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
+from models.file_hash import sha256_of
+from models.processor import processor
 from tasks.tracking import records
 
 PACKAGES, MACHINE = "environment/packages.txt", "environment/machine.json"
@@ -46,9 +47,13 @@ def packages() -> dict[str, str]:
     """Name -> version of every package that can be imported here, the first on the path where there are two."""
     installed: dict[str, str] = {}
     for distribution in metadata.distributions():
-        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"] or "").lower()
-        installed.setdefault(name, distribution.version)
+        installed.setdefault(normal_name(distribution.metadata["Name"] or ""), distribution.version)
     return dict(sorted(installed.items()))
+
+
+def normal_name(package: str) -> str:
+    """A package's name in the one spelling of the many that mean it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", package).lower()
 
 
 def machine(root: Path) -> dict[str, str]:
@@ -59,17 +64,17 @@ def machine(root: Path) -> dict[str, str]:
     """
     import torch  # here: who only reads what was recorded need not wait for it
 
-    name, flags = _processor()
-    locks = {f"sha256 of {name}": _sha256(root / name) for name in LOCKS if (root / name).is_file()}
+    own = processor()
+    locks = {f"sha256 of {name}": sha256_of(root / name) for name in LOCKS if (root / name).is_file()}
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}".strip(", "),
         "torch": f"{torch.__version__} ({torch.version.git_version})",
         "torch build": " ".join(torch.__config__.show().split()),
         THREADS: str(torch.get_num_threads()),
-        "cpu": name,
+        "cpu": own.name,
         "cpu instructions": torch.backends.cpu.get_cpu_capability(),
-        "cpu flags": " ".join(flags),
+        "cpu flags": " ".join(sorted(filter(ARITHMETIC.fullmatch, own.flags or ()))),
         "device": _device(),
         **locks,
         **{f"${name}": os.environ[name] for name in MATTERS if name in os.environ},
@@ -119,21 +124,3 @@ def _device() -> str:
     names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     cudnn = torch.backends.cudnn.version()
     return f"{len(names)} x {', '.join(sorted(set(names)))}; CUDA {torch.version.cuda}, cuDNN {cudnn}"
-
-
-def _processor() -> tuple[str, list[str]]:
-    """Name and arithmetic flags of the processor, where the system tells them."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine(), []
-    facts: dict[str, str] = {}
-    for line in lines:
-        key, _, value = line.partition(":")
-        facts.setdefault(key.strip().lower(), value.strip())
-    flags = (facts.get("flags") or facts.get("features") or "").split()
-    return facts.get("model name") or platform.machine(), sorted(filter(ARITHMETIC.fullmatch, flags))
-
-
-def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()

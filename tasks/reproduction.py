@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.file_hash import sha256_of
 from models.policy.weight_gap import TensorGap, tensor_gaps, tensor_hashes, whole_hash
 from models.recipe.load import plain
 from models.recipe.schema import Recipe
@@ -168,7 +168,7 @@ def _evaluated(metrics: Mapping[str, float]) -> dict[str, float]:
 def _other_files(folder: Path) -> dict[str, str]:
     """Path below a model folder -> hash, of all but the weights."""
     return {
-        file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        file.relative_to(folder).as_posix(): sha256_of(file)
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file.suffix != ".safetensors" and file.name != "model.safetensors.index.json"
     }

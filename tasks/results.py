@@ -18,6 +18,7 @@ from typing import Any
 
 from models.atomic_write import write_file
 from models.disk import needs_space
+from models.file_hash import sha256_of
 
 RESULT = "result.json"
 CHECKPOINTS = "checkpoints"
@@ -69,7 +70,7 @@ def read_result(folder: Path) -> dict[str, Any] | None:
         if file.stat().st_size != said[name][0]:
             raise NotAsMade(f"{name} has {file.stat().st_size:,} bytes, not {said[name][0]:,}")
     for name, file in there.items():
-        if _sha256(file) != said[name][1]:
+        if sha256_of(file) != said[name][1]:
             raise NotAsMade(f"{name} has other content than was made")
     del content["outputs"]
     return dict(content)
@@ -121,12 +122,7 @@ def _outputs(folder: Path) -> dict[str, Path]:
 
 
 def _entry(file: Path) -> dict[str, Any]:
-    return {"bytes": file.stat().st_size, "sha256": _sha256(file)}
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+    return {"bytes": file.stat().st_size, "sha256": sha256_of(file)}
 
 
 def _hash_of(content: Mapping[str, Any]) -> str:

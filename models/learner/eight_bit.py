@@ -47,7 +47,7 @@ def eight_bit_adamw(groups: list[dict[str, Any]], rate: float, betas: tuple[floa
 
 def in_float(optimiser: torch.optim.Optimizer) -> bool:
     """Whether all its running means are float32."""
-    return "AdamW8bit" not in {kind.__name__ for kind in type(optimiser).__mro__}
+    return isinstance(optimiser, torch.optim.AdamW)
 
 
 def moment_bytes(weights: Iterable[Tensor]) -> int:

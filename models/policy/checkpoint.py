@@ -23,8 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from models.atomic_write import sweep
+from models.file_hash import sha256_of
 from models.learner.eight_bit import plain_parts, put_together
-from models.policy.checkpoint_parts import parts_of, read_parts, sha256_of, write_parts
+from models.policy.checkpoint_parts import parts_of, read_parts, write_parts
 from models.ranks import ALONE, Ranks, cut_like
 
 BEST = "best"

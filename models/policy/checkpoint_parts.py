@@ -6,7 +6,6 @@ policy.1of2.safetensors, ...       two: the parts of a tensor, joined along its 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from torch import Tensor
 from models.atomic_write import replace_folder, sync
 from models.disk import needs_space
 from models.errors import UserError
+from models.file_hash import sha256_of
 from models.ranks import Ranks, own_part
 
 Complete = Callable[[Path, dict[str, str]], None]
@@ -79,12 +79,6 @@ def read_parts(folder: Path, name: str) -> Iterator[tuple[str, Tensor]]:
         for key in sorted(set().union(*keys)):
             parts = [file.get_tensor(key) for file, held in zip(files, keys, strict=True) if key in held]
             yield key, parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def sha256_of(file: Path) -> str:
-    """Of its content, in hexadecimal digits."""
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _file_name(name: str, number: int, count: int) -> str:

@@ -5,7 +5,6 @@ import os
 import shutil
 import sqlite3
 import tarfile
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -14,9 +13,10 @@ from pathlib import Path
 import pytest
 from project import Project, Ran, rewardflow
 from running import shell
+from service_folders import service_folder
 
 from flows.server_record import running_servers
-from flows.services import postgres, service_set
+from flows.services import service_set
 from flows.services.place import OVERRULING, Place
 from models.errors import UserError
 from tasks.backup import MANIFEST, manifest, read_backup, write_backup
@@ -176,18 +176,9 @@ def test_a_restored_folder_shows_the_same_and_rolls_back_with_the_old_one_gone(
 
 @pytest.fixture
 def places() -> Iterator[Callable[[str], Path]]:
-    """State folders that PostgreSQL's user may enter: pytest's own are closed to others. Their services end."""
-    try:
-        postgres.program("initdb")
-    except UserError as error:
-        pytest.skip(str(error))
-    with tempfile.TemporaryDirectory(prefix="rewardflow-backup-") as folder:
-        Path(folder).chmod(0o755)
-        try:
-            yield Path(folder).joinpath
-        finally:
-            for place in Path(folder).glob("*/services"):
-                service_set.stop(Place(place))
+    """State folders, whose services end."""
+    with service_folder() as folder:
+        yield folder.joinpath
 
 
 @pytest.mark.thorough

@@ -7,7 +7,6 @@ import re
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import psutil
 import pytest
 from project import command, make_project, rewardflow
 from running import shell, start_python
+from service_folders import service_folder
 
 from flows.server_record import recorded, running_servers
 from flows.services import postgres, service_set
@@ -27,19 +27,11 @@ from tasks.storage import split_uri
 
 @pytest.fixture(scope="module")
 def services() -> Iterator[Place]:
-    """All four, in a folder that PostgreSQL's user may enter: pytest's own are closed to others."""
-    try:
-        postgres.program("initdb")
-    except UserError as error:
-        pytest.skip(str(error))
-    with tempfile.TemporaryDirectory(prefix="rewardflow-services-") as folder:
-        Path(folder).chmod(0o755)
-        place = Place(Path(folder) / "services")
+    """All four."""
+    with service_folder() as folder:
+        place = Place(folder / "services")
         service_set.start(place, say=lambda line: None)
-        try:
-            yield place
-        finally:
-            service_set.stop(place)
+        yield place
 
 
 def client(place: Place, home: Path) -> dict[str, str]:

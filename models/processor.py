@@ -1,0 +1,33 @@
+"""The processor of this machine: its name and the instructions that it has, as far as the system tells."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+CPUINFO = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A processor."""
+
+    name: str
+    flags: frozenset[str] | None
+    """Instruction sets as Linux names them; None where the system does not tell."""
+
+
+def processor() -> Processor:
+    """The first of this machine's."""
+    unnamed = platform.processor() or platform.machine()
+    try:
+        lines = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return Processor(unnamed, None)
+    facts: dict[str, str] = {}
+    for line in lines:
+        key, _, value = line.partition(":")
+        facts.setdefault(key.strip().lower(), value.strip())
+    flags = facts.get("flags") or facts.get("features") or ""  # features: on ARM
+    return Processor(facts.get("model name") or unnamed, frozenset(flags.split()))
