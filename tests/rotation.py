@@ -29,10 +29,16 @@ def turn(folder: Path) -> int:
 
 def rotate(items: Sequence[Item], turn: int) -> None:
     """Mark as thorough what `rotating(of=N)` leaves for other turns: of the cases of a test, or of a file's tests
-    without cases, all but every N-th."""
+    without cases, all but every N-th. Tests that share something dear are `together` under a name: a turn has all or
+    none of them, and `of` such names take turns in the order of the alphabet."""
     seen: Counter[str] = Counter()
-    for item in items:
-        if rotating := item.get_closest_marker("rotating"):
+    marks = [item.get_closest_marker("rotating") for item in items]
+    names = sorted({mark.kwargs["together"] for mark in marks if mark and "together" in mark.kwargs})
+    for item, rotating in zip(items, marks, strict=True):
+        if rotating and "together" in rotating.kwargs:
+            if (names.index(rotating.kwargs["together"]) - turn) % rotating.kwargs["of"]:
+                item.add_marker(pytest.mark.thorough)
+        elif rotating:
             test, cases, _ = item.nodeid.partition("[")
             test = test if cases else test.partition("::")[0]
             if (seen[test] - turn) % rotating.kwargs["of"]:

@@ -53,5 +53,26 @@ def test_every_test_of_a_file_has_one_turn_of_three() -> None:
     assert sorted(name for names in ran for name in names) == [Plain(test).nodeid for test in range(7)] and all(ran)
 
 
+class Together(Case):
+    """A test that shares something with others."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(0)
+        self.name = name
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return pytest.mark.rotating(of=2, together=self.name).mark
+
+
+def test_what_is_together_has_its_turn_together() -> None:
+    ran: list[set[str]] = []
+    for number in (229, 230):
+        tests = [Together(name) for name in ("server", "kill", "server", "kill", "browser")]
+        rotate(tests, number)
+        ran.append({test.name for test in tests if not test.thorough})
+        assert sum(not test.thorough for test in tests) == sum(test.name in ran[-1] for test in tests)
+    assert ran == [{"kill"}, {"browser", "server"}]
+
+
 def test_a_folder_without_git_is_at_turn_zero(tmp_path: Path) -> None:
     assert turn(tmp_path) == 0
