@@ -6,8 +6,12 @@ from prefect import flow
 
 from flows.opening import notice_champion, open_flow
 from flows.steps import call_preparation, call_step, call_validation
+from flows.telling import tell_of_champion
 from models.errors import UserError
+from models.recipe.load import plain
+from tasks.champion_watch import Tonight, WatchSections, lines, watch_champion
 from tasks.registered_policy import registered_policy
+from tasks.registered_reward_model import reward_model_of
 from tasks.shared_engine import shared_engine
 from tasks.steps.evaluate import ShownSections, evaluate_policy
 from tasks.steps.promote import policy_name
@@ -34,7 +38,9 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None, cluster: 
             raise UserError(f"{name} has no champion yet; `rewardflow run {recipe}` trains one")
         run = opened.run_id
         _, version = call_preparation(opened)
-        inputs = (registered_policy(champion), call_validation(opened, version), None)
+        judge, rewarded = reward_model_of(champion, opened.recipe)
+        runs.set_tags(run, {tags.REWARD_MODEL_VERSION: judge} if judge else {})
+        inputs = (registered_policy(champion), call_validation(opened, version), rewarded)
         sections = ShownSections(opened.recipe)
         with shared_engine(opened.recipe.placement, cluster):
             measured = call_step(opened, evaluate_policy, sections, *inputs, refresh=True, name="evaluate champion")
@@ -42,10 +48,14 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None, cluster: 
             noticed += "\n\nIt was set by hand; the next training puts it through the gate."
         before = champion.tags.get(tags.HELDOUT_ACCURACY, "unknown")
         records.log_metrics(run, measured.metrics)
-        runs.rename(run, f"v{champion.version} champion: {measured.headline}")
+        tonight = Tonight(measured, version, runs.param_texts(plain(opened.recipe)), judge)
+        watched = watch_champion(run, champion, WatchSections(opened.recipe), tonight, opened.root)
+        tell_of_champion(opened.home, champion, version.digest, watched, opened.page)
+        worse = "worse champion" if watched.worse else "champion"
+        runs.rename(run, f"v{champion.version} {worse}: {measured.headline}")
         records.describe(
             run,
             f"## Champion, version {champion.version}\n\nNow {measured.headline}; when it was judged: {before}."
-            f"\n\n{noticed}\n",
+            f"\n\n{lines(watched)}\n\n{noticed}\n",
         )
         return measured.metrics

@@ -6,13 +6,19 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.errors import UserError
 from tasks.messages.event import Event, Kind, identity
 from tasks.messages.outbox import Outbox, Passed
 from tasks.messages.receivers import receivers
 from tasks.steps.promote import Promotion
+
+if TYPE_CHECKING:
+    from tasks.champion_watch import Watched
+    from tasks.tracking.registry import VersionInfo
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,6 +53,28 @@ def tell_decision(home: Path, model: str, promotion: Promotion, link: str) -> No
     if kind is not None and not promotion.reused:
         text = f"{model} version {promotion.version} {kind}: {promotion.reason}"
         tell(home, kind, text, {"model": model, "version": promotion.version, "reason": promotion.reason}, link)
+
+
+def tell_of_champion(home: Path, champion: VersionInfo, data: str, watched: Watched, link: str) -> None:
+    """Tell what a night has shown of a champion: every night that it is worse, and once that its inputs drifted, as
+    they are what they are until the data or the champion change.
+
+    Args:
+        data: hash of the data version.
+    """
+    named, facts = f"{champion.name} version {champion.version}", {"model": champion.name, "version": champion.version}
+    if watched.worse:
+        night = datetime.now(tz=UTC).date().isoformat()
+        tell(home, "worse", f"{named} got worse: {watched.worse}", facts | {"night": night}, link)
+    if watched.drifted:
+        drifted = [drift.name for drift in watched.drifts if drift.state == "drifted"]
+        tell(
+            home,
+            "drifted",
+            f"inputs of {named} drifted: {watched.drifted}",
+            facts | {"data": data, "features": drifted},
+            link,
+        )
 
 
 @contextmanager

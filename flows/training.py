@@ -15,6 +15,7 @@ from models.recipe.teachers import frozen_models, recipe_of
 from tasks.description import UNPINNED
 from tasks.fitting import FineTuneSections
 from tasks.registered_policy import PolicyFiles, given_policy, made_policy
+from tasks.registered_reward_model import made_reward_model
 from tasks.sections import Sections
 from tasks.step import StepResult
 from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
@@ -53,7 +54,7 @@ class Training:
         on_gate = split == "gate"
         sections = (GateSections if on_gate else ShownSections)(self.opened.recipe)
         name = f"{'gate' if on_gate else 'evaluate'} {role}"
-        inputs = (policy, self.validated, self.rewarded, self.warmed)
+        inputs = (policy, self.validated, made_reward_model(self.rewarded), self.warmed)
         result = call_step(self.opened, evaluate_policy, sections, *inputs, refresh=self.refresh, name=name)
         self.steps.append(result)
         return result

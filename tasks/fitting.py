@@ -40,6 +40,7 @@ from tasks.open_learner import (
 from tasks.precision import precision_folder
 from tasks.progress import progress
 from tasks.prompts import longest_in_training, with_reference
+from tasks.registered_reward_model import made_reward_model
 from tasks.results import CHECKPOINTS
 from tasks.shared_engine import place_for_learners
 from tasks.step import StepResult, reference_folder
@@ -129,7 +130,7 @@ def fit_here(asked: Asked, watchers: Watchers) -> Collapse | None:
     problems = with_reference(asked.problems, learner, recipe, home)
     draws = recipe.rollouts.draws
     with engine_for(asked.start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine:
-        scorer = reward_scorer(asked.rewarded, recipe, home, codec)
+        scorer = reward_scorer(made_reward_model(asked.rewarded), recipe, home, codec)
         unread = Readings(learner, settings.token_budget)
         world = World(codec, engine, scorer, recipe.seed, learner, unread, recipe.truncated)
         checkpoints = asked.folder / CHECKPOINTS

@@ -20,9 +20,9 @@ from models.reward_model.scorer import open_scorer
 from models.text.encoding import Codec
 from tasks.precision import learner_autocast
 from tasks.prompts import PromptSections, longest_in_training
+from tasks.registered_reward_model import RewardModelFiles
 from tasks.sections import Sections, of
 from tasks.shared_engine import lent_engine
-from tasks.step import StepResult
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -80,18 +80,18 @@ def engine_for(
     )
 
 
-def reward_scorer(rewarded: StepResult | None, recipe: ScorerSections, home: Path, codec: Codec) -> Any:
-    """A function that scores whole sequences with the run's reward model; None where there is none.
+def reward_scorer(rewarded: RewardModelFiles | None, recipe: ScorerSections, home: Path, codec: Codec) -> Any:
+    """A function that scores whole sequences with a reward model; None where there is none.
 
     Whichever end token a completion has, the score is read at the one that the reward model was fitted with.
     """
     if rewarded is None:
         return None
-    budget, folder = recipe.score_budget, Path(rewarded.folder) / "reward_model"
+    budget = recipe.score_budget
     assert budget is not None, "a reward model was fitted"
     trusted, precision = recipe.policy.trust_remote_code, recipe.policy.precision
     return open_scorer(
-        folder,
+        rewarded.folder,
         codec,
         token_budget=budget,
         autocast_for=lambda model: learner_autocast(precision, model, home, None),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from models.evaluation.aggregate import Standing
     from models.evaluation.bootstrap import Interval
+    from models.evaluation.drift import Drift
     from models.reward_model.calibration import ReliabilityBin
     from tasks.tracking.journal import Row
 
@@ -232,6 +233,26 @@ def time_by_round(rows: Sequence[Row], most: int = 60) -> Figure:
     axis.set_title("Where the time of a round goes")
     axis.legend(loc="upper right", ncols=4)
     axis.margins(y=0.25)
+    return figure
+
+
+@_styled
+def drift(drifts: Sequence[Drift]) -> Figure:
+    """Share of each bin of every feature, when the champion was judged and now."""
+    wide = min(2, len(drifts))
+    tall = -(-len(drifts) // wide)
+    figure, axes = _figure(tall, wide, width=4.8 * wide, height=2.8 * tall + 0.3)
+    for axis, feature in zip(axes, drifts, strict=False):
+        for side, (label, shares) in enumerate(zip(("when judged", "now"), feature.shares, strict=True)):
+            places = [place + 0.4 * side - 0.2 for place in range(len(shares))]
+            axis.bar(places, shares, 0.4, color=COLOURS[-1 if side == 0 else 0], label=label)
+        axis.set_xticks(range(len(feature.bins)), feature.bins, rotation=45, ha="right", fontsize=7)
+        axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        axis.grid(axis="x", visible=False)
+        axis.set_title(f"{feature.name.replace('_', ' ')}: PSI {feature.index:.2f}, {feature.state}")
+    for axis in axes[len(drifts) :]:
+        axis.set_visible(False)
+    axes[0].legend(loc="best")
     return figure
 
 

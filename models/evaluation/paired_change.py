@@ -35,6 +35,7 @@ def metric_changes(
     old: Sequence[PromptRecord],
     new: Sequence[PromptRecord],
     pairs: Sequence[tuple[PromptRecord, PromptRecord]],
+    confidence: float = 0.95,
 ) -> list[MetricChange]:
     """The change of each metric; of one that is not defined on either side there is none.
 
@@ -44,6 +45,7 @@ def metric_changes(
         new: the newer one.
         pairs: older and newer record of the prompts that both have. Where there is none, the evaluations stand for
             prompts of their own each.
+        confidence: of all three intervals.
 
     Raises:
         UserError: a metric is unknown, or a prompt has too few samples for it.
@@ -60,8 +62,9 @@ def metric_changes(
             before, after = _finite(before), _finite(after)
         if before.size and after.size:
             between = paired_bootstrap if paired else unpaired_bootstrap
-            change = between(after, before)
-            changes.append(MetricChange(name, bootstrap_mean(before), bootstrap_mean(after), change, paired))
+            change = between(after, before, confidence=confidence)
+            older, newer = (bootstrap_mean(side, confidence=confidence) for side in (before, after))
+            changes.append(MetricChange(name, older, newer, change, paired))
     return changes
 
 

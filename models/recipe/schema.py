@@ -12,6 +12,7 @@ from models.bounds import Positive, Seed, Temperature, require_finite
 from models.datasets.settings import DataSettings
 from models.datasets.validation import ValidationSettings
 from models.engine.engine import EngineSettings
+from models.evaluation.drift import DriftSettings
 from models.evaluation.gate import GateSettings
 from models.learner.supervised import SupervisedSettings
 from models.loop.alarm import AlarmSettings
@@ -98,6 +99,8 @@ class Recipe(Section):
     """The frozen model that the policy is distilled from, where a part asks for one."""
     evaluation: EvaluationSettings = EvaluationSettings()
     gate: GateSettings = GateSettings()
+    drift: DriftSettings = DriftSettings()
+    """What the nightly evaluation of the champion tells people of."""
     truncated: TruncationSettings = TruncationSettings()
     """What becomes of completions that did not end."""
     schedule: ScheduleSettings | None = Field(default_factory=ScheduleSettings)

@@ -95,6 +95,22 @@ def answer_key(answer: str) -> str:
     return plain if quantity is None else str(quantity[0])
 
 
+def answer_kind(answer: str) -> str:
+    """What an expected answer is, in a word or two: whole number, negative number, other number, letter, word, text,
+    none."""
+    plain = _plain(answer)
+    quantity = _quantity(plain)
+    if quantity is not None:
+        if quantity[0] < 0:
+            return "negative number"
+        return "whole number" if quantity[0].denominator == 1 else "other number"
+    if not plain:
+        return "none"
+    if " " in plain:
+        return "text"
+    return "letter" if len(plain) == 1 or (len(plain) == 3 and plain[0] == "(" and plain[2] == ")") else "word"
+
+
 def _after_hashes(text: str) -> str | None:
     for line in reversed(text.split("\n")) if "####" in text else ():
         _, marker, rest = line.rpartition("####")

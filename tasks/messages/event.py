@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-Kind = Literal["promoted", "waiting", "refused", "stopped"]
+Kind = Literal["promoted", "waiting", "refused", "stopped", "worse", "drifted"]
 
 
 @dataclass(frozen=True, kw_only=True)

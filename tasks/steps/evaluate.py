@@ -10,23 +10,27 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 
+from models.atomic_write import write_file
 from models.datasets.schema import Split
 from models.engine.engine import EngineSettings, Sampling
 from models.evaluation.bootstrap import bootstrap_mean
 from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.metrics import prompt_values
 from models.evaluation.report import summarise
+from models.evaluation.samples import as_json
 from models.evaluation.table import write_records
 from models.policy.build import PolicySettings
 from models.policy.folder import check_model_folder, hash_folder
 from models.policy.use import read_use
 from tasks import gate_split
 from tasks.caching import cached_by_key
+from tasks.input_summary import INPUTS, summarise_inputs
 from tasks.inputs import log_rows
 from tasks.open_learner import ScorerSections, reward_scorer
 from tasks.progress import stages
 from tasks.prompts import LengthSections, longest_sequence
 from tasks.registered_policy import PolicyFiles
+from tasks.registered_reward_model import RewardModelFiles
 from tasks.run_tokens import RunTokens
 from tasks.sections import of
 from tasks.shared_engine import engine_place, lent_engine
@@ -50,6 +54,7 @@ class ShownSections(EvaluationSections):
 
     problems: int = of("evaluation.problems")
     samples: int = of("evaluation.samples")
+    summarised: int = of("drift.rows")
     ks: tuple[int, ...] = of("evaluation.ks")
     safety_patterns: tuple[str, ...] = of("gate.safety_patterns")
 
@@ -66,10 +71,11 @@ def evaluate_policy(
     context: StepContext[ShownSections | GateSections],
     policy: PolicyFiles,
     validated: StepResult,
-    rewarded: StepResult | None,
+    rewarded: RewardModelFiles | None,
     warmed: StepResult | None = None,
 ) -> StepResult:
-    """Greedy and sampled completions of a split's problems, verified and scored, in `records.parquet`.
+    """Greedy and sampled completions of a split's problems, verified and scored, in `records.parquet`; on the
+    validation split also what the problems are like for this policy, in `inputs.json`.
 
     Args:
         context: the step's; its name says whose evaluation it is, the result depends on the weights.
@@ -88,7 +94,7 @@ def evaluate_policy(
         rows = [(problem.id, problem.prompt, problem.answer) for problem in problems]
         role = "gate" if split == "gate" else "evaluation"
         used = log_rows(run_id, recipe.data_name, "problems", split, rows, data, role)
-        registry.log_model_inputs(run_id, [policy.model_id, *([rewarded.links["model_id"]] if rewarded else [])])
+        registry.log_model_inputs(run_id, [policy.model_id, *([rewarded.model_id] if rewarded else [])])
         sampling = Sampling(
             max_tokens=recipe.longest_measured or recipe.longest_drawn,
             temperature=recipe.temperature,
@@ -117,6 +123,8 @@ def evaluate_policy(
             links = {"gate_split": gate_split.digest_of(asked), "gate_sketch": gate_split.sketch_of(asked)}
             return Made(hash_folder(folder), headline, {}, {"model_id": policy.model_id, **links})
         records.log_artifact(run_id, folder / "records.parquet", "evaluation")
+        write_file(folder / INPUTS, as_json(summarise_inputs(data, codec, recipe.summarised)))
+        records.log_artifact(run_id, folder / INPUTS, "evaluation")
         metrics = summarise(counts, ks=recipe.ks, safety_patterns=recipe.safety_patterns)
         sampled = bootstrap_mean(prompt_values(counts, "sampled_accuracy"), seed=recipe.evaluation_seed)
         metrics |= {"eval/sampled_accuracy_low": sampled.low, "eval/sampled_accuracy_high": sampled.high}

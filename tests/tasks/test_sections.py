@@ -34,7 +34,7 @@ READ: dict[type[Sections], tuple[str, ...]] = {
         *LENGTHS, *SCORES, *SLOTS, "seed", "policy", "engine", "truncated", "schedule", "alarm", "teacher",
     ),
     evaluate.ShownSections: (
-        *DRAWN, "evaluation.problems", "evaluation.samples", "evaluation.ks", "gate.safety_patterns",
+        *DRAWN, "evaluation.problems", "evaluation.samples", "evaluation.ks", "gate.safety_patterns", "drift.rows",
     ),
     evaluate.GateSections: (*DRAWN, "gate.problems", "gate.samples"),
 }  # fmt: skip

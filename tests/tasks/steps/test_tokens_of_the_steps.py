@@ -16,7 +16,7 @@ from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
 from tasks.open_learner import ScorerSections, reward_scorer
 from tasks.prompts import PromptSections, read_problems, read_prompts
-from tasks.step import StepResult
+from tasks.registered_reward_model import RewardModelFiles
 from tasks.steps.fit_reward_model import read_pairs
 from tasks.steps.warm_start import demonstrations
 
@@ -62,9 +62,7 @@ def test_a_score_does_not_depend_on_which_end_a_completion_has(tmp_path):
     save_model_folder(tiny_policy(torch.float32, vocabulary=30), llama_like(), tmp_path / "policy")
     judge = reward_model_from_policy(tmp_path / "policy", seed=0, head_std=1.0)
     save_model_folder(judge, llama_like(), tmp_path / "reward_model")
-    rewarded = StepResult(
-        step="reward_model", key="", folder=str(tmp_path), digest="", headline="", metrics={}, run_id="", seconds=0.0
-    )
+    rewarded = RewardModelFiles(tmp_path / "reward_model", "", "")
     recipe = ScorerSections(load_recipe(ROOT / "recipes" / "arithmetic.yaml", ["policy.precision=float32"]))
     scores = reward_scorer(rewarded, recipe, tmp_path, Codec(llama_like(), also_end=(7,)))
     asked = Sequences([(3, 4), (3, 4), (3, 4)], [(5, 1), (5, 7), (5, 6)])

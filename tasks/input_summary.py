@@ -1,0 +1,57 @@
+"""What the problems of a data version are like for a policy: kept with its evaluation, as the rows may be gone later.
+
+The gate's problems are not among them: no number of those goes to a run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from models.datasets.row_table import open_rows
+from models.datasets.schema import Split, available
+from models.evaluation.samples import Kinds, Numbers, Sample
+from models.text.answers import answer_kind
+from models.text.encoding import Codec
+from models.text.unknown import unknown_shares
+
+INPUTS = "inputs.json"
+"""File of an evaluation with the summary, and its artifact's name."""
+SPLITS: tuple[Split, ...] = ("train", "validation")
+BATCH = 1024
+"""Prompts that are encoded together."""
+
+
+def summarise_inputs(data: Path, codec: Codec, rows: int) -> dict[str, Sample]:
+    """Feature -> its sample over the problems of a split, also of those that are too long for the policy.
+
+    Args:
+        data: the clean rows.
+        codec: the policy's own.
+        rows: most problems of a split, evenly spaced over it.
+    """
+    summary: dict[str, Sample] = {}
+    for split in SPLITS:
+        if split in available(data).get("problems", ()):
+            summary |= {f"{feature}_{split}": sample for feature, sample in _of_split(data, split, codec, rows).items()}
+    return summary
+
+
+def _of_split(data: Path, split: Split, codec: Codec, rows: int) -> dict[str, Sample]:
+    table = open_rows(data, "problems", split)
+    chosen = (np.arange(min(rows, len(table))) * len(table) // max(1, min(rows, len(table)))).tolist()
+    lengths: list[int] = []
+    unknown: list[float] = []
+    kinds: list[str] = []
+    for start in range(0, len(chosen), BATCH):
+        problems = table.rows(chosen[start : start + BATCH])
+        prompts = codec.prompts([problem["prompt"] for problem in problems])
+        lengths += map(len, prompts)
+        unknown += unknown_shares(codec.tokenizer, prompts).tolist()
+        kinds += ["tests" if problem["tests"] else answer_kind(problem["answer"]) for problem in problems]
+    return {
+        "prompt_tokens": Numbers.of(lengths),
+        "unknown_share": Numbers.of(unknown),
+        "answer_kind": Kinds.of(kinds),
+    }
