@@ -3,13 +3,20 @@
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from message_listener import Listener
 from project import Project, Ran, environment
 
-from tasks.tracking import registry, store, summaries
+from models.evaluation.samples import Numbers, as_json, from_json
+from models.evaluation.table import read_records, write_records
+from tasks.champion_watch import PAGE
+from tasks.messages.receivers import URLS
+from tasks.tracking import recorded, records, registry, runs, store, summaries, tags
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("configured")]
 
@@ -56,6 +63,71 @@ def test_the_nightly_evaluation_measures_the_champion_as_the_training_did(
     judged = store.client().get_run(registry.facts_of(champion)["rewardflow.evaluation_run"]).data.metrics
     for metric in ("eval/sampled_accuracy", "eval/greedy_accuracy", "eval/tokens"):
         assert newest.metrics[metric] == judged[metric]
+
+
+def judged_otherwise(version: registry.VersionInfo) -> None:
+    """Let the record of a version say that it answered all right, to prompts ten tokens longer, when it was judged."""
+    before = recorded.of_version(version)
+    with tempfile.TemporaryDirectory() as beside:
+        file = records.fetch_artifact(before.evaluation, recorded.RECORDS, Path(beside))
+        assert file is not None
+        right = [
+            replace(record, samples=tuple(replace(sample, correct=True) for sample in record.samples))
+            for record in read_records(file)
+        ]
+        write_records(right, file)
+        inputs = from_json(recorded.read_text(before.evaluation, "evaluation/inputs.json"))
+        lengths = inputs["prompt_tokens_train"]
+        assert isinstance(lengths, Numbers)
+        inputs["prompt_tokens_train"] = Numbers.of(lengths.each + 10)
+        evaluation = runs.open_step_run(before.run, "evaluate", name="evaluate candidate")
+        records.log_artifact(evaluation, file, "evaluation")
+        records.log_text(evaluation, "evaluation/inputs.json", as_json(inputs))
+        runs.close_run(evaluation)
+    store.client().set_model_version_tag(version.name, str(version.version), tags.EVALUATION_RUN, evaluation)
+
+
+@pytest.mark.thorough
+def test_a_champion_that_got_worse_and_inputs_that_drifted_are_a_message_each_and_a_quiet_night_is_none(
+    project: Project, first: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = project.copy_home(tmp_path / "home")
+    assert project.ask("promote", "1", home=home)[0] == 0
+    listener = Listener()
+    monkeypatch.setenv(URLS, listener.receiver.url)
+
+    def night() -> summaries.RunLine:
+        ended = flow_of(project, "evaluate_champion", "evaluate_champion", home)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        store.configure(home)
+        return summaries.recent_runs("tiny", 1)[0]
+
+    try:
+        quiet = night()
+        assert listener.heard == []
+        indices = {key: value for key, value in quiet.metrics.items() if key.startswith("drift/")}
+        assert len(indices) == 14 and all(value == float(key.endswith("_p")) for key, value in indices.items())
+        assert quiet.metrics["since_judged/sampled_accuracy_low"] == quiet.metrics["since_judged/sampled_accuracy_high"]
+        champion = registry.champion("tiny-policy")
+        assert champion is not None
+        judged_otherwise(champion)
+        bad = night()
+        assert re.match(r"v1 worse champion: sampled ", bad.name) and bad.metrics["since_judged/sampled_accuracy"] < 0
+        assert bad.metrics["drift/prompt_tokens_train"] >= 0.25 > bad.metrics["drift/prompt_tokens_validation"]
+        assert bad.metrics["drift/prompt_tokens_train_p"] <= 0.01
+        night()  # the same date and the same data: nothing new
+    finally:
+        listener.close()
+    worse, drifted = listener.heard
+    assert (worse["kind"], drifted["kind"]) == ("worse", "drifted")
+    assert re.match(r"tiny-policy version 1 got worse: sampled accuracy -\d", worse["text"])
+    assert "(12 problems, the same problems)" in worse["text"]
+    assert re.search(
+        r"inputs of tiny-policy version 1 drifted: prompt tokens train \(PSI \d+\.\d\d\) ", drifted["text"]
+    )
+    assert bad.run_id in worse["link"] and bad.run_id in drifted["link"]
+    page = recorded.read_text(bad.run_id, PAGE)
+    assert "sampled_accuracy" in page and "prompt tokens train" in page and 'src="data:image/png;base64,' in page
 
 
 @pytest.mark.thorough

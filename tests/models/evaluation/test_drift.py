@@ -7,7 +7,7 @@ import pytest
 
 from models.errors import UserError
 from models.evaluation.drift import DriftSettings, bin_edges, binned, drifts, holm, stability_index, two_sample_test
-from models.evaluation.samples import Kinds, Numbers, as_json, from_json
+from models.evaluation.samples import Kinds, Numbers, Sample, as_json, from_json
 
 KINDS = Kinds.of(["whole number"] * 30 + ["word"] * 10)
 
@@ -149,8 +149,8 @@ def test_drift_needs_both_a_large_index_and_a_small_p_value() -> None:
 
 
 def test_only_features_that_both_sides_have_are_compared() -> None:
-    before = {"a": normal(0), "b": KINDS, "gone": KINDS, "nothing": Numbers.of([])}
-    after = {"b": KINDS, "a": normal(1), "new": KINDS, "nothing": normal(0)}
+    before: dict[str, Sample] = {"a": normal(0), "b": KINDS, "gone": KINDS, "nothing": Numbers.of([])}
+    after: dict[str, Sample] = {"b": KINDS, "a": normal(1), "new": KINDS, "nothing": normal(0)}
     assert [drift.name for drift in drifts(before, after)] == ["a", "b"]
     for drift in drifts(before, after):
         assert all(sum(side) == pytest.approx(1.0) for side in drift.shares)
@@ -164,7 +164,7 @@ def test_labels_say_what_a_bin_holds() -> None:
 
 
 def test_samples_come_back_from_the_disk_as_they_were() -> None:
-    samples = {"numbers": normal(0), "kinds": KINDS, "none": Numbers.of([])}
+    samples: dict[str, Sample] = {"numbers": normal(0), "kinds": KINDS, "none": Numbers.of([])}
     assert from_json(as_json(samples)) == samples
     for broken in ("", "[]", '{"x": 1}', '{"x": {"values": [1], "counts": []}}'):
         with pytest.raises(UserError, match="samples cannot be read"):
