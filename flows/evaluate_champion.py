@@ -14,6 +14,7 @@ from tasks.registered_policy import registered_policy
 from tasks.registered_reward_model import reward_model_of
 from tasks.shared_engine import shared_engine
 from tasks.steps.evaluate import ShownSections, evaluate_policy
+from tasks.steps.prepare_data import log_data
 from tasks.steps.promote import policy_name
 from tasks.tracking import by_hand, records, registry, runs, tags
 
@@ -38,6 +39,7 @@ def evaluate_champion(recipe: str, overrides: list[str] | None = None, cluster: 
             raise UserError(f"{name} has no champion yet; `rewardflow run {recipe}` trains one")
         run = opened.run_id
         _, version = call_preparation(opened)
+        log_data(run, version, "measured on")
         judge, rewarded = reward_model_of(champion, opened.recipe)
         runs.set_tags(run, {tags.REWARD_MODEL_VERSION: judge} if judge else {})
         inputs = (registered_policy(champion), call_validation(opened, version), rewarded)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.datasets.row_diff import Mark, same_prompts
+from models.datasets.row_diff import same_rows
 from models.errors import UserError
 from models.evaluation.drift import Drift, DriftSettings, drifts
 from models.evaluation.flips import flips
@@ -190,12 +190,7 @@ def _same_problems(before: Recorded, version: DataVersion, root: Path) -> dict[s
         if not all(side.has(SHOWN) for side in files):
             return {}
         old, new = (side.marks(SHOWN) for side in files)
-    return same_prompts(_in_both(old, new), _in_both(new, old))
-
-
-def _in_both(marks: Sequence[Mark], others: Sequence[Mark]) -> list[Mark]:
-    known = {mark.content for mark in others}
-    return [mark for mark in marks if mark.content in known]
+    return same_rows(old, new)
 
 
 def _inputs(text: str, answers: Sequence[PromptRecord]) -> dict[str, Sample]:

@@ -103,12 +103,21 @@ def row_differences(
 
 def same_prompts(old: Sequence[Mark], new: Sequence[Mark]) -> dict[str, str]:
     """Newer id -> older id of the rows with one prompt; of prompts that stand in a version twice, the first each."""
+    return _known_again(old, new, lambda mark: mark.prompt)
+
+
+def same_rows(old: Sequence[Mark], new: Sequence[Mark]) -> dict[str, str]:
+    """Newer id -> older id of the rows with one content, the answer too; of those that stand there twice, the first."""
+    return _known_again(old, new, lambda mark: mark.content)
+
+
+def _known_again(old: Sequence[Mark], new: Sequence[Mark], by: Callable[[Mark], bytes]) -> dict[str, str]:
     known: dict[bytes, str] = {}
     for mark in old:
-        known.setdefault(mark.prompt, mark.id)
+        known.setdefault(by(mark), mark.id)
     pairs: dict[str, str] = {}
     for mark in new:
-        if (older := known.pop(mark.prompt, None)) is not None:
+        if (older := known.pop(by(mark), None)) is not None:
             pairs[mark.id] = older
     return pairs
 

@@ -126,6 +126,8 @@ def test_a_champion_that_got_worse_and_inputs_that_drifted_are_a_message_each_an
         r"inputs of tiny-policy version 1 drifted: prompt tokens train \(PSI \d+\.\d\d\) ", drifted["text"]
     )
     assert bad.run_id in worse["link"] and bad.run_id in drifted["link"]
+    status, said, error = project.ask("diff", "tiny-policy@champion", bad.run_id, home=home)
+    assert (status, error) == (0, "") and "answers: of 12 greedy ones" in said
     page = recorded.read_text(bad.run_id, PAGE)
     assert "sampled_accuracy" in page and "prompt tokens train" in page and 'src="data:image/png;base64,' in page
 

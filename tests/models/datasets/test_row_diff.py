@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from models.datasets.row_diff import Mark, Place, SplitDifference, read_marks, row_differences, same_prompts
+from models.datasets.row_diff import Mark, Place, SplitDifference, read_marks, row_differences, same_prompts, same_rows
 from models.datasets.schema import arrow_schema, file_name, write_rows
 
 TRAIN: Place = ("problems", "train")
@@ -76,3 +76,9 @@ def test_one_prompt_is_known_again_by_its_text(tmp_path: Path) -> None:
     old = marks(tmp_path, [row(1, name="a"), row(2, name="b"), row(2, name="c")])
     new = marks(tmp_path, [row(2, answer=5, name="x"), row(3, name="y"), row(1, name="a2")])
     assert same_prompts(old, new) == {"x": "b", "a2": "a"}
+
+
+def test_a_row_with_another_answer_has_the_same_prompt_and_is_not_the_same_row(tmp_path: Path) -> None:
+    old = marks(tmp_path, [row(1, name="a"), row(2, name="b"), row(3, name="c")])
+    new = marks(tmp_path, [row(3, name="x"), row(2, answer=9, name="y"), row(4, name="z")])
+    assert same_rows(old, new) == {"x": "c"} and same_prompts(old, new) == {"x": "c", "y": "b"}
