@@ -77,8 +77,9 @@ class Watched:
         if self.change is None or not is_worse(self.change):
             return ""
         how = "the same problems" if self.change.paired else "not paired, the problems are others"
-        points = run_names.points(self.change.change, self.metric)
-        return f"{self.metric.replace('_', ' ')} {points} since it was judged ({self.problems} problems, {how})"
+        unit = " points" if run_names.is_share(self.metric) else ""
+        fell = f"{self.metric.replace('_', ' ')} {run_names.points(self.change.change, self.metric)}{unit}"
+        return f"{fell} since it was judged ({self.problems} problems, {how})"
 
     @property
     def drifted(self) -> str:
@@ -167,7 +168,11 @@ def _change(
         notes.append(f"its answers are not compared: {', '.join(other)} is another than when it was judged")
         return None, 0
     _, pairs = flips(judged, now, _same_problems(before, tonight.version, root))
-    change = change_since_judged(recipe.metric, judged, now, pairs, recipe.drift.confidence)
+    try:
+        change = change_since_judged(recipe.metric, judged, now, pairs, recipe.drift.confidence)
+    except UserError as error:  # such as pass_at_8 of an evaluation with four samples
+        notes.append(f"its answers are not compared: {error}")
+        return None, 0
     if change is None:
         notes.append("there are too few problems to compare its answers")
         return None, 0

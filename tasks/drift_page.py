@@ -73,14 +73,14 @@ def _inputs(drifts: Sequence[Drift], settings: DriftSettings) -> str:
             _summary(drift.after),
             f"{drift.index:.3f}",
             f"{drift.statistic:.4g}",
-            f"{drift.p_value:.2g}",
+            f"{drift.p_value:.2g}" if drift.p_value > 0 else "below 1e-300",
             drift.state,
         ]
         for drift in drifts
     ]
     if not rows:
         return ""
-    head = ["feature", "when it was judged", "now", "PSI", "KS or χ²", "p, corrected (Holm)", ""]
+    head = ["feature", "when it was judged", "now", "PSI", "KS or χ²", "p, corrected (Holm)", "state"]
     why = (
         f"shifted: PSI of {settings.shifted:g} or more and p at most {settings.level:g}; drifted: PSI of "
         f"{settings.drifted:g} or more and the same p. The reward score is the mean of a problem's samples."

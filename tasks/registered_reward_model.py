@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from models.errors import UserError
+from models.policy.folder import hash_folder
 from models.recipe.schema import Recipe
 from tasks.step import StepResult
 from tasks.tracking import registry, tags
@@ -42,7 +43,8 @@ def registered_reward_model(named: str) -> RewardModelFiles:
     if not name or not number.isdecimal():
         raise UserError(f"{named!r} is no version of a reward model")
     version = registry.version_info(name, int(number))
-    return RewardModelFiles(registry.fetch(version.uri), version.tags[tags.WEIGHTS_SHA256], version.model_id)
+    folder = registry.fetch(version.uri)
+    return RewardModelFiles(folder, version.tags.get(tags.WEIGHTS_SHA256) or hash_folder(folder), version.model_id)
 
 
 def reward_model_of(policy: registry.VersionInfo, recipe: Recipe) -> tuple[str, RewardModelFiles | None]:

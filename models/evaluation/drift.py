@@ -77,7 +77,7 @@ class Drift:
     """Corrected for all features that were compared together."""
     state: State
     bins: tuple[str, ...]
-    """What each bin holds, in words."""
+    """What each bin that is not empty on both sides holds, in words."""
     shares: tuple[tuple[float, ...], tuple[float, ...]]
     """Share of each bin in the older and in the newer sample, [bins] each."""
 
@@ -97,12 +97,14 @@ def drifts(
     made = []
     for name, (statistic, _), p_value in zip(names, tests, corrected, strict=True):
         bins, *counts = binned(before[name], after[name], settings.bins)
-        old, new = (tuple((of_sample / of_sample.sum()).tolist()) for of_sample in counts)
+        filled = np.flatnonzero(counts[0] + counts[1])
+        old, new = (tuple((of_sample[filled] / of_sample.sum()).tolist()) for of_sample in counts)
         index = stability_index(*counts)
         state: State = "stable"
         if p_value <= settings.level and index >= settings.shifted:
             state = "drifted" if index >= settings.drifted else "shifted"
-        made.append(Drift(name, before[name], after[name], index, statistic, p_value, state, tuple(bins), (old, new)))
+        labels = tuple(bins[place] for place in filled)
+        made.append(Drift(name, before[name], after[name], index, statistic, p_value, state, labels, (old, new)))
     return made
 
 
@@ -187,7 +189,7 @@ def _counted(sample: Numbers, edges: Values) -> Counts:
 
 
 def _labels(edges: Values) -> list[str]:
-    labels = [f"≤ {edge:.4g}" for edge in edges]
+    labels = [f"< {np.nextafter(edges[0], np.inf):.4g}", *(f"≤ {edge:.4g}" for edge in edges[1:])]
     for place in np.flatnonzero(np.nextafter(edges[:-1], np.inf) == edges[1:]):
         labels[place : place + 2] = [f"< {edges[place + 1]:.4g}", f"{edges[place + 1]:.4g}"]
     return [*labels, f"> {edges[-1]:.4g}"]

@@ -89,9 +89,8 @@ def test_the_same_answers_to_the_same_problems_show_nothing_and_worse_ones_do(
     assert (same.worse, same.drifted, same.notes) == ("", "", ()) and same.problems == 10
     assert {drift.index for drift in same.drifts} == {0.0} and len(same.drifts) == 7
     worse = compared(before, sections, tonight(made, answers(made, lambda prompt: False), tmp_path / "bad"), Path())
-    assert (
-        worse.worse == "sampled accuracy -100.0 [-100.0, -100.0] since it was judged (10 problems, the same problems)"
-    )
+    fell = "sampled accuracy -100.0 [-100.0, -100.0] points since it was judged"
+    assert worse.worse == f"{fell} (10 problems, the same problems)"
     assert worse.drifted == ""
     shown = page("<b>", worse, DriftSettings(), None)
     assert "&lt;b&gt;" in shown and "worse: sampled accuracy" in shown and "<img" not in shown
@@ -155,3 +154,6 @@ def test_what_cannot_be_compared_is_said_and_is_no_news(
     gone = compared(replace(before, evaluation=""), sections, colder, Path())
     assert gone == Watched("sampled_accuracy", notes=("what it answered when it was judged is not on record",))
     assert gone.metrics == {}
+    asks_more = WatchSections(load_recipe("arithmetic", ["gate.metric=pass_at_4"]))
+    few = compared(before, asks_more, tonight(made, bad, tmp_path / "few"), Path())
+    assert few.worse == "" and "pass@4 needs 4 samples" in few.notes[0] and len(few.drifts) == 7

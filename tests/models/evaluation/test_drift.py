@@ -161,6 +161,8 @@ def test_labels_say_what_a_bin_holds() -> None:
     labels, *_ = binned(Numbers.of([5] * 10), Numbers.of([5]))
     assert labels == ["< 5", "5", "> 5"]
     assert bin_edges(Numbers.of([5] * 10), 10).size == 2
+    labels, *_ = binned(Numbers.of(range(1, 101)), Numbers.of([5]), bins=2)
+    assert labels == ["< 1", "≤ 50", "≤ 100", "> 100"]
 
 
 def test_samples_come_back_from_the_disk_as_they_were() -> None:
