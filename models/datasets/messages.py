@@ -66,8 +66,8 @@ def read_fields(raw: RawRow, columns: Mapping[str, str]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for field, column in columns.items():
         value: Any = raw.values.get(column)
-        if not is_conversation(value):
-            fields[field] = raw.text(column)
+        if isinstance(value, str) or not is_conversation(value):
+            fields[field] = raw.as_text(value, column)
         elif field == "prompt":
             fields[field] = _prompt(raw, column, _asked(value))
         elif field in ANSWERS:

@@ -91,8 +91,11 @@ def hashes_of(texts: Iterable[str]) -> NDArray[np.uint64]:
 
 def same_prompts(hashes: NDArray[np.uint64]) -> Numbers:
     """A number for each row, the same for rows of one prompt, [rows, 2] -> [rows]."""
-    order = np.lexsort((hashes[:, 1], hashes[:, 0]))
+    order = np.argsort(hashes[:, 0])
     ordered = hashes[order]
+    if ((ordered[1:] != ordered[:-1]) == (False, True)).all(1).any():  # the first halves of two hashes are the same
+        order = np.lexsort((hashes[:, 1], hashes[:, 0]))
+        ordered = hashes[order]
     begins = np.ones(len(order), dtype=np.int32)
     begins[1:] = (ordered[1:] != ordered[:-1]).any(1)
     numbers = np.empty(len(order), dtype=np.int32)

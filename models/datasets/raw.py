@@ -243,9 +243,10 @@ def _json(file: Path, text: str, number: int) -> Any:
 def _json_row(file: Path, number: int, value: Any) -> RawRow:
     if not isinstance(value, dict):
         raise UserError(f"{file}, line {number}: not a JSON object but a {type(value).__name__}")
-    if any(name != name.strip() for name in value):
-        _names(list(value), f"{file}, line {number}")
-        value = {name.strip(): content for name, content in value.items()}
+    for name in value:  # no generator: every row comes by here
+        if name != name.strip():
+            _names(list(value), f"{file}, line {number}")
+            return RawRow(file, number, {name.strip(): content for name, content in value.items()})
     return RawRow(file, number, value)
 
 

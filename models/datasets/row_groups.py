@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,8 +20,11 @@ GROUP_CHARACTERS = 1 << 27
 class RowGroups:
     """Rows on their way into a file: what comes is cut into row groups."""
 
-    def __init__(self, writer: pq.ParquetWriter) -> None:
+    def __init__(self, writer: pq.ParquetWriter, pool: Executor) -> None:
+        """`pool` has the one thread in which a row group is packed and written, while the next one comes together."""
         self.writer = writer
+        self._pool, self._written = pool, Future[None]()
+        self._written.set_result(None)
         self.rows = 0
         """Rows given so far."""
         self._waiting: list[pa.Table] = []
@@ -43,20 +47,29 @@ class RowGroups:
             start = end
 
     def flush(self) -> None:
-        """Write what waits as a row group."""
+        """Let what waits be written as a row group. Raises what the writing of the one before raised."""
+        self._written.result()
         if self._waiting:
-            whole = pa.concat_tables(self._waiting).combine_chunks()
-            self.writer.write_table(whole, row_group_size=max(1, whole.num_rows))
+            self._written = self._pool.submit(self._write, self._waiting)
         self._waiting, self._held, self._characters = [], 0, 0
+
+    def close(self) -> None:
+        """Write the rest. Raises what the writing of a row group raised."""
+        self.flush()
+        self._written.result()
+
+    def _write(self, tables: list[pa.Table]) -> None:
+        whole = pa.concat_tables(tables).combine_chunks()
+        self.writer.write_table(whole, row_group_size=max(1, whole.num_rows))
 
 
 @contextmanager
 def row_groups(path: Path, schema: pa.Schema) -> Iterator[RowGroups]:
     """A Parquet file that is written while the block lasts."""
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        groups = RowGroups(writer)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer, ThreadPoolExecutor(1, "row-groups") as pool:
+        groups = RowGroups(writer, pool)
         yield groups
-        groups.flush()
+        groups.close()
 
 
 def _characters(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -206,8 +206,11 @@ class _Convert:
             for field in arrow_schema(kind):
                 if field.name not in IDS:
                     unknown: Any = 0 if field.name == "level" else ""
-                    values = [row.get(field.name, unknown) for row in rows]
-                    arrays[f"{kind}.{field.name}"] = pa.array(values, field.type)
+                    if any(field.name in row for row in rows):
+                        values = [row.get(field.name, unknown) for row in rows]
+                        arrays[f"{kind}.{field.name}"] = pa.array(values, field.type)
+                    else:
+                        arrays[f"{kind}.{field.name}"] = pa.repeat(pa.scalar(unknown, field.type), len(rows))
         facts = {
             "columns": sorted(present),
             "recognised": any(record.recognised for record in records),
