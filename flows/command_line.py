@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from flows import collection
+from flows import collection, console
 from flows.commands import approval, catalogue, data, operation, registry, review, services, storage, training
 from flows.environment import state_folder
 from models.disk import is_full, no_space, out_of_space
@@ -93,6 +93,7 @@ def ending(error: BaseException) -> tuple[int, str]:
         return error.code if isinstance(error.code, int) else int(error.code is not None), ""
     if not isinstance(error, UserError) and (out_of_space(error) or is_full(state_folder())):
         error = no_space(state_folder())  # however the server that could not write put it
+    error = console.without_prefect(error) or error
     if isinstance(error, UserError):
         return 1, f"error: {error}"
     return 1, f"error: {type(error).__name__}: {' '.join(str(error).split())}  (--debug shows the traceback)"

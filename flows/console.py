@@ -7,6 +7,7 @@ only the lines of the steps themselves, warnings, and errors that nobody else te
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from pathlib import Path
 
@@ -77,12 +78,28 @@ def quiet_transformers() -> None:
     transformers_logging.disable_progress_bar()
 
 
+def without_prefect(error: BaseException | None) -> UserError | None:
+    """What is said of an error that comes of a Prefect server that does not answer; None of any other."""
+    httpx = sys.modules.get("httpx")  # nobody else here speaks by it, and it may not have been loaded
+    if httpx is None or not isinstance(error, httpx.TransportError):
+        return None
+    from prefect.settings import PREFECT_API_URL
+
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return UserError(
+        f"the Prefect server {PREFECT_API_URL.value()} does not answer ({reason}); nothing is lost: when it is back, "
+        "the same command goes on from the last checkpoint"
+    )
+
+
 class _WithoutTraceback(logging.Filter):
     """A UserError says all in one line; Prefect adds a traceback to any error that it logs."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.exc_info and isinstance(record.exc_info[1], UserError):
-            record.msg, record.args = "stopped: %s", (str(record.exc_info[1]),)
+        error = record.exc_info[1] if record.exc_info else None
+        error = without_prefect(error) or error
+        if record.exc_info and isinstance(error, UserError):
+            record.msg, record.args = "stopped: %s", (str(error),)
             record.exc_info = record.exc_text = None
             record.user_error = True
         return True

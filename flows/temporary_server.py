@@ -2,13 +2,15 @@
 which reaches every process of the command, does not end it before the flow could tell it how it ended.
 
 It listens on a socket that is bound before it starts, ends with the command, and watches for the command's death: a
-command that was killed leaves no server behind.
+command that was killed leaves no server behind. A server that dies before its command is started again on that socket,
+where whoever asks meanwhile waits: a training does not end because its Prefect server did.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -29,9 +31,12 @@ from models.errors import UserError
 
 END_SECONDS = 5.0
 """How long it may take to end by itself."""
+RESTARTS = 5
+"""How often a server is started again that dies under a run."""
 WATCH_SECONDS = 0.5
 """Seconds between two looks at whether the command that started it still lives."""
 
+_LOG = logging.getLogger("rewardflow")
 _server: Server | None = None
 
 
@@ -45,32 +50,20 @@ def start(home: Path) -> Callable[[], None]:
         return lambda: None
     (home / "logs").mkdir(parents=True, exist_ok=True)
     log = home / "logs" / "prefect-temporary.log"
-    with socket.socket() as heard, log.open("w") as words:
-        heard.bind((HOST, 0))
-        heard.listen(128)
-        child = subprocess.Popen(
-            [sys.executable, "-m", "flows.temporary_server", str(heard.fileno()), str(os.getpid())],
-            env={
-                "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
-                **os.environ,
-                "PREFECT_UI_ENABLED": "0",
-                "PREFECT__SERVER_EPHEMERAL": "1",
-                "PREFECT__SERVER_FINAL": "1",
-                STARTER: str(os.getpid()),
-            },
-            pass_fds=(heard.fileno(),),
-            stdin=subprocess.DEVNULL,
-            stdout=words,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        address = f"http://{HOST}:{heard.getsockname()[1]}"
+    log.unlink(missing_ok=True)
+    kept = _Kept(log)
+    child, address = kept.child, f"http://{HOST}:{kept.heard.getsockname()[1]}"
     # Before Prefect is imported, so that it comes after whatever Prefect still sends on its way out.
-    atexit.register(_end, child)
+    atexit.register(kept.end)
     server = Server("prefect", address, child.pid, psutil.Process(child.pid).create_time(), str(log))
     os.environ["PREFECT_API_URL"] = f"{address}/api"
     _server = server
-    return lambda: wait_until_healthy(server)
+
+    def answers() -> None:
+        wait_until_healthy(server)
+        threading.Thread(target=kept.keep, daemon=True).start()
+
+    return answers
 
 
 def is_temporary() -> bool:
@@ -81,13 +74,57 @@ def is_temporary() -> bool:
     return not address or (_server is not None and address == f"{_server.address}/api")
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    child.terminate()
-    try:
-        child.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+class _Kept:
+    """The server's process, and the socket that outlives it."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self.heard = socket.socket()
+        self.heard.bind((HOST, 0))
+        self.heard.listen(128)
+        self.environment = {
+            "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+            **os.environ,
+            "PREFECT_UI_ENABLED": "0",
+            "PREFECT__SERVER_EPHEMERAL": "1",
+            "PREFECT__SERVER_FINAL": "1",
+            STARTER: str(os.getpid()),
+        }
+        self._ending = threading.Lock()
+        self.child = self._launched()
+
+    def keep(self) -> None:
+        """Start it again whenever it dies, a few times at most; returns when it is to end."""
+        for _ in range(RESTARTS):
+            status = self.child.wait()
+            with self._ending:
+                if self.heard.fileno() < 0:
+                    return
+                _LOG.warning("the Prefect server of this run ended (status %d); it is started again", status)
+                self.child = self._launched()
+
+    def end(self) -> None:
+        """End it, and start none again."""
+        with self._ending:
+            self.heard.close()
+            self.child.terminate()
+        try:
+            self.child.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+
+    def _launched(self) -> subprocess.Popen[bytes]:
+        with self.log.open("a") as words:
+            return subprocess.Popen(
+                [sys.executable, "-m", "flows.temporary_server", str(self.heard.fileno()), str(os.getpid())],
+                env=self.environment,
+                pass_fds=(self.heard.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
 
 def _chosen_by_profile() -> bool:

@@ -1,9 +1,12 @@
 """What the tests of flows share: one pair of real servers and one project for the whole session."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
+from faults import Scene, Table, open_scene
 from project import Project, Ran, Unchanged, files_below, make_project
 from running import Pair, end, start_pair
 
@@ -35,6 +38,21 @@ def again(project: Project, first: Ran) -> Unchanged:
     before = files_below(first.home / "store")
     ran = project.run()
     return Unchanged(ran, files_below(first.home / "store") ^ before)
+
+
+@pytest.fixture(scope="session")
+def faults() -> Iterator[Table]:
+    """What each fault did; written to the file that FAULT_TABLE names."""
+    table = Table()
+    yield table
+    if (wanted := os.environ.get("FAULT_TABLE")) and table.rows:
+        Path(wanted).write_text(table.text())
+
+
+@pytest.fixture(scope="session")
+def scene(servers: Pair, faults: Table, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    """A project whose runs faults are injected into, with its undisturbed run behind it."""
+    return open_scene(tmp_path_factory.mktemp("faults"), {"PREFECT_API_URL": f"{servers.prefect}/api"}, faults)
 
 
 @pytest.fixture
