@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from models.atomic_write import replace_folder
+from models.atomic_write import replace_folder, write_file
 from models.errors import UserError
 from models.evaluation.paired_change import metric_intervals
 from models.policy.folder import check_model_folder, hash_folder
 from models.policy.use import read_use
+from models.text.chat_template import write_plain_template
 from tasks.evaluation_difference import metric_names, read_answers
-from tasks.model_card import Card, model_card
+from tasks.model_card import Card, Chat, model_card
 from tasks.recorded_recipe import WHOLE
 from tasks.tracking import registry, tags
 from tasks.tracking.recorded import Recorded, read_text
 from tasks.tracking.registry import VersionInfo
 
 CARD = "README.md"
+SERVING = "serving"
+"""Folder of the state folder from which versions are served."""
 
 
 def export(said: Recorded, target: Path, licence: str = "") -> None:
@@ -49,13 +55,53 @@ def export(said: Recorded, target: Path, licence: str = "") -> None:
         raise UserError(
             f"{said.label}: its files ({original}) are not what was registered, sha256 {registered[:12]}..."
         )
-    text = model_card(card_of(said, version, original, licence), f"./{target.name}")
     try:
         with replace_folder(target.absolute()) as beside:
             shutil.copytree(original, beside, copy_function=shutil.copyfile, dirs_exist_ok=True)  # as others may read
+            chat = _settle_chat(said, beside)
+            text = model_card(card_of(said, version, original, licence, chat), f"./{target.name}")
             (beside / CARD).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"{target}: cannot be written ({error.strerror})") from None
+
+
+def served_folder(said: Recorded, home: Path) -> Path:
+    """The exported folder from which a version is served, in the state folder `home`: made once, and taken again while
+    it is whole; `rewardflow gc` takes what was not served for long.
+
+    Raises:
+        UserError: see `export`.
+    """
+    version = said.version
+    weights = said.facts.get(tags.WEIGHTS_SHA256) or (hash_folder(registry.fetch(version.uri)) if version else "")
+    folder = home / SERVING / f"{weights[:16]}-v{version.version if version else 0}"
+    seal = folder.with_suffix(".sha256")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two commands that serve one version have one folder
+        if folder.is_dir() and seal.is_file() and seal.read_text(encoding="utf-8") == hash_folder(folder):
+            for used in (folder, seal):
+                os.utime(used)
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        export(said, folder)
+        write_file(seal, hash_folder(folder))
+    return folder
+
+
+def recipe_of(said: Recorded) -> dict[str, Any]:
+    """The whole recipe of a version; empty where it is not on record."""
+    whole = read_text(said.run, WHOLE)
+    return dict(json.loads(whole)) if whole else {}
+
+
+def _settle_chat(said: Recorded, folder: Path) -> Chat:
+    """Give a policy that was trained on plain prompts a chat template that writes them, and say what a chat is."""
+    policy = recipe_of(said).get("policy")
+    if policy is None or policy.get("chat"):
+        return "own"
+    use, trusted = read_use(folder), bool(policy.get("trust_remote_code"))
+    return "plain" if write_plain_template(folder, use.after_prompt, use.text, trust_remote_code=trusted) else "none"
 
 
 def require_empty(target: Path) -> None:
@@ -72,7 +118,7 @@ def served_name(version: VersionInfo) -> str:
     return f"{version.name}-v{version.version}"
 
 
-def card_of(said: Recorded, version: VersionInfo, folder: Path, licence: str) -> Card:
+def card_of(said: Recorded, version: VersionInfo, folder: Path, licence: str, chat: Chat) -> Card:
     """What the card of a version tells.
 
     Args:
@@ -80,10 +126,9 @@ def card_of(said: Recorded, version: VersionInfo, folder: Path, licence: str) ->
         version: the version.
         folder: its model folder.
         licence: see `export`.
+        chat: what a chat with it is.
     """
-    facts, answers = said.facts, read_answers(said)
-    whole = read_text(said.run, WHOLE)
-    recipe = json.loads(whole) if whole else {}
+    facts, answers, recipe = said.facts, read_answers(said), recipe_of(said)
     shown = {
         "recipe": facts.get(tags.RECIPE, ""),
         "recipe sha256": facts.get(tags.RECIPE_SHA256, ""),
@@ -120,5 +165,6 @@ def card_of(said: Recorded, version: VersionInfo, folder: Path, licence: str) ->
             "said of it": facts.get(tags.WORD, ""),
         },
         use=read_use(folder),
+        chat=chat,
         served_name=served_name(version),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import yaml
 
@@ -11,6 +12,9 @@ from models.evaluation.bootstrap import Interval
 from models.policy.use import Use
 from tasks.description import CheckLike, cell, code, fenced, gate_table, number, section, table
 
+Chat = Literal["own", "plain", "none"]
+"""What a chat with an exported policy is: under the template that it was trained with, the plain prompts that it was
+trained on, or nothing that a template could write."""
 NOT_STATED = "not-stated"
 """Name of the licence of a model whose licence nobody gave."""
 
@@ -44,6 +48,7 @@ class Card:
     approval: Mapping[str, str]
     """Who made it champion, when and why, and what a person said of it."""
     use: Use
+    chat: Chat
     served_name: str
 
 
@@ -110,6 +115,13 @@ def _use(card: Card, folder: str) -> str:
         f'model, tokenizer = (kind.from_pretrained("{folder}") for kind in (AutoModelForCausalLM, AutoTokenizer))'
     )
     notes = []
+    if card.chat == "plain":
+        notes.append("It was trained on plain prompts. A chat of one user message is such a prompt, token by token "
+                     "(`chat_template.jinja`); more messages are refused.")  # fmt: skip
+    elif card.chat == "none":
+        notes.append(
+            "It was trained on plain prompts, which no chat template can write: send text to `/v1/completions`."
+        )
     if card.use.after_prompt:
         notes.append(f"Put {code(card.use.text)} behind every prompt: the policy was measured so.")
     if card.use.gated or card.use.mask_top_p < 1:

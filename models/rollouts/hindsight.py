@@ -26,6 +26,7 @@ from models.loop.slots import Rollouts
 from models.loop.world import World
 from models.parts import part
 from models.policy.use import Use, write_use
+from models.text.chat_template import TEMPLATE, plain_template
 from models.text.encoding import Codec
 
 
@@ -94,14 +95,15 @@ class Hindsight(Rollouts):
         _, good = self._feedback(codec)
         text = codec.text([good])[0] if self.good.strip() == codec.text([good])[0].strip() else self.good
         write_use(folder, Use(after_prompt=tuple(good), text=text))
-        words = json.dumps(self.good if self.good[:1].isspace() else f" {self.good}")
-        template = folder / "chat_template.jinja"
+        words = self.good if self.good[:1].isspace() else f" {self.good}"
+        template = folder / TEMPLATE
         if codec.chat and template.is_file():
             asked = (
-                template.read_text(encoding="utf-8") + f"{{% if add_generation_prompt %}}{{{{ {words} }}}}{{% endif %}}"
+                template.read_text(encoding="utf-8")
+                + f"{{% if add_generation_prompt %}}{{{{ {json.dumps(words)} }}}}{{% endif %}}"
             )
         else:
-            asked = f"{{{{ messages[-1]['content'] }}}}{{{{ {words} }}}}"
+            asked = plain_template(codec.tokenizer, words)
         template.write_text(asked, encoding="utf-8")
 
     def _feedback(self, codec: Codec) -> list[list[int]]:

@@ -13,8 +13,10 @@ from models.evaluation.metrics import prompt_values
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.report import summarise
 from models.evaluation.table import write_records
-from models.policy.folder import hash_folder
-from tasks.export import export
+from models.policy.folder import hash_folder, load_tokenizer
+from models.text.chat_template import chat_ids
+from models.text.encoding import Codec
+from tasks.export import export, served_folder
 from tasks.model_card import serve_commands
 from tasks.recorded_recipe import log_asked
 from tasks.tracking import aliases, recorded, records, registry, runs, tags
@@ -69,7 +71,8 @@ def test_the_folder_loads_in_transformers_with_the_registered_weights(
     assert loaded.keys() == original.keys()
     assert all(torch.equal(loaded[name], original[name]) for name in original)
     assert AutoTokenizer.from_pretrained(target)("1 + 2")["input_ids"] == [4, 13, 5]
-    assert {file.name for file in target.iterdir()} == {file.name for file in policy_folder.iterdir()} | {"README.md"}
+    beside = {"README.md", "chat_template.jinja"}
+    assert {file.name for file in target.iterdir()} == {file.name for file in policy_folder.iterdir()} | beside
     assert list(target.glob("*.safetensors")) and not [file for file in tmp_path.iterdir() if file.suffix == ".part"]
     assert len({file.stat().st_mode for file in target.iterdir()}) == 1, "who may read the card may read the weights"
 
@@ -96,6 +99,28 @@ def test_the_card_says_what_is_on_record(said: recorded.Recorded, tmp_path: Path
     export(said, tmp_path / "unlicensed")
     front = yaml.safe_load((tmp_path / "unlicensed/README.md").read_text().split("---\n")[1])
     assert (front["license"], front["license_name"]) == ("other", "not-stated")
+
+
+def test_a_chat_with_a_policy_of_plain_prompts_is_its_prompt_and_the_card_says_so(
+    said: recorded.Recorded, policy_folder: Path, tmp_path: Path
+) -> None:
+    export(said, tmp_path / "exported")
+    trained = Codec(load_tokenizer(policy_folder)).prompts(["1 + 2 =", "7"])
+    assert [chat_ids(load_tokenizer(tmp_path / "exported"), text) for text in ("1 + 2 =", "7")] == trained
+    assert "A chat of one user message is such a prompt" in (tmp_path / "exported/README.md").read_text()
+
+
+def test_a_served_folder_is_made_once_a_version_and_again_where_it_was_changed(
+    said: recorded.Recorded, home: Path
+) -> None:
+    folder = served_folder(said, home)
+    assert folder.parent == home / "serving" and hash_folder(registry.fetch("models:/e-policy/1"))[:16] in folder.name
+    weights = next(folder.glob("*.safetensors"))
+    inode = weights.stat().st_ino
+    assert served_folder(said, home) == folder and weights.stat().st_ino == inode
+    (folder / "chat_template.jinja").write_text("{{ 7 }}")
+    assert served_folder(said, home) == folder
+    assert "messages" in (folder / "chat_template.jinja").read_text()
 
 
 def test_a_folder_that_holds_something_is_left_as_it_is(said: recorded.Recorded, tmp_path: Path) -> None:

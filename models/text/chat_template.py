@@ -1,0 +1,119 @@
+"""The chat template of a policy that was trained on plain prompts: a chat of one message becomes the prompt's own ids.
+
+Servers write no special tokens around what a chat template wrote, so the template writes those that the tokenizer adds
+to a plain text by itself, and what the policy is asked with behind every prompt (`models.policy.use`).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import UserError
+from models.policy.folder import load_tokenizer
+from models.text.encoding import Codec
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+TEMPLATE = "chat_template.jinja"
+"""File of a model folder's chat template."""
+_OTHERS = ("chat_template.json", "additional_chat_templates")
+"""Other places in a model folder from which a server takes a template."""
+_REFUSAL = "this policy was trained on single prompts: send one message, of the role user, and no tools"
+_PROBES = ("7", "4 + 5 =", " What is it?\n")
+"""Texts by which a template is tried: white space at either end is part of a prompt."""
+
+
+def plain_template(tokenizer: PreTrainedTokenizerBase, behind: str = "") -> str:
+    """A chat template under which one user message is a plain prompt; it refuses whatever the policy never saw.
+
+    Args:
+        tokenizer: the policy's.
+        behind: text that stands between every prompt and its completion.
+
+    Raises:
+        UserError: the tokenizer changes a text where it adds its special tokens.
+    """
+    bare: list[int] = list(tokenizer("7", add_special_tokens=False)["input_ids"])
+    whole: list[int] = list(tokenizer("7")["input_ids"])
+    starts = [at for at in range(len(whole) - len(bare) + 1) if whole[at : at + len(bare)] == bare]
+    if not starts:
+        raise UserError(
+            "the tokenizer's special tokens change the text beside them, so no chat template can write them"
+        )
+    first, close = (
+        "".join(tokenizer.convert_ids_to_tokens(ids)) for ids in (whole[: starts[0]], whole[starts[0] + len(bare) :])
+    )
+    return (
+        "{% if messages | length != 1 or messages[0]['role'] != 'user' or tools %}"
+        f"{{{{ raise_exception({json.dumps(_REFUSAL)}) }}}}{{% endif %}}"
+        f"{{{{ {json.dumps(first)} }}}}{{{{ messages[0]['content'] }}}}{{{{ {json.dumps(close + behind)} }}}}"
+    )
+
+
+def chat_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Ids that a server makes of a chat of one user message `text`."""
+    turns = [{"role": "user", "content": text}]
+    written: Any = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    return list(tokenizer(str(written), add_special_tokens=False)["input_ids"])
+
+
+def write_plain_template(
+    folder: Path, after_prompt: Sequence[int], behind: str, *, trust_remote_code: bool = False
+) -> bool:
+    """Let a chat with the policy in `folder` be the plain prompts that it was trained on.
+
+    A template that does so already stays; any other is replaced.
+
+    Args:
+        folder: a model folder, which is changed.
+        after_prompt: ids that stand between every prompt and its completion, [tokens].
+        behind: the same as text.
+        trust_remote_code: run code of the model's own for its tokenizer.
+
+    Returns:
+        Whether it does. Where no template can, none is left: a chat is refused then, and not misread.
+    """
+    if _renders_prompts(folder, after_prompt, trust_remote_code):
+        return True
+    _remove_templates(folder)
+    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
+    try:
+        template = plain_template(tokenizer, f" {behind}" if behind else "")
+    except UserError:
+        return False
+    (folder / TEMPLATE).write_text(template, encoding="utf-8")
+    if _renders_prompts(folder, after_prompt, trust_remote_code):
+        return True
+    (folder / TEMPLATE).unlink()
+    return False
+
+
+def _renders_prompts(folder: Path, after_prompt: Sequence[int], trust_remote_code: bool) -> bool:
+    from jinja2 import TemplateError
+
+    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
+    if not tokenizer.chat_template:
+        return False
+    trained = [[*ids, *after_prompt] for ids in Codec(tokenizer).prompts(_PROBES)]
+    try:
+        return [chat_ids(tokenizer, text) for text in _PROBES] == trained
+    except (TemplateError, ValueError):  # it asks for more than one message, or has several names
+        return False
+
+
+def _remove_templates(folder: Path) -> None:
+    for name in (TEMPLATE, *_OTHERS):
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+    config = folder / "tokenizer_config.json"
+    if config.is_file():
+        said = json.loads(config.read_text(encoding="utf-8"))
+        if said.pop("chat_template", None) is not None:
+            config.write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
