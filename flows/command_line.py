@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flows import collection, console
-from flows.commands import approval, catalogue, data, operation, registry, review, services, storage, training
+from flows.commands import approval, catalogue, data, operation, registry, review, services, serving, storage, training
 from flows.environment import state_folder
 from models.disk import is_full, no_space, out_of_space
 from models.errors import UserError
@@ -29,7 +29,7 @@ _debug = False
 INTERRUPTED = 130
 """Exit status with which typer ends after Ctrl-C."""
 
-GROUPS = (training, catalogue, review, registry, approval, operation, storage)
+GROUPS = (training, catalogue, review, registry, approval, serving, operation, storage)
 """Files of commands, in the order of `rewardflow --help`; a new command is a function in one of them."""
 
 for _group in GROUPS:

@@ -89,7 +89,10 @@ def launch(
 
 
 def wait_until_healthy(
-    server: Server, healthy: Callable[[], bool] | None = None, seconds: float = START_SECONDS
+    server: Server,
+    healthy: Callable[[], bool] | None = None,
+    seconds: float = START_SECONDS,
+    cause: Callable[[str], str] | None = None,
 ) -> None:
     """Wait until a server that was started answers.
 
@@ -97,6 +100,7 @@ def wait_until_healthy(
         server: the server.
         healthy: asks it; where it is None, its page of health is asked.
         seconds: that it may take.
+        cause: says why it ended, from its log; where it is None, the last line does.
 
     Raises:
         UserError: it ended, or stayed silent for so long; the text names its log.
@@ -105,7 +109,7 @@ def wait_until_healthy(
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if server.process() is None:
-            words = _last_line(server.log)
+            words = (cause or _last_line)(server.log)
             raise UserError(f"the {server.name} server ended while starting: {words} (log: {server.log})")
         if asks():
             return

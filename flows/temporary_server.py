@@ -12,12 +12,10 @@ import atexit
 import contextlib
 import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +23,7 @@ import psutil
 
 from flows import collection
 from flows.environment import STARTER
+from flows.orphan_watch import end_with
 from flows.server_process import wait_until_healthy
 from flows.server_record import HOST, Server
 from models.errors import UserError
@@ -33,8 +32,6 @@ END_SECONDS = 5.0
 """How long it may take to end by itself."""
 RESTARTS = 5
 """How often a server is started again that dies under a run."""
-WATCH_SECONDS = 0.5
-"""Seconds between two looks at whether the command that started it still lives."""
 
 _LOG = logging.getLogger("rewardflow")
 _server: Server | None = None
@@ -135,19 +132,10 @@ def _chosen_by_profile() -> bool:
     return False
 
 
-def _watch(starter: int) -> None:
-    """End this process when the one that started it has gone."""
-    while os.getppid() == starter:
-        time.sleep(WATCH_SECONDS)
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(END_SECONDS)
-    os._exit(1)
-
-
 def _serve(handle: int, starter: int) -> None:
     """Serve Prefect's API on the listening socket `handle` until SIGTERM or the death of the process `starter`."""
     collection.postpone()
-    threading.Thread(target=_watch, args=(starter,), daemon=True).start()
+    end_with(starter, END_SECONDS)
     import uvicorn
     from prefect.server.api import server  # noqa: F401 - the application's module, imported before collecting begins
 

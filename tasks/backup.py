@@ -25,6 +25,7 @@ from typing import IO, Any
 from models.atomic_write import replace_file, replace_folder
 from models.disk import needs_space
 from models.errors import UserError
+from tasks.export import SERVING
 from tasks.progress import bytes_shown
 
 STATE = "state"
@@ -32,7 +33,7 @@ MANIFEST = "MANIFEST.json"
 FORMAT = 1
 PACKAGES = ("rewardflow", "mlflow", "prefect")
 """Whose versions stand in the manifest: their databases change with them."""
-OF_THE_MOMENT = {"servers.json", "queue", "services", "run.lock"}
+OF_THE_MOMENT = {"servers.json", "queue", "services", "run.lock", SERVING}
 """What of a state folder is not kept; services have a part of their own (flows/services/dump.py)."""
 _SQLITE = b"SQLite format 3\0"
 _CHUNK = 2**20

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from models.atomic_write import leftovers
+from tasks.export import SERVING
 from tasks.results import CHECKPOINTS, RESULT, runs_of
 from tasks.step import reference_folder, token_folder
 from tasks.tracking import needs, registry
@@ -61,6 +62,8 @@ def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
         held += [_plain(home, entry, cutoff, "made again when it is needed") for entry in _entries(folder)]
     downloads = _entries(registry.download_folder(home))
     held += [_plain(home, entry, cutoff, "downloaded again when it is needed") for entry in downloads]
+    served = _entries(home / SERVING)
+    held += [_plain(home, entry, cutoff, "exported again when it is served") for entry in served]
     held += [_plain(home, entry, None, "left by a process that was killed") for entry in _leftovers(home)]
     return held
 

@@ -140,15 +140,18 @@ def test_a_champions_outputs_stay_while_they_are_made_again_and_that_is_stopped(
 
 def test_old_downloads_and_log_probs_of_references_go_and_those_used_lately_stay(factory: Factory) -> None:
     model, log_probs = (registry.download_folder(factory.home) / "m-1", factory.home / "store/reference/a.safetensors")
+    served = factory.home / "serving/abc-v1.sha256"
+    served.parent.mkdir()
+    served.write_text("abc")
     for file in (model / "model.safetensors", log_probs):
         file.parent.mkdir(parents=True)
         file.write_bytes(b"0" * 2000)
     collect(factory.home, keep_days=1)
-    assert model.is_dir() and log_probs.is_file()
-    for entry in (model / "model.safetensors", model, log_probs):
+    assert model.is_dir() and log_probs.is_file() and served.is_file()
+    for entry in (model / "model.safetensors", model, log_probs, served):
         os.utime(entry, (OLD, OLD))
     said = collect(factory.home, keep_days=1)
-    assert not model.exists() and not log_probs.exists()
+    assert not model.exists() and not log_probs.exists() and not served.exists()
     assert "models/m-1: downloaded again" in said and "reference/a.safetensors: made again" in said
 
 

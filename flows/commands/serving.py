@@ -1,0 +1,42 @@
+"""Answer with a registered policy."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flows import collection
+from flows.commands.options import ModelOption, meant_policy
+from flows.environment import state_folder, writable_state_folder
+
+
+def serve(
+    version: Annotated[str, typer.Argument(help="Number of a version, NAME/VERSION, or an alias such as champion.")],
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- OPTION...]", help="Options of vLLM's server, behind `--`.")
+    ] = None,
+    model: ModelOption = "",
+    host: Annotated[str, typer.Option("--host", help="Address to listen on; anything but loopback is open.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")] = 8000,
+    drain: Annotated[
+        float, typer.Option("--drain", min=0, help="Seconds that requests in flight may take when it is to end.")
+    ] = 60.0,
+) -> None:
+    """Serve a policy by vLLM's OpenAI server until Ctrl-C or SIGTERM, when what is in flight is answered first.
+
+    Example: `rewardflow serve champion`, or `rewardflow serve 3 --port 8001 -- --max-model-len 4096`
+    """
+    from flows.serve_policy import Place
+    from flows.serve_policy import serve as serve_policy
+    from tasks.tracking import recorded, store
+
+    collection.begin()
+    store.open_for_reading(state_folder())
+    said = recorded.recorded(version, lambda: meant_policy(model))
+    serve_policy(said, writable_state_folder(), Place(host, port, drain, tuple(options or ())))
+
+
+COMMANDS = (serve,)

@@ -1,0 +1,195 @@
+"""What must be true of a served champion: its chats are its prompts, a switch drops nothing, nothing outlives it."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from running import ROOT, ask, free_port, shell, wait_for
+from tiny_models import NO_VLLM, tiny_policy, word_tokenizer
+
+from flows.serve_policy import check_port, check_use, curl
+from models.errors import UserError
+from models.policy.folder import hash_folder, save_model_folder
+from models.policy.use import Use
+from models.text.encoding import Codec
+from tasks.recorded_recipe import log_asked
+from tasks.tracking import aliases, registry, runs, tags
+
+SMALL = ("--", "--enforce-eager", "--max-num-seqs", "8", "--kv-cache-memory-bytes", str(1 << 26))
+
+
+@pytest.fixture
+def home(new_store: Callable[[Path], Path], tmp_path: Path) -> Path:
+    """A state folder with two versions of a policy of plain prompts, of which the first is champion."""
+    made = new_store(tmp_path / "home")
+    for seed in (0, 1):
+        folder = tmp_path / f"policy{seed}"
+        save_model_folder(tiny_policy(torch.float32, seed), word_tokenizer(), folder)
+        flow = runs.open_flow_run("e", "train e", {tags.GIT_COMMIT: "c" * 40})
+        log_asked(flow, {"name": "e", "policy": {"base": None, "chat": False}}, tmp_path, tmp_path / "e.yaml", [])
+        model = registry.log_model(runs.open_step_run(flow, "fine_tune"), folder, "policy", "text-generation")
+        registry.register("e-policy", model, {tags.RUN: flow, tags.WEIGHTS_SHA256: hash_folder(folder)})
+        runs.close_run(flow)
+    aliases.promote("e-policy", 1, why="by hand")
+    return made
+
+
+@dataclass
+class Serving:
+    """`rewardflow serve` as a process."""
+
+    process: subprocess.Popen[str]
+    port: int
+    log: Path
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def words(self) -> str:
+        return self.log.read_text()
+
+    def ready(self) -> bool:
+        assert self.process.poll() is None, self.words()
+        return "Ctrl-C or SIGTERM ends it" in self.words()
+
+    def family(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+
+def start(home: Path, version: str, *options: str) -> Serving:
+    port = free_port()
+    log = home / f"{port}.log"
+    with log.open("w") as words:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flows.command_line", "serve", version, "--port", str(port), *options],
+            cwd=home,
+            env={**shell(), "REWARDFLOW_HOME": str(home), "PYTHONPATH": str(ROOT)},
+            stdout=words,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    return Serving(process, port, log)
+
+
+@pytest.fixture
+def both(home: Path) -> Iterator[tuple[Serving, Serving]]:
+    """The champion and the version after it, both up."""
+    pair = (start(home, "champion", *SMALL), start(home, "2", *SMALL))
+    try:
+        for serving in pair:
+            wait_for(f"version at {serving.port}", serving.ready)
+        yield pair
+    finally:
+        for serving in pair:
+            left = serving.family() if serving.process.poll() is None else []
+            serving.process.kill()
+            serving.process.wait()
+            for process in left:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+
+def chat(serving: Serving, **more: Any) -> Any:
+    asked = {"model": "e-policy", "messages": [{"role": "user", "content": "4 + 5 ="}], "max_tokens": 8, **more}
+    return ask(f"{serving.address}/v1/chat/completions", asked)
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@NO_VLLM
+def test_chats_are_the_trained_prompts_a_switch_drops_nothing_and_nothing_outlives_its_command(
+    both: tuple[Serving, Serving],
+) -> None:
+    old, new = both
+    pasted = next(line for line in old.words().splitlines() if line.startswith("curl "))
+    answer = json.loads(subprocess.run(["bash", "-c", pasted], capture_output=True, text=True, check=True).stdout)
+    assert answer["choices"][0]["message"]["role"] == "assistant"
+    assert chat(old, return_token_ids=True)["prompt_token_ids"] == Codec(word_tokenizer()).prompts(["4 + 5 ="])[0]
+    for serving, name in zip(both, ("e-policy-v1", "e-policy-v2"), strict=True):
+        assert [model["id"] for model in ask(f"{serving.address}/v1/models")["data"]] == [name, "e-policy"]
+    heard = {
+        connection.laddr.ip
+        for process in old.family()
+        for connection in process.net_connections()
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == old.port
+    }
+    assert heard == {"127.0.0.1"}
+
+    answers: list[Any] = []
+    long = {"n": 32, "max_tokens": 50, "temperature": 1.0, "ignore_eos": True}
+    asking = [threading.Thread(target=lambda: answers.append(chat(old, **long))) for _ in range(6)]
+    for thread in asking:
+        thread.start()
+    wait_for("all requests in flight", lambda: ask(f"{old.address}/load")["server_load"] == len(asking))
+    family = old.family()
+    old.process.send_signal(signal.SIGTERM)
+    assert chat(new)["choices"]  # where clients are sent from now on
+    for thread in asking:
+        thread.join(120)
+    assert [choice["finish_reason"] for answer in answers for choice in answer["choices"]] == ["length"] * 6 * 32
+    assert old.process.wait(60) == 0, old.words()
+    assert "Waiting for 6 requests in flight" in old.words() and old.words().endswith("Ended.\n")
+    assert [process for process in family if process.is_running() and process.status() != "zombie"] == []
+
+    family = new.family()
+    assert len(family) >= 2
+    new.process.kill()  # nothing it could do about it
+    new.process.wait()
+    wait_for(
+        "the end of a killed command's server",
+        lambda: not [process for process in family if process.is_running() and process.status() != "zombie"],
+    )
+
+
+@pytest.mark.slow
+@NO_VLLM
+def test_a_server_that_cannot_start_is_one_line_with_the_cause(home: Path) -> None:
+    serving = start(home, "champion", "--", "--max-model-len", "1000000")
+    assert serving.process.wait(180) == 1
+    last = serving.words().splitlines()[-1]
+    assert re.match(r"error: the vLLM server ended while starting: .*max_model_len", last), serving.words()
+
+
+def test_a_port_in_use_and_an_address_of_another_machine_are_one_line() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=rf"port {port} is in use: choose another with --port"):
+            check_port("127.0.0.1", port)
+        with pytest.raises(UserError, match=rf"port {port} is in use"):
+            check_port("0.0.0.0", port)
+    check_port("127.0.0.1", port)
+    with pytest.raises(UserError, match=r"cannot listen on 192\.0\.2\.1"):
+        check_port("192.0.2.1", port)
+
+
+@pytest.mark.parametrize("use", [Use(gated=True), Use(mask_top_p=0.5)])
+def test_a_policy_that_vllm_would_serve_as_another_is_refused(use: Use) -> None:
+    check_use("e-policy version 1", Use(after_prompt=(4,), text="+"))
+    with pytest.raises(UserError, match="which vLLM does not know"):
+        check_use("e-policy version 1", use)
+
+
+def test_the_command_that_is_printed_is_whole_in_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "a key")
+    line = curl("http://127.0.0.1:8000", "it's")
+    printed = subprocess.run(
+        ["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True, env=os.environ.copy(), check=True
+    )
+    words = printed.stdout.splitlines()
+    assert "Authorization: Bearer a key" in words and json.loads(words[-1])["model"] == "it's"
