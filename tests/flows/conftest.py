@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from faults import Scene, Table, open_scene
+from fault_scene import Scene, Table, open_scene
 from project import Project, Ran, Unchanged, files_below, make_project
 from running import Pair, end, start_pair
 

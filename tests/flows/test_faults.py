@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from faults import ROUNDS, Scene, kill_at, line_in, made_in, timed
+from fault_scene import ROUNDS, Scene, kill_at, line_in, made_in, timed
 from running import wait_for
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.faults]

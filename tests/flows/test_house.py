@@ -91,6 +91,13 @@ def test_no_file_is_two_rooms() -> None:
     assert {path: count for path, count in lines.items() if count > 400} == {}
 
 
+def test_what_tests_share_has_a_name_of_its_own() -> None:
+    """pytest puts every folder of tests on the path: of two files of one name, whoever comes second gets the first."""
+    names = [path.name for path in tracked() if path.parts[0] == "tests" and path.suffix == ".py"]
+    several = {name for name in names if names.count(name) > 1}
+    assert several <= {"conftest.py", "__init__.py"}
+
+
 def test_the_project_names_no_registry_and_no_folder_of_one_machine() -> None:
     # Written in pieces, so that this file does not hold them.
     hosts = ["py" + "pi.org", "python" + "hosted", "download." + "pytorch", "conda." + "anaconda"]

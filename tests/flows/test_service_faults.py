@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from faults import Scene, Table, line_in, open_scene, timed
+from fault_scene import Scene, Table, line_in, open_scene, timed
 from running import wait_for
 from service_folders import service_folder
 from test_services import client, select
