@@ -46,7 +46,11 @@ class Outcome:
 
 @flow(name="train", flow_run_name="train {recipe}", validate_parameters=True)
 def train(
-    recipe: str, overrides: list[str] | None = None, refresh: bool = False, cluster: str | None = None
+    recipe: str,
+    overrides: list[str] | None = None,
+    refresh: bool = False,
+    cluster: str | None = None,
+    resume: bool = False,
 ) -> Outcome:
     """Run a recipe from data to promoted model.
 
@@ -55,9 +59,10 @@ def train(
         overrides: `key.path=value` each.
         refresh: run every step again, cached or not.
         cluster: address of the Ray cluster that the recipe's `placement` is placed on; None: this machine.
+        resume: refuse where the training that was cut off cannot be gone on with, in place of beginning anew.
     """
     with open_flow("train", recipe, overrides or []) as opened:
-        outcome, validated = run_steps(opened, refresh, cluster)
+        outcome, validated = run_steps(opened, refresh, cluster, resume)
         if outcome.promotion is not None:
             tell_decision(opened.home, outcome.model, outcome.promotion, opened.page)
         if opened.recipe.reports is not None:
@@ -65,12 +70,14 @@ def train(
         return outcome
 
 
-def run_steps(opened: Opened, refresh: bool, cluster: str | None = None) -> tuple[Outcome, StepResult]:
+def run_steps(
+    opened: Opened, refresh: bool, cluster: str | None = None, resume: bool = False
+) -> tuple[Outcome, StepResult]:
     """The steps, one after the other. Returns the outcome and the result of the validation."""
     recipe, run = opened.recipe, opened.run_id
     noticed = notice_champion(run, policy_name(recipe))
     with shared_engine(recipe.placement, cluster):
-        training = train_policy(opened, refresh)
+        training = train_policy(opened, refresh, resume)
         outcome = Outcome(run, training.steps, model=policy_name(recipe))
         facts = opened.facts | {"data": training.version.digest} | ({"champion": noticed} if noticed else {})
         validated, warmed, rewarded, tuned = training.validated, training.warmed, training.rewarded, training.tuned

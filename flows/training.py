@@ -7,8 +7,9 @@ from typing import Any
 
 from prefect import get_run_logger
 
+from flows.going_on import GoingOn
 from flows.opening import Opened
-from flows.steps import call_preparation, call_step, call_validation
+from flows.steps import call_cached, call_preparation, call_step, call_validation, context_of
 from models.loop.judge import Role
 from models.policy.teacher import FrozenSettings
 from models.recipe.teachers import frozen_models, recipe_of
@@ -68,8 +69,14 @@ class Training:
         return measured
 
 
-def train_policy(opened: Opened, refresh: bool = False) -> Training:
-    """Data, validation, warm start, reward model and, where the recipe has a schedule, reinforcement learning."""
+def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = None) -> Training:
+    """Data, validation, warm start, reward model and, where the recipe has a schedule, reinforcement learning.
+
+    Args:
+        refresh: nothing is taken from earlier steps.
+        resume: whether it is refused where it cannot go on with the training of this recipe that was cut off; None: it
+            is no run of the recipe by itself, and there is none to go on with.
+    """
     recipe, run = opened.recipe, opened.run_id
     prepared, version = call_preparation(opened)
     runs.set_tags(run, {tags.DATA_REVISION: version.revision})
@@ -100,6 +107,7 @@ def train_policy(opened: Opened, refresh: bool = False) -> Training:
         tuned = step(fine_tune, FineTuneSections(maker), validated, warmed, rewarded, {}, name=f"{role}: fine_tune")
         return made_policy(tuned)
 
+    going_on = GoingOn(opened, version, resume) if resume is not None else None
     validated = call_validation(opened, version, refresh)
     steps = [prepared, validated]
     warmed = step(warm_start, WarmStartSections(recipe), validated)
@@ -109,5 +117,12 @@ def train_policy(opened: Opened, refresh: bool = False) -> Training:
     training = Training(opened, refresh, version, validated, warmed, rewarded, steps=steps)
     if recipe.schedule is not None:
         teachers = {role: frozen(role, settings) for role, settings in frozen_models(recipe).items()}
-        training.tuned = step(fine_tune, FineTuneSections(recipe), validated, warmed, rewarded, teachers)
+        inputs = (validated, warmed, rewarded, teachers)
+        context = context_of(opened, fine_tune.name, FineTuneSections(recipe), *inputs)
+        if going_on is not None:
+            going_on.begin(context.folder)
+        training.tuned = call_cached(fine_tune, context, *inputs, refresh=refresh)
+        steps.append(training.tuned)
+        if going_on is not None:
+            going_on.ended()
     return training

@@ -35,6 +35,7 @@ os.environ.update(
     }
 )
 
+pytest_plugins = ["fault_table"]
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ("models/advantage", "models/critic", "models/datasets", "models/evaluation", "models/learner", "models/loop",
         "models/objective", "models/recipe", "models/reference", "models/rewards", "models/select", "models/text",

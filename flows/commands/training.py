@@ -33,6 +33,12 @@ def run(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Run every step in seconds, on a tiny policy, as NAME-smoke.")
     ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Refuse where data, code or recipe changed since it was cut off; else it begins anew."
+        ),
+    ] = False,
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -67,7 +73,7 @@ def run(
 
     console.quiet(told_at_the_end=True)
     server_answers()
-    outcome: Any = train(recipe, chosen, refresh, cluster)
+    outcome: Any = train(recipe, chosen, refresh, cluster, resume)
     interrupt.raise_again()
     print(closing_lines(outcome, state_folder()))
     if outcome.collapsed:

@@ -1,12 +1,11 @@
 """What the tests of flows share: one pair of real servers and one project for the whole session."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
-from fault_scene import Scene, Table, open_scene
+from fault_scene import Scene, open_scene
+from fault_table import PROPERTY
 from project import Project, Ran, Unchanged, files_below, make_project
 from running import Pair, end, start_pair
 
@@ -41,18 +40,25 @@ def again(project: Project, first: Ran) -> Unchanged:
 
 
 @pytest.fixture(scope="session")
-def faults() -> Iterator[Table]:
-    """What each fault did; written to the file that FAULT_TABLE names."""
-    table = Table()
-    yield table
-    if (wanted := os.environ.get("FAULT_TABLE")) and table.rows:
-        Path(wanted).write_text(table.text())
+def fault_rows() -> list[tuple[str, ...]]:
+    """Rows of the table of faults that no report has taken yet."""
+    return []
+
+
+@pytest.fixture(autouse=True)
+def fault_row(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hand the row of the fault that a test injected to its report."""
+    rows = request.getfixturevalue("fault_rows") if "fault_rows" in request.fixturenames else []
+    yield
+    request.node.user_properties.extend((PROPERTY, row) for row in rows)
+    rows.clear()
 
 
 @pytest.fixture(scope="session")
-def scene(servers: Pair, faults: Table, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+def scene(servers: Pair, fault_rows: list[tuple[str, ...]], tmp_path_factory: pytest.TempPathFactory) -> Scene:
     """A project whose runs faults are injected into, with its undisturbed run behind it."""
-    return open_scene(tmp_path_factory.mktemp("faults"), {"PREFECT_API_URL": f"{servers.prefect}/api"}, faults)
+    given = {"PREFECT_API_URL": f"{servers.prefect}/api"}
+    return open_scene(tmp_path_factory.mktemp("faults"), given, fault_rows.append)
 
 
 @pytest.fixture

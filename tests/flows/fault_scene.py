@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ select: {{name: all}}
 schedule: {{rounds: {ROUNDS}, checkpoint_every: 1, samples_every: 2}}
 """
 REWARD = '''
+import gc
 import os
 import time
 
@@ -50,16 +51,17 @@ def reward(completions):
             time.sleep(600)
         if wrong == "nan":
             return [float("nan") for _ in completions]
+        if wrong == "poisons":  # as a flipped bit in memory: one number of the policy that learns
+            from torch import nn
+
+            weights = [thing for thing in gc.get_objects() if isinstance(thing, nn.Parameter) and thing.requires_grad]
+            for weight in weights:
+                weight.data.view(-1)[0] = float("nan")
     return [-float(len(text)) for text in completions]
 '''
-HEAD = """# Faults
-
-What `make faults` injects into real runs, and what came of it. Every row is a run that was disturbed, and where that
-ended it, the same command once more; its trained weights, the registry's entries and the reward curve are those of the
-run that nothing disturbed, by hash and value. The seconds are what both took together beyond that run.
-"""
 Ask = Callable[[str], list[tuple[Any, ...]]]
 """Rows that a query gives."""
+KeepRow = Callable[[tuple[str, ...]], None]
 
 
 @dataclass(frozen=True)
@@ -75,18 +77,6 @@ class Made:
 
 
 @dataclass
-class Table:
-    """What each fault did, in the order of the tests."""
-
-    rows: list[tuple[str, str, str, str]] = field(default_factory=list)
-
-    def text(self) -> str:
-        """The page."""
-        lines = [HEAD, "| fault | line that is shown | weights | seconds lost |", "| --- | --- | --- | --- |"]
-        return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in self.rows)]) + "\n"
-
-
-@dataclass
 class Scene:
     """A project, the servers that its runs use, and what its undisturbed run made."""
 
@@ -95,7 +85,8 @@ class Scene:
     """Where state folders are made."""
     extra: dict[str, str]
     """The environment beyond a shell's."""
-    table: Table
+    keep_row: KeepRow
+    """Takes the row of the fault that the test injects, for the table."""
     made: Made | None = None
     seconds: float = 0.0
     """Of the undisturbed run."""
@@ -174,11 +165,12 @@ class Scene:
         lost = max(0.0, seconds - self.seconds)
         self.row(fault, line, f"{lost:.0f}")
 
-    def row(self, fault: str, line: str, lost: str) -> None:
-        """Keep a fault whose weights were held against the undisturbed ones; folders of this machine are left out."""
+    def row(self, fault: str, line: str, lost: str, weights: str = "identical") -> None:
+        """Keep the row of a fault; folders of this machine are left out of its line."""
         for folder in (self.below, self.clone):
             line = line.replace(str(folder), "...")
-        self.table.rows.append((fault, f"`{line}`" if line else "none", "identical", lost))
+        shown = line.replace("|", "\\|")
+        self.keep_row((fault, f"`{shown}`" if line else "none", weights, lost))
 
 
 def made_in(home: Path, ask: Ask | None = None) -> Made:
@@ -219,19 +211,19 @@ def line_in(said: str, pattern: str) -> str:
     return re.sub(r"^[\d:.]+ \| \w+ *\| .*? - ", "", lines[-1]).strip()
 
 
-def open_scene(below: Path, extra: dict[str, str], table: Table, ask: Ask | None = None) -> Scene:
+def open_scene(below: Path, extra: dict[str, str], keep_row: KeepRow, ask: Ask | None = None) -> Scene:
     """A project with its undisturbed run behind it.
 
     Args:
         below: an empty folder.
         extra: environment of all its runs.
-        table: of the faults.
+        keep_row: see `Scene`.
         ask: see `Scene`.
     """
     clone = make_project(below / "clone")
     (clone / "recipes/faulty.yaml").write_text(RECIPE)
     (clone / "recipes/slow_reward.py").write_text(REWARD)
-    scene = Scene(clone, below, extra, table, ask=ask)
+    scene = Scene(clone, below, extra, keep_row, ask=ask)
     scene.finish(scene.home())  # makes the data
     home, began = scene.home(), time.monotonic()
     scene.finish(home)
@@ -249,3 +241,8 @@ def kill_at(process: "subprocess.Popen[str]", there: Callable[[], object], what:
 def timed(began: float) -> float:
     """Seconds since."""
     return time.monotonic() - began
+
+
+def seen(home: Path, pattern: str) -> Callable[[], object]:
+    """Whether something of this name is in a state folder."""
+    return lambda: list(home.glob(pattern))

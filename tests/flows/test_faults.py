@@ -1,20 +1,17 @@
 """Faults in a run, injected for real: nothing is lost, nothing half-written, one clear line, and the same weights.
 
-`make faults` runs these with those of test_service_faults.py and writes docs/faults.md.
+Here what happens to processes, to rewards and to the data; test_faults_of_files.py and test_service_faults.py have the
+others. `make faults` runs all of them and writes docs/faults.md.
 """
 
-import contextlib
-import json
-import os
+import re
 import shutil
-import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from fault_scene import ROUNDS, Scene, kill_at, line_in, made_in, timed
+from fault_scene import ROUNDS, Scene, kill_at, line_in, made_in, seen, timed
 from running import wait_for
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.faults]
@@ -31,10 +28,6 @@ MOMENTS = {
     "in the promotion": "store/promote/*",
 }
 """When the flow is killed: once something of this name is in the state folder."""
-
-
-def seen(home: Path, pattern: str) -> Callable[[], object]:
-    return lambda: list(home.glob(pattern))
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -62,113 +55,6 @@ def test_a_prefect_server_that_is_killed_is_started_again_and_the_run_goes_on(sc
     scene.same_as_undisturbed("SIGKILL of the Prefect server in round 3", home, line, timed(began))
 
 
-# ---------------------------------------- full disks
-
-
-@pytest.fixture
-def small_disk(scene: Scene) -> Iterator[Path]:
-    """A state folder on a file system of its own."""
-    home = scene.home()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", home], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
-    yield home
-    subprocess.run(["umount", "-l", home], check=True)
-
-
-def fill(folder: Path) -> Path:
-    """Leave no byte free; returns the file that takes them."""
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file:
-        for size in (2**20, 2**12, 1):
-            with contextlib.suppress(OSError):
-                while file.write(b"0" * size):
-                    pass
-    return filler
-
-
-@pytest.mark.parametrize(
-    ("what", "pattern"),
-    [
-        ("a cache", "store/tokens/*"),
-        ("a result", "store/reward_model/*"),
-        ("a checkpoint", "store/fine_tune/*/checkpoints/round_000002"),
-        ("the tracking", "store/evaluate/*"),
-    ],
-)
-def test_a_disk_that_fills_up_is_one_line_and_the_next_run_goes_on(
-    scene: Scene, small_disk: Path, what: str, pattern: str
-) -> None:
-    began = time.monotonic()
-    with scene.running(small_disk, REWARD_PAUSE="0.3") as stopped:
-        wait_for(what, seen(small_disk, pattern), stopped)
-        filler = fill(small_disk)
-        assert stopped.wait(timeout=240) == 1, scene.log(small_disk).read_text()
-    line = line_in(scene.log(small_disk).read_text(), "^error: ")
-    assert "no space left" in line
-    filler.unlink()
-    scene.finish(small_disk)
-    scene.same_as_undisturbed(f"the disk full while {what} is written", small_disk, line, timed(began))
-
-
-# ---------------------------------------- damage
-
-
-def flip(file: Path) -> None:
-    """Change a bit in the middle of a file."""
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-
-
-def cut(file: Path) -> None:
-    """Leave the first half of a file."""
-    os.truncate(file, file.stat().st_size // 2)
-
-
-@pytest.mark.parametrize("damage", [flip, cut], ids=["a byte flipped", "cut to half"])
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(scene: Scene, damage: Callable[[Path], None]) -> None:
-    home, began = scene.home(), time.monotonic()
-    with scene.running(home, REWARD_PAUSE="0.3") as doomed:
-        kill_at(doomed, seen(home, "store/fine_tune/*/checkpoints/round_000004"), "a checkpoint")
-    newest = max(home.glob("store/fine_tune/*/checkpoints/round_*"))
-    damage(newest / "policy.safetensors")
-    said = scene.finish(home)
-    line = line_in(said, newest.name)
-    assert f"going on from the checkpoint after round {int(newest.name.removeprefix('round_')) - 1}" in said
-    name = "a byte flipped in" if damage is flip else "half cut off"
-    scene.same_as_undisturbed(f"{name} a checkpoint", home, line, timed(began))
-
-
-@pytest.mark.parametrize("step", ["warm_start", "reward_model", "fine_tune"])
-def test_a_byte_flipped_in_a_result_makes_the_step_again(scene: Scene, step: str) -> None:
-    home, began = scene.home(), time.monotonic()
-    with scene.running(home, REWARD_PAUSE="0.1") as doomed:
-        kill_at(doomed, seen(home, "store/evaluate/*"), "the evaluation")
-    (weights,) = home.glob(f"store/{step}/*/*/model.safetensors")
-    flip(weights)
-    said = scene.finish(home)
-    line = line_in(said, f"{step} runs again, its earlier result is not taken")
-    scene.same_as_undisturbed(f"a byte flipped in the result of {step}", home, line, timed(began))
-
-
-def test_a_byte_flipped_in_a_registered_model_is_noticed_where_it_is_used(scene: Scene) -> None:
-    home = scene.home()
-    scene.finish(home)
-    before = made_in(home)
-    (result,) = home.glob("store/fine_tune/*/result.json")
-    model = json.loads(result.read_text())["links"]["model_id"]
-    (weights,) = home.glob(f"mlartifacts/faulty/models/{model}/**/model.safetensors")
-    flip(weights)
-    target = scene.below / "exported"
-    code, said = scene.command("export", "1", str(target), home=home)
-    line = line_in(said, "^error: ")
-    assert code == 1 and "are not what was registered" in line and not target.exists()
-    flip(weights)
-    assert made_in(home) == before
-    scene.row("a byte flipped in a registered model", line, "0")
-
-
 # ---------------------------------------- rewards
 
 
@@ -190,36 +76,20 @@ def test_a_reward_that_hangs_ends_with_the_steps_time_and_the_next_run_goes_on(s
     scene.same_as_undisturbed("a reward that hangs", home, line, timed(began))
 
 
-# ---------------------------------------- folders that take no writes
-
-
-def test_a_state_folder_that_becomes_read_only_is_one_line_and_nothing_is_lost(scene: Scene, tmp_path: Path) -> None:
-    kept, seen_as = scene.home(), scene.home()
-    began = time.monotonic()
-    bound = subprocess.run(["mount", "--bind", kept, seen_as], capture_output=True)
-    if bound.returncode:
-        pytest.skip(f"no file system can be mounted here: {bound.stderr.decode().strip()}")
-    try:
-        with scene.running(seen_as, REWARD_PAUSE="0.3") as stopped:
-            wait_for("a round", seen(kept, "store/fine_tune/*/checkpoints/round_000002"), stopped)
-            stopped.kill()
-            stopped.wait()
-        subprocess.run(["mount", "-o", "remount,bind,ro", seen_as], check=True)
-        with scene.running(seen_as) as refused:
-            assert refused.wait(timeout=120) == 1
-        line = line_in(scene.log(seen_as).read_text(), "^error: ")
-        subprocess.run(["mount", "-o", "remount,bind,rw", seen_as], check=True)
-        scene.finish(seen_as)
-        scene.same_as_undisturbed("a state folder that takes no writes", seen_as, line, timed(began))
-    finally:
-        subprocess.run(["umount", "-l", seen_as], check=True)
+def test_a_nan_in_the_weights_stops_the_run_and_the_next_goes_on_from_before(scene: Scene) -> None:
+    home, began = scene.home(), time.monotonic()
+    with scene.running(home, REWARD_FAULT="poisons") as stopped:
+        assert stopped.wait(timeout=240) == 1, scene.log(home).read_text()
+    line = line_in(scene.log(home).read_text(), "^error: ")
+    assert "going on from the checkpoint" in scene.finish(home)
+    scene.same_as_undisturbed("a NaN in the weights, so in the loss", home, line, timed(began))
 
 
 # ---------------------------------------- other data
 
 
 def test_data_that_changed_between_kill_and_resume_begin_anew(scene: Scene, tmp_path: Path) -> None:
-    home = scene.home()
+    home, began = scene.home(), time.monotonic()
     with scene.running(home, REWARD_PAUSE="0.3") as doomed:
         kill_at(doomed, seen(home, "store/fine_tune/*/checkpoints/round_000003"), "a round")
     (killed,) = home.glob("store/fine_tune/*")
@@ -228,10 +98,19 @@ def test_data_that_changed_between_kill_and_resume_begin_anew(scene: Scene, tmp_
     try:
         params.write_text(text.replace("\n  seed: 1", "\n  seed: 2", 1))
         assert params.read_text() != text
+        with scene.running(home, "--resume") as refused:
+            assert refused.wait(timeout=240) == 1
+        assert re.search("^error: --resume: the training .* the data were ", scene.log(home).read_text(), re.MULTILINE)
         said = scene.finish(home)
     finally:
         params.write_text(text)
     assert "going on from the checkpoint" not in said
+    line = line_in(said, "begins anew: the training that was cut off after round . is another by now: the data were ")
     assert list((killed / "checkpoints").glob("round_*")), "they wait for the data that they are of"
     assert scene.finish(home).count("going on from the checkpoint after round") == 1
-    shutil.rmtree(killed)
+    for result in home.glob("store/fine_tune/*/result.json"):  # of the other data
+        if result.parent != killed:
+            shutil.rmtree(result.parent)
+    made = made_in(home)  # the registry has the other data's model too
+    assert scene.made is not None and (made.weights, made.rewards) == (scene.made.weights, scene.made.rewards)
+    scene.row("the data changed between kill and resume, and back", line, f"{timed(began) - scene.seconds:.0f}")

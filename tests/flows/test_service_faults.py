@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from fault_scene import Scene, Table, line_in, open_scene, timed
+from fault_scene import Scene, line_in, open_scene, timed
 from running import wait_for
 from service_folders import service_folder
 from test_services import client, select
@@ -27,12 +27,12 @@ def services() -> Iterator[Place]:
 
 
 @pytest.fixture(scope="module")
-def served(services: Place, faults: Table, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+def served(services: Place, fault_rows: list[tuple[str, ...]], tmp_path_factory: pytest.TempPathFactory) -> Scene:
     """A project whose runs use the services."""
     below = tmp_path_factory.mktemp("served")
     given = client(services, below)
     extra = {name: given[name] for name in services.environment()}
-    return open_scene(below, extra, faults, lambda query: select(services, "mlflow", query))
+    return open_scene(below, extra, fault_rows.append, lambda query: select(services, "mlflow", query))
 
 
 @pytest.mark.parametrize(

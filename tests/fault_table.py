@@ -1,0 +1,47 @@
+"""The table of what each fault did: collected from the tests' reports, as several processes may run them.
+
+FAULT_TABLE names the file that it is written to.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+PROPERTY = "fault"
+HEAD = """# Faults
+
+What `make faults` injects into real runs, and what came of it. Where a fault ended its run, the same command ran once
+more. "identical": trained weights, the registry's entries and the reward curve are those of the run that nothing
+disturbed, by hash and value. The seconds are what the runs took beyond that one, with as many tests beside each other
+as the machine has cores.
+"""
+
+
+@dataclass
+class Table:
+    """Rows of the faults seen so far, by test."""
+
+    rows: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """The page: faults in the order of their tests."""
+        lines = [HEAD, "| fault | line that is shown | weights | seconds lost |", "| --- | --- | --- | --- |"]
+        return "\n".join([*lines, *(f"| {' | '.join(row)} |" for _, row in sorted(self.rows.items()))]) + "\n"
+
+
+TABLE = Table()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "teardown":
+        for name, row in report.user_properties:
+            if name == PROPERTY and isinstance(row, list | tuple):
+                TABLE.rows[report.nodeid] = tuple(map(str, row))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    wanted = os.environ.get("FAULT_TABLE")
+    if wanted and TABLE.rows and "PYTEST_XDIST_WORKER" not in os.environ:
+        Path(wanted).write_text(TABLE.text(), encoding="utf-8")
