@@ -11,7 +11,7 @@ from flows import collection, console, prefect_run
 from flows.environment import writable_state_folder
 from flows.schedule import create_gpu_limit
 from flows.servers import end_orphans, page_address
-from flows.telling import told_when_stopped
+from flows.telling import tell_of_killed, told_when_stopped
 from flows.turn import only_run, patience
 from models.disk import needs_space
 from models.errors import UserError
@@ -119,7 +119,9 @@ def own_folder(experiment: str) -> Iterator[Path]:
     with only_run(home, patience(), _say):
         end_orphans(home)
         store.configure(home)
-        runs.sweep_dead_runs(experiment)
+        for run in runs.sweep_dead_runs(experiment):
+            if run.of_flow:
+                tell_of_killed(home, run, page_address(home, "mlflow") + summaries.page_of_run(run.run_id))
         create_gpu_limit()
         collection.begin()
         yield home

@@ -6,11 +6,11 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.errors import UserError
+from tasks import clock
 from tasks.messages.event import Event, Kind, identity
 from tasks.messages.outbox import Outbox, Passed
 from tasks.messages.receivers import receivers
@@ -19,6 +19,7 @@ from tasks.steps.promote import Promotion
 if TYPE_CHECKING:
     from tasks.champion_watch import Watched
     from tasks.tracking.registry import VersionInfo
+    from tasks.tracking.runs import DeadRun
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ def tell_of_champion(home: Path, champion: VersionInfo, data: str, watched: Watc
     """
     named, facts = f"{champion.name} version {champion.version}", {"model": champion.name, "version": champion.version}
     if watched.worse:
-        night = datetime.now(tz=UTC).date().isoformat()
+        night = clock.now().date().isoformat()
         tell(home, "worse", f"{named} got worse: {watched.worse}", facts | {"night": night}, link)
     if watched.drifted:
         drifted = [drift.name for drift in watched.drifts if drift.state == "drifted"]
@@ -75,6 +76,12 @@ def tell_of_champion(home: Path, champion: VersionInfo, data: str, watched: Watc
             facts | {"data": data, "features": drifted},
             link,
         )
+
+
+def tell_of_killed(home: Path, run: DeadRun, link: str) -> None:
+    """Tell, once, that a run had no time to tell of its end; whoever opens the folder next noticed."""
+    text = f"{run.name} stopped: its process was killed, or its machine went down"
+    tell(home, "stopped", text, {"run": run.run_id}, link)
 
 
 @contextmanager

@@ -6,9 +6,8 @@ the champion changed since, the candidate has to be judged against the new one f
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from models.errors import UserError
+from tasks import clock
 from tasks.tracking import aliases, audit, lock, registry, runs, tags
 from tasks.version_page import page_with_a_word
 
@@ -69,7 +68,7 @@ def _said(verdict: str) -> str:
 
 def _note(info: registry.VersionInfo, word: str, verdict: str) -> None:
     """Put a person's word on the version, its page, and the page of the run that made it."""
-    at = datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
+    at = clock.now().strftime("%Y-%m-%d %H:%M UTC")
     page = page_with_a_word(f"{word} ({at})", info.description)
     registry.annotate(info.name, info.version, {tags.VERDICT: verdict, tags.WORD: f"{word} ({at})"}, page)
     run = info.tags.get(tags.RUN, "")

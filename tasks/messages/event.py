@@ -6,8 +6,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from typing import Literal
+
+from tasks import clock
 
 Kind = Literal["promoted", "waiting", "refused", "stopped", "worse", "drifted"]
 
@@ -20,7 +21,7 @@ class Event:
     text: str
     """One sentence."""
     link: str = ""
-    at: str = field(default_factory=lambda: datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
+    at: str = field(default_factory=clock.stamp)
     event_id: str
     """Equal wherever the same thing is told again; see `identity`."""
 

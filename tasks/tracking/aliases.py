@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from models.errors import UserError
+from tasks import clock
 from tasks.tracking import anchor, audit, by_hand, lock, registry, store, tags
 from tasks.tracking.registry import ANCHOR, CANDIDATE, CHAMPION, PREVIOUS, VersionInfo
 
@@ -151,13 +151,13 @@ def _notice_champion(name: str, lease: lock.Lease) -> str:
         promoting = json.loads(begun)
         if promoting["version"] == now.version:  # a promotion of ours was killed in between
             audit.append(name, lease, "promoted", **promoting)
-            _remember(f"{_now()} version {now.version} ({promoting['why']})", name)
+            _remember(f"{clock.stamp()} version {now.version} ({promoting['why']})", name)
             return ""
     if now is None:
         said = f"version {before} was champion; its alias was deleted outside Rewardflow"
         by_hand.settled(name)
         audit.append(name, lease, "noticed", None, by=NOBODY, why="its alias was deleted", before=before)
-        _remember(f"{_now()} no champion (noticed: {said}; when and by whom is unknown)", name)
+        _remember(f"{clock.stamp()} no champion (noticed: {said}; when and by whom is unknown)", name)
         return f"{said}; candidates are judged against the base model until there is a champion again"
     verdict = now.tags.get(tags.VERDICT, "it was never judged by the gate")
     said = f"version {now.version} was made champion outside Rewardflow, in place of {_called(before)}"
@@ -168,10 +168,10 @@ def _notice_champion(name: str, lease: lock.Lease) -> str:
     if replaced is not None:
         _set_alias(replaced, PREVIOUS, lease)
     why = SET_BY_HAND
-    registry.annotate(name, now.version, {tags.PROMOTED_AT: f"noticed {_now()}", tags.PROMOTED_BY: why})
+    registry.annotate(name, now.version, {tags.PROMOTED_AT: f"noticed {clock.stamp()}", tags.PROMOTED_BY: why})
     by_hand.wait_for_gate(name, now.version, before or _last_champion(name))
     audit.append(name, lease, "noticed", now.version, by=NOBODY, why=why, before=before)
-    _remember(f"{_now()} version {now.version} (noticed: {why})", name)
+    _remember(f"{clock.stamp()} version {now.version} (noticed: {why})", name)
     return f"{said}; of itself: {verdict}"
 
 
@@ -217,7 +217,7 @@ def _model_tags(name: str) -> dict[str, str]:
 def _crown(
     new: VersionInfo, old: VersionInfo | None, why: str, by: str, lease: lock.Lease, verdict: str = ""
 ) -> VersionInfo:
-    now = _now()
+    now = clock.stamp()
     before = old.version if old is not None else None
     promoting = json.dumps({"version": new.version, "by": by, "why": why, "before": before, "gate": verdict})
     # Killed between these two, the old champion is also its own `previous`, and rollback says that there is none.
@@ -247,10 +247,6 @@ def _remember(line: str, name: str) -> None:
     store.patiently(store.client().set_registered_model_tag, name, tags.HISTORY, "\n".join(lines))
     if tags.PROMOTING in _model_tags(name):
         store.patiently(store.client().delete_registered_model_tag, name, tags.PROMOTING)
-
-
-def _now() -> str:
-    return datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _set_alias(info: VersionInfo, alias: str, lease: lock.Lease | None = None) -> None:

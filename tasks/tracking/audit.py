@@ -14,10 +14,10 @@ import json
 import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from typing import Literal
 
 from models.errors import UserError
+from tasks import clock
 from tasks.tracking import lock, registry, store, tags
 
 SUFFIX = "-audit"
@@ -92,7 +92,7 @@ def append(
         info = None if version is None else registry.version_info(name, version)
         entry = Entry(
             number=len(there) + 1,
-            at=datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+            at=clock.stamp(),
             did=did,
             version=version,
             before=before,

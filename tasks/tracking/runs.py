@@ -9,6 +9,7 @@ import getpass
 import hashlib
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from tasks import interrupt
@@ -111,10 +112,20 @@ def shorten(value: str, longest: int) -> str:
     return value[: longest - len(ending)] + ending
 
 
-def sweep_dead_runs(experiment: str) -> list[str]:
+@dataclass(frozen=True)
+class DeadRun:
+    """A run whose process was gone before it ended."""
+
+    run_id: str
+    name: str
+    of_flow: bool
+    """False: of a step."""
+
+
+def sweep_dead_runs(experiment: str) -> list[DeadRun]:
     """End as KILLED the runs of `experiment` that are RUNNING though their process on this host is gone.
 
-    Runs of other hosts, and runs that Rewardflow did not begin, are left alone. Returns the run ids ended.
+    Runs of other hosts, and runs that Rewardflow did not begin, are left alone. Returns those that were ended.
     """
     known = store.patiently(store.client().get_experiment_by_name, experiment)
     if known is None:
@@ -124,7 +135,7 @@ def sweep_dead_runs(experiment: str) -> list[str]:
         if process.surely_dead(run.data.tags):
             set_tags(run.info.run_id, {tags.ENDED_BY: "sweep: the process that wrote this run is gone"})
             close_run(run.info.run_id, "KILLED")
-            swept.append(run.info.run_id)
+            swept.append(DeadRun(run.info.run_id, run.info.run_name, PARENT_TAG not in run.data.tags))
     return swept
 
 
