@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from flows import collection, console, prefect_run
-from flows.environment import writable_state_folder
+from flows.environment import state_folder, writable_state_folder
 from flows.schedule import create_gpu_limit
 from flows.servers import end_orphans, page_address
+from flows.silence import on_record
 from flows.telling import tell_of_killed, told_when_stopped
 from flows.turn import only_run, patience
 from models.disk import needs_space
@@ -53,9 +54,13 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
     Raises:
         UserError: the recipe is wrong, a file that it names is missing, or others go on in this folder for too long.
     """
-    checked = load_recipe(recipe, overrides)
-    require_files(checked)
-    with own_folder(checked.name) as home:
+    with ExitStack() as until_the_end:
+        stoppable = until_the_end.enter_context(told_when_stopped(state_folder(), f"{kind} {recipe}"))
+        until_the_end.enter_context(on_record(state_folder(), prefect_run.deployment()))
+        checked = load_recipe(recipe, overrides)
+        stoppable.what = f"{kind} {checked.name}"
+        require_files(checked)
+        home = until_the_end.enter_context(own_folder(checked.name))
         resolved, base = resolve_base(kind, checked, home)
         if base is not None:
             require_files(resolved)
@@ -91,8 +96,8 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
                 registry.log_model_inputs(run_id, [base.version.model_id])
         if prefect:
             facts["Prefect run"] = prefect
-        telling = told_when_stopped(home, f"{kind} {checked.name}", run_id, page)
-        with telling, closed_with(run_id), until_done(kind, checked, home):
+        stoppable.run, stoppable.link = run_id, page
+        with closed_with(run_id), until_done(kind, checked, home):
             yield Opened(resolved, Path.cwd(), home, run_id, code, facts, page)
         prefect_run.tell(*summaries.name_and_note(run_id), page)
 

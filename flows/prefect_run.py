@@ -16,6 +16,17 @@ def address() -> str:
     return "" if flow_run.id is None or is_temporary() else str(flow_run.ui_url)
 
 
+def deployment() -> str:
+    """Name of the deployment that this flow run is of; "" for a run of none."""
+    from prefect.runtime import deployment, flow_run
+
+    try:
+        return "" if flow_run.id is None or deployment.id is None else str(deployment.name)
+    except Exception as error:  # a server that is away for a moment stops no run
+        _LOG.warning("Prefect does not say which deployment this is: %s", " ".join(str(error).split())[:200])
+        return ""
+
+
 def link_to(page: str) -> None:
     """Show the address of the MLflow run on the Prefect run, while it goes on."""
     from prefect.artifacts import create_link_artifact

@@ -12,22 +12,30 @@ import fcntl
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from flows.environment import MLFLOW_PORT, PREFECT_PORT
 from flows.servers import addresses, servers_end_with_us, serving
+from flows.silence import Schedules, silent, watching
 from flows.telling import sending
 from flows.temporary_server import is_temporary
 from models.errors import UserError
+from tasks import clock
 from tasks.gpu_place import limit_name
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from prefect.deployments.runner import RunnerDeployment
+
+
+CATCH_UP = "catch-up"
+"""Tag of a deployment that begins one run, when it is served again, for all that were missed meanwhile."""
 
 
 class CronSchedule(BaseModel):
@@ -84,6 +92,11 @@ def read_deployments(path: Path) -> list[Deployment]:
     return deployments
 
 
+def schedules_of(deployments: Sequence[Deployment]) -> dict[str, Schedules]:
+    """Name -> schedules, of those that have any."""
+    return {it.name: [(when.cron, when.timezone) for when in it.schedules] for it in deployments if it.schedules}
+
+
 def create_gpu_limit() -> None:
     """Create the concurrency limit of this host, one slot, on the current Prefect server; one that is there stays.
 
@@ -120,16 +133,19 @@ def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefe
             os.environ["PREFECT_API_URL"] = f"{servers['prefect'].address}/api"
         os.chdir(path.parent)  # entrypoints and recipe paths are meant from here
         served = [_to_prefect(deployment) for deployment in deployments]
+        missed = {it.deployment for it in silent(home, schedules_of(deployments), clock.now())}
+        late = [it for it in deployments if CATCH_UP in it.tags and it.name in missed]
         create_gpu_limit()
         _settle(served, "its schedule's process was gone when the schedule was started again", pause=False)
+        _skip_late(served)
         print(f"\n{addresses(servers)}\n")
         for deployment in deployments:
             when = ", ".join(f"{schedule.cron} {schedule.timezone}" for schedule in deployment.schedules) or "by hand"
             print(f"  {deployment.name:<22} {when:<18} {deployment.entrypoint}")
         print("\nCtrl-C pauses the schedules and ends what was started here.", flush=True)
         try:
-            with sending(home):
-                _serve(served)
+            with sending(home), watching(home, schedules_of(deployments), f"{servers['prefect'].address}/deployments"):
+                _serve(served, {it.name for it in late})
         finally:
             _settle(served, "the schedule was ended", pause=True)
 
@@ -166,7 +182,9 @@ def _to_prefect(deployment: Deployment) -> RunnerDeployment:
         raise UserError(f"prefect.yaml: {deployment.name}: {' '.join(str(error).split())}") from error
 
 
-def _serve(deployments: list[RunnerDeployment]) -> None:
+def _serve(deployments: list[RunnerDeployment], late: Container[str]) -> None:
+    """Serve until Ctrl-C or SIGTERM. `late`: deployments of which a run begins at once."""
+    from prefect.client.orchestration import get_client
     from prefect.runner import Runner
 
     class OrderlyRunner(Runner):
@@ -179,7 +197,10 @@ def _serve(deployments: list[RunnerDeployment]) -> None:
     logging.getLogger("prefect.runner.process_manager").setLevel(logging.CRITICAL)
     runner = OrderlyRunner(name="rewardflow", pause_on_shutdown=False)
     for deployment in deployments:
-        runner.add_deployment(deployment)
+        known = cast("UUID", runner.add_deployment(deployment))
+        if deployment.name in late:
+            with get_client(sync_client=True) as client:
+                client.create_flow_run_from_deployment(known, name=f"{deployment.name}, which was missed")
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which lets asyncio end its tasks in order
     try:
         asyncio.run(runner.start())
@@ -188,6 +209,29 @@ def _serve(deployments: list[RunnerDeployment]) -> None:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
+
+
+def _skip_late(deployments: list[RunnerDeployment]) -> None:
+    """Cancel runs that came due while nobody served: what is caught up is one run, of deployments that ask for it."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import DeploymentFilter, FlowRunFilter
+    from prefect.client.schemas.objects import StateType
+    from prefect.exceptions import ObjectNotFound
+    from prefect.states import Cancelled
+
+    due = FlowRunFilter.model_validate(
+        {"state": {"type": {"any_": [StateType.SCHEDULED]}}, "expected_start_time": {"before_": clock.now()}}
+    )
+    with get_client(sync_client=True) as client:
+        for deployment in deployments:
+            try:
+                known = client.read_deployment_by_name(f"{deployment.flow_name}/{deployment.name}")
+            except ObjectNotFound:
+                continue  # its first time
+            only = DeploymentFilter.model_validate({"id": {"any_": [known.id]}})
+            late = client.read_flow_runs(flow_run_filter=due, deployment_filter=only)
+            for run in (run for run in late if run.auto_scheduled):  # what a person asked for waits for its turn
+                client.set_flow_run_state(run.id, Cancelled(message="It came due while nobody served it."), force=True)
 
 
 def _settle(deployments: list[RunnerDeployment], reason: str, pause: bool) -> None:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,14 +85,26 @@ def tell_of_killed(home: Path, run: DeadRun, link: str) -> None:
     tell(home, "stopped", text, {"run": run.run_id}, link)
 
 
+@dataclass
+class Stoppable:
+    """A flow as far as it has come, for the news that it was stopped."""
+
+    what: str
+    run: str = ""
+    """Its MLflow run; empty before that is opened."""
+    link: str = ""
+
+
 @contextmanager
-def told_when_stopped(home: Path, what: str, run: str, link: str) -> Iterator[None]:
+def told_when_stopped(home: Path, what: str, run: str = "", link: str = "") -> Iterator[Stoppable]:
     """Tell that a flow was stopped by an error; of Ctrl-C and SIGTERM whoever sent them knows."""
+    flow = Stoppable(what, run, link)
     try:
-        yield
+        yield flow
     except Exception as error:
         reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        tell(home, "stopped", f"{what} stopped: {reason}", {"run": run}, link)
+        facts = {"run": flow.run} if flow.run else {"what": flow.what, "reason": reason, "at": clock.stamp()}
+        tell(home, "stopped", f"{flow.what} stopped: {reason}", facts, flow.link)
         raise
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from tasks import clock
 
-Kind = Literal["promoted", "waiting", "refused", "stopped", "worse", "drifted"]
+Kind = Literal["promoted", "waiting", "refused", "stopped", "worse", "drifted", "silent"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,17 +3,22 @@
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from message_listener import Listener
 from running import ROOT, Pair, ask, end, start_python, wait_for
 
-from flows.schedule import ConcurrencyLimit, read_deployments, serve_schedule
+from flows import silence
+from flows.schedule import CATCH_UP, ConcurrencyLimit, read_deployments, serve_schedule
 from flows.server_record import running_servers
 from models.errors import UserError
+from tasks import clock
 from tasks.gpu_place import limit_name
+from tasks.messages.receivers import URLS
 
 CODE = """
 from pathlib import Path
@@ -171,3 +176,36 @@ def test_a_wrong_schedule_is_one_clear_line(tmp_path: Path, text: str, says: str
 def test_a_missing_schedule_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"prefect\.yaml is not there"):
         read_deployments(tmp_path / "prefect.yaml")
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_what_was_missed_is_caught_up_by_one_run_where_the_deployment_asks_for_it_and_told(
+    servers: Pair, tmp_path: Path
+) -> None:
+    (tmp_path / "toy.py").write_text(TOY_FLOW.replace("def wait(recipe: str,", "def caught(recipe: str = '',"))
+    (tmp_path / "go").touch()
+    deployment = "{name: NAME, entrypoint: toy.py:caught, tags: [TAG], schedules: [{cron: '0 1 * * *'}]}"
+    entries = [deployment.replace("NAME", name).replace("TAG", tag) for name, tag in (("up", CATCH_UP), ("not", "x"))]
+    (tmp_path / "prefect.yaml").write_text(f"deployments: [{', '.join(entries)}]\n")
+    listener = Listener()
+    days_ago = clock.now() - timedelta(days=3)
+    for name in ("up", "not"):
+        silence.account(servers.home, name, [("0 1 * * *", "UTC")], days_ago)
+    code = f"{CODE}serve_schedule(Path({str(tmp_path)!r}, 'prefect.yaml'), home)"
+    given = {URLS: listener.receiver.url, "PREFECT_RUNNER_POLL_FREQUENCY": "1"}
+    process = start_python(code, servers.home, **given)
+    only = {"flows": {"name": {"any_": ["caught"]}}}
+
+    def ended() -> list[str]:
+        runs = ask(f"{servers.prefect}/api/flow_runs/filter", only)
+        return [run["name"] for run in runs if run["state"]["type"] == "COMPLETED"]
+
+    try:
+        wait_for("the run that was missed", ended, process)
+        told = wait_for("the messages", lambda: len(listener.heard) == 2 and listener.heard, process)
+    finally:
+        end(process)
+        listener.close()
+    assert ended() == ["up, which was missed"]
+    assert sorted(event["text"].partition(":")[0] for event in told) == ["not did not run", "up did not run"]

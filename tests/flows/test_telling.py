@@ -44,7 +44,8 @@ def test_decisions_are_told_once_and_that_a_candidate_was_no_better_is_no_news(
 
 def test_a_flow_that_stops_is_told_and_one_that_a_person_ended_is_not(tmp_path: Path, listener: Listener) -> None:
     for error in (UserError("no space left"), ValueError("a bug"), KeyboardInterrupt()):
-        with pytest.raises(type(error)), telling.told_when_stopped(tmp_path, "train tiny", str(error), "http://page"):
+        with pytest.raises(type(error)), telling.told_when_stopped(tmp_path, "train tiny") as flow:
+            flow.run, flow.link = str(error), "http://page"
             raise error
     assert [event["text"] for event in listener.heard] == [
         "train tiny stopped: no space left http://page",
