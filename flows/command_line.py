@@ -9,7 +9,19 @@ from typing import Annotated
 import typer
 
 from flows import collection, console
-from flows.commands import approval, catalogue, data, operation, registry, review, services, serving, storage, training
+from flows.commands import (
+    approval,
+    catalogue,
+    data,
+    operation,
+    people,
+    registry,
+    review,
+    services,
+    serving,
+    storage,
+    training,
+)
 from flows.environment import state_folder
 from models.disk import is_full, no_space, out_of_space
 from models.errors import UserError
@@ -38,6 +50,7 @@ for _group in GROUPS:
 
 
 app.add_typer(data.app, name="data")
+app.add_typer(people.app, name="review")
 app.add_typer(services.app, name="services")
 
 

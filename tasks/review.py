@@ -15,6 +15,7 @@ from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
 from models.recipe.schema import Recipe
 from tasks import plots, run_names
+from tasks.completion_traces import completion_traces
 from tasks.curves import first_curves
 from tasks.description import Review, Sample, describe_run
 from tasks.side_by_side import side_by_side
@@ -25,6 +26,7 @@ from tasks.timing import time_lines
 from tasks.tracking import records, registry, runs, tags, views
 from tasks.tracking.journal import read_journal
 from tasks.tracking.metrics import MetricLog
+from tasks.tracking.traces import log_traces
 
 SHOWN = (
     "sampled_accuracy",
@@ -80,6 +82,8 @@ def write_review(
     problems = {name: row for piece in pieces for row in piece.to_pylist() if (name := str(row["id"])) in asked}
     worst = _worst(measured["candidate"], problems)
     records.log_table(parent_run, "samples/side_by_side.json", side_by_side(measured, problems))
+    if not promotion.reused:  # those of an earlier run stand beside it
+        _log_samples(parent_run, policy_name(recipe), promotion.version, measured, problems)
     difference = promotion.verdict.difference if promotion.verdict else None
     name_run(parent_run, recipe, promotion, facts, measured["candidate"])
     review = Review(
@@ -101,6 +105,19 @@ def write_review(
         time=time_lines(curves),
     )
     records.describe(parent_run, describe_run(review))
+
+
+def _log_samples(
+    parent_run: str,
+    model: str,
+    version: int,
+    measured: Mapping[str, Sequence[PromptRecord]],
+    problems: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """A few sampled completions of each policy as traces of the run, which people can search and comment on."""
+    champion = registry.facts_of(registry.version_info(model, version)).get(tags.JUDGED_AGAINST, "")
+    versions = {"candidate": str(version)} | ({"champion": champion} if champion else {})
+    log_traces(parent_run, completion_traces(measured, problems, versions))
 
 
 def name_run(

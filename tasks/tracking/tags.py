@@ -117,6 +117,9 @@ FOR_A_PERSON = (
 )
 """Facts about a version that are tags: ten at most, or nobody reads them. The last one is searched for."""
 
+REVIEWS = "rewardflow.reviews"
+"""On a flow's run: artifacts with the pairs that people were asked about, as a JSON list."""
+
 # On the registered model.
 LOOKS = "rewardflow.looks."
 """Beginning of the keys that count the looks at a gate split, whose digest follows: how many, what they spent of the

@@ -1,0 +1,92 @@
+"""Review by people: ask which of two versions answers better, and make data of what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.commands.options import ModelOption, meant_policy
+from flows.environment import writable_state_folder
+from models.errors import UserError
+
+if TYPE_CHECKING:
+    from tasks.tracking.registry import VersionInfo
+
+app = typer.Typer(no_args_is_help=True, help="Let people compare answers of two versions; what they say becomes data.")
+
+
+@app.command()
+def queue(
+    candidate: Annotated[int | None, typer.Argument(help="Version; the newest, if left out.")] = None,
+    against: Annotated[
+        int | None, typer.Option("--against", help="Version; the champion, or the previous one, if left out.")
+    ] = None,
+    pairs: Annotated[int, typer.Option("--pairs", min=1, max=1000, help="Pairs of answers, at most.")] = 32,
+    reviewers: Annotated[
+        list[str] | None,
+        typer.Option("--reviewer", metavar="LOGIN", help="Who is asked, each with a queue; anybody, if left out."),
+    ] = None,
+    model: ModelOption = "",
+) -> None:
+    """Put pairs of answers of two versions into a review queue in MLflow, and print its address.
+
+    Which answer is whose is not shown. Answers are collected by `rewardflow review collect`.
+
+    Example: `rewardflow review queue --pairs 32 --reviewer ann --reviewer bob`
+    """
+    from flows.servers import page_address
+    from tasks.ask_people import ask
+    from tasks.tracking import registry, store
+
+    home = writable_state_folder()
+    store.configure(home)
+    name = meant_policy(model)
+    ours = registry.version_info(name, candidate) if candidate else registry.versions(name)[0]
+    theirs = registry.version_info(name, against) if against else _other(ours)
+    for asked in ask(ours, theirs, pairs, reviewers or [], Path.cwd()):
+        review = asked.review
+        state = f"{len(review.pairs)} pairs" + ("" if asked.new else ", there already")
+        print(f"{review.title}, {review.reviewer or 'anybody'}: {state}")
+        print(f"  {page_address(home, 'mlflow')}{asked.page}")
+
+
+@app.command()
+def collect(
+    name: Annotated[str, typer.Option("--name", help="Name of the data set; DATA-reviewed, if left out.")] = "",
+    model: ModelOption = "",
+) -> None:
+    """Write what people answered as preference pairs, pinned by DVC and a commit; show how far reviewers agree.
+
+    Answers that were collected before are not written twice.
+
+    Example: `rewardflow review collect`
+    """
+    from tasks.collect_reviews import collect as collect_answers
+    from tasks.review_page import review_lines
+    from tasks.tracking import registry, store
+
+    store.configure(writable_state_folder())
+    collected = collect_answers(registry.versions(meant_policy(model))[0], Path.cwd(), name)
+    for what in collected.said:
+        print(what.title)
+        for question, answer in review_lines(what):
+            print(f"  {question}: {answer}")
+    if collected.version is None:
+        print("nobody preferred one answer to the other yet: no data")
+        return
+    version = collected.version
+    new = f"{collected.new} of {len(collected.rows)} answers new" if collected.new else "no new answer"
+    print(f"{collected.name}: {new}, version {version.digest[:8]}, commit {version.revision[:8]}")
+
+
+def _other(ours: VersionInfo) -> VersionInfo:
+    """The champion; where `ours` is that, the champion before it."""
+    from tasks.tracking import registry
+
+    for alias in (registry.CHAMPION, registry.PREVIOUS):
+        version = registry.by_alias(ours.name, alias)
+        if version is not None and version.version != ours.version:
+            return version
+    raise UserError(f"{ours.name} has no champion beside version {ours.version} to compare it with; name --against")

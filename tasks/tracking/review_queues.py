@@ -1,0 +1,158 @@
+"""MLflow's review queues: traces that people answer a question about, and their answers.
+
+An answer is an assessment on a trace, whose source is a person. Who that is, a server with logins knows; without logins
+its page calls everybody "default". The queues are MLflow's own (3.17, SQL store); their state is no part of an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from models.errors import UserError, listed
+from tasks.tracking import store, tags
+from tasks.tracking.traces import Trace, log_traces, tracing_client
+
+if TYPE_CHECKING:
+    from mlflow.genai.label_schemas import LabelSchema
+
+QUESTION = "preference"
+"""Name of the label schema and of the assessments that answer it."""
+OPTIONS = ("first", "second", "equal", "both bad")
+"""What can be answered."""
+_INSTRUCTION = "Which answer to the prompt is better?"
+_NOBODY = ("", "default")
+"""Whom a server without logins calls the source of an answer."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a person answered about a trace."""
+
+    trace: str
+    value: str
+    """One of OPTIONS."""
+    reviewer: str
+    """Login of the person; "" on a server without logins."""
+    at: datetime
+    """When it was last changed, UTC."""
+    comment: str
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue as it was made."""
+
+    id: str
+    traces: tuple[str, ...]
+    """Ids, in the order of what was given."""
+
+
+def make_queue(run_id: str, name: str, reviewer: str, traces: Sequence[Trace]) -> Queue:
+    """Log traces beside a run and put them into a new queue of its experiment, in place of one of the same name.
+
+    Args:
+        run_id: the run that they are linked to.
+        name: of the queue.
+        reviewer: who is asked; "" for anybody.
+        traces: what is asked about.
+
+    Raises:
+        UserError: the experiment has a question of ours with other options.
+    """
+    from mlflow.genai import review_queues
+
+    experiment = str(store.patiently(store.client().get_run, run_id).info.experiment_id)
+    question = _question(experiment)
+    ids = log_traces(run_id, traces)
+    for known in store.all_pages(review_queues.list_review_queues, experiment_id=experiment, max_results=100):
+        if known.name == name:  # its maker was killed before it was whole
+            store.patiently(review_queues.delete_review_queue, known.queue_id)
+    users = [reviewer] if reviewer else []
+    made = store.patiently(
+        review_queues.create_review_queue,
+        name,
+        queue_type="custom",
+        users=users,
+        schema_ids=[question.schema_id],
+        experiment_id=experiment,
+    )
+    store.patiently(review_queues.add_items_to_review_queue, made.queue_id, item_ids=ids)
+    return Queue(str(made.queue_id), tuple(ids))
+
+
+def page_of_queue(run_id: str, queue: str) -> str:
+    """Path of the page on which a queue is answered, below the server's address."""
+    experiment = store.patiently(store.client().get_run, run_id).info.experiment_id
+    return f"/#/experiments/{experiment}/review-queue?selectedQueueId={queue}&startReview=true"
+
+
+def answers(run_id: str, traces: Collection[str]) -> list[Answer]:
+    """What people answered about traces of a run: of each person and trace, what they said last.
+
+    An assessment that is no person's, that another one replaced, or whose value is none of OPTIONS, is no answer.
+    """
+    experiment = str(store.patiently(store.client().get_run, run_id).info.experiment_id)
+    last: dict[tuple[str, str], Answer] = {}
+    for trace in store.all_pages(
+        tracing_client().search_traces, locations=[experiment], run_id=run_id, include_spans=False, max_results=100
+    ):
+        for entry in trace.info.assessments if trace.info.trace_id in traces else []:
+            value = entry.feedback.value if entry.name == QUESTION and entry.feedback is not None else None
+            person = entry.source is not None and entry.source.source_type == "HUMAN"
+            if not person or entry.valid is False or value not in OPTIONS:
+                continue
+            said_by = entry.source.source_id or ""
+            answer = Answer(
+                trace=str(trace.info.trace_id),
+                value=str(value),
+                reviewer="" if said_by.lower() in _NOBODY else said_by,
+                at=datetime.fromtimestamp((entry.last_update_time_ms or entry.create_time_ms or 0) / 1000, tz=UTC),
+                comment=entry.rationale or "",
+            )
+            before = last.get((answer.trace, answer.reviewer))
+            if before is None or before.at <= answer.at:
+                last[answer.trace, answer.reviewer] = answer
+    return sorted(last.values(), key=lambda answer: (answer.at, answer.trace, answer.reviewer))
+
+
+def runs_with_reviews(run_id: str) -> list[str]:
+    """The runs beside a run, itself included, whose answers people were asked about; oldest first."""
+    experiment = store.patiently(store.client().get_run, run_id).info.experiment_id
+    asked = store.all_pages(
+        store.client().search_runs,
+        [experiment],
+        f"tags.`{tags.REVIEWS}` != ''",
+        order_by=["attributes.start_time ASC"],
+        max_results=1000,
+    )
+    return [str(run.info.run_id) for run in asked]
+
+
+def _question(experiment: str) -> LabelSchema:
+    from mlflow import MlflowException
+    from mlflow.genai import label_schemas
+
+    try:
+        known = store.patiently(label_schemas.get_label_schema, QUESTION, experiment_id=experiment)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return store.patiently(
+            label_schemas.create_label_schema,
+            QUESTION,
+            type="feedback",
+            input=label_schemas.InputCategorical(options=list(OPTIONS)),
+            instruction=_INSTRUCTION,
+            enable_comment=True,
+            experiment_id=experiment,
+        )
+    options = list(getattr(known.input, "options", []))
+    if set(options) != set(OPTIONS):
+        raise UserError(
+            f"the experiment's question {QUESTION!r} has the options {listed(options)}, not {listed(list(OPTIONS))}; "
+            "rename or delete it in MLflow (Review, Manage questions)"
+        )
+    return known
