@@ -1,6 +1,5 @@
 """Ask people which of two versions answers better: pairs of their answers become a queue on MLflow's review page.
 
-The pairs are what both sampled in their evaluations on problems that people may look at; the gate's are never shown.
 What was asked, and whose answer stood first, is an artifact of the candidate's run.
 """
 
@@ -8,16 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from models.errors import UserError, shortened
-from models.evaluation.flips import flips
-from tasks.blind_pairs import AnswerPair, Review, answer_pairs, candidate_first, pair_trace
-from tasks.data_difference import PreparedFiles, prepared_hashes
-from tasks.evaluation_difference import SHOWN, known_again, read_answers
+from tasks.blind_pairs import AnswerPair, Review, candidate_first, pair_trace
 from tasks.tracking import records, review_queues, runs, store, tags
 from tasks.tracking.recorded import Recorded, of_version, read_text
 from tasks.tracking.registry import VersionInfo
@@ -40,7 +34,9 @@ class Asked:
     """Whether it was not there before."""
 
 
-def ask(candidate: VersionInfo, champion: VersionInfo, most: int, reviewers: Sequence[str], root: Path) -> list[Asked]:
+def ask(
+    candidate: VersionInfo, champion: VersionInfo, draw: Callable[[], Sequence[AnswerPair]], reviewers: Sequence[str]
+) -> list[Asked]:
     """Make a queue for each reviewer, or one for anybody; a queue that is there already stays as it is.
 
     Each reviewer gets traces of their own, so that nobody sees what another one said.
@@ -48,19 +44,18 @@ def ask(candidate: VersionInfo, champion: VersionInfo, most: int, reviewers: Seq
     Args:
         candidate: a version.
         champion: the version that it is compared with, of the same registered model.
-        most: pairs of each queue.
+        draw: gives the pairs; asked for where a queue is not there yet.
         reviewers: logins, in small letters as MLflow keeps them; none for one queue that anybody may answer.
-        root: the repository, whose DVC finds the prompts.
 
     Raises:
-        UserError: what they answered or the prompts are not on record, no answers differ, or a reviewer's name is none.
+        UserError: it is one version, or a reviewer's name is none; and what `draw` raises.
     """
     if candidate.version == champion.version:
         raise UserError(f"version {candidate.version} is held against itself; name another one with --against")
     people = [_name(reviewer) for reviewer in reviewers] or [""]
     ours = of_version(candidate)
     with store.exclusive("review"):
-        pairs: list[AnswerPair] = []
+        pairs: Sequence[AnswerPair] = ()
         asked = []
         for person in dict.fromkeys(people):
             file = f"{FOLDER}/{candidate.version}-against-{champion.version}/{person or _ANYBODY}.json"
@@ -68,7 +63,7 @@ def ask(candidate: VersionInfo, champion: VersionInfo, most: int, reviewers: Seq
             if known:
                 review = read_review(known)
             else:
-                pairs = pairs or _pairs(of_version(champion), ours, most, root)
+                pairs = pairs or draw()
                 review = _make(ours, champion.version, file, person, pairs)
             asked.append(Asked(review, review_queues.page_of_queue(ours.run, review.queue), new=not known))
     return asked
@@ -98,28 +93,6 @@ def _name(reviewer: str) -> str:
     if not _REVIEWER.fullmatch(name) or name == _ANYBODY:
         raise UserError(f"reviewer {shortened(reviewer)!r} is no login: letters, digits and . _ @ + - after the first")
     return name
-
-
-def _pairs(theirs: Recorded, ours: Recorded, most: int, root: Path) -> list[AnswerPair]:
-    """Pairs of answers, fetched with their prompts."""
-    champion, candidate = read_answers(theirs), read_answers(ours)
-    for side, measured in ((theirs, champion), (ours, candidate)):
-        if measured is None:
-            raise UserError(f"what {side.label} answered is not on record, so there is nothing to compare")
-    assert champion is not None and candidate is not None
-    with tempfile.TemporaryDirectory() as beside:
-        old, new = (
-            PreparedFiles(root, Path(beside) / name, prepared_hashes(side.data))
-            for name, side in (("old", theirs), ("new", ours))
-        )
-        if not new.has(SHOWN):
-            raise UserError(f"the prompts of {ours.label} are neither in DVC's cache nor in the remote")
-        _, both = flips(champion, candidate, known_again(old, new))
-        problems = new.rows(SHOWN, [newer.id for _, newer in both])
-    pairs = answer_pairs(both, problems, most)
-    if not pairs:
-        raise UserError(f"{ours.label} and {theirs.label} have no prompt in common that they answered differently")
-    return pairs
 
 
 def _make(ours: Recorded, champion: int, file: str, reviewer: str, pairs: Sequence[AnswerPair]) -> Review:

@@ -64,7 +64,7 @@ def evaluation_difference(
     if answered is None or theirs is None:
         missing = before if answered is None else after
         return EvaluationDifference(notes=(f"what {missing.label} answered is not on record: no metrics, no flips",))
-    flipped, pairs = flips(answered, theirs, known_again(old, new))
+    flipped, pairs = flips(answered, theirs, _same_prompts(old, new))
     notes = []
     if not pairs:
         notes.append("no prompt is known to be in both evaluations: the metrics are not paired, and nothing flipped")
@@ -105,7 +105,7 @@ def read_answers(side: Recorded) -> list[PromptRecord] | None:
         return read_records(file) if file is not None else None
 
 
-def known_again(old: PreparedFiles, new: PreparedFiles) -> dict[str, str] | None:
+def _same_prompts(old: PreparedFiles, new: PreparedFiles) -> dict[str, str] | None:
     """Newer id -> older id of one prompt; None where an id means the same one in both."""
     if old.hashes.get(SHOWN) == new.hashes.get(SHOWN):
         return None

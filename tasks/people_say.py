@@ -13,11 +13,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from models.datasets.normalise import normalise
-from models.datasets.settings import DataSettings
-from models.datasets.splits import split_of
 from models.evaluation.agreement import Agreement, agreement
 from models.evaluation.bootstrap import Interval, bootstrap_mean
 from tasks.blind_pairs import Review
@@ -25,8 +21,6 @@ from tasks.tracking.review_queues import Answer
 
 DECIDED, UNDECIDED = "preferences_reviewed.jsonl", "undecided.jsonl"
 """Files of the rows."""
-HELD_OUT_SHARE = 0.2
-"""Share of the prompts whose pairs are held out, by a hash of the prompt, to judge the next reward model by."""
 POLICIES = ("candidate", "champion")
 """What can be preferred; `equal` and `both bad` are the other answers."""
 
@@ -56,7 +50,6 @@ def rows_of(review: Review, answers: Iterable[Answer]) -> list[Row]:
         review: what was asked.
         answers: what was answered, about its traces and maybe others.
     """
-    splitting = DataSettings(path=(Path(DECIDED),), format="kinds", validation_share=HELD_OUT_SHARE, gate_share=0.0)
     rows = []
     for answer in answers:
         if answer.trace not in review.pairs:
@@ -72,7 +65,7 @@ def rows_of(review: Review, answers: Iterable[Answer]) -> list[Row]:
             row |= texts
         row |= {
             "level": pair.level,
-            "split": split_of(normalise(pair.prompt), splitting),
+            "split": "train",  # as its prompt is; together with data that hold it out, it is left out
             "preferred": meant,
             "place": answer.value,
             "reviewer": answer.reviewer or review.reviewer or "anybody",

@@ -21,7 +21,7 @@ app = typer.Typer(no_args_is_help=True, help="Let people compare answers of two 
 def queue(
     candidate: Annotated[int | None, typer.Argument(help="Version; the newest, if left out.")] = None,
     against: Annotated[
-        int | None, typer.Option("--against", help="Version; the champion, or the previous one, if left out.")
+        int | None, typer.Option("--against", help="Version; the champion, or the one before, if left out.")
     ] = None,
     pairs: Annotated[int, typer.Option("--pairs", min=1, max=1000, help="Pairs of answers, at most.")] = 32,
     reviewers: Annotated[
@@ -30,22 +30,25 @@ def queue(
     ] = None,
     model: ModelOption = "",
 ) -> None:
-    """Put pairs of answers of two versions into a review queue in MLflow, and print its address.
+    """Sample answers of two versions to the same training prompts, put them into a review queue, print its address.
 
-    Which answer is whose is not shown. Answers are collected by `rewardflow review collect`.
+    Which answer is whose is not shown. What people say is collected by `rewardflow review collect`.
 
     Example: `rewardflow review queue --pairs 32 --reviewer ann --reviewer bob`
     """
+    from flows.console import quiet_transformers
     from flows.servers import page_address
     from tasks.ask_people import ask
+    from tasks.paired_samples import sampled_pairs
     from tasks.tracking import registry, store
 
     home = writable_state_folder()
     store.configure(home)
+    quiet_transformers()
     name = meant_policy(model)
     ours = registry.version_info(name, candidate) if candidate else registry.versions(name)[0]
     theirs = registry.version_info(name, against) if against else _other(ours)
-    for asked in ask(ours, theirs, pairs, reviewers or [], Path.cwd()):
+    for asked in ask(ours, theirs, lambda: sampled_pairs(ours, theirs, pairs, Path.cwd()), reviewers or []):
         review = asked.review
         state = f"{len(review.pairs)} pairs" + ("" if asked.new else ", there already")
         print(f"{review.title}, {review.reviewer or 'anybody'}: {state}")
@@ -82,11 +85,12 @@ def collect(
 
 
 def _other(ours: VersionInfo) -> VersionInfo:
-    """The champion; where `ours` is that, the champion before it."""
+    """The champion; where `ours` is that, the champion before it; and where nothing is, the newest version before."""
     from tasks.tracking import registry
 
-    for alias in (registry.CHAMPION, registry.PREVIOUS):
-        version = registry.by_alias(ours.name, alias)
+    known = [registry.by_alias(ours.name, alias) for alias in (registry.CHAMPION, registry.PREVIOUS)]
+    known += [version for version in registry.versions(ours.name) if version.version < ours.version]
+    for version in known:
         if version is not None and version.version != ours.version:
             return version
-    raise UserError(f"{ours.name} has no champion beside version {ours.version} to compare it with; name --against")
+    raise UserError(f"{ours.name} has no other version to compare version {ours.version} with")

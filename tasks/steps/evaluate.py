@@ -12,41 +12,30 @@ from prefect import get_run_logger, task
 
 from models.atomic_write import write_file
 from models.datasets.schema import Split
-from models.engine.engine import EngineSettings, Sampling
+from models.engine.engine import Sampling
 from models.evaluation.bootstrap import bootstrap_mean
 from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.metrics import prompt_values
 from models.evaluation.report import summarise
 from models.evaluation.samples import as_json
 from models.evaluation.table import write_records
-from models.policy.build import PolicySettings
 from models.policy.folder import check_model_folder, hash_folder
 from models.policy.use import read_use
 from tasks import gate_split
 from tasks.caching import cached_by_key
 from tasks.input_summary import INPUTS, summarise_inputs
 from tasks.inputs import log_rows
-from tasks.open_learner import ScorerSections, reward_scorer
+from tasks.measuring import EvaluationSections, measuring_engine
+from tasks.open_learner import reward_scorer
 from tasks.progress import stages
-from tasks.prompts import LengthSections, longest_sequence
 from tasks.registered_policy import PolicyFiles
 from tasks.registered_reward_model import RewardModelFiles
 from tasks.run_tokens import RunTokens
 from tasks.sections import of
-from tasks.shared_engine import engine_place, lent_engine
+from tasks.shared_engine import engine_place
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
-
-
-class EvaluationSections(LengthSections, ScorerSections):
-    """What every evaluation depends on, beside rows, policy and reward model."""
-
-    policy: PolicySettings
-    engine: EngineSettings
-    temperature: float = of("evaluation.temperature")
-    top_p: float = of("evaluation.top_p")
-    evaluation_seed: int = of("evaluation.seed")
 
 
 class ShownSections(EvaluationSections):
@@ -101,20 +90,13 @@ def evaluate_policy(
             top_p=recipe.top_p,
             samples=recipe.samples,
         )
-        use = read_use(policy.folder)
-        longest = longest_sequence(recipe) + (0 if recipe.policy.base is None else len(use.after_prompt))
+        after_prompt = read_use(policy.folder).after_prompt
         with stages(context.name, ("engine", *STAGES)) as begin:
             begin("engine")
-            with lent_engine(
-                policy.folder,
-                recipe.engine,
-                longest=longest,
-                end=codec.ends,
-                trust_remote_code=recipe.policy.trust_remote_code,
-            ) as engine:
+            with measuring_engine(policy, recipe, codec) as engine:
                 scorer = tokens.scorer(reward_scorer(rewarded, recipe, context.home, tokens.run), problems)
                 seed = recipe.evaluation_seed
-                made = evaluate(engine, codec, problems, sampling, seed, scorer, begin, use.after_prompt)
+                made = evaluate(engine, codec, problems, sampling, seed, scorer, begin, after_prompt)
                 counts = tokens.counted(made)
         write_records(counts, folder / "records.parquet")
         if isinstance(recipe, GateSections):
