@@ -24,6 +24,10 @@ MOST_AT_ONCE = 100
 """Traces that MLflow links to a run in one request."""
 LONGEST_TAG = 4000
 """Characters of a trace's tag that MLflow keeps."""
+LONGEST_PREVIEW = 1000
+"""Characters of a trace's inputs or outputs, as JSON, that MLflow's lists and its review page show."""
+IN_FULL = "in full"
+"""Name of the span that has all of a trace whose texts are too long for a preview."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,9 @@ def log_traces(run_id: str, traces: Sequence[Trace]) -> list[str]:
     experiment = store.patiently(store.client().get_run, run_id).info.experiment_id
     client, ids = tracing_client(), []
     for start in range(0, len(traces), MOST_AT_ONCE):
-        spans = [_span(run_id, trace) for trace in traces[start : start + MOST_AT_ONCE]]
-        store.patiently(client.log_spans, experiment, spans)
-        some = [str(span.trace_id) for span in spans]
+        spans = [_spans(run_id, trace) for trace in traces[start : start + MOST_AT_ONCE]]
+        store.patiently(client.log_spans, experiment, [span for of_trace in spans for span in of_trace])
+        some = [str(root.trace_id) for root, *_ in spans]
         store.patiently(store.client().link_traces_to_run, some, run_id)
         ids += some
     return ids
@@ -68,28 +72,63 @@ def shown(text: str) -> str | list[str]:
     return lines if len(lines) > 1 else text
 
 
-def _span(run_id: str, trace: Trace) -> Span:
+def preview(texts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`texts` where they fit into a preview, otherwise with the longest of them cut until they do.
+
+    What does not fit, MLflow cuts in the middle of the JSON, and its review page takes what is no JSON for Markdown.
+    """
+    longest, cut = LONGEST_PREVIEW, dict(texts)
+    while len(json.dumps(cut)) > LONGEST_PREVIEW and longest:
+        longest = longest * 4 // 5
+        for name, text in texts.items():
+            whole = text if isinstance(text, str) else "\n".join(text)
+            if len(whole) > longest:
+                cut[name] = shown(f"{whole[:longest]} ... (of {len(whole):,} characters; View full trace has all)")
+    return cut
+
+
+def _spans(run_id: str, trace: Trace) -> list[Span]:
+    """The span of a trace and, where its texts are cut there, one below it that has all of them."""
+    digest = hashlib.sha256(f"{run_id}\0{trace.key}".encode()).hexdigest()
+    asked, answered = preview(trace.inputs), preview(trace.outputs)
+    tags = {"mlflow.traceName": trace.name, **trace.tags}
+    spans = [_span(digest, trace.name, asked, answered, tags)]
+    if (asked, answered) != (trace.inputs, trace.outputs):
+        spans.append(_span(digest, IN_FULL, trace.inputs, trace.outputs, {}, below=True))
+    return spans
+
+
+def _span(
+    digest: str,
+    name: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    tags: Mapping[str, str],
+    below: bool = False,
+) -> Span:
     from mlflow.entities import Span
-    from mlflow.tracing.constant import SpanAttributeKey, TraceTagKey
+    from mlflow.tracing.constant import SpanAttributeKey
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-    digest = hashlib.sha256(f"{run_id}\0{trace.key}".encode()).hexdigest()
-    context = SpanContext(int(digest[:32], 16), int(digest[32:48], 16), is_remote=False, trace_flags=TraceFlags(1))
-    tags = {TraceTagKey.TRACE_NAME: trace.name, **trace.tags}
+    root, child = (
+        SpanContext(int(digest[:32], 16), int(digest[place : place + 16], 16), False, TraceFlags(1))
+        for place in (32, 48)
+    )
     attributes = {
         SpanAttributeKey.REQUEST_ID: f"tr-{digest[:32]}",
-        SpanAttributeKey.INPUTS: dict(trace.inputs),
-        SpanAttributeKey.OUTPUTS: dict(trace.outputs),
+        SpanAttributeKey.INPUTS: dict(inputs),
+        SpanAttributeKey.OUTPUTS: dict(outputs),
         SpanAttributeKey.SPAN_TYPE: "LLM",
         **{f"{SpanAttributeKey.TRACE_TAG_PREFIX}{key}": shorten(text, LONGEST_TAG) for key, text in tags.items()},
     }
     now = time.time_ns()
     return Span(
         ReadableSpan(
-            trace.name,
-            context=context,
+            name,
+            context=child if below else root,
+            parent=root if below else None,
             resource=Resource({"service.name": "rewardflow"}),
             attributes={key: json.dumps(value, ensure_ascii=False) for key, value in attributes.items()},
             start_time=now,

@@ -13,7 +13,7 @@ from mlflow.genai import label_schemas, review_queues
 from models.errors import UserError
 from tasks.tracking import review_queues as queues
 from tasks.tracking import runs, store
-from tasks.tracking.traces import Trace, log_traces, shown, tracing_client
+from tasks.tracking.traces import IN_FULL, Trace, log_traces, shown, tracing_client
 
 TRACES = [
     Trace(f"pair {n}", "pair to review", {"prompt": f"<b>{n}</b>"}, {"first": shown("a\nb"), "second": "c"}, {"n": "7"})
@@ -88,6 +88,24 @@ def test_many_traces_go_in_few_requests_and_all_are_linked(home: Path) -> None:
     assert len(set(ids)) == 205 and {trace.info.trace_id for trace in linked} == set(ids)
     by_id = {trace.info.trace_id: trace for trace in linked}
     assert [json.loads(by_id[trace].data.request)["prompt"] for trace in ids] == list(range(205))
+
+
+LONG = "**bold** ![image](http://127.0.0.1:9/x.png) <b>\n" + "\n".join(f"step {n} \u00e9\U0001f600" for n in range(300))
+
+
+def test_long_texts_are_json_on_the_review_page_and_whole_in_the_trace(run: str) -> None:
+    outputs = {"first": shown(LONG), "second": "short"}
+    texts = [outputs, {"first": "short", "second": shown(LONG)}, {"first": "x" * 9000, "second": LONG}]
+    ids = log_traces(run, [Trace(str(n), "pair", {"prompt": shown(LONG)}, each) for n, each in enumerate(texts)])
+    for trace_id, each in zip(ids, texts, strict=True):
+        trace = tracing_client().get_trace(trace_id)
+        cut = json.loads(trace.info.response_preview)  # what MLflow's page takes for JSON, it shows as text
+        assert cut.keys() == each.keys() and json.loads(trace.info.request_preview)["prompt"][0] == LONG.split("\n")[0]
+        for name, text in each.items():
+            seen, whole = ("\n".join(it) if isinstance(it, list) else it for it in (cut[name], text))
+            assert seen == whole == "short" or (whole.startswith(seen.split(" ... (")[0]) and len(seen) > 70)
+        (full,) = [span for span in trace.data.spans if span.name == IN_FULL]
+        assert (full.inputs, full.outputs) == ({"prompt": shown(LONG)}, each)
 
 
 def test_a_question_of_that_name_with_other_options_is_refused(home: Path) -> None:
