@@ -203,7 +203,7 @@ def test_what_was_missed_is_caught_up_by_one_run_where_the_deployment_asks_for_i
 
     try:
         wait_for("the run that was missed", ended, process)
-        told = wait_for("the messages", lambda: len(listener.heard) == 2 and listener.heard, process)
+        messages = wait_for("the messages", lambda: len(listener.heard) == 2 and listener.heard, process)
     finally:
         end(process)
         listener.close()
