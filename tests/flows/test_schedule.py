@@ -208,4 +208,4 @@ def test_what_was_missed_is_caught_up_by_one_run_where_the_deployment_asks_for_i
         end(process)
         listener.close()
     assert ended() == ["up, which was missed"]
-    assert sorted(event["text"].partition(":")[0] for event in told) == ["not did not run", "up did not run"]
+    assert sorted(event["text"].partition(":")[0] for event in messages) == ["not did not run", "up did not run"]
