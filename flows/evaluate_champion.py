@@ -5,6 +5,7 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.opening import notice_champion, open_flow
+from flows.parameters import Overrides, RecipeName
 from flows.steps import call_preparation, call_step, call_validation
 from flows.telling import tell_of_champion
 from models.errors import UserError
@@ -20,7 +21,7 @@ from tasks.tracking import by_hand, records, registry, runs, tags
 
 
 @flow(name="evaluate champion", flow_run_name="evaluate champion {recipe}")
-def evaluate_champion(recipe: str, overrides: list[str] | None = None, cluster: str | None = None) -> dict[str, float]:
+def evaluate_champion(recipe: RecipeName, overrides: Overrides = None, cluster: str | None = None) -> dict[str, float]:
     """Measure the champion of a recipe again, whatever was measured before. Returns its metrics.
 
     Args:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.opening import open_flow
+from flows.parameters import Overrides, RecipeName
 from flows.steps import call_preparation, call_validation
 from tasks import versions
 from tasks.tracking import records, runs
 
 
 @flow(name="refresh data", flow_run_name="refresh data {recipe}")
-def refresh_data(recipe: str, overrides: list[str] | None = None) -> str:
+def refresh_data(recipe: RecipeName, overrides: Overrides = None) -> str:
     """Bring the data of a recipe up to date, validate it and push it to the DVC remote. Returns its digest.
 
     Args:

@@ -63,6 +63,8 @@ class Deployment(BaseModel):
     schedules: list[CronSchedule] = []
     concurrency_limit: ConcurrencyLimit | None = None
     tags: list[str] = []
+    enforce_parameter_schema: bool = True
+    """False: its parameters may be what the form does not offer, such as a recipe outside recipes/."""
 
 
 class _File(BaseModel):
@@ -176,6 +178,7 @@ def _to_prefect(deployment: Deployment) -> RunnerDeployment:
             schedules=[Cron(schedule.cron, timezone=schedule.timezone) for schedule in deployment.schedules],
             concurrency_limit=ConcurrencyLimitConfig(**limit.model_dump()) if limit else None,
             tags=deployment.tags,
+            enforce_parameter_schema=deployment.enforce_parameter_schema,
             paused=False,  # an earlier end of this process paused them
         )
     except (ValueError, AttributeError) as error:

@@ -15,10 +15,10 @@ from tasks import clock
 from tasks.messages.event import Event, Kind, identity
 from tasks.messages.outbox import Outbox, Passed
 from tasks.messages.receivers import receivers
-from tasks.steps.promote import Promotion
 
 if TYPE_CHECKING:
     from tasks.champion_watch import Watched
+    from tasks.steps.promote import Promotion
     from tasks.tracking.registry import VersionInfo
     from tasks.tracking.runs import DeadRun
 

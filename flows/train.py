@@ -11,6 +11,7 @@ from prefect import flow
 
 from flows.judging_by_hand import judge_by_hand
 from flows.opening import Opened, notice_champion, open_flow
+from flows.parameters import Overrides, RecipeName
 from flows.steps import context_of
 from flows.telling import tell_decision
 from flows.training import Training, train_policy
@@ -46,8 +47,8 @@ class Outcome:
 
 @flow(name="train", flow_run_name="train {recipe}", validate_parameters=True)
 def train(
-    recipe: str,
-    overrides: list[str] | None = None,
+    recipe: RecipeName,
+    overrides: Overrides = None,
     refresh: bool = False,
     cluster: str | None = None,
     resume: bool = False,

@@ -11,6 +11,12 @@ FOLDER = Path("recipes")
 """Where `rewardflow run NAME` and `extends: NAME` look: in it, then in its folders, such as recipes/real/."""
 
 
+def recipe_names() -> list[str]:
+    """Names of all recipes in recipes/ and below, the uppermost first; none where there is no such folder."""
+    files = sorted(FOLDER.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
+    return list(dict.fromkeys(file.stem for file in files))
+
+
 def find_recipe(path: str | Path) -> Path:
     """The file that `path` means; a bare name is looked for in recipes/ and in the folders below it.
 

@@ -24,8 +24,8 @@ def test_its_parameters_are_those_of_its_flow_and_its_recipe_can_run(deployment:
     flow = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), name)
     parameters = deployment["parameters"]
     inspect.signature(flow.fn).bind(**parameters)
-    recipe = load_recipe(str(ROOT / parameters["recipe"]), parameters["overrides"])
-    assert find_recipe(str(ROOT / parameters["recipe"])).is_file()
+    recipe = load_recipe(parameters["recipe"], parameters["overrides"])
+    assert find_recipe(parameters["recipe"]).is_file()
     require_files(recipe)
     recipe.placement.check(parameters.get("cluster"))
     assert recipe.placement.placed == ("cluster" in parameters)

@@ -42,3 +42,6 @@ def test_the_guides_command_makes_the_deployments_in_the_pool_of_the_worker(serv
         assert row["pull_steps"] == content["pull"]
         assert row["concurrency_options"]["collision_strategy"] == "CANCEL_NEW"
         assert [each["schedule"]["cron"] for each in row["schedules"]] == [deployment["schedules"][0]["cron"]]
+        form = row["parameter_openapi_schema"]["properties"]
+        assert {"arithmetic", "rloo"} <= set(form["recipe"]["enum"]), "the form offers recipes by name"
+        assert form["recipe"]["description"] and form["overrides"]["description"]

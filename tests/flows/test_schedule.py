@@ -1,6 +1,7 @@
 """What must be true of the schedule, on a real Prefect server."""
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -144,6 +145,12 @@ def test_ended_it_leaves_no_run_going_and_no_schedule_on_and_the_servers_alone(s
     assert state_of(servers, run) == "CRASHED"
     assert all(deployment["paused"] for deployment in deployments(servers).values())
     assert set(running_servers(servers.home)) == {"mlflow", "prefect"}
+
+
+def test_prefect_is_not_imported_before_the_servers_address_is_known() -> None:
+    """It reads its settings once: imported earlier, it would start a temporary server beside the one that serves."""
+    code = "import sys, flows.schedule, flows.commands.operation; sys.exit('prefect' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
 def test_the_projects_own_schedule_has_three_deployments_that_refuse_overlap() -> None:

@@ -1,0 +1,52 @@
+"""Live through nights in one process, by a clock of its own: `python nights_driver.py RECIPE`; JSON lines both ways.
+
+A line in is {"at": ISO time, "overrides": [...], "train": bool, "grader": text, "approve": version or null}; of each a
+line comes out: "NIGHT " and {"decision", "version", "error"}. A night trains and then evaluates the champion, as
+prefect.yaml has it.
+"""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from flows import console, environment
+from flows.evaluate_champion import evaluate_champion
+from flows.silence import on_record
+from flows.train import train
+from models.errors import UserError
+from tasks import approval, clock
+from tasks.tracking import store
+
+
+def live(recipe: str, night: dict[str, Any]) -> dict[str, Any]:
+    """What became of a night."""
+    at = datetime.fromisoformat(night["at"])
+    clock.now = lambda: at
+    os.environ["GRADER"] = night["grader"]
+    home = environment.state_folder()
+    if night["approve"] is not None:
+        store.configure(home)
+        approval.approve("nights-policy", night["approve"], by="Ann", why="samples read")
+    said: dict[str, Any] = {"decision": "", "version": None, "error": ""}
+    with on_record(home, "nightly"):
+        try:
+            if night["train"]:
+                promotion = train(recipe, night["overrides"]).promotion
+                assert promotion is not None
+                decision = "judged before" if promotion.reused else promotion.decision
+                said |= {"decision": decision, "version": promotion.version}
+        except UserError as error:
+            said["error"] = str(error)
+        with suppress(UserError):  # before the first champion
+            evaluate_champion(recipe, night["overrides"])
+    return said
+
+
+if __name__ == "__main__":
+    console.quiet(told_at_the_end=True)
+    print("READY", flush=True)
+    for line in sys.stdin:
+        print("NIGHT", json.dumps(live(sys.argv[1], json.loads(line))), flush=True)
