@@ -43,8 +43,8 @@ test-all: .venv/.installed browser postgresql lint ## Run every test in one proc
 test-slice: .venv/.installed postgresql ## Run a slice of the thorough tests: SLICE=K/N, every N-th beginning with the K-th
 	@$(PYTEST) -n 0 -m thorough --slice $(SLICE) --durations=10
 
-faults: .venv/.installed postgresql ## Inject every fault into real runs (under 30 minutes) and write docs/faults.md
-	@FAULT_TABLE=docs/faults.md $(PYTEST) -n 0 -m faults --durations=10
+faults: .venv/.installed postgresql ## Inject every fault into real runs and write what came of it to docs/faults.md
+	@FAULT_TABLE=docs/faults.md $(PYTEST) -n $(WORKERS) -m faults --durations=10
 
 quick: .venv/.installed ## Run the core's tests: a minute
 	@$(PYTEST) -n $(WORKERS) -m quick -q

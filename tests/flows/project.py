@@ -96,6 +96,8 @@ class Ran:
     err: str
     commit: str
     """What was checked out when it began: other tests of the session commit data to the same project."""
+    prepared: bool = False
+    """Whether its data were made before, by another test of the session."""
 
     @property
     def table(self) -> dict[str, str]:
@@ -170,9 +172,10 @@ class Project:
 
     def run(self, *overrides: str, own_server: bool = False) -> Ran:
         commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=self.folder, text=True).strip()
+        prepared = (self.folder / "data/prepared/arithmetic/manifest.json").exists()
         ended = rewardflow(self.folder, "run", "tiny", *overrides, **self.settings(own_server=own_server))
         assert ended.returncode == 0, ended.stdout + ended.stderr
-        return Ran(self.home, ended.stdout, ended.stderr, commit)
+        return Ran(self.home, ended.stdout, ended.stderr, commit, prepared)
 
     def start(self, *overrides: str, home: Path, log: Path, own_server: bool = False) -> subprocess.Popen[str]:
         """A run of its own process group that writes to `log`; whoever starts it ends it."""

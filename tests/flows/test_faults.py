@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fault_scene import ROUNDS, Scene, kill_at, line_in, made_in, seen, timed
+from fault_scene import Scene, kill_at, line_in, made_in, seen, timed
 from running import wait_for
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.faults]
@@ -23,7 +23,7 @@ MOMENTS = {
     "in the first round": "store/fine_tune/*/checkpoints",
     "after round 2": "store/fine_tune/*/checkpoints/round_000002",
     "after round 5": "store/fine_tune/*/checkpoints/round_000005",
-    "after the last round": f"store/fine_tune/*/checkpoints/round_{ROUNDS:06d}",
+    "after the last round": "store/fine_tune/*/policy",
     "in the evaluation": "store/evaluate/*",
     "in the promotion": "store/promote/*",
 }

@@ -49,7 +49,7 @@ def opening(description: str) -> tuple[str, str]:
 
 
 def test_every_step_runs_and_the_closing_table_says_so(first: Ran) -> None:
-    assert first.table == dict.fromkeys(STEPS, "run")
+    assert first.table == dict.fromkeys(STEPS, "run") | ({"data": "reused"} if first.prepared else {})
     after = first.out[first.out.index("promote") :]
     assert re.search(r"^verdict +(kept|refused|promoted): ", after, flags=re.MULTILINE)
     assert f"/runs/{first.run_id}" in after.splitlines()[-2] + after.splitlines()[-1]

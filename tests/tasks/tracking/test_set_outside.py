@@ -74,7 +74,7 @@ def test_a_champion_set_while_a_policy_learns_is_noticed_before_the_candidate_is
         registry.register(NAME, model)
     aliases.promote(NAME, 1, why="gate")
 
-    def trained(opened: object, refresh: bool) -> SimpleNamespace:
+    def trained(opened: object, refresh: bool, resume: bool) -> SimpleNamespace:
         set_alias(NAME, 2)
         tuned = SimpleNamespace(links={}, metrics={}, headline="")
         nothing = {"validated": None, "warmed": None, "rewarded": None}
