@@ -15,6 +15,7 @@ from models.recipe.load import load_recipe
 from models.recipe.smoke import made_small
 from tasks import shared_engine
 from tasks.registered_policy import made_policy
+from tasks.registered_reward_model import made_reward_model
 from tasks.sections import Sections
 from tasks.step import StepResult
 from tasks.steps import evaluate, fine_tune, fit_reward_model, warm_start
@@ -40,7 +41,7 @@ def test_every_step_of_a_recipe_for_a_real_model_goes_through(
     made: dict[str, Any] = {"key": "k", "digest": "d", "headline": "", "metrics": {}, "run_id": parent, "seconds": 0.0}
     validated = StepResult(step="validate", folder=str(tmp_path / "validated"), **made)
 
-    def run(task: Any, sections: type[Sections], *inputs: Any) -> StepResult:
+    def run(task: Any, sections: type[Sections], *inputs: object) -> StepResult:
         result: StepResult = task.fn(context(home, task.name, f"{task.name}-key", parent, sections(recipe)), *inputs)
         return result
 
@@ -53,5 +54,6 @@ def test_every_step_of_a_recipe_for_a_real_model_goes_through(
         return
     tuned = run(fine_tune.fine_tune, fine_tune.FineTuneSections, validated, warmed, rewarded, {})
     assert "in 2 rounds" in tuned.headline and tuned.metrics["update/changed_share"] > 0
-    measured = run(evaluate.evaluate_policy, evaluate.ShownSections, made_policy(tuned), validated, rewarded, warmed)
+    judges = (made_reward_model(rewarded), warmed)
+    measured = run(evaluate.evaluate_policy, evaluate.ShownSections, made_policy(tuned), validated, *judges)
     assert "eval/sampled_accuracy" in measured.metrics
