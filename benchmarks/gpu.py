@@ -4,6 +4,7 @@ Qwen3-0.6B and 1.7B shapes with random weights, rows of 4k and 16k tokens: group
 prompt, one update each, GRPO without a KL term, AdamW, bf16 autocast over float32 weights. For each: tokens a second,
 share of the device's measured bf16 matrix-product peak, peak memory. Where TRL is installed, its GRPOTrainer takes
 the same update (its loss on the same tokens, no generation); otherwise there is no peer, which the table says.
+Then, of each size, an engine in the same process: what a hand-over, sleep and waking take (`benchmarks.gpu_engine`).
 
 Tokens are prompt + completion of every completion, P * G + C * G: what a learner without shared prompts computes, so
 that the rates of both sides mean the same work done. The share of the peak counts only what must be computed
@@ -12,7 +13,8 @@ that the rates of both sides mean the same work done. The share of the peak coun
     6 * (entries of the matrices but the embedding and the head) * (P + G * C) a group
     + 6 * hidden * vocabulary * (G * C) + 12 * layers * heads * head_dim * (keys that all queries see)
 
-Nothing of recomputation counts. It imports nothing above models/ and needs neither vLLM nor an orchestrator.
+Nothing of recomputation counts. It imports nothing above models/ and needs neither an orchestrator nor vLLM, without
+which transformers is the engine.
 A cell that does not fit into memory, or for which no time is left, is told as a row without figures.
 `--device cpu --tiny` goes through every line in a minute on any machine.
 """
@@ -33,6 +35,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
+from benchmarks.gpu_engine import engine_rows
 from benchmarks.learners import grpo_update, learner_of, schedule, scored_of
 from benchmarks.machine import describe
 from benchmarks.materials import token_lists
@@ -42,8 +45,8 @@ from models.loop.flops import groups_of, shapes_of, update_flops
 from models.loop.peak import matmul_peak
 
 RESULTS = Path(__file__).parent / "results"
-GOAL = 0.45
-"""Share of the measured peak at 4k."""
+GOALS = {4096: 0.35, 16384: 0.45}
+"""Share of the measured peak that an update is to reach, by the tokens of a row."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,8 @@ def main() -> int:
             print(f"   {size.name} {batch.row}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
             # After every cell, so that an interrupted run leaves what it had.
             write(options.out, "gpu", machine, rows, {"repeats": options.repeats, "tiny": options.tiny})
+        rows += engine_cell(size, batches[0], device, options.repeats, deadline)
+        write(options.out, "gpu", machine, rows, {"repeats": options.repeats, "tiny": options.tiny})
     print(f"{machine.get('gpu', machine['cpu'])}, measured bf16 peak {peak / 1e12:.1f} TFLOP/s")
     print(table(rows))
     return int(not any(row.ours for row in rows))
@@ -128,7 +133,7 @@ def cell(size: Size, batch: Batch, device: torch.device, peak: float, repeats: i
     details = {"parameters_flops_of_an_update": work[0], "seconds": seconds, "groups": batch.groups,
                "prompt": batch.prompt, "completion": batch.completion, "group": batch.group}  # fmt: skip
     against = "TRL GRPOTrainer, its loss and step"
-    goal = GOAL if batch.row <= 4096 and device.type == "cuda" else None
+    goal = GOALS.get(batch.row) if device.type == "cuda" else None
     return [
         compare(
             f"{label}: update", [batch.tokens / s for s in ours], [batch.tokens / s for s in peer] or None,
@@ -136,14 +141,27 @@ def cell(size: Size, batch: Batch, device: torch.device, peak: float, repeats: i
         ),
         compare(
             f"{label}: share of the bf16 peak", [work[0] / s / 1e12 for s in ours], [peak / 1e12], "TFLOP/s", goal,
-            against="measured peak of a bf16 matrix product", wanted="45 %" if goal else "",
-            short="below 45 % of the measured peak",
+            against="measured peak of a bf16 matrix product", wanted=f"{goal:.0%}" if goal else "",
+            short=f"below {goal:.0%} of the measured peak" if goal else "",
         ),
         compare(
             f"{label}: peak memory", [ours_memory], [peer_memory] if peer else None, "GiB", None,
             smaller_is_better=True, short="" if peer else why, against=against,
         ),
     ]  # fmt: skip
+
+
+def engine_cell(size: Size, batch: Batch, device: torch.device, repeats: int, deadline: float) -> list[Row]:
+    """The rows of an engine beside the learner; one that tells why, where there are none."""
+    clear(device)
+    label = f"{size.name}, engine"
+    if time.perf_counter() > deadline:
+        return [Row(label, 0.0, None, "s", None, None, False, reason="no time was left")]
+    try:
+        return engine_rows(label, new_model(size, batch, device), batch.prompt, size.vocabulary, repeats)
+    except Exception as error:  # as in `timed`
+        first = (str(error).splitlines() or [""])[0]
+        return [Row(label, 0.0, None, "s", None, None, False, reason=f"{type(error).__name__}: {first}"[:300])]
 
 
 def timed(

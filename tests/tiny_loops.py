@@ -125,10 +125,11 @@ def run(
     killed_in: int | None = None,
     engine: Callable[..., Engine] = TransformersEngine,
     problems: Sequence[Problem] = PROBLEMS,
+    learner: Learner | None = None,
 ) -> tuple[Learner, Diary]:
     """One run of the loop in a fresh process's state. Returns the learner and what was told."""
     torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
-    learner, diary = new_learner(schedule, lora), Diary({}, {}, [])
+    learner, diary = learner or new_learner(schedule, lora), Diary({}, {}, [])
     world = make_world(engine(start, EngineSettings(), end=END), learner=learner)
     try:
         run_loop(world, slots, schedule, problems, checkpoints, diary.watchers(killed_in))

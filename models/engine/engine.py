@@ -31,6 +31,14 @@ class EngineSettings:
     """Let vLLM compile the model and record CUDA graphs: slower to start, faster after. auto: on a GPU."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of weights and arithmetic; auto follows the learner, or the device where nobody learns."""
+    sleep: bool | Literal["auto"] = "auto"
+    """Give up weights and cache while the learner fits, where both share a process and no round is drawn ahead. auto:
+    on a GPU; vLLM can there alone."""
+
+    @property
+    def sleeps(self) -> bool:
+        """What `sleep` means here."""
+        return torch.cuda.is_available() if self.sleep == "auto" else self.sleep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +178,11 @@ class Engine(Protocol):
             version: what the engine answers from now on when it is asked for its `version`.
         """
         ...
+
+    def sleep(self) -> None:
+        """Give up weights and cache, where that is wanted and the memory is the learner's too. The next call is a
+        `load`, which fills both again. Nothing may be under way."""
+        return None
 
     @abstractmethod
     def close(self) -> None:

@@ -64,6 +64,11 @@ class OfFirstRank(Engine):
             pass
         self.version = version
 
+    def sleep(self) -> None:
+        """See `Engine.sleep`."""
+        if self._engine is not None:
+            self._engine.sleep()
+
     def close(self) -> None:
         """See `Engine.close`."""
         if self._engine is not None:

@@ -92,6 +92,10 @@ class Restarting(Engine):
         """Load what is kept: for one of several engines, whose weights were kept once for all of them."""
         self._lasting("load", lambda engine: engine.load(self.kept.given(), self.kept.version))
 
+    def sleep(self) -> None:
+        """See `Engine.sleep`."""
+        self._lasting("sleep", lambda engine: engine.sleep())
+
     def close(self) -> None:
         """See `Engine.close`. Closing twice does no harm; a call that another thread has under way fails."""
         self.closed = True

@@ -55,6 +55,8 @@ class TransformersEngine(Engine):
         self.read_beside(folder, trust_remote_code)
         self.room = settings.max_sequences if len(self.voices()) == 1 else 0
         self.serving: Serving | None = None
+        self.asleep: list[torch.Size] = []
+        """Shapes of the weights that it gave up, in their order; empty where it has them."""
 
     def read_model(self, folder: Path, trust_remote_code: bool) -> Any:
         """A model of the engine's precision that only reads."""
@@ -114,8 +116,21 @@ class TransformersEngine(Engine):
         own = self.model.state_dict().keys()
         if given.keys() != own:
             raise ValueError(f"weights were handed over that are not the model's: {sorted(given.keys() ^ own)}")
+        if self.asleep:
+            for weight, shape in zip(self.model.parameters(), self.asleep, strict=True):
+                weight.data = weight.data.new_empty(shape)
+            self.asleep = []
         self.model.load_state_dict(given, strict=True)
         self.version = version
+
+    def sleep(self) -> None:
+        """See `Engine.sleep`."""
+        if self.settings.sleeps and not self.asleep:
+            self.serving = None
+            weights = list(self.model.parameters())
+            self.asleep = [weight.shape for weight in weights]
+            for weight in weights:
+                weight.data = weight.data.new_empty(0)
 
     def close(self) -> None:
         """See `Engine.close`."""

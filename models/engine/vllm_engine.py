@@ -115,6 +115,9 @@ class VllmEngine(Engine):
         if not cuda:
             blocks = settings.max_sequences * (longest // CACHE_BLOCK + 1)
             options = {"kv_cache_memory_bytes": cache_bytes(config, blocks, self.dtype)}
+        self.sleeps, self.asleep = cuda and settings.sleeps, False  # vLLM can on a GPU alone
+        if self.sleeps:
+            options["enable_sleep_mode"] = True
         options["dtype"] = str(self.dtype).removeprefix("torch.")
         compiled = cuda if settings.compile == "auto" else settings.compile
         if ways > 1:
@@ -227,11 +230,22 @@ class VllmEngine(Engine):
         serving = self.requests.under_way
         if serving:
             self.requests.between_weights()
+        if self.asleep:
+            self.engine.wake_up(tags=["weights"])
         self.engine.collective_rpc("reload_weights", kwargs={"weights_iterator": list(weights)})
+        if self.asleep:
+            self.engine.wake_up(tags=["kv_cache"])  # last: the old room for weights that are read in is free by now
+            self.asleep = False
         if not serving and not self.engine.reset_prefix_cache():
             raise RuntimeError("vLLM did not forget the prefixes of the old weights")
         self.engine.llm_engine.set_weight_version(str(version))
         self.version = version
+
+    def sleep(self) -> None:
+        """See `Engine.sleep`. Level 2: neither weights nor cache are kept in the processor's memory."""
+        if self.sleeps and not self.asleep:
+            self.engine.sleep(level=2)
+            self.asleep = True
 
     def close(self) -> None:
         """See `Engine.close`. Shut down by name: else it happens when the last reference goes, in another's time."""

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from models.learner.fused_log_probs import Distribution
+from models.learner.offloaded import Offloaded
 from models.learner.optimiser import build_optimiser
 from models.learner.sharding import shard
 from models.loop.judge import Role
@@ -93,6 +94,9 @@ def build_learner(
         shard(reference, ranks)
     for companion in companions.values():
         shard(companion.model, ranks, companion.optimiser)
+    offloaded = None
+    if reference is not None and recipe.reference.offload:
+        offloaded = Offloaded(reference, next(policy.parameters()).device)
     drawn = recipe.rollouts.sampling
     distribution = Distribution(temperature=drawn.temperature or 1.0, top_p=drawn.top_p, top_k=drawn.top_k)
     return Learner(
@@ -105,6 +109,7 @@ def build_learner(
         mask_top_p=recipe.rollouts.mask_top_p,
         companions=companions,
         reference_moves=recipe.reference.moves,
+        offloaded=offloaded,
     )
 
 

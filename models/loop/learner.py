@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from models.errors import UserError
 from models.learner.fused_log_probs import Distribution
+from models.learner.offloaded import Offloaded
 from models.learner.optimiser import OptimiserSettings, take_step
 from models.learner.packing import Sequences
 from models.learner.whole_weights import ranks_of
@@ -65,6 +66,8 @@ class Learner:
     them. 1: all tokens."""
     reference_moves: bool = True
     """Whether the reference can change; one that cannot is in no checkpoint."""
+    offloaded: Offloaded | None = None
+    """Where the reference's weights wait while nobody reads it; None: with the policy's."""
     updates: int = 0
     """Optimiser steps taken so far."""
     companions: dict[str, Companion] = field(default_factory=dict)
@@ -91,7 +94,8 @@ class Learner:
             with self.adapter_off():
                 yield self.policy
         else:
-            yield self.reference
+            with self.offloaded.fetched() if self.offloaded else nullcontext():
+                yield self.reference
 
     @contextmanager
     def as_judge(self, judge: Judge) -> Iterator[nn.Module]:

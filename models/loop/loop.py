@@ -204,6 +204,8 @@ def run_loop(
 def _learn(world: World, slots: Slots, settings: ScheduleSettings, chosen: Scored, number: int) -> dict[str, float]:
     """What is left of a round when its completions are chosen: signal, fit, companions. Returns their metrics."""
     signal = slots.advantage(world, chosen)
+    if world.engine is not None and not settings.staleness:  # else it draws the next round
+        world.engine.sleep()
     metrics: dict[str, float] = {}
     trained = world.truncated.to_train_on(chosen)
     if len(trained):

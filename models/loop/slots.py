@@ -389,6 +389,11 @@ class Reference(SlotPart):
         """Whether the optimiser forgets its moments when the reference has changed."""
         return False
 
+    @property
+    def offload(self) -> bool:
+        """Whether its weights are on the learner's device only while they are read."""
+        return False
+
     def follow(self, reference: nn.Module, policy: nn.Module, round_number: int) -> bool:
         """Move the reference after a round, in place. Returns whether it changed."""
         return False

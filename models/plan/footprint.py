@@ -80,6 +80,10 @@ class Footprint:
     """Of several learners: the weights and gradients that each of them holds whole while it reads a row."""
     several_rows: bool
     """Whether gradients of an earlier row are held while a row is read."""
+    sleeps: bool = False
+    """Whether the engine gives its memory up while the learner fits."""
+    offloaded: bool = False
+    """Whether the reference is there only while it is read."""
 
     @property
     def passing(self) -> int:
@@ -94,8 +98,15 @@ class Footprint:
     @property
     def total(self) -> int:
         """The most that is held at once."""
-        staying = self.weights + self.optimiser + self.reference + self.companions + self.reward_model + self.teachers
-        return staying + self.engine + self.put_together + self.passing
+        staying = self.weights + self.optimiser + self.companions + self.reward_model + self.teachers
+        fitting = self.put_together + self.passing
+        reading = self.put_together + self.logits
+        if self.offloaded:
+            reading += self.reference
+        else:
+            staying += self.reference
+        learning = max(fitting, reading)
+        return staying + (max(learning, self.engine) if self.sleeps else learning + self.engine)
 
 
 @dataclass(frozen=True)
@@ -128,6 +139,8 @@ def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: t
         activations=least + (layers - 1) * (more - least),
         backward=beside,
         several_rows=row.several,
+        sleeps=_sleeps(recipe, device),
+        offloaded=recipe.reference.offload,
         logits=_logits(recipe, config, row, device, autocast),
     )
 
@@ -300,10 +313,23 @@ def _engine(recipe: Recipe, config: Any, device: Device, autocast: torch.dtype |
     """What the engine takes beside the learner: its share of a GPU, or its copy of the weights and its cache."""
     if not recipe.rollouts.draws:
         return 0
-    vllm = recipe.engine.name == "vllm" or (recipe.engine.name == "auto" and (has_vllm() or device.kind == "cuda"))
-    if device.kind == "cuda" and vllm:
+    if device.kind == "cuda" and _is_vllm(recipe, device):
         return int(recipe.engine.memory_share * device.memory)
     dtype = engine_dtype(recipe.engine, autocast or torch.float32)
     longest = recipe.rollouts.max_tokens
     blocks = recipe.engine.max_sequences * (longest // CACHE_BLOCK + 1)
     return parameters * dtype.itemsize + cache_bytes(config.get_text_config(), blocks, dtype)
+
+
+def _is_vllm(recipe: Recipe, device: Device) -> bool:
+    name = recipe.engine.name
+    return name == "vllm" or (name == "auto" and (has_vllm() or device.kind == "cuda"))
+
+
+def _sleeps(recipe: Recipe, device: Device) -> bool:
+    """Whether the engine gives its memory to the learner; one that draws the next round meanwhile does not."""
+    if recipe.schedule is None or recipe.schedule.staleness or recipe.placement.placed:
+        return False
+    if device.kind == "cuda":
+        return recipe.engine.sleep is not False
+    return recipe.engine.sleep is True and not _is_vllm(recipe, device)  # vLLM can on a GPU alone

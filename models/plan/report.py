@@ -156,7 +156,9 @@ def _advice(recipe: Recipe, needs: Footprint) -> str:
     if recipe.schedule is not None and recipe.schedule.gradient_checkpointing is not True:
         options["what layers keep: schedule.gradient_checkpointing=true"] = needs.activations
     options["schedule.token_budget (and with it the longest row)"] = needs.activations
-    options["engine.memory_share"] = needs.engine
+    options["engine.memory_share"] = max(0, needs.engine - needs.passing) if needs.sleeps else needs.engine
     if recipe.policy.lora is None:
         options["what learns: policy.lora={rank: 16}"] = needs.gradients + needs.optimiser + needs.reference
+        if recipe.placement.learners == 1 and not needs.offloaded and not recipe.reference.moves:
+            options["the reference: reference.offload=true"] = needs.reference
     return f"lower {max(options, key=lambda key: options[key])}"

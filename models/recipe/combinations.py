@@ -105,6 +105,8 @@ def _labels(recipe: Recipe) -> None:
 
 def _reference(recipe: Recipe) -> None:
     if recipe.reference.kept:
+        if recipe.reference.offload:
+            _offload(recipe)
         return
     weights = {"advantage.kl_in_reward": recipe.advantage.kl_in_reward, "objective.kl": recipe.objective.kl}
     for key, weight in weights.items():
@@ -113,6 +115,15 @@ def _reference(recipe: Recipe) -> None:
     for place, part in _named(recipe):
         if part.needs_reference:
             raise ValueError(f"{place} {part.name} needs a reference, but the recipe has none")
+
+
+def _offload(recipe: Recipe) -> None:
+    if recipe.policy.lora is not None:
+        raise ValueError("reference.offload: beside policy.lora the reference is the policy, its adapter off")
+    if recipe.placement.learners > 1:
+        raise ValueError("reference.offload: of several learners each holds a part of the reference; leave it out")
+    if recipe.rollouts.needs_reference:
+        raise ValueError(f"reference.offload: rollouts {recipe.rollouts.name} reads the reference at every token")
 
 
 def _teacher(recipe: Recipe) -> None:

@@ -10,6 +10,10 @@ from models.parts import part
 class Frozen(Reference):
     """The warm-started policy, unchanged."""
 
+    offload: bool = False
+    """Keep its weights in the processor's memory but while they are read. Changes no value; each round pays for their
+    way to the GPU and saves their room there, half of the policy's own or all of it (`rewardflow plan`)."""
+
 
 @part("none")
 class NoReference(Reference):
