@@ -52,9 +52,9 @@ def engine_rows(label: str, model: PreTrainedModel, prompt: int, vocabulary: int
     rows = [
         ("hand-over", [handed / seconds for seconds in awake], "GB/s", False),
         ("first token after a hand-over", first, "s", True),
-        ("going to sleep", asleep, "s", True),
-        ("hand-over to an engine asleep", waking, "s", True),
     ]
+    if _cuda() or name == "transformers":  # vLLM sleeps on a GPU alone
+        rows += [("going to sleep", asleep, "s", True), ("hand-over to an engine asleep", waking, "s", True)]
     if _cuda():
         rows.append(("memory that sleep gives back", given_back, "GiB", False))
     return [

@@ -176,5 +176,7 @@ def test_the_gpu_benchmark_goes_through_on_a_cpu(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = read(out)
-    assert len(rows) == 6
+    learner, engine = rows[:6], rows[6:]
+    assert all(", engine" in row.measure for row in engine) and engine[0].measure.endswith("hand-over")
+    assert len(learner) == 6 and not any(", engine" in row.measure for row in learner)
     assert all(row.ours > 0 for row in rows if "memory" not in row.measure)
