@@ -30,6 +30,7 @@ from models.errors import UserError
 from models.processor import processor
 from tasks import dvc_remote
 from tasks.machine import normal_name, packages
+from tasks.tracking.schema import schema_of
 from tasks.tracking.store import wished
 
 DISK_GIB = 5.0
@@ -203,6 +204,9 @@ def _tracking_store(home: Path) -> Finding:
             (runs,) = store.execute("select count(*) from runs").fetchone()
     except sqlite3.Error as error:
         return Finding("Tracking store", False, f"{database}: {error}", "put back a copy of it, or move it away")
+    tables = schema_of(home)
+    if tables is not None and not tables.current:
+        return Finding("Tracking store", False, tables.versions, tables.mend)
     return Finding("Tracking store", True, f"{database}, {runs} runs")
 
 

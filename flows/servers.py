@@ -32,7 +32,7 @@ from flows.environment import (
 from flows.server_process import END_SECONDS, FOREIGN, LASTING_LEASES, end, launch, port_is_free, wait_until_healthy
 from flows.server_record import HOST, Server, record, recorded, running_servers
 from models.errors import UserError
-from tasks.tracking import moved
+from tasks.tracking import moved, schema
 from tasks.tracking.store import wished
 
 # ---------------------------------------------------------------------------------------------------- what is running
@@ -64,8 +64,8 @@ def serving(
     the others are started and ended.
 
     Raises:
-        UserError: a server that the environment names does not answer, a port is in use, or a server ended or stayed
-            silent while it was started; the text names its log.
+        UserError: a server that the environment names does not answer, a port is in use, MLflow's tables are of another
+            version of it, or a server ended or stayed silent while it was started; the text names its log.
     """
     given = given_servers(home)
     for server in given.values():
@@ -80,6 +80,7 @@ def serving(
                 f"port {port} is in use, so the {title} server cannot start: choose another with --{name}-port"
             )
     if "mlflow" in missing and not wished():
+        schema.require_current(home.absolute())
         moved.follow(home.absolute())  # the server reads artifacts where the database says
     started: dict[str, Server] = {}
     try:

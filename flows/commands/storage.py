@@ -85,7 +85,7 @@ def restore(
     """
     from flows.services import dump
     from tasks.backup import other_packages
-    from tasks.tracking import store
+    from tasks.tracking import schema, store
 
     home = state_folder()
     contents = dump.restore(file.absolute(), home)
@@ -95,6 +95,10 @@ def restore(
     if contents.holds(dump.DATABASES):
         print("Services: `rewardflow services start` starts them on what was restored, with new passwords and keys.")
     elif store.exists(home):
+        tables = schema.schema_of(home)
+        if tables is not None and not tables.current:
+            print(f"{tables.versions}: install that version again, or {tables.mend}")
+            return
         store.open_for_reading(home)
         print("`rewardflow models` shows what is in the registry.")
 

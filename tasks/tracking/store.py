@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from models.disk import no_space, out_of_space
 from models.errors import UserError
 from tasks import interrupt
-from tasks.tracking import moved
+from tasks.tracking import moved, schema
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -66,11 +66,12 @@ def configure(home: Path) -> Store:
     """Choose the store: MLFLOW_TRACKING_URI, else SQLite and a folder under `home` (made where it is missing).
 
     Raises:
-        UserError: the folder was moved and cannot be written to.
+        UserError: the folder was moved and cannot be written to, or its database is of another version of MLflow.
     """
     home.mkdir(parents=True, exist_ok=True)
     chosen = _choose(home)
     if chosen.uri in _set_here:
+        schema.require_current(chosen.home)
         moved.follow(chosen.home)
     return chosen
 
@@ -99,12 +100,13 @@ def open_for_reading(home: Path) -> Store:
     """Choose the store as `configure` does, and make nothing.
 
     Raises:
-        UserError: nothing was ever run with the state folder `home`.
+        UserError: nothing was ever run with the state folder `home`, or its database is of another version of MLflow.
     """
     if not exists(home):
         raise UserError(f"{home}: nothing was run here yet; `rewardflow run RECIPE` makes the first run")
     chosen = _choose(home)
     if chosen.uri in _set_here:
+        schema.require_current(chosen.home)
         try:
             moved.follow(chosen.home)
         except UserError as error:  # what stands in the database can be shown all the same

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer
+from guide import parse
 from manifests import ROOT, container_named, named, pods, read_objects, title
 from ray_cluster import start_command
 
@@ -31,16 +32,6 @@ def of_the_guide(program: str) -> list[list[str]]:
     """Commands that the guide has in the head pod, with the lines that it breaks put together."""
     joined = GUIDE.replace("\\\n", " ")
     return [shlex.split(line)[1:] for line in re.findall(rf"-- +({program} [^\n]+)", joined)]
-
-
-def parse(command: Any, words: list[str]) -> str:
-    """Let click read the words without running anything; the command that they end at."""
-    if hasattr(command, "resolve_command"):  # a group; typer's are of its own copy of click
-        name, inner, rest = command.resolve_command(command.context_class(command), words)
-        assert inner is not None, name
-        return f"{name} {parse(inner, rest)}".strip()
-    command.make_context(command.name, list(words))
-    return ""
 
 
 def test_rewardflows_own() -> None:

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,28 @@ def shell() -> dict[str, str]:
     ours = ("REWARDFLOW_HOME", "REWARDFLOW_STARTER", "MLFLOW_TRACKING", "MLFLOW_REGISTRY")
     prefects = ("PREFECT_API", "PREFECT_HOME", "PREFECT_LOCAL_STORAGE", "PREFECT_MEMO_STORE")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours + prefects)}
+
+
+_PROGRAMS = """
+rewardflow() { "$PYTHON" -m flows.command_line "$@"; }
+mlflow() { "$PYTHON" -m mlflow "$@"; }
+prefect() { "$PYTHON" -m prefect "$@"; }
+dvc() { "$PYTHON" -m dvc "$@"; }
+set -e -o pipefail
+"""
+"""The programs of this environment by their names, with the code of the working directory."""
+
+
+def type_in(commands: Sequence[str], folder: Path, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Type commands into one shell in `folder`, as a reader of the guide would; it ends at the first that fails."""
+    return subprocess.run(
+        ["bash", "-c", _PROGRAMS + "\n".join(commands)],
+        cwd=folder,
+        env={**shell(), "PYTHON": sys.executable, "PYTHONUNBUFFERED": "1", **extra},
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
 
 
 def start_python(code: str, home: Path, **extra: str) -> subprocess.Popen[str]:

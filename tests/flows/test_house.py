@@ -112,12 +112,6 @@ def test_the_project_names_no_registry_and_no_folder_of_one_machine() -> None:
     assert traces == []
 
 
-def test_the_readme_names_only_targets_that_the_makefile_has() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    named = set(re.findall(r"^\s*(?:\$ )?make ([a-z]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE))
-    assert {"run", "test"} <= named <= targets
-
-
 def test_the_locks_pin_every_package_once_and_agree_on_what_both_have_of_our_own() -> None:
     cpu, cuda = (dict(pins(name)) for name in ("cpu.lock", "cuda.lock"))
     assert len(cpu) == len(pins("cpu.lock")) and len(cuda) == len(pins("cuda.lock"))

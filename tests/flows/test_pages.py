@@ -4,9 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
+from guide import PAGES, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("data/*.md"), *ROOT.glob("mlflow/*.md")])
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 SHOWN = re.compile(r"^\[([^]]+)\]\([^)]+\):\n\n```(?:python|yaml)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 

@@ -1,0 +1,235 @@
+"""Every command in the guide is one that its program takes: commands, options, recipes, overrides, targets, files."""
+
+import argparse
+import re
+import runpy
+import shlex
+import subprocess
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import typer
+from guide import PAGES, ROOT, Line, lines, parse, spans
+
+from flows.command_line import app
+from models.errors import UserError
+from models.recipe.load import load_recipe
+
+TARGETS = dict(
+    re.findall(r"^([a-z-]+):(?!=)[^\n]*\n((?:\t[^\n]*\n)*)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+)
+"""Target of the Makefile -> its recipe."""
+VARIABLES = set(re.findall(r"^([A-Z]+) \??:?=", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+OF_RECIPES = {"run": 1, "plan": 1, "compare": 99}
+"""Commands whose first arguments are recipes, and how many at most."""
+PLACEHOLDERS = re.compile(r"RECIPE|NAME|PATH|\.\.\.|[A-Z]+=?[A-Z]*$")
+
+
+class Wrong(Exception):
+    """What a program says of a command that it does not take."""
+
+
+@pytest.fixture(autouse=True)
+def at_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def check_rewardflow(words: list[str], in_text: bool = False) -> None:
+    """Hold words against the command line, with the recipes and overrides in them."""
+    # Brackets stand around what may be left out; what stands for a version may be anything else as well.
+    words = [re.sub(r"^(VERSION|RUN)$", "1", word.strip("[]")) for word in words]
+    if "--help" in words or (in_text and not words):
+        return
+    try:
+        command = parse(typer.main.get_command(app), words)
+    except Exception as error:
+        if in_text and type(error).__name__ in ("MissingParameter", "NoArgsIsHelpError"):
+            return
+        raise Wrong(f"{type(error).__name__}: {error}") from error
+    check_recipes(command, words[len(command.split()) :])
+
+
+def check_recipes(command: str, arguments: list[str]) -> None:
+    """Load the recipes that a command names with its overrides; what stands for a path of the reader's stays so."""
+    options = [place for place, word in enumerate(arguments) if word.startswith("-")]
+    first = arguments[: options[0] if options else None][: OF_RECIPES.get(command, 0)]
+    named = first + [arguments[place + 1] for place in options if arguments[place] in ("--recipe", "-r")]
+    overrides = [arguments[place + 1] for place in options if arguments[place] in ("--set", "-s")]
+    if command == "data add":
+        overrides.append(f"data.path={arguments[0]}")
+    for recipe in named:
+        if not PLACEHOLDERS.match(recipe):
+            load_recipe(recipe, [it for it in overrides if not PLACEHOLDERS.match(it)])
+
+
+def check_make(words: list[str]) -> None:
+    """Hold words against the Makefile; the OPTIONS for the program behind a target against that program."""
+    settings = dict(word.split("=", 1) for word in words if "=" in word)
+    if unknown := set(settings) - VARIABLES:
+        raise Wrong(f"make: no variable {', '.join(unknown)}")
+    for target in [word for word in words if "=" not in word]:
+        if target not in TARGETS:
+            raise Wrong(f"make: no target {target}")
+        behind = re.search(
+            r"\$\(BIN\)/(rewardflow|python) ([^\n$]*) \$\(OPTIONS\)", TARGETS[target].replace("$(RECIPE)", "")
+        )
+        options = shlex.split(settings.get("OPTIONS", ""))
+        if options and behind is None:
+            raise Wrong(f"make {target}: takes no OPTIONS")
+        if options and behind is not None:
+            check = {"rewardflow": check_rewardflow, "python": check_python}[behind[1]]
+            check([*behind[2].split(), *options])
+
+
+class Parsed(Exception):
+    """A program of ours has read its arguments."""
+
+
+def check_python(words: list[str]) -> None:
+    """`python -m`: a module of ours is there, and so are pytest's files."""
+    if words[:1] != ["-m"] or len(words) < 2:
+        raise Wrong("python: something else than -m")
+    if words[1].startswith("benchmarks") and find_spec(words[1]) is None:
+        raise Wrong(f"python: no module {words[1]}")
+    if missing := [word for word in words[2:] if word.startswith("tests") and not (ROOT / word).exists()]:
+        raise Wrong(f"pytest: no file {missing}")
+
+
+def check_arguments(words: list[str]) -> None:
+    """`python -m benchmarks...`, which reads its arguments and is stopped when it has."""
+    module, arguments = words[1], words[2:]
+    read = argparse.ArgumentParser.parse_args
+
+    def parse_args(parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        read(parser, arguments)
+        raise Parsed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(argparse.ArgumentParser, "parse_args", parse_args)
+        try:
+            runpy.run_module(module, run_name="__main__")
+        except Parsed:
+            return
+        except SystemExit as error:
+            raise Wrong(f"{module}: {arguments} is not understood") from error
+    raise AssertionError(f"{module} reads no arguments")
+
+
+def of_benchmarks() -> Iterator[tuple[Line, list[str]]]:
+    """The lines that start benchmarks, with the words behind `python`."""
+    for page in PAGES:
+        for line in [*lines(page), *spans(page)]:
+            words = line.words
+            if line.program == "python" and words[1:2] and words[1].startswith("benchmarks"):
+                yield line, words
+            if line.program == "make" and words[:1] in (["bench"], ["league"]):
+                options = [word.removeprefix("OPTIONS=") for word in words[1:]]
+                yield (
+                    line,
+                    [
+                        "-m",
+                        {"bench": "benchmarks", "league": "benchmarks.league"}[words[0]],
+                        *shlex.split(*options or [""]),
+                    ],
+                )
+
+
+@pytest.mark.thorough
+def test_every_benchmark_of_the_guide_takes_its_arguments() -> None:
+    """Apart from the others: to ask the benchmarks is to import torch."""
+    asked = list(of_benchmarks())
+    assert len(asked) > 10
+    for line, words in asked:
+        try:
+            check_arguments(words)
+        except Wrong as error:
+            pytest.fail(f"{line}\n    {error}")
+    with pytest.raises(Wrong):
+        check_arguments(["-m", "benchmarks.league", "--serch"])
+
+
+def check_git(words: list[str]) -> None:
+    """Hold the first word against git's own commands."""
+    if words[:1] == ["-C"]:
+        words = words[2:]
+    if words[:1] and words[0] not in git_commands():
+        raise Wrong(f"git: no command {words[0]}")
+
+
+@cache
+def git_commands() -> set[str]:
+    listed = subprocess.run(["git", "--list-cmds=main"], capture_output=True, text=True, check=True)
+    return set(listed.stdout.split())
+
+
+def check_dvc(words: list[str]) -> None:
+    """Hold words against DVC's own parser."""
+    from dvc.cli import DvcParserError
+    from dvc.cli.parser import get_main_parser
+
+    if words:
+        try:
+            get_main_parser().parse_args(words)
+        except (DvcParserError, SystemExit) as error:
+            raise Wrong(f"dvc: {words} is not understood") from error
+
+
+def check(line: Line) -> None:
+    """Hold a line of the guide against its program."""
+    words = line.words
+    if line.program == "rewardflow":
+        check_rewardflow(words, line.in_text)
+    elif line.program != "python" or words:  # `python` alone: a language
+        checks = {"make": check_make, "python": check_python, "git": check_git, "dvc": check_dvc}
+        checks.get(line.program, lambda _: None)(words)
+
+
+def wrong(commands: Iterable[Line]) -> list[str]:
+    """What the programs say of the lines that they do not take, with file and line."""
+    said = []
+    for line in commands:
+        try:
+            check(line)
+        except (Wrong, UserError) as error:
+            said.append(f"{line}\n    {error}")
+    return said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_of_a_page_is_one_that_its_program_takes(page: Path) -> None:
+    assert "\n".join(wrong([*lines(page), *spans(page)])) == ""
+
+
+def test_the_readme_has_the_two_commands_that_do_everything() -> None:
+    words = [line.words for line in lines(ROOT / "README.md") if line.program == "make"]
+    assert words[:2] == [["run"], ["test"]]
+
+
+@pytest.mark.parametrize(
+    "slip",
+    [
+        "rewardflow modles",
+        "rewardflow runs --limt 5",
+        "rewardflow data ad FILE",
+        "rewardflow run recipes/arithmetik.yaml",
+        "rewardflow run arithmetic --set schedule.rouns=3",
+        "rewardflow restore",
+        "make tset",
+        "make ui PORT=5001",
+        'make ui OPTIONS="--mlflow-prt 5001"',
+        'make lint OPTIONS="-v"',
+        "python -m pytest tests/models/objective/test_cisppo.py",
+        "git chekout COMMIT",
+        "dvc remote ad x",
+    ],
+)
+def test_a_slip_is_seen_with_file_and_line(slip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("guide.ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(f"# Title\n\nText.\n\n    {slip}   # a comment\n")
+    (said,) = wrong(lines(page))
+    assert said.startswith(f"page.md:5: {slip}")
