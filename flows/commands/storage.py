@@ -97,7 +97,7 @@ def restore(
     elif store.exists(home):
         tables = schema.schema_of(home)
         if tables is not None and not tables.current:
-            print(f"{tables.versions}: install that version again, or {tables.mend}")
+            print(f"{tables.versions}; before anything is run here: {tables.mend}")
             return
         store.open_for_reading(home)
         print("`rewardflow models` shows what is in the registry.")

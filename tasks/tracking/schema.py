@@ -50,13 +50,13 @@ class Schema:
 
     @property
     def mend(self) -> str:
-        """What to do about it, where the version that made it is not installed again."""
+        """What to do about it."""
         if self.known:
             return (
                 f"`rewardflow backup FILE`, then `mlflow db upgrade sqlite:///{self.database}` (docs/operations.md, "
                 "Upgrade)"
             )
-        return "restore a backup that was made before it"
+        return "install that version, or restore a backup that was made before it"
 
 
 def schema_of(home: Path) -> Schema | None:
