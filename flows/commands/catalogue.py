@@ -38,4 +38,14 @@ def parts(
     print(as_markdown(chosen) if markdown else as_text(chosen, whole), end="" if markdown else "\n")
 
 
-COMMANDS = (methods, parts)
+def reference(context: typer.Context) -> None:
+    """Print the page docs/commands.md: every command with its options, environment variables, tags of runs.
+
+    Example: `rewardflow reference > docs/commands.md`
+    """
+    from flows.reference import as_markdown
+
+    print(as_markdown(context.find_root().command), end="")
+
+
+COMMANDS = (methods, parts, reference)

@@ -62,6 +62,7 @@ def shell() -> dict[str, str]:
 
 
 _PROGRAMS = """
+PATH="$(dirname "$PYTHON"):$PATH"
 rewardflow() { "$PYTHON" -m flows.command_line "$@"; }
 mlflow() { "$PYTHON" -m mlflow "$@"; }
 prefect() { "$PYTHON" -m prefect "$@"; }

@@ -40,12 +40,13 @@ def at_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def check_rewardflow(words: list[str], in_text: bool = False) -> None:
     """Hold words against the command line, with the recipes and overrides in them."""
-    # Brackets stand around what may be left out; what stands for a version may be anything else as well.
-    words = [re.sub(r"^(VERSION|RUN)$", "1", word.strip("[]")) for word in words]
+    # Brackets stand around what may be left out, capitals for what a reader puts there, a number for one.
+    words = [word.strip("[]") for word in words if word != "[OPTIONS]"]
+    typed = [re.sub(r"^[A-Z]+(\.\.\.)?$", "1", word) for word in words]
     if "--help" in words or (in_text and not words):
         return
     try:
-        command = parse(typer.main.get_command(app), words)
+        command = parse(typer.main.get_command(app), typed)
     except Exception as error:
         if in_text and type(error).__name__ in ("MissingParameter", "NoArgsIsHelpError"):
             return

@@ -1,0 +1,129 @@
+"""The page docs/commands.md: commands, environment variables and tags, read off the program that has them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import typing
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType, UnionType
+from typing import Any
+
+from models.errors import UserError
+from tasks.tracking import tags
+
+VARIABLES: Mapping[str, str] = {
+    "REWARDFLOW_HOME": "the state folder: runs, checkpoints, results; `.rewardflow` in the working directory, if unset",
+    "REWARDFLOW_NOTIFY_URL": "addresses to tell by POST, spaces between ([operations.md](operations.md#being-told))",
+    "REWARDFLOW_WAIT": "seconds that a run waits for those before it in the same state folder; half a day, if unset",
+    "REWARDFLOW_TEACHER_KEY": "key for the server of a teacher that a recipe names by its address",
+    "MLFLOW_TRACKING_URI": "MLflow's server; a database in the state folder, if unset",
+    "MLFLOW_TRACKING_USERNAME": "the login there; its password is `MLFLOW_TRACKING_PASSWORD`",
+    "PREFECT_API_URL": "Prefect's server, with `/api` behind it; one of the command's own, if unset",
+    "PREFECT_HOME": "where Prefect keeps what it keeps; `prefect/` in the state folder, if unset",
+    "DATA_REMOTE": "`s3://bucket/prefix` where versions of the data are pushed; DVC's default remote, if unset",
+    "AWS_ENDPOINT_URL": "the S3 server, where it is not Amazon's; keys as boto3 reads them",
+    "AWS_REGION": "its region",
+    "VLLM_API_KEY": "key that `rewardflow serve` asks of its clients",
+    "OMP_NUM_THREADS": "threads of a process; as many as the machine has cores, if unset",
+}
+"""Environment variables that a user sets, and what each means."""
+
+
+def as_markdown(program: Any) -> str:
+    """The page of the guide.
+
+    Args:
+        program: the command line, as typer makes it of its app.
+    """
+    lines = [
+        "# Commands",
+        "",
+        "Read off the program: `rewardflow reference > docs/commands.md` makes this page. In the order of a first",
+        "day's use they stand in [tutorial.md](tutorial.md).",
+        *_commands(program, "rewardflow"),
+        "",
+        "## Environment variables",
+        "",
+        "| variable | what it is |",
+        "| --- | --- |",
+        *(f"| `{name}` | {meaning} |" for name, meaning in VARIABLES.items()),
+        "",
+        "## Tags",
+        "",
+        "What Rewardflow writes on runs, versions and registered models in MLflow. Facts of a version beyond the ten",
+        "that are tags stand in `version.json` of its model.",
+        "",
+        "| tag or fact | what it says |",
+        "| --- | --- |",
+        *(f"| `{value}` | {meaning} |" for value, meaning in documented(tags)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(command: Any, name: str) -> Iterator[str]:
+    """A section for each command at or below `command`."""
+    inner: Mapping[str, Any] = getattr(command, "commands", {})  # of a group alone
+    for word, below in inner.items():
+        yield from _commands(below, f"{name} {word}")
+    if inner:
+        return
+    needed = [it for it in command.params if it.param_type_name == "argument" or it.required]
+    more = ["[OPTIONS]"] if len(needed) < len(command.params) else []
+    last = [it for it in needed if it.nargs == -1 and not it.required]  # behind `--`
+    usage = " ".join([name, *(_usage(it) for it in needed if it not in last), *more, *map(_usage, last)])
+    yield from ("", f"## {name}", "", f"    {usage}", "", inspect.cleandoc(command.help))
+    if command.params:
+        yield from ("", "| argument or option | kind | default | what it is |", "| --- | --- | --- | --- |")
+        yield from (_row(it) for it in command.params)
+
+
+def _usage(parameter: Any) -> str:
+    """An argument, or an option that must be given, as it is typed."""
+    word = (parameter.metavar or parameter.name.upper()).strip("[].") + ("..." if parameter.nargs == -1 else "")
+    if parameter.param_type_name == "option":
+        return f"{parameter.opts[0]} {word}"
+    return word if parameter.required else f"[{word}]"
+
+
+def _row(parameter: Any) -> str:
+    names = _usage(parameter) if parameter.param_type_name == "argument" else ", ".join(parameter.opts)
+    if names.startswith("-") and parameter.metavar:
+        names += f" {parameter.metavar}"
+    kind = "" if getattr(parameter, "is_flag", False) else _kind(parameter.type_descriptor.annotation)
+    shown = parameter.default not in (None, "", False)
+    default = "required" if parameter.required else f"`{parameter.default}`" if shown else ""
+    cells = (f"`{names}`", kind, default, parameter.help or "")
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _kind(hint: Any) -> str:
+    """A type in the words of a reader."""
+    inner = [it for it in typing.get_args(hint) if it is not type(None)]
+    if typing.get_origin(hint) in (typing.Union, UnionType):
+        return _kind(inner[0])
+    if typing.get_origin(hint) is list:
+        return f"{_kind(inner[0])}, several"
+    if typing.get_origin(hint) is typing.Literal:
+        return ", ".join(map(str, inner))
+    return {str: "text", int: "whole number", float: "number", Path: "path", bool: "yes or no"}[hint]
+
+
+def documented(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """The constants of a module that are texts with a documentation string below: value and first sentence.
+
+    Raises:
+        UserError: its source is not there.
+    """
+    try:
+        body = ast.parse(inspect.getsource(module)).body
+    except OSError as error:
+        raise UserError(f"{module.__name__}: its source is not installed: {error}") from None
+    for constant, text in pairwise(body):
+        target = constant.targets[0] if isinstance(constant, ast.Assign) else None
+        if isinstance(target, ast.Name) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            value = getattr(module, target.id)
+            if isinstance(value, str):
+                yield value, " ".join(str(text.value.value).split())
