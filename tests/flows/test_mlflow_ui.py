@@ -6,7 +6,6 @@ Screenshots are kept in screenshots/ of the checkout.
 import math
 import os
 import random
-import shutil
 import socket
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from browser import Pages, open_browser
 
 from models.datasets.suites import Check
 from models.evaluation.bootstrap import Interval
@@ -29,7 +29,6 @@ from tasks.tracking.summaries import page_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=3, together="browser")]
 
-SCREENSHOTS = Path(__file__).resolve().parents[2] / "screenshots"
 FINDINGS = data_docs.FileFindings(
     "problems_train.parquet",
     6000,
@@ -45,10 +44,6 @@ FINDINGS = data_docs.FileFindings(
     ),
 )
 DIGEST = "d41d8cd98f00b204e9800998ecf8427e.dir"
-CHROME = [
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1600,1400",
-]  # fmt: skip
 
 
 def reviewed_run(journal: Path) -> tuple[str, str]:
@@ -215,59 +210,10 @@ def wait_for(address: str, server: subprocess.Popen, log: Path) -> None:
     raise AssertionError(f"{address} does not answer: {log.read_text()[-2000:]}")
 
 
-class Pages:
-    """A browser on one MLflow server."""
-
-    def __init__(self, driver, address: str) -> None:
-        self.driver, self.address = driver, address
-        driver.get(address)
-        # The assistant's panel opens by itself over a third of the page.
-        driver.execute_script(
-            "localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true');"
-            "localStorage.setItem('mlflow.assistant.panelOpen_v1', 'false')"
-        )
-
-    def open(self, path: str) -> None:
-        self.driver.get("about:blank")
-        self.driver.get(self.address + path)
-
-    def text(self) -> str:
-        return " ".join(self.driver.find_element("tag name", "body").text.split())
-
-    def wait_for(self, *texts: str, seconds: float = 60) -> None:
-        until = time.monotonic() + seconds
-        while missing := [text for text in texts if text not in self.text()]:
-            assert time.monotonic() < until, f"not on {self.driver.current_url}: {missing}; there is: {self.text()}"
-            time.sleep(0.25)
-
-    def wait_for_elements(self, selector: str, count: int = 1, seconds: float = 60) -> list:
-        until = time.monotonic() + seconds
-        while len(elements := self.driver.find_elements("css selector", selector)) < count:
-            assert time.monotonic() < until, f"{len(elements)} of {count} {selector} on {self.driver.current_url}"
-            time.sleep(0.25)
-        return elements
-
-    def keep(self, name: str) -> None:
-        SCREENSHOTS.mkdir(exist_ok=True)
-        self.driver.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
-
-
 @pytest.fixture(scope="module")
 def pages(ui, tmp_path_factory: pytest.TempPathFactory):
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not chromium or not driver:
-        pytest.skip("needs Debian's chromium and chromium-driver (apt-get install chromium chromium-driver)")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in [*CHROME, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))
-    try:
-        yield Pages(opened, ui[0])
-    finally:
-        opened.quit()
+    with open_browser(tmp_path_factory.mktemp("profile")) as driver:
+        yield Pages(driver, ui[0])
 
 
 def test_the_list_shows_the_flow_run_with_its_data(ui, pages):
