@@ -7,8 +7,8 @@ the champion changed since, the candidate has to be judged against the new one f
 from __future__ import annotations
 
 from models.errors import UserError
-from tasks import clock
-from tasks.tracking import aliases, audit, lock, registry, runs, tags
+from tasks import clock, run_names
+from tasks.tracking import aliases, audit, lock, records, registry, runs, summaries, tags
 from tasks.version_page import page_with_a_word
 
 WAITING = "waiting"
@@ -73,4 +73,8 @@ def _note(info: registry.VersionInfo, word: str, verdict: str) -> None:
     registry.annotate(info.name, info.version, {tags.VERDICT: verdict, tags.WORD: f"{word} ({at})"}, page)
     run = info.tags.get(tags.RUN, "")
     if run:
-        runs.set_tags(run, {tags.RUN_VERDICT: word.partition(" ")[0].lower()})
+        said = word.partition(" ")[0].lower()
+        runs.set_tags(run, {tags.RUN_VERDICT: said})
+        called, note = summaries.name_and_note(run)
+        runs.rename(run, called.replace(run_names.WAITS, said))
+        records.describe(run, page_with_a_word(f"{word} ({at})", note))

@@ -10,7 +10,8 @@ from models.evaluation.bootstrap import Interval
 LONGEST = 90
 """Characters: a list shows about so many."""
 
-_VERBS = {"promoted": "promoted", "kept": "not better", "refused": "refused", "waiting": "waits for approval"}
+WAITS = "waits for approval"
+_VERBS = {"promoted": "promoted", "kept": "not better", "refused": "refused", "waiting": WAITS}
 
 
 def judged(version: int, decision: str, difference: Interval | None, metric: str) -> str:
