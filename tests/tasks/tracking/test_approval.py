@@ -11,7 +11,7 @@ from test_gate_promotion import NAME
 from models.errors import UserError
 from tasks import approval
 from tasks.steps.promote import Promotion
-from tasks.tracking import aliases, audit, registry, store, tags
+from tasks.tracking import aliases, audit, registry, store, summaries, tags
 
 pytestmark = pytest.mark.rotating(of=2)
 
@@ -40,6 +40,7 @@ def test_an_approved_candidate_is_champion_and_who_when_and_why_stand_on_it_and_
         info.description.startswith("Approved by Ann: samples read (20") and "Waiting for a person" in info.description
     )
     assert store.client().get_run(info.tags[tags.RUN]).data.tags[tags.RUN_VERDICT] == "approved"
+    assert summaries.name_and_note(info.tags[tags.RUN])[1].startswith("Approved by Ann: samples read (20")
     assert deeds() == [
         ("promoted", 1, None, "gate"),
         ("judged", 2, None, "gate"),
