@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
+from flows import automations
 from flows.environment import MLFLOW_PORT, PREFECT_PORT
-from flows.servers import addresses, servers_end_with_us, serving
+from flows.server_record import running_servers
+from flows.servers import addresses, given_servers, servers_end_with_us, serving
 from flows.silence import Schedules, silent, watching
 from flows.telling import sending
 from flows.temporary_server import is_temporary
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
     from prefect.deployments.runner import RunnerDeployment
 
+
+_LOG = logging.getLogger(__name__)
 
 CATCH_UP = "catch-up"
 """Tag of a deployment that begins one run, when it is served again, for all that were missed meanwhile."""
@@ -130,6 +134,7 @@ def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefe
     """
     path = path.absolute()
     deployments = read_deployments(path)
+    lasting = "prefect" in {**running_servers(home), **given_servers(home)}  # it goes on when this process is gone
     with servers_end_with_us(), _only_one(home), serving(home, mlflow_port, prefect_port) as servers:
         if not servers["prefect"].given:
             os.environ["PREFECT_API_URL"] = f"{servers['prefect'].address}/api"
@@ -147,9 +152,11 @@ def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefe
         print("\nCtrl-C pauses the schedules and ends what was started here.", flush=True)
         try:
             with sending(home), watching(home, schedules_of(deployments), f"{servers['prefect'].address}/deployments"):
-                _serve(served, {it.name for it in late})
+                _serve(served, {it.name for it in late}, deployments if lasting else ())
         finally:
             _settle(served, "the schedule was ended", pause=True)
+            if lasting:
+                automations.rest()
 
 
 @contextlib.contextmanager
@@ -185,9 +192,15 @@ def _to_prefect(deployment: Deployment) -> RunnerDeployment:
         raise UserError(f"prefect.yaml: {deployment.name}: {' '.join(str(error).split())}") from error
 
 
-def _serve(deployments: list[RunnerDeployment], late: Container[str]) -> None:
-    """Serve until Ctrl-C or SIGTERM. `late`: deployments of which a run begins at once."""
+def _serve(deployments: list[RunnerDeployment], late: Container[str], watched: Sequence[Deployment]) -> None:
+    """Serve until Ctrl-C or SIGTERM.
+
+    Args:
+        late: deployments of which a run begins at once.
+        watched: those that Prefect's server is to tell of, once they are there.
+    """
     from prefect.client.orchestration import get_client
+    from prefect.exceptions import PrefectHTTPStatusError
     from prefect.runner import Runner
 
     class OrderlyRunner(Runner):
@@ -204,6 +217,10 @@ def _serve(deployments: list[RunnerDeployment], late: Container[str]) -> None:
         if deployment.name in late:
             with get_client(sync_client=True) as client:
                 client.create_flow_run_from_deployment(known, name=f"{deployment.name}, which was missed")
+    try:
+        automations.put_up(watched)
+    except (UserError, PrefectHTTPStatusError) as error:
+        _LOG.warning("Prefect's server will tell nobody of a crash or of silence: %s", error)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which lets asyncio end its tasks in order
     try:
         asyncio.run(runner.start())

@@ -70,6 +70,27 @@ def schedule(
     serve_schedule(Path("prefect.yaml"), writable_state_folder(), mlflow_port, prefect_port)
 
 
+def automations(
+    remove: Annotated[bool, typer.Option("--remove", help="Remove them, and the addresses that they have.")] = False,
+) -> None:
+    """Have Prefect's server tell of crashes, time-outs and silence itself, for when no process of ours is left to.
+
+    For deployments of a work pool; `rewardflow schedule` does it by itself. Who is told: REWARDFLOW_NOTIFY_URL.
+    Example: `rewardflow automations`
+    """
+    from flows.automations import put_up, require_lasting_server, take_down
+    from flows.schedule import read_deployments
+    from models.errors import UserError
+    from tasks.messages.receivers import URLS
+
+    writable_state_folder()
+    require_lasting_server()
+    done = take_down() if remove else put_up(read_deployments(Path("prefect.yaml")))
+    if not done and not remove:
+        raise UserError(f"{URLS} names nobody who is to be told: set it to an address that takes JSON by POST")
+    print("\n".join(f"{'removed' if remove else 'on'}  {name}" for name in done) or "there were none")
+
+
 def messages(
     send: Annotated[bool, typer.Option("--send", help="Send what waits.")] = False,
 ) -> None:
@@ -94,4 +115,4 @@ def messages(
             raise UserError("; ".join(passed.failures))
 
 
-COMMANDS = (doctor, ui, schedule, messages)
+COMMANDS = (doctor, ui, schedule, automations, messages)

@@ -117,6 +117,8 @@ class Fleet(Engine):
         """See `Engine.close`. Closing twice does no harm; what an engine has under way fails."""
         errors = []
         for engine in self.engines:
+            engine.closed = True  # all of them first: what breaks while the others end is not started anew
+        for engine in self.engines:
             try:
                 engine.close()
             except Exception as error:

@@ -105,6 +105,20 @@ def test_the_yaml_is_what_is_served(servers: Pair, served: Served) -> None:
     assert weekly["global_concurrency_limit"] is None
 
 
+@pytest.mark.slow
+def test_prefects_server_writes_down_the_runs_that_come_due(servers: Pair) -> None:
+    """It does so by itself, and where its packages do not fit each other it fails in its log alone."""
+    api = f"{servers.prefect}/api"
+    flow = ask(f"{api}/flows/", {"name": "monthly toy"})["id"]
+    monthly = {"cron": "0 2 1 * *", "timezone": "UTC"}
+    entry = {"name": "monthly", "flow_id": flow, "schedules": [{"schedule": monthly, "active": True}]}
+    known = ask(f"{api}/deployments/", entry)["id"]
+    only = {"deployments": {"id": {"any_": [known]}}}
+    runs = wait_for("its runs", lambda: ask(f"{api}/flow_runs/filter", only))
+    assert {(run["auto_scheduled"], run["state"]["type"]) for run in runs} == {(True, "SCHEDULED")}
+    assert all("-01T02:00:00" in run["expected_start_time"] for run in runs)
+
+
 @pytest.mark.rotating(of=3, together="served schedule")
 @pytest.mark.slow
 def test_one_gpu_slot_exists(servers: Pair, served: Served) -> None:
