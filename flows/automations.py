@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
+from flows.deployments import Deployment
 from flows.silence import GRACE, Schedules
 from models.errors import UserError
 from tasks import clock
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from prefect.events.schemas.automations import AutomationCore
-
-    from flows.schedule import Deployment
 
 OURS = "rewardflow: "
 """Every name of ours begins so."""

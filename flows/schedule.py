@@ -14,16 +14,14 @@ import os
 import signal
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
-
-import yaml
-from pydantic import BaseModel, Field, ValidationError
+from typing import TYPE_CHECKING, Any, cast
 
 from flows import automations
+from flows.deployments import Deployment, read_deployments, schedules_of
 from flows.environment import MLFLOW_PORT, PREFECT_PORT
 from flows.server_record import running_servers
 from flows.servers import addresses, given_servers, servers_end_with_us, serving
-from flows.silence import Schedules, silent, watching
+from flows.silence import silent, watching
 from flows.telling import sending
 from flows.temporary_server import is_temporary
 from models.errors import UserError
@@ -40,67 +38,6 @@ _LOG = logging.getLogger(__name__)
 
 CATCH_UP = "catch-up"
 """Tag of a deployment that begins one run, when it is served again, for all that were missed meanwhile."""
-
-
-class CronSchedule(BaseModel):
-    """When to run, in cron's five fields."""
-
-    cron: str
-    timezone: str = "UTC"
-
-
-class ConcurrencyLimit(BaseModel):
-    """How many runs of one deployment may go on at once, and what becomes of one more."""
-
-    limit: int = Field(gt=0)
-    collision_strategy: Literal["ENQUEUE", "CANCEL_NEW"] = "ENQUEUE"
-
-
-class Deployment(BaseModel):
-    """One entry of `deployments:` in prefect.yaml; keys that only a work pool needs are passed over."""
-
-    name: str
-    entrypoint: str
-    """File of the flow and its function, `flows/train.py:train`, from the folder of prefect.yaml."""
-    description: str = ""
-    parameters: dict[str, Any] = {}
-    schedules: list[CronSchedule] = []
-    concurrency_limit: ConcurrencyLimit | None = None
-    tags: list[str] = []
-    enforce_parameter_schema: bool = True
-    """False: its parameters may be what the form does not offer, such as a recipe outside recipes/."""
-
-
-class _File(BaseModel):
-    deployments: list[Deployment] = Field(min_length=1)
-
-
-def read_deployments(path: Path) -> list[Deployment]:
-    """The deployments of a prefect.yaml.
-
-    Raises:
-        UserError: the file is missing or no YAML, an entry lacks a key or has a wrong value, a flow's file is missing.
-    """
-    try:
-        content = yaml.safe_load(path.read_text())
-        deployments = _File.model_validate(content).deployments
-    except FileNotFoundError:
-        raise UserError(f"{path} is not there; run this in the folder that holds prefect.yaml") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{path}: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}") from None
-    for deployment in deployments:
-        file = path.parent / deployment.entrypoint.rpartition(":")[0]
-        if not file.is_file():
-            raise UserError(f"{path}: the entrypoint of {deployment.name} names {file}, which is not there")
-    return deployments
-
-
-def schedules_of(deployments: Sequence[Deployment]) -> dict[str, Schedules]:
-    """Name -> schedules, of those that have any."""
-    return {it.name: [(when.cron, when.timezone) for when in it.schedules] for it in deployments if it.schedules}
 
 
 def create_gpu_limit() -> None:

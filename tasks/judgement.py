@@ -85,7 +85,7 @@ def decide(
             f"{NOT_PINNED}: {unpinned} (promote_unpinned: true allows it); {better}",
         )
     if approval:
-        return "waiting", f"{better}; the recipe asks for a person's approval: `rewardflow approve VERSION`"
+        return "waiting", f"{better}; the recipe asks for a person's approval (rewardflow approve, or reject)"
     return "promoted", better
 
 

@@ -57,7 +57,8 @@ def schedule(
     Example: `rewardflow schedule`, or `rewardflow schedule --install` for a machine that restarts by itself
     """
     from flows import unit
-    from flows.schedule import read_deployments, serve_schedule
+    from flows.deployments import read_deployments
+    from flows.schedule import serve_schedule
 
     if install:
         read_deployments(Path("prefect.yaml"))
@@ -79,7 +80,7 @@ def automations(
     Example: `rewardflow automations`
     """
     from flows.automations import put_up, require_lasting_server, take_down
-    from flows.schedule import read_deployments
+    from flows.deployments import read_deployments
     from models.errors import UserError
     from tasks.messages.receivers import URLS
 

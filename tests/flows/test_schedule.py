@@ -14,7 +14,8 @@ from message_listener import Listener
 from running import ROOT, Pair, ask, end, start_python, wait_for
 
 from flows import silence
-from flows.schedule import CATCH_UP, ConcurrencyLimit, read_deployments, serve_schedule
+from flows.deployments import ConcurrencyLimit, read_deployments
+from flows.schedule import CATCH_UP, serve_schedule
 from flows.server_record import running_servers
 from models.errors import UserError
 from tasks import clock

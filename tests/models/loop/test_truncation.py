@@ -183,6 +183,9 @@ class NeverEnding:
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         pass
 
+    def sleep(self) -> None:
+        pass
+
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         return [[0.0] * len(ids) for ids in completions]
 
