@@ -36,6 +36,8 @@ class Deployment(BaseModel):
     description: str = ""
     parameters: dict[str, Any] = {}
     schedules: list[CronSchedule] = []
+    triggers: list[Any] = []
+    """Events that a run begins at, as Prefect's docs write them."""
     concurrency_limit: ConcurrencyLimit | None = None
     tags: list[str] = []
     enforce_parameter_schema: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prefect import flow
 
+from flows.new_data import announce
 from flows.opening import open_flow
 from flows.parameters import Overrides, RecipeName
 from flows.steps import call_preparation, call_validation
@@ -15,6 +16,8 @@ from tasks.tracking import records, runs
 def refresh_data(recipe: RecipeName, overrides: Overrides = None) -> str:
     """Bring the data of a recipe up to date, validate it and push it to the DVC remote. Returns its digest.
 
+    Where no training of the recipe has read this version, an event says so: deployments with a trigger on it begin.
+
     Args:
         recipe: path or name of a recipe.
         overrides: `key.path=value` each.
@@ -25,7 +28,9 @@ def refresh_data(recipe: RecipeName, overrides: Overrides = None) -> str:
         versions.push(opened.root, version.name)
         state = "unchanged" if prepared.reused else "made anew"
         runs.rename(opened.run_id, f"data {state}: {version.digest[:8]}")
+        sent = " No training has read this version yet: the event for it was sent." if announce(opened, version) else ""
         records.describe(
-            opened.run_id, f"## Data {state}\n\n{prepared.headline}; {validated.headline}; pushed to the DVC remote.\n"
+            opened.run_id,
+            f"## Data {state}\n\n{prepared.headline}; {validated.headline}; pushed to the DVC remote.{sent}\n",
         )
         return version.digest

@@ -84,7 +84,9 @@ def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefe
         _skip_late(served)
         print(f"\n{addresses(servers)}\n")
         for deployment in deployments:
-            when = ", ".join(f"{schedule.cron} {schedule.timezone}" for schedule in deployment.schedules) or "by hand"
+            when = ", ".join(f"{schedule.cron} {schedule.timezone}" for schedule in deployment.schedules) or (
+                "at an event" if deployment.triggers else "by hand"
+            )
             print(f"  {deployment.name:<22} {when:<18} {deployment.entrypoint}")
         print("\nCtrl-C pauses the schedules and ends what was started here.", flush=True)
         try:
@@ -110,9 +112,17 @@ def _only_one(home: Path) -> Iterator[None]:
 def _to_prefect(deployment: Deployment) -> RunnerDeployment:
     from prefect.client.schemas.objects import ConcurrencyLimitConfig
     from prefect.deployments.runner import RunnerDeployment
+    from prefect.events import DeploymentTriggerTypes
     from prefect.schedules import Cron
+    from pydantic import TypeAdapter, ValidationError
 
     limit = deployment.concurrency_limit
+    try:
+        triggers: Any = TypeAdapter(list[DeploymentTriggerTypes]).validate_python(deployment.triggers)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"prefect.yaml: {deployment.name}: triggers.{where}: {first['msg']}") from None
     try:
         return RunnerDeployment.from_entrypoint(
             deployment.entrypoint,
@@ -120,6 +130,7 @@ def _to_prefect(deployment: Deployment) -> RunnerDeployment:
             description=deployment.description or None,
             parameters=deployment.parameters,
             schedules=[Cron(schedule.cron, timezone=schedule.timezone) for schedule in deployment.schedules],
+            triggers=triggers,
             concurrency_limit=ConcurrencyLimitConfig(**limit.model_dump()) if limit else None,
             tags=deployment.tags,
             enforce_parameter_schema=deployment.enforce_parameter_schema,

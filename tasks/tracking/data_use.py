@@ -72,6 +72,16 @@ def uses_of(wanted: str) -> list[Use]:
     return sorted(uses.values(), key=lambda use: (not use.learned, order[_name(use.version)]))
 
 
+def begun_on(experiment: str, digest: str) -> bool:
+    """Whether a training of this experiment has begun on prepared data of this hash, however it ended."""
+    known = store.client().get_experiment_by_name(experiment)
+    if known is None:
+        return False
+    query = f"dataset.digest = '{digest}'"
+    read = store.all_pages(store.client().search_runs, [known.experiment_id], query, max_results=1000)
+    return any(link.context == "training" for run in read for link in summaries.data_of(run))
+
+
 def render(wanted: str, uses: Iterable[Use]) -> str:
     """One line a version for a terminal."""
     lines: dict[bool, list[str]] = defaultdict(list)

@@ -1,0 +1,88 @@
+"""What must be true of the trigger: data that no training has read start one, by Prefect's server, and no other do."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from project import environment, make_project
+from running import Pair, ask, end, start_python, wait_for
+
+from flows import schedule
+from flows.deployments import Deployment, read_deployments
+from flows.new_data import EVENT
+from models.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+REFRESH = "from flows.refresh_data import refresh_data; print('returned', refresh_data('tiny'))"
+SERVE = (
+    "from flows.environment import state_folder; from flows.schedule import serve_schedule; from pathlib import Path"
+)
+
+
+@pytest.mark.parametrize("file", ["prefect.yaml", "deploy/deployments.yaml"])
+def test_the_projects_own_training_begins_at_new_data_of_its_recipe(file: str) -> None:
+    training, *others = yaml.safe_load((ROOT / file).read_text())["deployments"]
+    (trigger,) = training["triggers"]
+    assert (trigger["expect"], trigger["match"]) == ([EVENT], {"prefect.resource.id": "rewardflow.data.arithmetic"})
+    assert not any("triggers" in other for other in others)
+    assert (training["parameters"]["recipe"], training["name"]) == ("arithmetic", "nightly-training")
+
+
+def test_a_wrong_trigger_is_one_clear_line() -> None:
+    wrong = Deployment(name="a", entrypoint="flows/train.py:train", triggers=[{"type": "event", "expect": 3}])
+    with pytest.raises(UserError, match=r"^prefect\.yaml: a: triggers\.0.*expect.*: Input should be a valid") as caught:
+        schedule._to_prefect(wrong)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.thorough
+def test_new_data_start_a_training_and_the_same_data_none(servers: Pair, tmp_path: Path) -> None:
+    folder, home = make_project(tmp_path / "clone"), tmp_path / "home"
+    content = yaml.safe_load((folder / "prefect.yaml").read_text())
+    (training,) = [entry for entry in content["deployments"] if entry["name"] == "nightly-training"]
+    training |= {"name": "at-new-data", "parameters": {"recipe": "tiny", "overrides": []}, "schedules": []}
+    (folder / "prefect.yaml").write_text(yaml.safe_dump({"deployments": [training]}))
+    assert read_deployments(folder / "prefect.yaml")[0].triggers
+    settings = {
+        "PREFECT_API_URL": f"{servers.prefect}/api",
+        "PREFECT_RUNNER_POLL_FREQUENCY": "1",
+        "PYTHONPATH": str(folder),
+    }
+    only = {"deployments": {"name": {"any_": ["at-new-data"]}}}
+
+    def refreshed() -> str:
+        command = [sys.executable, "-c", REFRESH]
+        ours = environment(REWARDFLOW_HOME=str(home), **settings)
+        ended = subprocess.run(command, cwd=folder, env=ours, capture_output=True, text=True, timeout=300)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout.splitlines()[-1]
+
+    def trained() -> list[dict[str, Any]]:
+        runs = ask(f"{servers.prefect}/api/flow_runs/filter", only)
+        done = [run for run in runs if run["state"]["type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")]
+        return done if len(done) == len(runs) else []
+
+    def events() -> int:
+        return len(ask(f"{servers.prefect}/api/events/filter", {"filter": {"event": {"name": [EVENT]}}})["events"])
+
+    code = f"import os; os.chdir({str(folder)!r}); {SERVE}; serve_schedule(Path('prefect.yaml'), state_folder())"
+    home.mkdir()
+    serving = start_python(code, home, **settings)
+    try:
+        wait_for("the deployment", lambda: ask(f"{servers.prefect}/api/deployments/filter", only), serving)
+        digest = refreshed()
+        (run,) = wait_for("the training", trained, serving)
+        assert run["state"]["type"] == "COMPLETED", run["state"]
+        assert (refreshed(), events()) == (digest, 1)
+        params = yaml.safe_load((folder / "params.yaml").read_text())
+        params["arithmetic"]["seed"] += 1
+        (folder / "params.yaml").write_text(yaml.safe_dump(params))
+        assert refreshed() != digest
+        runs = wait_for("the second training", lambda: len(done := trained()) == 2 and done, serving)
+        assert [run["state"]["type"] for run in runs] == ["COMPLETED"] * 2
+        assert events() == 2
+    finally:
+        print(end(serving) if serving.poll() is None else serving.communicate()[0])
