@@ -100,7 +100,7 @@ class Work:
         made_of = digest(said["policy"]["size"], said["policy"]["tokenizer"], said["warm_start"], self.data.name)
         place = self.folder / f"start_{recipe.seed}_{made_of[:12]}"
         if not place.is_dir():
-            tokenizer = train_tokenizer(training_texts(self.data), recipe.policy.tokenizer)
+            tokenizer = train_tokenizer(training_texts(self.data, recipe.policy.tokenizer), recipe.policy.tokenizer)
             model = new_policy(recipe.policy.size, tokenizer, recipe.seed)
             shown = demonstrations(self.data, Codec(tokenizer), "train", recipe.policy.size.positions, settings)
             fit_supervised(model, shown, settings, seed=recipe.seed)

@@ -77,7 +77,8 @@ class Toy:
         """The warm-started policy of a seed, made when it is first asked for."""
         place = self.folder / f"start_{seed}"
         if not place.is_dir():
-            tokenizer = train_tokenizer(training_texts(self.data), TokenizerSettings(kind="words", vocabulary=512))
+            words = TokenizerSettings(kind="words", vocabulary=512)
+            tokenizer = train_tokenizer(training_texts(self.data, words), words)
             model = new_policy(SIZE, tokenizer, seed)
             shown = demonstrations(self.data, Codec(tokenizer), "train", SIZE.positions)
             fit_supervised(model, shown, WARM_START, seed=seed)

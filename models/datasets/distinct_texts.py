@@ -23,11 +23,15 @@ class DistinctTexts(Iterable[str]):
     folder: Path
     columns: Mapping[Kind, tuple[str, ...]]
     """Of each kind, those that hold the texts."""
+    most: int | None = None
+    """Of more different texts than this, those whose hashes are least: the same ones in whatever order they stand."""
 
     def __iter__(self) -> Iterator[str]:
         numbers = same_prompts(hashes_of(self._all()))
         first = np.zeros(len(numbers), dtype=bool)
         first[np.unique(numbers, return_index=True)[1]] = True
+        if self.most is not None:
+            first &= numbers < self.most  # each is its hash's place among all hashes
         yield from compress(self._all(), first)
 
     def _all(self) -> Iterator[str]:

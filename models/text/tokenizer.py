@@ -23,6 +23,8 @@ from models.errors import UserError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+MOST_TEXTS = 1_000_000
+"""Different texts that `bytes` are fitted to: their distinct words are held, and more texts change few of the pairs."""
 PAD, END, UNKNOWN = "<pad>", "<end>", "<unk>"
 
 

@@ -13,7 +13,7 @@ from models.datasets.validation import ValidationSettings
 from models.policy.build import PolicySettings
 from models.policy.folder import hash_folder
 from models.text.answers import extract_answer
-from models.text.tokenizer import count_tokens, train_tokenizer
+from models.text.tokenizer import MOST_TEXTS, TokenizerSettings, count_tokens, train_tokenizer
 from tasks.caching import cached_by_key
 from tasks.progress import progress
 from tasks.sections import Sections
@@ -83,19 +83,21 @@ def token_counter(folder: Path, policy: PolicySettings) -> Callable[[Sequence[st
 
         tokenizer = open_tokenizer(policy.base, trust_remote_code=policy.trust_remote_code)
     else:
-        tokenizer = train_tokenizer(training_texts(folder), policy.tokenizer)
+        tokenizer = train_tokenizer(training_texts(folder, policy.tokenizer), policy.tokenizer)
     return lambda texts: count_tokens(tokenizer, texts)
 
 
-def training_texts(folder: Path) -> Iterable[str]:
-    """Every text that a policy trained on `folder` meets, each once: prompts, demonstrations, both sides of
-    preferences."""
+def training_texts(folder: Path, tokenizer: TokenizerSettings) -> Iterable[str]:
+    """The texts that a policy trained on `folder` meets, each once: prompts, demonstrations, both sides of preferences.
+
+    All where each word is a token; of more than `MOST_TEXTS` a part, which their hashes choose, where bytes are.
+    """
     columns: dict[Kind, tuple[str, ...]] = {
         "problems": ("prompt",),
         "demonstrations": ("prompt", "completion"),
         "preferences": ("prompt", "chosen", "rejected"),
     }
-    return DistinctTexts(folder, columns)
+    return DistinctTexts(folder, columns, most=MOST_TEXTS if tokenizer.kind == "bytes" else None)
 
 
 def example_of(data: Path, kind: Kind, *columns: str) -> str:

@@ -85,7 +85,7 @@ def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedMode
     """The model before any fine-tuning, without adapters."""
     if policy.base is not None:
         return open_policy(policy.base, trust_remote_code=policy.trust_remote_code)
-    trained = train_tokenizer(training_texts(data), policy.tokenizer)
+    trained = train_tokenizer(training_texts(data, policy.tokenizer), policy.tokenizer)
     return new_policy(policy.size, trained, seed), trained
 
 
