@@ -51,10 +51,9 @@ from models.recipe.load import digest, load_recipe, plain
 from models.recipe.schema import Recipe
 from models.recipe.teachers import frozen_models, recipe_of
 from models.text.encoding import Codec
-from models.text.tokenizer import train_tokenizer
 from tasks.open_learner import build_learner
 from tasks.prompts import PromptSections, read_problems, read_prompts, with_reference
-from tasks.steps.validate_data import training_texts
+from tasks.steps.validate_data import fitted_tokenizer
 from tasks.steps.warm_start import demonstrations
 
 PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
@@ -100,7 +99,7 @@ class Work:
         made_of = digest(said["policy"]["size"], said["policy"]["tokenizer"], said["warm_start"], self.data.name)
         place = self.folder / f"start_{recipe.seed}_{made_of[:12]}"
         if not place.is_dir():
-            tokenizer = train_tokenizer(training_texts(self.data, recipe.policy.tokenizer), recipe.policy.tokenizer)
+            tokenizer = fitted_tokenizer(self.data, recipe.policy.tokenizer)
             model = new_policy(recipe.policy.size, tokenizer, recipe.seed)
             shown = demonstrations(self.data, Codec(tokenizer), "train", recipe.policy.size.positions, settings)
             fit_supervised(model, shown, settings, seed=recipe.seed)

@@ -37,10 +37,10 @@ from models.policy.weights import merged_weights
 from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
 from models.text.encoding import Codec
-from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from models.text.tokenizer import TokenizerSettings
 from tasks.open_learner import build_learner
 from tasks.prompts import PromptSections, read_problems, read_prompts, with_reference
-from tasks.steps.validate_data import training_texts
+from tasks.steps.validate_data import fitted_tokenizer
 from tasks.steps.warm_start import demonstrations
 
 PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
@@ -77,8 +77,7 @@ class Toy:
         """The warm-started policy of a seed, made when it is first asked for."""
         place = self.folder / f"start_{seed}"
         if not place.is_dir():
-            words = TokenizerSettings(kind="words", vocabulary=512)
-            tokenizer = train_tokenizer(training_texts(self.data, words), words)
+            tokenizer = fitted_tokenizer(self.data, TokenizerSettings(kind="words", vocabulary=512))
             model = new_policy(SIZE, tokenizer, seed)
             shown = demonstrations(self.data, Codec(tokenizer), "train", SIZE.positions)
             fit_supervised(model, shown, WARM_START, seed=seed)

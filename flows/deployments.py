@@ -62,13 +62,18 @@ def read_deployments(path: Path) -> list[Deployment]:
     except yaml.YAMLError as error:
         raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{path}: {'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}") from None
+        raise UserError(f"{path}: {first_problem(error)}") from None
     for deployment in deployments:
         file = path.parent / deployment.entrypoint.rpartition(":")[0]
         if not file.is_file():
             raise UserError(f"{path}: the entrypoint of {deployment.name} names {file}, which is not there")
     return deployments
+
+
+def first_problem(error: ValidationError, above: tuple[str, ...] = ()) -> str:
+    """The first problem of a validation: its keys, below those of `above`, and what is wrong there."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, (*above, *first['loc']))) or 'the file'}: {first['msg']}"
 
 
 def schedules_of(deployments: Sequence[Deployment]) -> dict[str, Schedules]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from flows import automations
-from flows.deployments import Deployment, read_deployments, schedules_of
+from flows.deployments import Deployment, first_problem, read_deployments, schedules_of
 from flows.environment import MLFLOW_PORT, PREFECT_PORT
 from flows.server_record import running_servers
 from flows.servers import addresses, given_servers, servers_end_with_us, serving
@@ -120,9 +120,8 @@ def _to_prefect(deployment: Deployment) -> RunnerDeployment:
     try:
         triggers: Any = TypeAdapter(list[DeploymentTriggerTypes]).validate_python(deployment.triggers)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UserError(f"prefect.yaml: {deployment.name}: triggers.{where}: {first['msg']}") from None
+        problem = first_problem(error, above=("triggers",))
+        raise UserError(f"prefect.yaml: {deployment.name}: {problem}") from None
     try:
         return RunnerDeployment.from_entrypoint(
             deployment.entrypoint,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prefect import task
 
@@ -22,6 +23,9 @@ from tasks.steps.prepare_data import log_data
 from tasks.tracking import records, runs, tags
 from tasks.validation import sources_of, validate
 from tasks.versions import DataVersion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 
 class ValidationSections(Sections):
@@ -83,8 +87,13 @@ def token_counter(folder: Path, policy: PolicySettings) -> Callable[[Sequence[st
 
         tokenizer = open_tokenizer(policy.base, trust_remote_code=policy.trust_remote_code)
     else:
-        tokenizer = train_tokenizer(training_texts(folder, policy.tokenizer), policy.tokenizer)
+        tokenizer = fitted_tokenizer(folder, policy.tokenizer)
     return lambda texts: count_tokens(tokenizer, texts)
+
+
+def fitted_tokenizer(folder: Path, settings: TokenizerSettings) -> PreTrainedTokenizerFast:
+    """The tokenizer of a policy that is trained on `folder` and begins from no base. Raises what fitting it raises."""
+    return train_tokenizer(training_texts(folder, settings), settings)
 
 
 def training_texts(folder: Path, tokenizer: TokenizerSettings) -> Iterable[str]:

@@ -24,7 +24,6 @@ from models.rewards.exact_answer import is_right
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_model, name_ends
 from models.text.token_cache import CachedCodec
-from models.text.tokenizer import train_tokenizer
 from tasks.caching import cached_by_key
 from tasks.fitting import fit_together
 from tasks.gpu_place import gpu_slot
@@ -34,7 +33,7 @@ from tasks.progress import progress
 from tasks.sections import Sections, of
 from tasks.shared_engine import learners
 from tasks.step import Made, StepContext, StepResult, run_step, token_folder
-from tasks.steps.validate_data import clean_folder, example_of, training_texts
+from tasks.steps.validate_data import clean_folder, example_of, fitted_tokenizer
 from tasks.tracking import registry
 from tasks.tracking.metrics import MetricLog
 
@@ -85,7 +84,7 @@ def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedMode
     """The model before any fine-tuning, without adapters."""
     if policy.base is not None:
         return open_policy(policy.base, trust_remote_code=policy.trust_remote_code)
-    trained = train_tokenizer(training_texts(data, policy.tokenizer), policy.tokenizer)
+    trained = fitted_tokenizer(data, policy.tokenizer)
     return new_policy(policy.size, trained, seed), trained
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,11 +74,7 @@ def uses_of(wanted: str) -> list[Use]:
 
 def begun_on(experiment: str, digest: str) -> bool:
     """Whether a training of this experiment has begun on prepared data of this hash, however it ended."""
-    known = store.client().get_experiment_by_name(experiment)
-    if known is None:
-        return False
-    query = f"dataset.digest = '{digest}'"
-    read = store.all_pages(store.client().search_runs, [known.experiment_id], query, max_results=1000)
+    read = _runs(f"dataset.digest = '{digest}'", [store.experiment_id(experiment)])
     return any(link.context == "training" for run in read for link in summaries.data_of(run))
 
 
@@ -127,11 +123,12 @@ def _read(run: Run, begins: str) -> list[tuple[str, str]]:
     return [(link.name, link.context) for link in fitting or links]
 
 
-def _runs(query: str) -> list[Run]:
-    experiments = [
+def _runs(query: str, experiments: Sequence[str] = ()) -> list[Run]:
+    """The runs that a query meets, in these experiments or in all."""
+    experiments = experiments or [
         entry.experiment_id for entry in store.all_pages(store.client().search_experiments, max_results=1000)
     ]
-    return list(store.all_pages(store.client().search_runs, experiments, query, max_results=1000))
+    return store.all_pages(store.client().search_runs, list(experiments), query, max_results=1000)
 
 
 def _name(version: VersionInfo) -> str:

@@ -189,3 +189,16 @@ class Project:
                 text=True,
                 start_new_session=True,
             )
+
+
+def flow_of(project: Project, module: str, function: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Call a flow function as a deployment does: by its entrypoint, in a process of its own."""
+    code = f"from flows.{module} import {function}; print('returned', {function}('tiny'))"
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=project.folder,
+        env=environment(**project.settings(home)),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )

@@ -1,22 +1,18 @@
 """What must be true of the trigger: data that no training has read start one, by Prefect's server, and no other do."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from project import environment, make_project
-from running import Pair, ask, end, start_python, wait_for
+from project import Project, flow_of, make_project
+from running import ROOT, Pair, ask, end, start_python, wait_for
 
 from flows import schedule
 from flows.deployments import Deployment, read_deployments
 from flows.new_data import EVENT
 from models.errors import UserError
 
-ROOT = Path(__file__).resolve().parents[2]
-REFRESH = "from flows.refresh_data import refresh_data; print('returned', refresh_data('tiny'))"
 SERVE = (
     "from flows.environment import state_folder; from flows.schedule import serve_schedule; from pathlib import Path"
 )
@@ -46,17 +42,12 @@ def test_new_data_start_a_training_and_the_same_data_none(servers: Pair, tmp_pat
     training |= {"name": "at-new-data", "parameters": {"recipe": "tiny", "overrides": []}, "schedules": []}
     (folder / "prefect.yaml").write_text(yaml.safe_dump({"deployments": [training]}))
     assert read_deployments(folder / "prefect.yaml")[0].triggers
-    settings = {
-        "PREFECT_API_URL": f"{servers.prefect}/api",
-        "PREFECT_RUNNER_POLL_FREQUENCY": "1",
-        "PYTHONPATH": str(folder),
-    }
+    project = Project(folder, servers.prefect)
+    settings = {**project.settings(home), "PREFECT_RUNNER_POLL_FREQUENCY": "1", "PYTHONPATH": str(folder)}
     only = {"deployments": {"name": {"any_": ["at-new-data"]}}}
 
     def refreshed() -> str:
-        command = [sys.executable, "-c", REFRESH]
-        ours = environment(REWARDFLOW_HOME=str(home), **settings)
-        ended = subprocess.run(command, cwd=folder, env=ours, capture_output=True, text=True, timeout=300)
+        ended = flow_of(project, "refresh_data", "refresh_data", home)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout.splitlines()[-1]
 

@@ -1,8 +1,6 @@
 """What must be true of the flows that run by themselves: the champion measured again, the data refreshed."""
 
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from message_listener import Listener
-from project import Project, Ran, environment
+from project import Project, Ran, flow_of
 
 from models.evaluation.samples import Numbers, as_json, from_json
 from models.evaluation.table import read_records, write_records
@@ -19,19 +17,6 @@ from tasks.messages.receivers import URLS
 from tasks.tracking import recorded, records, registry, runs, store, summaries, tags
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("configured")]
-
-
-def flow_of(project: Project, module: str, function: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Call a flow function as a deployment does: by its entrypoint, in a process of its own."""
-    code = f"from flows.{module} import {function}; print('returned', {function}('tiny'))"
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=project.folder,
-        env=environment(**project.settings(home)),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
 
 
 @pytest.mark.thorough
