@@ -2,7 +2,8 @@
 
 Two locks, for two readers. A Prefect concurrency limit, named by the host, shows in Prefect's UI who waits; runs of
 other hosts on the same server have limits of their own. A file lock of the kernel holds between runs that know
-different servers, and is free the moment that a process is gone; it is taken only where there is a GPU.
+different servers, and is free the moment that a process is gone; it is taken only where there is a GPU. Prefect frees
+the slot of a process that is gone after a minute; who comes next on this host does not wait for that (left_leases.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tasks import left_leases
+
+LEASE = 60.0
+"""Seconds that Prefect's server keeps the slot of a process that it does not hear of; the least that it takes."""
 LOCK = "rewardflow-gpu.lock"
 """File in the host's folder of temporary files, which all its users share."""
 
@@ -28,14 +33,39 @@ def limit_name() -> str:
 def gpu_slot() -> Iterator[None]:
     """Hold the place; learners and engines that take a GPU's memory are made inside."""
     import torch
-    from prefect.concurrency.sync import concurrency
 
-    with concurrency(limit_name(), occupy=1, strict=True, lease_duration=60):
+    with _limit_of_host():
         if not torch.cuda.is_available():
             yield
             return
         with of_host(Path(tempfile.gettempdir())):
             yield
+
+
+@contextmanager
+def _limit_of_host() -> Iterator[None]:
+    """Hold the slot on the Prefect server.
+
+    As Prefect's `concurrency`, which does not say what lease it was given.
+    """
+    from prefect.concurrency import _events as events
+    from prefect.concurrency import _sync as slots
+    from prefect.concurrency._leases import maintain_concurrency_lease
+    from prefect.settings import PREFECT_API_URL
+
+    server, folder = str(PREFECT_API_URL.value()), left_leases.folder_of_user()
+    left_leases.give_back(server, folder, slots.release_concurrency_slots_with_lease)
+    granted = slots.acquire_concurrency_slots_with_lease([limit_name()], 1, lease_duration=LEASE, strict=True)
+    began = events.emit_concurrency_acquisition_events(granted.limits, 1)
+    try:
+        with (
+            left_leases.kept(granted.lease_id, server, folder),
+            maintain_concurrency_lease(granted.lease_id, LEASE, raise_on_lease_renewal_failure=True),
+        ):
+            yield
+    finally:
+        slots.release_concurrency_slots_with_lease(granted.lease_id)
+        events.emit_concurrency_release_events(granted.limits, 1, began)
 
 
 @contextmanager

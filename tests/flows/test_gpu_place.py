@@ -1,9 +1,11 @@
 """The one place on the GPU, on a real Prefect server: held as long as an engine that takes its memory may be open."""
 
+import os
 import select
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from tiny_models import tiny_policy, word_tokenizer
 from flows.schedule import create_gpu_limit
 from models.engine.engine import EngineSettings
 from models.policy.folder import save_model_folder
+from tasks import left_leases
 from tasks.gpu_place import LOCK, limit_name, of_host
 from tasks.shared_engine import engine_place, lent_engine, shared_engine
 
@@ -29,12 +32,7 @@ def base(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_place_on_the_gpu_is_held_as_long_as_the_engine_may_be_open(servers: Pair, base: Path) -> None:
-    from prefect.client.orchestration import get_client
     from prefect.settings import PREFECT_API_URL, temporary_settings
-
-    def held() -> int:
-        with get_client(sync_client=True) as client:
-            return client.read_global_concurrency_limit_by_name(limit_name()).active_slots
 
     with temporary_settings({PREFECT_API_URL: f"{servers.prefect}/api"}):
         create_gpu_limit()
@@ -48,6 +46,71 @@ def test_the_place_on_the_gpu_is_held_as_long_as_the_engine_may_be_open(servers:
                     assert held() == 1
                 assert held() == 1  # the engine's memory is still taken
         assert held() == 0
+
+
+def held() -> int:
+    """Slots of this host that are taken."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        return client.read_global_concurrency_limit_by_name(limit_name()).active_slots
+
+
+HOLD_SLOT = """
+import sys
+from tasks.gpu_place import gpu_slot
+with gpu_slot():
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.slow
+def test_the_slot_of_a_killed_process_is_given_back_by_who_comes_next(servers: Pair, tmp_path: Path) -> None:
+    """Not the slot of a process that lives; and what a kill left half-written is no hindrance."""
+    from prefect.concurrency._sync import release_concurrency_slots_with_lease as release
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    address = f"{servers.prefect}/api"
+    surroundings = os.environ | {"PREFECT_API_URL": address, "TMPDIR": str(tmp_path)}
+    folder = tmp_path / f"rewardflow-leases-{os.getuid()}"
+    with temporary_settings({PREFECT_API_URL: address}):
+        create_gpu_limit()
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLD_SLOT],
+            cwd=ROOT,
+            env=surroundings,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+            assert left_leases.give_back(address, folder, release) == 0 and held() == 1
+        finally:
+            holder.kill()
+            holder.wait()
+        (folder / "half.json").write_text('{"lease": "')
+        assert held() == 1
+        assert left_leases.give_back("http://127.0.0.1:1/api", folder, release) == 0 and held() == 1
+        assert left_leases.give_back(address, folder, release) == 1 and held() == 0
+        assert not list(folder.iterdir())
+
+
+def test_a_folder_of_leases_that_another_could_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = left_leases.folder_of_user()
+    assert folder is not None and folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+    assert left_leases.folder_of_user() is None
+    folder.rmdir()
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert left_leases.folder_of_user() is None
+    with left_leases.kept(uuid4(), "here", None):
+        assert left_leases.give_back("here", None, lambda lease: None) == 0
 
 
 HOLD = """

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -52,7 +53,8 @@ def test_a_service_that_is_away_costs_time_and_nothing_else(
         wait_for(when, lambda: list(home.glob(pattern)), disturbed)
         gone = psutil.Process(recorded(services.folder)[name].pid)
         for process in [*gone.children(recursive=True), gone]:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # PostgreSQL's come and go
+                process.kill()
         psutil.wait_procs([gone], timeout=10)
         time.sleep(seconds)
         service_set.start(services, say=lambda line: None)

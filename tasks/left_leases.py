@@ -1,0 +1,81 @@
+"""Leases of slots on a Prefect server that killed processes left: the next one gives them back, in place of waiting.
+
+Prefect frees the slot of a process that is gone when its lease runs out, after a minute. Who holds a slot keeps a file
+locked that names the lease; the kernel lets go of the lock the moment that the process ends, however it does. So a
+file whose lock is free names a lease that nobody holds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import UUID
+
+FORGOTTEN = 86_400.0
+"""Seconds after which a file of another server is deleted: that lease ran out long ago."""
+
+
+@contextmanager
+def kept(lease: UUID, server: str, folder: Path | None) -> Iterator[None]:
+    """Name a lease as this process's own for as long as it lives, or until the end of the block.
+
+    Args:
+        lease: that the server gave.
+        server: its address.
+        folder: see `folder_of_user`; None: nothing is kept.
+    """
+    if folder is None:
+        yield
+        return
+    path = folder / f"{lease}.json"
+    with path.open("x") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(json.dumps({"lease": str(lease), "server": server}))
+        file.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def give_back(server: str, folder: Path | None, release: Callable[[UUID], object]) -> int:
+    """Release what killed processes of this user hold on a server. Returns how many leases that were.
+
+    Args:
+        server: its address.
+        folder: see `folder_of_user`.
+        release: tells the server; one that it does not know any more is no error there.
+    """
+    released = 0
+    for path in sorted(folder.glob("*.json")) if folder is not None else []:
+        with suppress(FileNotFoundError, BlockingIOError), path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                noted = json.loads(file.read())
+                lease, of = UUID(noted["lease"]), str(noted["server"])
+            except (ValueError, KeyError, TypeError):  # killed before it was written whole
+                path.unlink(missing_ok=True)
+                continue
+            if of == server:
+                release(lease)
+                released += 1
+            elif time.time() - os.fstat(file.fileno()).st_mtime < FORGOTTEN:
+                continue
+            path.unlink(missing_ok=True)
+    return released
+
+
+def folder_of_user() -> Path | None:
+    """This user's folder of named leases on this host, closed to others; None where somebody else took its name."""
+    folder = Path(tempfile.gettempdir()) / f"rewardflow-leases-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    there = folder.lstat()
+    ours = there.st_uid == os.getuid() and not folder.is_symlink() and not there.st_mode & 0o077
+    return folder if ours else None
