@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def closing_lines(outcome: Outcome, home: Path) -> str:
     """The table of steps, then the champion's address and where to look."""
-    from tasks import timing
+    from tasks import cost, timing
     from tasks.tracking import registry
 
     lines = [f"not pinned: {outcome.unpinned}", ""] if outcome.unpinned else []
@@ -29,7 +29,7 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
         f"{step.name:<20} {step.seconds:>8.1f}  {'reused' if step.reused else 'run':<7} {step.headline}"
         for step in outcome.steps
     ]
-    lines.append("")
+    lines += [f"{'cost':<20} {cost.said(cost.of_steps(outcome.steps)[0])}", ""]
     if time_went := timing.recorded(outcome.run_id):
         lines += [time_table(time_went), ""]
     if outcome.promotion is not None:

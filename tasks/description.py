@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from tasks import cost
 from tasks.timing import TimeLine, remark
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def describe_run(review: Review) -> str:
         section("The champion was set by hand", review.champion_by_hand),
         section("Models", model_table(review.models)),
         section("Three worst samples", "\n\n".join(sample(entry) for entry in list(review.worst)[:3])),
-        section("Steps", step_table(review.steps)),
+        section("Steps", "\n\n".join(filter(None, [step_table(review.steps), cost_lines(review.steps)]))),
         section("Where the time went", time_table(review.time)),
         section(
             "Where it comes from", "\n".join(f"- {cell(key)}: {fact(value)}" for key, value in review.facts.items())
@@ -181,6 +182,15 @@ def step_table(steps: Sequence[StepResult]) -> str:
     if rows:
         rows.append(("**together**", f"**{sum(step.seconds for step in steps):.1f}**", "", ""))
     return table(("step", "seconds", "reused or run", "key number"), rows)
+
+
+def cost_lines(steps: Sequence[StepResult]) -> str:
+    """What the run took, and what it did not have to take again; empty where there are no steps."""
+    spent, saved = cost.of_steps(steps)
+    lines = [f"This run took {cost.said(spent)}."] if steps else []
+    if any(step.reused for step in steps):
+        lines.append(f"Results of earlier runs that it took over had taken {cost.said(saved)}.")
+    return " ".join(lines)
 
 
 def time_table(lines: Sequence[TimeLine]) -> str:

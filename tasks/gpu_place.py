@@ -13,7 +13,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tasks import left_leases
@@ -22,6 +22,8 @@ LEASE = 60.0
 """Seconds that Prefect's server keeps the slot of a process that it does not hear of; the least that it takes."""
 LOCK = "rewardflow-gpu.lock"
 """File in the host's folder of temporary files, which all its users share."""
+_holding = 0
+"""How often this process has the place: 0 or 1."""
 
 
 def limit_name() -> str:
@@ -34,12 +36,26 @@ def gpu_slot() -> Iterator[None]:
     """Hold the place; learners and engines that take a GPU's memory are made inside."""
     import torch
 
-    with _limit_of_host():
-        if not torch.cuda.is_available():
-            yield
-            return
-        with of_host(Path(tempfile.gettempdir())):
-            yield
+    with _limit_of_host(), ExitStack() as also:
+        if torch.cuda.is_available():
+            also.enter_context(of_host(Path(tempfile.gettempdir())))
+        also.enter_context(_noted())
+        yield
+
+
+def place_is_held() -> bool:
+    """Whether this process has the place."""
+    return _holding > 0
+
+
+@contextmanager
+def _noted() -> Iterator[None]:
+    global _holding
+    _holding += 1
+    try:
+        yield
+    finally:
+        _holding -= 1
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from models.evaluation.metrics import prompt_values
 from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
 from models.recipe.schema import Recipe
-from tasks import plots, run_names
+from tasks import cost, plots, run_names
 from tasks.completion_traces import completion_traces
 from tasks.curves import first_curves
 from tasks.description import Review, Sample, describe_run
@@ -67,7 +67,7 @@ def write_review(
         "plots/accuracy_by_level.png",
         plots.accuracy_by_level({r: _by_level(f) for r, f in measured.items()}),
     )
-    records.log_metrics(parent_run, _held_out(measured))
+    records.log_metrics(parent_run, _held_out(measured) | cost.of_steps(steps)[0].metrics())
     curves = read_journal(Path(trained.folder) / "metrics.jsonl")
     records.log_figure(
         parent_run, "plots/training.png", plots.training_curves(curves, title=f"{recipe.name}: fine-tuning")
@@ -157,6 +157,7 @@ def write_short_review(
     for result in results:
         if result is not None:
             records.log_metrics(parent_run, result.metrics)
+    records.log_metrics(parent_run, cost.of_steps(steps)[0].metrics())
     reason = "the recipe ends before reinforcement learning (`schedule: null`)."
     records.describe(parent_run, describe_run(Review(decision="trained", reason=reason, steps=steps, facts=facts)))
 

@@ -105,6 +105,15 @@ def shared_engine(placement: PlacementSettings | None = None, cluster: str | Non
             ending.close_engine()
 
 
+def gpus() -> float:
+    """GPUs that the flow takes while it has the place, here or on its cluster; 0 where there is none."""
+    placement = _shared.placement if _shared is not None else PlacementSettings()
+    if placement.placed and (torch.cuda.is_available() or (_shared is not None and _shared.address is not None)):
+        own = placement.learners if placement.learners > 1 else float(torch.cuda.is_available())
+        return own + placement.beside_learners.engines * placement.engine_gpus
+    return float(torch.cuda.is_available())
+
+
 def learners() -> int:
     """Processes that learn together, as the flow's placement has it."""
     return _shared.placement.learners if _shared is not None else 1

@@ -24,10 +24,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from models.atomic_write import sweep
 from models.disk import needs_space
 from models.errors import UserError
+from models.memory import needs_memory
 from tasks.contents import content_of
+from tasks.cost import Cost, Meter
 from tasks.deadline import deadline
 from tasks.results import RESULT, NotAsMade, clear_result, read_result, write_result
 from tasks.sections import Sections
+from tasks.shared_engine import gpus
 from tasks.tracking import records, registry, runs, tags
 
 if TYPE_CHECKING:
@@ -79,6 +82,8 @@ class Made:
     links: Mapping[str, str] = field(default_factory=dict)
     measured: Measured | None = None
     """The model and the data that the metrics are about."""
+    tokens: Cost = field(default_factory=Cost)
+    """Tokens that it took."""
 
 
 class StepResult(BaseModel):
@@ -99,6 +104,8 @@ class StepResult(BaseModel):
     """That making it took; taking it, where it was reused."""
     links: dict[str, str] = {}
     """Names of things in MLflow: model ids, registered versions."""
+    cost: Cost = Cost()
+    """That making it took."""
     # What follows is of the flow that has it, and not written down.
     folder: str
     """Where the outputs lie."""
@@ -185,9 +192,9 @@ def run_step(context: StepContext[Any], work: Callable[[Path, str], Made]) -> St
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder)
     run_id = runs.open_step_run(context.run, context.step, name=context.name)
-    started = time.perf_counter()
+    started, meter = time.perf_counter(), Meter()
     try:
-        with deadline(context.step, context.limit), needs_space(folder):
+        with deadline(context.step, context.limit), needs_space(folder), needs_memory(context.name):
             made = work(folder, run_id)
         result = StepResult(
             step=context.step,
@@ -198,11 +205,12 @@ def run_step(context: StepContext[Any], work: Callable[[Path, str], Made]) -> St
             run_id=run_id,
             seconds=time.perf_counter() - started,
             links=dict(made.links),
+            cost=meter.cost(gpus(), made.tokens),
             folder=str(folder),
             name=context.name,
         )
         records.log_metrics(run_id, made.metrics, measured=made.measured)
-        records.log_metrics(run_id, {"seconds": result.seconds})
+        records.log_metrics(run_id, {"seconds": result.seconds} | result.cost.metrics())
         write_result(folder, result.model_dump(mode="json", exclude=OF_THE_FLOW))
     except BaseException as error:
         with suppress(UserError):  # a server that is away must not hide what stopped the step

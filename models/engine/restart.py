@@ -18,7 +18,7 @@ from torch import Tensor
 from models.engine.engine import Ask, Drawing, Engine, Generated
 from models.engine.kept import Kept
 from models.errors import UserError
-from models.learner.out_of_memory import is_out_of_memory
+from models.memory import is_out_of_memory
 from models.policy.build import first_line
 
 RESTARTS = 2

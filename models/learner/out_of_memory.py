@@ -14,13 +14,9 @@ from torch import nn
 from models.errors import UserError
 from models.learner.recompute import recomputing
 from models.learner.whole_weights import ranks_of
+from models.memory import is_out_of_memory
 
 Result = TypeVar("Result")
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a device or this machine had no memory left for a tensor."""
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
 class NeedsLess(UserError):

@@ -23,6 +23,7 @@ from models.policy.folder import check_model_folder, hash_folder
 from models.policy.use import read_use
 from tasks import gate_split
 from tasks.caching import cached_by_key
+from tasks.cost import Cost
 from tasks.input_summary import INPUTS, summarise_inputs
 from tasks.inputs import log_rows
 from tasks.measuring import EvaluationSections, measuring_engine
@@ -99,11 +100,12 @@ def evaluate_policy(
                 made = evaluate(engine, codec, problems, sampling, seed, scorer, begin, after_prompt)
                 counts = tokens.counted(made)
         write_records(counts, folder / "records.parquet")
+        drawn = Cost(tokens_sampled=sum(c.tokens for record in made for c in (*record.samples, record.greedy)))
         if isinstance(recipe, GateSections):
             headline = f"{len(counts)} problems of the gate, {recipe.samples} samples each, for the verdict alone"
             asked = gate_split.problems_of(data)
             links = {"gate_split": gate_split.digest_of(asked), "gate_sketch": gate_split.sketch_of(asked)}
-            return Made(hash_folder(folder), headline, {}, {"model_id": policy.model_id, **links})
+            return Made(hash_folder(folder), headline, {}, {"model_id": policy.model_id, **links}, tokens=drawn)
         records.log_artifact(run_id, folder / "records.parquet", "evaluation")
         write_file(folder / INPUTS, as_json(summarise_inputs(data, codec, recipe.summarised)))
         records.log_artifact(run_id, folder / INPUTS, "evaluation")
@@ -116,7 +118,7 @@ def evaluate_policy(
         )
         get_run_logger().info(f"{context.name}: {headline}")
         measured = records.Measured(policy.model_id, *used)
-        return Made(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured)
+        return Made(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured, drawn)
 
     with engine_place():
         return run_step(context, work)

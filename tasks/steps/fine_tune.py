@@ -23,6 +23,7 @@ from models.text.end_ids import ends_of_folder
 from models.text.token_cache import CachedCodec
 from tasks import plots, timing
 from tasks.caching import cached_by_key
+from tasks.cost import of_rounds
 from tasks.description import section, time_table
 from tasks.fitting import JOURNAL, POLICY, Asked, FineTuneSections, fit_here, fit_with_learners, watched_rounds
 from tasks.inputs import log_rows
@@ -108,6 +109,7 @@ def fine_tune(
             | {f"rewards/{label}/all_failures": float(count) for label, count in failed.items()}
             | {"update/changed_share": changed},
             {"model_id": model_id} | lost,
+            tokens=of_rounds(curves),
         )
 
     with engine_place():

@@ -49,6 +49,11 @@ def reward(completions):
             raise ConnectionError("the grader is away")
         if wrong == "hangs":
             time.sleep(600)
+        if wrong == "starves":  # the machine has no memory left from here on
+            import resource
+
+            used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (used, resource.RLIM_INFINITY))
         if wrong == "nan":
             return [float("nan") for _ in completions]
         if wrong == "poisons":  # as a flipped bit in memory: one number of the policy that learns

@@ -85,6 +85,16 @@ def test_a_nan_in_the_weights_stops_the_run_and_the_next_goes_on_from_before(sce
     scene.same_as_undisturbed("a NaN in the weights, so in the loss", home, line, timed(began))
 
 
+def test_a_run_without_memory_is_one_line_and_the_next_goes_on(scene: Scene) -> None:
+    home, began = scene.home(), time.monotonic()
+    with scene.running(home, REWARD_FAULT="starves") as stopped:
+        assert stopped.wait(timeout=240) == 1, scene.log(home).read_text()
+    line = line_in(scene.log(home).read_text(), "^error: ")
+    assert "memory" in line
+    assert "going on from the checkpoint" in scene.finish(home)
+    scene.same_as_undisturbed("no memory left", home, line, timed(began))
+
+
 # ---------------------------------------- other data
 
 
