@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from flows import automations
+from flows.approvals import looking
 from flows.deployments import Deployment, first_problem, read_deployments, schedules_of
 from flows.environment import MLFLOW_PORT, PREFECT_PORT
 from flows.server_record import running_servers
@@ -90,7 +91,11 @@ def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefe
             print(f"  {deployment.name:<22} {when:<18} {deployment.entrypoint}")
         print("\nCtrl-C pauses the schedules and ends what was started here.", flush=True)
         try:
-            with sending(home), watching(home, schedules_of(deployments), f"{servers['prefect'].address}/deployments"):
+            with (
+                sending(home),
+                looking(),
+                watching(home, schedules_of(deployments), f"{servers['prefect'].address}/deployments"),
+            ):
                 _serve(served, {it.name for it in late}, deployments if lasting else ())
         finally:
             _settle(served, "the schedule was ended", pause=True)

@@ -46,15 +46,20 @@ def held_against(info: registry.VersionInfo) -> int | None:
     return int(known) if known else None
 
 
+def waits(info: registry.VersionInfo) -> bool:
+    """Whether a version waits for a person's word."""
+    return info.tags.get(tags.VERDICT, "").startswith(f"{WAITING}: ")
+
+
 def _waits(name: str, version: int, by: str, why: str) -> registry.VersionInfo:
     if not by.strip() or not why.strip():
         raise UserError("an approval or rejection needs a name and a reason: --by NAME --why TEXT")
     if len(by) + len(why) > audit.LONGEST - 100:
         raise UserError(f"name and reason have {len(by) + len(why)} characters; {audit.LONGEST - 100} is the most")
     info = registry.version_info(name, version)
-    verdict = info.tags.get(tags.VERDICT, "it was never judged by the gate")
-    if not verdict.startswith(f"{WAITING}: "):
-        waiting = [str(v.version) for v in registry.versions(name) if v.tags.get(tags.VERDICT, "").startswith(WAITING)]
+    if not waits(info):
+        verdict = info.tags.get(tags.VERDICT, "it was never judged by the gate")
+        waiting = [str(version.version) for version in registry.versions(name) if waits(version)]
         raise UserError(
             f"{name} version {version} does not wait for approval ({verdict}); waiting: {', '.join(waiting) or 'none'}"
         )

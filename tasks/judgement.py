@@ -18,6 +18,8 @@ from tasks.sections import Sections
 from tasks.step import StepResult
 from tasks.tracking.looks import take_look
 
+ASKED = "rewardflow approve or reject, or a tag `approve` or `reject` on its page with `NAME: REASON`"
+"""How a person gives the word that a candidate waits for."""
 NOT_PINNED = "not pinned, so nobody could reproduce it"
 """How the reason of a refusal begins that nothing else speaks for."""
 
@@ -85,7 +87,7 @@ def decide(
             f"{NOT_PINNED}: {unpinned} (promote_unpinned: true allows it); {better}",
         )
     if approval:
-        return "waiting", f"{better}; the recipe asks for a person's approval (rewardflow approve, or reject)"
+        return "waiting", f"{better}; the recipe asks for a person's approval ({ASKED})"
     return "promoted", better
 
 

@@ -10,10 +10,12 @@ from models.file_hash import sha256_of
 from models.policy.weight_gap import TensorGap, tensor_gaps, tensor_hashes, whole_hash
 from models.recipe.load import plain
 from models.recipe.schema import Recipe
+from tasks import clock
 from tasks.difference import Setting, differing
 from tasks.machine import BITS, MACHINE, PACKAGES, machine, packages, read_machine, read_packages
-from tasks.tracking import runs
+from tasks.tracking import audit, registry, runs, tags
 from tasks.tracking.recorded import Recorded, read_text
+from tasks.version_page import page_with_reproduction
 
 EVALUATED = "eval/"
 """Prefix of the metrics that are compared: those that no clock decides."""
@@ -80,6 +82,8 @@ class Reproduction:
     recipe: tuple[Setting, ...]
     packages: tuple[Setting, ...]
     machine: tuple[Setting, ...]
+    machine_now: str
+    """Processor or device that it was made on."""
     notes: tuple[str, ...]
 
     @property
@@ -147,6 +151,7 @@ def reproduction(
         recipe=differing(said.params, runs.param_texts(plain(recipe))),
         packages=around.packages,
         machine=around.machine,
+        machine_now=around.machine_now.get("cpu", ""),
         notes=tuple(notes),
     )
 
@@ -172,3 +177,33 @@ def _other_files(folder: Path) -> dict[str, str]:
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file.suffix != ".safetensors" and file.name != "model.safetensors.index.json"
     }
+
+
+def note(said: Recorded, made: Reproduction) -> str:
+    """Write on the version, and on its page, whether it came out the same. Returns the sentence.
+
+    Raises:
+        UserError: the registry does not let this user write.
+    """
+    assert said.version is not None, "only versions are made again"
+    at = clock.now().strftime("%Y-%m-%d %H:%M UTC")
+    where = made.machine_now or "an unnamed processor"
+    what = (
+        f"identical to the bit, {made.tensors} tensors, {made.compared} metrics within {made.tolerance:g}"
+        if made.identical
+        else "differs: "
+        + ", ".join(
+            part
+            for part, count in (
+                (f"{len(made.gaps)} of {made.tensors} tensors", len(made.gaps)),
+                (f"{len(made.files)} other files", len(made.files)),
+                (f"{len(made.metrics)} of {made.compared} metrics not within {made.tolerance:g}", len(made.metrics)),
+            )
+            if count
+        )
+    )
+    sentence = f"{what} ({at}, {where}, by {audit.person()})"
+    info = registry.version_info(said.version.name, said.version.version)
+    page = page_with_reproduction(sentence, info.description)
+    registry.annotate(info.name, info.version, {tags.REPRODUCED: sentence}, page)
+    return sentence

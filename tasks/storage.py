@@ -21,6 +21,8 @@ from models.errors import UserError
 
 ATTEMPTS = 5
 """Tries of each request, the first included; botocore waits up to 20 s between them, doubling from about one."""
+LONGEST_LINK = 7 * 24 * 3600
+"""Seconds; what the protocol allows."""
 TIMEOUT = 20
 """Seconds to wait for a connection, and for an answer on it."""
 
@@ -54,6 +56,41 @@ def upload_folder(folder: Path, uri: str, endpoint: str | None = None) -> list[s
         for path, key in zip(files, keys, strict=True):
             client.upload_file(str(path), bucket, key)
     return [f"s3://{bucket}/{key}" for key in keys]
+
+
+def signed_links(uri: str, seconds: int, endpoint: str | None = None) -> dict[str, str]:
+    """Links by which anybody can read the files below an address for a while, without keys of their own.
+
+    They are as good as a key to these files: show them, and write them nowhere.
+
+    Args:
+        uri: `s3://bucket/prefix`.
+        seconds: that they are good for; LONGEST_LINK at most.
+        endpoint: as in `upload_folder`.
+
+    Returns:
+        Path below the prefix -> link, sorted.
+
+    Raises:
+        UserError: what is wrong, in one line; there is no file.
+    """
+    bucket, prefix = split_uri(uri)
+    if not 0 < seconds <= LONGEST_LINK:
+        raise UserError(f"a signed link is good for 1 to {LONGEST_LINK:,} seconds, not {seconds:,}")
+    below = f"{prefix}/" if prefix else ""
+    with _one_line(uri):
+        client = _client(endpoint)
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=below)
+        keys = sorted(entry["Key"] for page in pages for entry in page.get("Contents", ()))
+        links = {
+            key.removeprefix(below): client.generate_presigned_url(
+                "get_object", Params={"Bucket": bucket, "Key": key}, ExpiresIn=seconds
+            )
+            for key in keys
+        }
+    if not links:
+        raise UserError(f"{uri}: there are no files")
+    return links
 
 
 def make_bucket(uri: str, endpoint: str | None = None, keys: Keys | None = None) -> bool:
@@ -130,6 +167,7 @@ def _client(endpoint: str | None, keys: Keys | None = None) -> Any:
         # Servers other than AWS often refuse the newer checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
+        signature_version="s3v4",  # older signatures of links are taken by few servers
     )
     given = (keys.access, keys.secret) if keys else (None, None)
     session = boto3.session.Session(*given)

@@ -54,6 +54,9 @@ _BY_HAND = "Champion by hand: "
 _BEFORE = "\n\n---\n\n"
 """Between what is said of a champion that was set by hand and the page that the version had before."""
 
+_REPRODUCED = "\n\n### Trained again\n\n"
+"""Before what `rewardflow reproduce` saw."""
+
 
 def page_of_champion_by_hand(
     said: str, checks: Sequence[CheckLike], notes: Sequence[str], against: str, page: str, longest: int
@@ -88,7 +91,21 @@ def page_with_a_word(word: str, page: str) -> str:
         page: that it had while it waited.
     """
     # Without any mark-up: the list of versions shows it as it stands.
-    return f"{' '.join(word.split())}{_BEFORE}{page.removeprefix('… ')}"
+    before = (
+        page.replace(_HEADLINES["waiting"], "Passed the gate", 1) if page.startswith(_HEADLINES["waiting"]) else page
+    )
+    return f"{' '.join(word.split())}{_BEFORE}{before}"
+
+
+def page_with_reproduction(said: str, page: str) -> str:
+    """The page of a version that was trained again: whether it came out the same stands last, the newest word alone.
+
+    Args:
+        said: in one sentence.
+        page: that it had, which may end with an earlier word of this kind.
+    """
+    before = page.partition(_REPRODUCED)[0].rstrip()
+    return f"{before}{_REPRODUCED}{cell(said)}\n"
 
 
 def policy_page(recipe: str, name: str) -> str:

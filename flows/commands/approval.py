@@ -44,6 +44,25 @@ def reject(version: Version, by: By, why: Why, model: ModelOption = "") -> None:
     print(f"{new.name} version {new.version}: rejected by {by}")
 
 
+def approvals(
+    port: Annotated[int, typer.Option("--port", help="Where MLflow's deliveries are taken.")] = 4205,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    address: Annotated[
+        str, typer.Option("--address", metavar="URL", help="By which MLflow's server reaches it; that, if left out.")
+    ] = "",
+) -> None:
+    """Carry out what people decide on MLflow's page, until Ctrl-C: `rewardflow schedule` does so once a minute, too.
+
+    On the page of a version that waits, the tag `approve` or `reject` with `NAME: REASON`.
+    Example: `rewardflow approvals`
+    """
+    from flows.approvals import serve_approvals
+    from tasks.tracking import store
+
+    store.configure(writable_state_folder())
+    serve_approvals(port, host, address)
+
+
 def audit(
     model: ModelOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="An entry a line, as it is hashed.")] = False,
@@ -70,4 +89,4 @@ def audit(
         print(f"{counted}, none changed" if entries else f"nothing was decided about {name} yet")
 
 
-COMMANDS = (approve, reject, audit)
+COMMANDS = (approve, reject, approvals, audit)

@@ -98,4 +98,31 @@ def diff(
     print(whole(said) if as_json else difference_lines(said) + (f"\n\npage: {page}" if page else ""))
 
 
-COMMANDS = (runs, show, diff, lineage)
+def reports(
+    run: Annotated[str, typer.Argument(help="Run id, its beginning, its name, or `latest`.")] = "latest",
+    hours: Annotated[int, typer.Option("--hours", min=1, max=168, help="For how long the links are good.")] = 24,
+    experiment: Annotated[
+        str, typer.Option("--experiment", "-e", help="Only among the runs of this recipe; of all, if left out.")
+    ] = "",
+) -> None:
+    """Print signed links to the reports that a run uploaded to S3 (`reports:` of its recipe), for who has no keys.
+
+    Whoever has a link can read that file while it is good.
+
+    Example: `rewardflow reports latest --hours 48`
+    """
+    from tasks import storage
+    from tasks.tracking import store, summaries, tags
+
+    store.open_for_reading(state_folder())
+    line = summaries.run_summary(experiment, run).line
+    address = line.tags.get(tags.REPORTS)
+    if address is None:
+        raise UserError(
+            f"run {line.run_id[:8]} {line.name}: it uploaded no reports; `reports: s3://...` in its recipe does"
+        )
+    for name, link in storage.signed_links(address, hours * 3600).items():
+        print(f"{name}\n  {link}")
+
+
+COMMANDS = (runs, show, diff, lineage, reports)

@@ -166,18 +166,22 @@ def reproduce(
         bool, typer.Option("--keep", help="Leave what was made, in `reproductions` of the state folder.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON.")] = False,
+    noted: Annotated[
+        bool, typer.Option("--note/--no-note", help="Write on the version whether it came out the same.")
+    ] = True,
 ) -> None:
     """Train a version again, from its data on, and hold the weights against it bit for bit.
 
     At the commit, with the data, recipe and seed on record; nothing is taken from earlier steps, nothing is registered,
-    no alias moves. Exit status 0: identical; 1: something differs, which is said; 2: it cannot be made again here.
+    no alias moves. What came of it is noted on the version's page. Exit status 0: identical; 1: something differs,
+    which is said; 2: it cannot be made again here.
 
     Example: `git checkout COMMIT`, then `rewardflow reproduce 3`
     """
     from flows import console, temporary_server
     from flows.reproduction import as_json as whole
     from flows.reproduction import reproduction_lines, wanted_version, warning
-    from tasks.reproduction import reproduction
+    from tasks.reproduction import note, reproduction
     from tasks.tracking import store
 
     try:
@@ -207,6 +211,11 @@ def reproduce(
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(NOT_HERE) from None
     print(whole(said) if as_json else reproduction_lines(said))
+    if noted:
+        try:
+            note(wanted.said, said)
+        except UserError as error:
+            print(f"not noted on the version: {error}", file=sys.stderr)
     if keep:
         print(f"made: {made.folder}", file=sys.stderr)
     if not said.identical:

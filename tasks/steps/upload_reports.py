@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks import storage
 from tasks.step import StepResult
-from tasks.tracking import summaries
+from tasks.tracking import runs, summaries, tags
 from tasks.unexpected import tried_again
 
 
@@ -30,5 +30,6 @@ def upload_reports(address: str, experiment: str, run_id: str, validated: StepRe
     with TemporaryDirectory() as beside:
         (Path(beside) / "description.md").write_text(summaries.run_summary(experiment, run_id).description)
         uploaded += storage.upload_folder(Path(beside), target)
-    get_run_logger().info(f"{len(uploaded)} files of the reports lie at {target}")
+    runs.set_tags(run_id, {tags.REPORTS: target})
+    get_run_logger().info(f"{len(uploaded)} files of the reports lie at {target}; `rewardflow reports` signs links")
     return uploaded

@@ -75,12 +75,16 @@ class Lease:
         store.client().set_registered_model_tag(self.name, tags.LOCK_BEAT, str(self.beat))
 
 
+class Held(UserError):
+    """Others have the lock, and go on having it."""
+
+
 @contextmanager
 def held(model: str) -> Iterator[Lease]:
     """Hold the lock of a registered model's aliases, against every process that uses the same registry.
 
     Raises:
-        UserError: others held it for longer than PATIENCE.
+        Held: others held it for longer than PATIENCE.
     """
     with store.exclusive("registry"):  # within one state folder the kernel's lock is fairer, and costs nothing
         lease = _acquire(f"{model}{SUFFIX}")
@@ -105,7 +109,7 @@ def _acquire(name: str) -> Lease:
         if process.surely_dead(there) or now - since > LEASE:
             _take(name, sign[0])
         elif now - began > PATIENCE:
-            raise UserError(f"the promotion lock {name} is held by {_holder(there)} since {now - began:.0f} s")
+            raise Held(f"the promotion lock {name} is held by {_holder(there)} since {now - began:.0f} s")
         else:
             time.sleep(PAUSE)
 

@@ -76,6 +76,20 @@ def configure(home: Path) -> Store:
     return chosen
 
 
+def configure_here(home: Path) -> Store:
+    """Choose the store as `configure` does, for this process alone: those that it starts choose for themselves."""
+    names = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
+    given = {name: os.environ.get(name) for name in names}
+    try:
+        return configure(home)
+    finally:  # MLflow writes what it is told into the environment
+        for name, value in given.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
 @contextmanager
 def apart(home: Path) -> Iterator[Store]:
     """Everything meanwhile goes to an embedded store of its own in `home`, whatever server the user names.

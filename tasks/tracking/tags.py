@@ -96,6 +96,10 @@ BY_HAND_GATE = "rewardflow.by_hand_gate."
 """Prefix: one fact for each check of that judgement, as under GATE."""
 WORD = "rewardflow.word"
 """What a person said of a candidate that waited: approved or rejected, by whom, why and when."""
+REPRODUCED = "rewardflow.reproduced"
+"""Whether it came out the same when it was last trained again, when, where and by whom."""
+PROBLEM = "rewardflow.approval_problem"
+"""Why the word that a person gave on MLflow's page was not carried out, and that word."""
 AUDITED = "rewardflow.audited"
 """Number and hash of the newest entry about the version in the audit log."""
 REPLACED = "rewardflow.replaced"
@@ -117,6 +121,8 @@ FOR_A_PERSON = (
 )
 """Facts about a version that are tags: ten at most, or nobody reads them. The last one is searched for."""
 
+REPORTS = "rewardflow.reports"
+"""On a flow's run: the folder of an S3 bucket that its reports were uploaded to."""
 REVIEWS = "rewardflow.reviews"
 """On a flow's run: artifacts with the pairs that people were asked about, as a JSON list."""
 

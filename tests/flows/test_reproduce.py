@@ -11,7 +11,7 @@ import pytest
 from project import Project, Ran, make_project, rewardflow
 from running import Pair
 
-from tasks.tracking import registry, store
+from tasks.tracking import registry, store, tags
 
 WHO = ("-c", "user.name=test", "-c", "user.email=test@localhost")
 
@@ -71,8 +71,11 @@ def test_a_fresh_clone_makes_the_same_weights_and_other_weights_are_told(
     assert said["recipe"] == said["packages"] == said["machine"] == said["gaps"] == said["files"] == []
     assert (registered(home), runs_there(home)) == before and not any((home / "reproductions").iterdir())
 
-    # The same again, held against weights of which one was changed since.
     version = registry.version_info("tiny-policy", 1)
+    assert registry.facts_of(version)[tags.REPRODUCED].startswith("identical to the bit, ")
+    assert "### Trained again\n\nidentical to the bit, " in version.description
+
+    # The same again, held against weights of which one was changed since.
     folder = registry.fetch(version.uri)
     import torch
     from safetensors.torch import load_file, save_file
@@ -86,5 +89,8 @@ def test_a_fresh_clone_makes_the_same_weights_and_other_weights_are_told(
     assert made.returncode == 1, made.stdout + made.stderr
     assert f"{name}: 1 of {tensors[name].numel():,} numbers, by at most 0.5" in made.stdout
     assert "1 of " in made.stdout and made.stdout.rstrip().endswith("differs")
+    version = registry.version_info("tiny-policy", 1)
+    assert registry.facts_of(version)[tags.REPRODUCED].startswith("differs: 1 of ")
+    assert "identical to the bit" not in version.description
     (kept,) = (home / "reproductions").iterdir()
     shutil.rmtree(kept)

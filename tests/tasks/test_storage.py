@@ -4,7 +4,7 @@ import pytest
 from s3_loopback import BUCKET, KEY, SECRET, s3_endpoint  # noqa: F401  (a fixture)
 
 from models.errors import UserError
-from tasks.storage import Keys, health, make_bucket, split_uri, upload_folder
+from tasks.storage import Keys, health, make_bucket, signed_links, split_uri, upload_folder
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +34,29 @@ def test_every_file_of_the_folder_is_there_under_the_prefix_with_its_bytes(s3_en
         key = address.removeprefix(f"s3://{BUCKET}/")
         stored = client_of(s3_endpoint).get_object(Bucket=BUCKET, Key=key)["Body"].read()
         assert stored == (tmp_path / path).read_bytes()
+
+
+def test_a_signed_link_is_read_without_keys_and_another_file_is_not(s3_endpoint, tmp_path):  # noqa: F811
+    import requests
+
+    (tmp_path / "data_docs").mkdir()
+    (tmp_path / "description.md").write_text("## Promoted")
+    (tmp_path / "data_docs/index.html").write_text("<h1>Docs</h1>")
+    upload_folder(tmp_path, f"s3://{BUCKET}/reports/1", s3_endpoint)
+    upload_folder(tmp_path, f"s3://{BUCKET}/reports/10", s3_endpoint)
+    links = signed_links(f"s3://{BUCKET}/reports/1", 60, s3_endpoint)
+    assert list(links) == ["data_docs/index.html", "description.md"]
+    assert requests.get(links["description.md"], timeout=20).text == "## Promoted"
+    assert requests.get(links["description.md"].partition("?")[0], timeout=20).status_code in (400, 403)
+    other = links["description.md"].replace("description.md", "data_docs/index.html")
+    assert requests.get(other, timeout=20).status_code == 403
+    assert all(SECRET not in link for link in links.values())
+
+
+def test_what_cannot_be_signed_is_said(s3_endpoint):  # noqa: F811
+    assert refused(lambda: signed_links(f"s3://{BUCKET}/none", 60, s3_endpoint)).endswith("there are no files")
+    assert "604,800 seconds" in refused(lambda: signed_links(f"s3://{BUCKET}/none", 604_801, s3_endpoint))
+    assert refused(lambda: signed_links("s3://nowhere/x", 60, s3_endpoint)) == "s3://nowhere/x: no such bucket"
 
 
 def test_a_healthy_bucket_is_left_as_it_was(s3_endpoint):  # noqa: F811

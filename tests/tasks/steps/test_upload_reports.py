@@ -4,6 +4,7 @@ import pytest
 from prefect.logging import disable_run_logger
 from s3_loopback import BUCKET, s3_endpoint  # noqa: F401  (a fixture)
 
+from flows.commands.review import reports
 from models.errors import UserError
 from tasks.step import StepResult
 from tasks.steps.upload_reports import upload_reports
@@ -34,6 +35,25 @@ def test_docs_and_description_lie_below_experiment_and_run(s3_endpoint, tmp_path
     assert sorted(uploaded) == [f"s3://{BUCKET}/{below}/{name}" for name in ("data_docs/index.html", "description.md")]
     stored = boto3.client("s3", endpoint_url=s3_endpoint).get_object(Bucket=BUCKET, Key=f"{below}/description.md")
     assert stored["Body"].read() == b"## Promoted\n"
+
+
+def test_whoever_has_no_keys_is_given_links(s3_endpoint, tmp_path, monkeypatch, capsys):  # noqa: F811
+    import requests
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
+    monkeypatch.setenv("REWARDFLOW_HOME", str(tmp_path / "home"))
+    store.configure(tmp_path / "home")
+    run_id = runs.open_flow_run("nightly", "train nightly")
+    records.describe(run_id, "## Promoted\n")
+    with pytest.raises(UserError, match="it uploaded no reports"):
+        reports(run_id)
+    with disable_run_logger():
+        upload_reports.fn(f"s3://{BUCKET}/reports/", "nightly", run_id, validated(tmp_path / "validate"))
+    runs.close_run(run_id)
+    reports(run_id)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[::2] == ["data_docs/index.html", "description.md"]
+    assert requests.get(lines[3].strip(), timeout=20).text == "## Promoted\n"
 
 
 def test_a_bucket_that_is_not_there_is_one_line(s3_endpoint, tmp_path, monkeypatch):  # noqa: F811

@@ -36,9 +36,7 @@ def test_an_approved_candidate_is_champion_and_who_when_and_why_stand_on_it_and_
     info = registry.version_info(NAME, 2)
     assert info.tags[tags.VERDICT].startswith("promoted: approved by Ann; the gate: better than champion, version 1: +")
     assert registry.facts_of(info)[tags.WORD].startswith("Approved by Ann: samples read (20")
-    assert (
-        info.description.startswith("Approved by Ann: samples read (20") and "Waiting for a person" in info.description
-    )
+    assert info.description.startswith("Approved by Ann: samples read (20") and "Passed the gate: " in info.description
     assert store.client().get_run(info.tags[tags.RUN]).data.tags[tags.RUN_VERDICT] == "approved"
     assert summaries.name_and_note(info.tags[tags.RUN])[1].startswith("Approved by Ann: samples read (20")
     assert deeds() == [

@@ -1,0 +1,207 @@
+"""A word on MLflow's page: what stands in the registry is carried out once, and what cannot be is answered there."""
+
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nights import champion, nights
+from test_gate_promotion import NAME
+
+from flows.approvals import PATH, listening, looking
+from models.errors import UserError
+from tasks import approval, approval_by_tag
+from tasks.approval_by_tag import Word, answer, word_of
+from tasks.steps.promote import Promotion
+from tasks.tracking import aliases, audit, registry, store, tags, webhooks
+
+PAGE = "Ann, on MLflow's page"
+
+
+@pytest.fixture
+def night(home: Path, policy_folder: Path, tmp_path: Path) -> Callable[..., Promotion]:
+    return nights(home, policy_folder, tmp_path)
+
+
+def write(key: str, value: str, version: int = 2) -> None:
+    """As the page does."""
+    store.client().set_model_version_tag(NAME, str(version), key, value)
+
+
+def shown(version: int = 2) -> dict[str, str]:
+    return dict(registry.version_info(NAME, version).tags)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"approve": "Ann: samples read"}, Word("approve", "Ann", "samples read")),
+        (
+            {"reject": " Bob :  see http://a/b: wrong language "},
+            Word("reject", "Bob", "see http://a/b: wrong language"),
+        ),
+    ],
+)
+def test_a_word_is_a_name_and_a_reason(written: dict[str, str], meant: Word) -> None:
+    assert word_of(written) == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        ({"approve": "yes"}, "no name or no reason"),
+        ({"approve": ": because"}, "no name or no reason"),
+        ({"reject": "Bob:  "}, "no name or no reason"),
+        ({"approve": "Ann: a", "reject": "Bob: b"}, "both approve and reject"),
+    ],
+)
+def test_what_is_no_word_is_said(written: dict[str, str], line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        word_of(written)
+
+
+def test_an_approval_on_the_page_makes_the_champion_and_stands_in_the_audit_log(night) -> None:
+    night("one")
+    night("two", approval=True)
+    write("approve", "Ann: samples read", version=1)  # which does not wait
+    assert answer() == [] and champion() == 1
+    write("approve", "Ann: samples read")
+    assert answer() == [f"{NAME} version 2: approve by {PAGE}: samples read"]
+    assert champion() == 2 and answer() == []
+    assert audit.entries(NAME)[-1].by == PAGE and audit.broken(NAME) == []
+    assert registry.facts_of(registry.version_info(NAME, 2))[tags.WORD].startswith(f"Approved by {PAGE}: samples read")
+    assert not {"approve", tags.PROBLEM} & shown().keys()
+
+
+def test_a_rejection_on_the_page_ends_the_waiting(night) -> None:
+    night("one")
+    night("two", approval=True)
+    write("reject", "Bob: wrong language")
+    assert answer() == [f"{NAME} version 2: reject by Bob, on MLflow's page: wrong language"]
+    assert champion() == 1 and audit.entries(NAME)[-1].did == "rejected" and "reject" not in shown()
+
+
+def test_what_cannot_be_done_is_answered_once_until_the_word_changes(night) -> None:
+    night("one")
+    night("two", approval=True)
+    night("three", right=4)  # the champion changes meanwhile
+    write("approve", "Ann")
+    (said,) = answer()
+    assert "no name or no reason" in said and "no name or no reason" in shown()[tags.PROBLEM]
+    assert answer() == []
+    write("approve", "Ann: fine")
+    (said,) = answer()
+    assert "champion" in said and said.removeprefix(f"{NAME} version 2: ") in shown()[tags.PROBLEM]
+    assert answer() == [] and champion() == 3
+    store.client().delete_model_version_tag(NAME, "2", "approve")
+    write("reject", "Ann: too late")
+    assert len(answer()) == 1 and tags.PROBLEM not in shown()
+
+
+def test_two_that_look_at_once_promote_once(night, monkeypatch: pytest.MonkeyPatch) -> None:
+    night("one")
+    night("two", approval=True)
+    write("approve", "Ann: fine")
+    before, both = len(audit.entries(NAME)), threading.Barrier(2, timeout=60)
+    whole = approval.approve
+
+    def meet(*given: object, **named: str) -> object:
+        both.wait()
+        return whole(*given, **named)
+
+    monkeypatch.setitem(approval_by_tag.WORDS, "approve", meet)  # type: ignore[arg-type]
+    said: list[str] = []
+    threads = [threading.Thread(target=lambda: said.extend(answer())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert champion() == 2 and tags.PROBLEM not in shown() and audit.broken(NAME) == []
+    assert len(audit.entries(NAME)) == before + 1 and said
+
+
+def test_a_lock_that_others_hold_is_no_answer(night, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.tracking import lock
+
+    night("one")
+    night("two", approval=True)
+    write("approve", "Ann: fine")
+    with monkeypatch.context() as held:
+        held.setattr(lock, "PATIENCE", 0.0)
+        with lock.held(NAME):
+            lease = threading.Thread(target=lambda: said.extend(answer()))
+            said: list[str] = []
+            held.setattr(store, "exclusive", lambda name: threading.Lock())
+            lease.start()
+            lease.join()
+        assert said == [] and tags.PROBLEM not in shown()
+    assert len(answer()) == 1 and champion() == 2
+
+
+# ---------------------------------------- deliveries
+
+
+def post(address: str, body: bytes = b"{}") -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, data=body), timeout=20) as answered:
+            return int(answered.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_a_delivery_makes_it_look_and_anything_else_does_not() -> None:
+    looks: list[int] = []
+    with listening(lambda: looks.append(1), port=0) as address:
+        assert post(address) == 204 and len(looks) == 1
+        assert post(address.replace(PATH, "/other")) == 404
+        port = int(address.split(":")[2].split("/")[0])
+        large = HTTPConnection("127.0.0.1", port, timeout=20)
+        large.putrequest("POST", PATH)
+        large.putheader("Content-Length", str(2**20 + 1))
+        large.endheaders()
+        assert large.getresponse().status == 413
+        large.close()
+        with pytest.raises(urllib.error.HTTPError, match="501"):
+            urllib.request.urlopen(address, timeout=20)
+        with pytest.raises(UserError, match="--port takes another"), listening(lambda: None, port):
+            pass
+    assert len(looks) == 1
+
+
+def test_where_mlflow_refuses_the_address_it_is_said(server: Any) -> None:
+    with webhooks.delivered("http://127.0.0.1:4205/look") as refused:
+        assert "scheme" in refused and "\n" not in refused
+
+
+@pytest.mark.slow
+def test_a_tag_set_through_mlflows_server_is_carried_out_at_once(
+    server: Any, policy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its webhook, for real: the look of every minute is an hour away here."""
+    server.kill()
+    monkeypatch.setenv("MLFLOW_WEBHOOK_ALLOWED_SCHEMES", "http,https")
+    monkeypatch.setenv("MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS", "true")
+    server.start()
+    try:
+        done = threading.Event()
+        with looking(3600, lambda said: done.set()) as look, listening(look, port=0) as address:
+            for _ in range(2):
+                with webhooks.delivered(address) as refused:
+                    assert refused == ""
+                    with webhooks.delivered(address):  # takes the place of one that was killed
+                        assert len(store.client().list_webhooks()) == 1
+            with webhooks.delivered(address) as refused:
+                assert refused == ""
+                night = nights(tmp_path / "home", policy_folder, tmp_path)
+                night("one")
+                night("two", approval=True)
+                write("approve", "Ann: fine")
+                assert done.wait(60) and champion() == 2
+        assert len(store.client().list_webhooks()) == 0 and aliases.history(NAME)
+        assert audit.entries(NAME)[-1].by == PAGE
+    finally:
+        server.kill()
