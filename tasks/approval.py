@@ -72,10 +72,11 @@ def _said(verdict: str) -> str:
 
 
 def _note(info: registry.VersionInfo, word: str, verdict: str) -> None:
-    """Put a person's word on the version, its page, and the page of the run that made it."""
+    """Put a person's word on the version, its page, and the page of the run that made it.
+
+    The verdict last: until it stands there the version waits, and who was killed gives the same word again.
+    """
     at = clock.now().strftime("%Y-%m-%d %H:%M UTC")
-    page = page_with_a_word(f"{word} ({at})", info.description)
-    registry.annotate(info.name, info.version, {tags.VERDICT: verdict, tags.WORD: f"{word} ({at})"}, page)
     run = info.tags.get(tags.RUN, "")
     if run:
         said = word.partition(" ")[0].lower()
@@ -83,3 +84,6 @@ def _note(info: registry.VersionInfo, word: str, verdict: str) -> None:
         called, note = summaries.name_and_note(run)
         runs.rename(run, called.replace(run_names.WAITS, said))
         records.describe(run, page_with_a_word(f"{word} ({at})", note))
+    page = page_with_a_word(f"{word} ({at})", info.description)
+    registry.annotate(info.name, info.version, {tags.WORD: f"{word} ({at})"}, page)
+    registry.annotate(info.name, info.version, {tags.VERDICT: verdict})

@@ -50,6 +50,8 @@ def version_page(
     )
 
 
+WORDS = ("Approved by ", "Rejected by ")
+"""How a person's word on a candidate begins."""
 _BY_HAND = "Champion by hand: "
 _BEFORE = "\n\n---\n\n"
 """Between what is said of a champion that was set by hand and the page that the version had before."""
@@ -87,9 +89,11 @@ def page_with_a_word(word: str, page: str) -> str:
     """The page of a version that a person approved or rejected: the word on it, then what the gate said.
 
     Args:
-        word: in one sentence.
-        page: that it had while it waited.
+        word: in one sentence, which begins with one of WORDS.
+        page: that it had while it waited, or has already where writing the word was cut off.
     """
+    if page.startswith(WORDS):
+        page = page.partition(_BEFORE)[2]
     # Without any mark-up: the list of versions shows it as it stands.
     before = (
         page.replace(_HEADLINES["waiting"], "Passed the gate", 1) if page.startswith(_HEADLINES["waiting"]) else page

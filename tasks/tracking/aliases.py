@@ -72,6 +72,7 @@ def promote(
     with lock.held(name) as lease:
         new, old = registry.version_info(name, version), registry.champion(name)
         if old is not None and old.version == new.version:
+            _forget_promotion(name)  # one that was killed after its record
             return old
         if not isinstance(judged_against, Unchecked):
             expected = judged_against.version if isinstance(judged_against, VersionInfo) else judged_against
@@ -245,6 +246,10 @@ def _remember(line: str, name: str) -> None:
     while len("\n".join(lines)) > _LONGEST_HISTORY:
         lines.pop()
     store.patiently(store.client().set_registered_model_tag, name, tags.HISTORY, "\n".join(lines))
+    _forget_promotion(name)
+
+
+def _forget_promotion(name: str) -> None:
     if tags.PROMOTING in _model_tags(name):
         store.patiently(store.client().delete_registered_model_tag, name, tags.PROMOTING)
 

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from fault_table import PROPERTY
 from promoting import promote_at_once, started
 
 from models.errors import UserError
@@ -51,12 +52,16 @@ def locks() -> list[str]:
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_two_promotions_at_once_from_two_state_folders_leave_one_champion(server, tmp_path: Path, policy_folder: Path):
+@pytest.mark.faults
+def test_two_promotions_at_once_from_two_state_folders_leave_one_champion(
+    server, tmp_path: Path, policy_folder: Path, record_property
+):
     versions(policy_folder, 3)
     winner, refused = promote_at_once({number: tmp_path / f"home{number}" for number in (2, 3)})
     assert refused.endswith(f"was compared with version 1, but the champion is now version {winner}: evaluate it again")
     assert champion() == winner and len(aliases.history(NAME)) == 2
     assert locks() == []
+    record_property(PROPERTY, ("two promotions at one moment", f"`error: {refused}`", "one champion, log whole", "0"))
 
 
 @pytest.mark.slow

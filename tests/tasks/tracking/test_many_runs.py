@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fault_table import PROPERTY
 from promoting import started
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.faults]
@@ -35,7 +36,7 @@ print("logged", flush=True)
 """
 
 
-def test_32_runs_that_log_at_once_lose_no_value(server, tmp_path: Path) -> None:
+def test_32_runs_that_log_at_once_lose_no_value(server, tmp_path: Path, record_property) -> None:
     homes = [tmp_path / f"home{number}" for number in range(PROCESSES)]
     processes = [started(LOG, home, str(number * RUNS_OF_EACH)) for number, home in enumerate(homes)]
     for process in processes:
@@ -55,3 +56,5 @@ def test_32_runs_that_log_at_once_lose_no_value(server, tmp_path: Path) -> None:
     wanted = [(f"run {run}", step, 1000.0 * run + step) for run in range(runs) for step in range(STEPS)]
     assert sorted(logged) == sorted(wanted)
     assert halves == (runs * STEPS,) and ended == (runs,)
+    fault = f"{runs} runs that log {STEPS} rounds to one server at once"
+    record_property(PROPERTY, (fault, "none", f"all {len(wanted):,} values there", "0"))
