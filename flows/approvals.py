@@ -46,7 +46,7 @@ def looking(every: float = MINUTE, say: Callable[[str], None] = _LOG.info) -> It
             try:
                 for sentence in approval_by_tag.answer():
                     say(sentence)
-            except (OSError, UserError) as error:
+            except Exception as error:  # whatever it is, the next look may pass
                 _LOG.warning("words on MLflow's pages wait: %s", error)
             now.wait(every)
 

@@ -28,6 +28,7 @@ from flows.temporary_server import is_temporary
 from models.errors import UserError
 from tasks import clock
 from tasks.gpu_place import limit_name
+from tasks.tracking import store
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -91,6 +92,7 @@ def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefe
             print(f"  {deployment.name:<22} {when:<18} {deployment.entrypoint}")
         print("\nCtrl-C pauses the schedules and ends what was started here.", flush=True)
         try:
+            store.configure_here(home)
             with (
                 sending(home),
                 looking(),

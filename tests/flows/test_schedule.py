@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 from message_listener import Listener
-from running import ROOT, Pair, ask, end, start_python, wait_for
+from running import ROOT, Pair, ask, end, shell, start_python, wait_for
 
 from flows import silence
 from flows.deployments import ConcurrencyLimit, read_deployments
@@ -198,6 +198,39 @@ def test_a_wrong_schedule_is_one_clear_line(tmp_path: Path, text: str, says: str
 def test_a_missing_schedule_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"prefect\.yaml is not there"):
         read_deployments(tmp_path / "prefect.yaml")
+
+
+WAITING = """
+import sys
+from pathlib import Path
+from tasks.tracking import registry, runs, store, tags
+store.configure(Path(sys.argv[1]))
+registry.make_model("looked-policy")
+run = runs.open_flow_run("looked", "night")
+store.client().create_model_version("looked-policy", "file:///nowhere", run)
+registry.annotate("looked-policy", 1, {tags.VERDICT: "waiting: better than the base model", tags.RUN: run})
+store.client().set_model_version_tag("looked-policy", "1", "approve", "Ann: samples read")
+runs.close_run(run)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_a_word_on_mlflows_page_is_carried_out_by_the_schedule(servers: Pair, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", WAITING, str(servers.home)], cwd=ROOT, env=shell(), check=True)
+    (tmp_path / "toy.py").write_text(TOY_FLOW.replace("def wait(", "def look("))
+    (tmp_path / "prefect.yaml").write_text("deployments: [{name: looks, entrypoint: 'toy.py:look'}]\n")
+    process = start_python(f"{CODE}serve_schedule(Path({str(tmp_path)!r}, 'prefect.yaml'), home)", servers.home)
+    asked = f"{servers.mlflow}/api/2.0/mlflow/registered-models/get?name=looked-policy"
+
+    def champion() -> list[str]:
+        aliases = ask(asked)["registered_model"].get("aliases", [])
+        return [alias["version"] for alias in aliases if alias["alias"] == "champion"]
+
+    try:
+        assert wait_for("the champion", champion, process) == ["1"]
+    finally:
+        end(process)
 
 
 @pytest.mark.thorough

@@ -1,5 +1,6 @@
 """A word on MLflow's page: what stands in the registry is carried out once, and what cannot be is answered there."""
 
+import os
 import threading
 import urllib.error
 import urllib.request
@@ -140,6 +141,19 @@ def test_a_lock_that_others_hold_is_no_answer(night, monkeypatch: pytest.MonkeyP
             lease.join()
         assert said == [] and tags.PROBLEM not in shown()
     assert len(answer()) == 1 and champion() == 2
+
+
+def test_a_process_that_looks_leaves_the_environment_of_those_that_it_starts_alone(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for given in (None, "http://127.0.0.1:5000"):
+        if given is not None:
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", given)
+        else:
+            monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        chosen = store.configure_here(home)
+        assert os.environ.get("MLFLOW_TRACKING_URI") == given and store.current() == chosen
+        assert chosen.uri == (given or f"sqlite:///{home / 'mlflow.db'}")
 
 
 # ---------------------------------------- deliveries
