@@ -109,4 +109,4 @@ def test_no_sample_of_the_gates_problems_reaches_a_run_or_a_version(night):
     run = store.client().get_run(promotion.result.run_id)
     assert "only the gate says" not in seen + str(run.data.tags)
     assert store.client().list_artifacts(run.info.run_id) == []
-    assert {key.split("/")[0] for key in run.data.metrics} <= {"gate", "seconds"}
+    assert {key.split("/")[0] for key in run.data.metrics} <= {"cost", "gate", "seconds"}
