@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from prefect import flow
 
+from flows.data_steps import call_preparation, call_validation
 from flows.opening import notice_champion, open_flow
 from flows.parameters import Overrides, RecipeName
-from flows.steps import call_preparation, call_step, call_validation
+from flows.steps import call_step
 from flows.telling import tell_of_champion
 from models.errors import UserError
 from models.recipe.load import plain
@@ -39,11 +40,12 @@ def evaluate_champion(recipe: RecipeName, overrides: Overrides = None, cluster: 
         if champion is None:
             raise UserError(f"{name} has no champion yet; `rewardflow run {recipe}` trains one")
         run = opened.run_id
-        _, version = call_preparation(opened)
+        data = call_preparation(opened)
+        version = data.version
         log_data(run, version, "measured on")
         judge, rewarded = reward_model_of(champion, opened.recipe)
         runs.set_tags(run, {tags.REWARD_MODEL_VERSION: judge} if judge else {})
-        inputs = (registered_policy(champion), call_validation(opened, version), rewarded)
+        inputs = (registered_policy(champion), call_validation(opened, data), rewarded)
         sections = ShownSections(opened.recipe)
         with shared_engine(opened.recipe.placement, cluster):
             measured = call_step(opened, evaluate_policy, sections, *inputs, refresh=True, name="evaluate champion")

@@ -7,19 +7,18 @@ from collections.abc import Mapping
 from flows.steps import context_of
 from flows.training import Training
 from models.errors import UserError
-from tasks.judgement import JudgementSections
+from tasks.judgement import JudgementSections, OnGate
 from tasks.registered_policy import PolicyFiles, registered_policy
-from tasks.step import StepResult
 from tasks.steps.judge_champion import Measured, OnChampion, judge_champion
 from tasks.tracking import by_hand, registry, tags
 from tasks.tracking.by_hand import Waiting
 
 
-def judge_by_hand(training: Training, gate: Mapping[str, StepResult], model: str) -> OnChampion | None:
+def judge_by_hand(training: Training, gate: Mapping[str, OnGate], model: str) -> OnChampion | None:
     """Judge the champion where it was set by hand and waits; None, and no work, where it was not.
 
     Args:
-        gate: role -> evaluation on the gate's problems, those that the run has made already.
+        gate: role -> evaluations for the verdict, those that the run has made already.
         model: registered name of the policies.
     """
     waiting = by_hand.waiting(model)
@@ -32,7 +31,7 @@ def judge_by_hand(training: Training, gate: Mapping[str, StepResult], model: str
     return judge_champion(context, waiting, measured)
 
 
-def measure(training: Training, waiting: Waiting, gate: Mapping[str, StepResult], model: str) -> Measured | str:
+def measure(training: Training, waiting: Waiting, gate: Mapping[str, OnGate], model: str) -> Measured | str:
     """The evaluations of champion, champion before and anchor, or in one sentence why they cannot be had."""
     champion = registry.champion(model)
     if champion is None or champion.version != waiting.version:
@@ -56,11 +55,11 @@ def measure(training: Training, waiting: Waiting, gate: Mapping[str, StepResult]
     there = {"champion": champion, "anchor": anchor}
     evaluated = {version.version: gate[role] for role, version in there.items() if version is not None and role in gate}
 
-    def on_gate(role: str, version: int, policy: PolicyFiles) -> StepResult:
-        return evaluated.get(version) or training.evaluated(role, policy, "gate")
+    def on_gate(role: str, version: int, policy: PolicyFiles) -> OnGate:
+        return evaluated.get(version) or training.for_verdict(role, policy)
 
     measured = on_gate("champion", champion.version, new), on_gate("previous", before.version, old)
-    fixed: StepResult | str
+    fixed: OnGate | str
     if anchor is None:
         fixed = "no version has the alias anchor; `rewardflow anchor VERSION` names one"
     elif anchor.version in (champion.version, before.version):

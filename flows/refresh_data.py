@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from prefect import flow
 
+from flows.data_steps import call_preparation, call_validation
 from flows.new_data import announce
 from flows.opening import open_flow
 from flows.parameters import Overrides, RecipeName
-from flows.steps import call_preparation, call_validation
 from tasks import versions
 from tasks.tracking import records, runs
 
@@ -23,8 +23,9 @@ def refresh_data(recipe: RecipeName, overrides: Overrides = None) -> str:
         overrides: `key.path=value` each.
     """
     with open_flow("refresh data", recipe, overrides or []) as opened:
-        prepared, version = call_preparation(opened)
-        validated = call_validation(opened, version)
+        data = call_preparation(opened)
+        prepared, version = data.result, data.version
+        validated = call_validation(opened, data)
         versions.push(opened.root, version.name)
         state = "unchanged" if prepared.reused else "made anew"
         runs.rename(opened.run_id, f"data {state}: {version.digest[:8]}")

@@ -9,13 +9,9 @@ from flows import console
 from flows.environment import make_prefect_home
 from flows.opening import Opened
 from tasks import interrupt
-from tasks.answers import DataSections
 from tasks.caching import reuse
 from tasks.sections import Sections
 from tasks.step import StepContext, StepResult, content_key, earlier_result
-from tasks.steps.prepare_data import prepare_data
-from tasks.steps.validate_data import ValidationSections, validate_data
-from tasks.versions import DataVersion
 
 make_prefect_home()  # here, as all flows come by: its temporary server starts where one is called
 
@@ -29,7 +25,7 @@ def context_of(opened: Opened, step: str, recipe: Read, *inputs: Any, name: str 
         inputs: results of other steps, and plain data; the run's id for a step that is never taken from another run.
         name: what the step's run is called.
     """
-    return _context(opened, step, content_key(step, recipe, *inputs), recipe, name)
+    return named_context(opened, step, content_key(step, recipe, *inputs), recipe, name)
 
 
 def call_step(
@@ -56,18 +52,6 @@ def call_cached(task: Any, context: StepContext[Any], *inputs: Any, refresh: boo
     return result.model_copy(update={"reused": reused, "seconds": time.perf_counter() - started})
 
 
-def call_preparation(opened: Opened) -> tuple[StepResult, DataVersion]:
-    """Bring the data up to date with DVC, which knows by itself what has changed."""
-    recipe = opened.recipe
-    key = content_key("data", recipe.data.model_dump(mode="json"))
-    return prepare_data(_context(opened, "data", key, DataSections(recipe)), opened.root)
-
-
-def call_validation(opened: Opened, version: DataVersion, refresh: bool = False) -> StepResult:
-    """Validate a version of the data: one key in every flow, so that a validation is done once for all of them."""
-    return call_step(opened, validate_data, ValidationSections(opened.recipe), version, refresh=refresh)
-
-
-def _context(opened: Opened, step: str, key: str, recipe: Read, name: str = "") -> StepContext[Read]:
+def named_context(opened: Opened, step: str, key: str, recipe: Read, name: str = "") -> StepContext[Read]:
     limit = opened.recipe.timeouts.of(step)
     return StepContext(step, key, recipe, opened.home, opened.run_id, name, limit)

@@ -16,6 +16,7 @@ from flows.steps import context_of
 from flows.telling import tell_decision
 from flows.training import Training, train_policy
 from tasks.description import UNPINNED
+from tasks.judgement import OnGate
 from tasks.registered_policy import made_policy, registered_policy
 from tasks.review import write_review, write_short_review
 from tasks.shared_engine import shared_engine
@@ -90,16 +91,13 @@ def run_steps(
         if noticed := notice_champion(run, outcome.model, noticed):  # a training is long
             facts["champion"] = noticed
         champion = registry.champion(outcome.model)
-        evaluations = evaluate_splits(training, champion, outcome.model)
+        shown, gate = evaluate_splits(training, champion, outcome.model)
         # Before the candidate's look: one that was cut off goes on only as long as no other was taken.
-        outcome.by_hand = judge_by_hand(training, evaluations["gate"], outcome.model)
-    shown = evaluations["validation"]
+        outcome.by_hand = judge_by_hand(training, gate, outcome.model)
     no_anchor = why_no_anchor(champion, outcome.model)
     promotion = outcome.promotion = promote(
         context_of(opened, "promote", PromotionSections(recipe), run),
-        Candidate(
-            tuned, rewarded, evaluations["gate"], shown["candidate"], champion, no_anchor, unpinned=outcome.unpinned
-        ),
+        Candidate(tuned, rewarded, gate, shown["candidate"], champion, no_anchor, unpinned=outcome.unpinned),
     )
     outcome.steps.append(promotion.result)
     judged = outcome.by_hand.page if outcome.by_hand else ""
@@ -118,29 +116,29 @@ def why_no_anchor(champion: registry.VersionInfo | None, model: str) -> str:
 
 def evaluate_splits(
     training: Training, champion: registry.VersionInfo | None, model: str
-) -> dict[str, dict[str, StepResult]]:
-    """Split -> role -> evaluation: base, candidate and champion on validation, the last two on the gate's problems.
+) -> tuple[dict[str, StepResult], dict[str, OnGate]]:
+    """Role -> evaluation: base, candidate and champion on validation, the last two for the verdict.
 
-    There the anchor is measured too, whether or not there is a champion; without one the base model stands in for it. A
-    candidate with the champion's weights was judged before.
+    For the verdict the anchor is measured too, whether or not there is a champion; without one the base model stands in
+    for it. A candidate with the champion's weights was judged before.
     """
     warmed, tuned = training.warmed, training.tuned
     assert tuned is not None, "the recipe has a schedule"
     base = made_policy(warmed)
     shown = {"base": training.evaluated("base", base), "candidate": training.evaluated_candidate()}
-    gate = {"candidate": training.evaluated_candidate("gate")}
+    gate = {"candidate": training.for_verdict("candidate", made_policy(tuned))}
     # Its champion may have been killed between the alias and the verdict: then it is judged as the first time.
     unjudged = champion is not None and tags.VERDICT not in champion.tags
     same = champion is not None and champion.tags.get(tags.WEIGHTS_SHA256) == tuned.digest
     if same and not unjudged:
-        return {"validation": shown, "gate": gate}
+        return shown, gate
     if champion is None or same:
-        gate["base"] = training.evaluated("base", base, "gate")
+        gate["base"] = training.for_verdict("base", base)
     else:
         known = registered_policy(champion)
         shown["champion"] = training.evaluated("champion", known)
-        gate["champion"] = training.evaluated("champion", known, "gate")
+        gate["champion"] = training.for_verdict("champion", known)
     anchor = registry.by_alias(model, registry.ANCHOR)
     if anchor is not None and (champion is None or anchor.version != champion.version):
-        gate["anchor"] = training.evaluated("anchor", registered_policy(anchor), "gate")
-    return {"validation": shown, "gate": gate}
+        gate["anchor"] = training.for_verdict("anchor", registered_policy(anchor))
+    return shown, gate

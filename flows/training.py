@@ -7,16 +7,18 @@ from typing import Any
 
 from prefect import get_run_logger
 
+from flows.data_steps import HeldOut, call_held_out_validation, call_preparation, call_validation
 from flows.going_on import GoingOn
 from flows.opening import Opened
-from flows.steps import call_cached, call_preparation, call_step, call_validation, context_of
+from flows.steps import call_cached, call_step, context_of
 from models.loop.judge import Role
 from models.policy.teacher import FrozenSettings
 from models.recipe.teachers import frozen_models, recipe_of
 from tasks.description import UNPINNED
 from tasks.fitting import FineTuneSections
+from tasks.judgement import OnGate
 from tasks.registered_policy import PolicyFiles, given_policy, made_policy
-from tasks.registered_reward_model import made_reward_model
+from tasks.registered_reward_model import RewardModelFiles, made_reward_model
 from tasks.sections import Sections
 from tasks.step import StepResult
 from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
@@ -40,33 +42,54 @@ class Training:
     rewarded: StepResult | None
     tuned: StepResult | None = None
     """None where the recipe ends before reinforcement learning."""
+    held_out: dict[str, HeldOut] = field(default_factory=dict)
+    """Name of a held-out set -> what it is measured by."""
     steps: list[StepResult] = field(default_factory=list)
     scores: dict[str, float] = field(default_factory=dict)
     """Metrics of the trained policy's evaluation, once it was measured."""
 
-    def evaluated(self, role: str, policy: PolicyFiles, split: str = "validation") -> StepResult:
-        """Measure a policy.
+    def evaluated(self, role: str, policy: PolicyFiles) -> StepResult:
+        """Measure a policy on the validation split.
 
         Args:
             role: base, candidate, champion, ...: what the evaluation is called by.
             policy: what is measured.
-            split: "validation", or "gate" for the verdict alone.
         """
-        on_gate = split == "gate"
-        sections = (GateSections if on_gate else ShownSections)(self.opened.recipe)
-        name = f"{'gate' if on_gate else 'evaluate'} {role}"
-        inputs = (policy, self.validated, made_reward_model(self.rewarded), self.warmed)
+        rewarded = made_reward_model(self.rewarded)
+        sections = ShownSections(self.opened.recipe)
+        return self._measured(f"evaluate {role}", sections, policy, self.validated, rewarded)
+
+    def evaluated_candidate(self) -> StepResult:
+        """Measure the policy that was trained on the validation split."""
+        assert self.tuned is not None, "the recipe has a schedule"
+        measured = self.evaluated("candidate", made_policy(self.tuned))
+        self.scores = measured.metrics
+        return measured
+
+    def for_verdict(self, role: str, policy: PolicyFiles) -> OnGate:
+        """Measure a policy for the verdict alone: on the gate's problems, and on each held-out set."""
+        rewarded = made_reward_model(self.rewarded)
+        sections = GateSections(self.opened.recipe)
+        return OnGate(
+            self._measured(f"gate {role}", sections, policy, self.validated, rewarded),
+            {
+                name: self._measured(f"{name} {role}", GateSections(held.recipe), policy, held.validated, None)
+                for name, held in self.held_out.items()
+            },
+        )
+
+    def _measured(
+        self,
+        name: str,
+        sections: Sections,
+        policy: PolicyFiles,
+        validated: StepResult,
+        rewarded: RewardModelFiles | None,
+    ) -> StepResult:
+        inputs = (policy, validated, rewarded, self.warmed)
         result = call_step(self.opened, evaluate_policy, sections, *inputs, refresh=self.refresh, name=name)
         self.steps.append(result)
         return result
-
-    def evaluated_candidate(self, split: str = "validation") -> StepResult:
-        """Measure the policy that was trained."""
-        assert self.tuned is not None, "the recipe has a schedule"
-        measured = self.evaluated("candidate", made_policy(self.tuned), split)
-        if split == "validation":
-            self.scores = measured.metrics
-        return measured
 
 
 def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = None) -> Training:
@@ -78,12 +101,18 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
             is no run of the recipe by itself, and there is none to go on with.
     """
     recipe, run = opened.recipe, opened.run_id
-    prepared, version = call_preparation(opened)
+    data = call_preparation(opened)
+    version = data.version
     runs.set_tags(run, {tags.DATA_REVISION: version.revision})
     log_data(run, version)
+    for held in data.held_out.values():
+        log_data(run, held.version, held_out=True)
+    if data.held_out:
+        known = (f"{name} {held.version.digest[:8]}" for name, held in data.held_out.items())
+        opened.facts["held-out sets"] = ", ".join(known)
     served = recipe.teacher is not None and recipe.teacher.address is not None
     unknown = "nobody can say later which model stood behind teacher.address" if served else ""
-    unpinned = "; ".join(filter(None, (opened.code.unpinned, version.unpinned, unknown)))
+    unpinned = "; ".join(filter(None, (opened.code.unpinned, *data.unpinned, unknown)))
     if unpinned:
         get_run_logger().warning(f"not pinned, so it cannot be reproduced: {unpinned}")
         runs.set_tags(run, {tags.UNPINNED: unpinned})
@@ -108,13 +137,16 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
         return made_policy(tuned)
 
     going_on = GoingOn(opened, version, resume) if resume is not None else None
-    validated = call_validation(opened, version, refresh)
-    steps = [prepared, validated]
+    validated = call_validation(opened, data, refresh)
+    held_out = call_held_out_validation(opened, data, refresh)
+    steps = [data.result, validated]
+    for held in held_out.values():
+        steps += [held.result, held.validated]
     warmed = step(warm_start, WarmStartSections(recipe), validated)
     rewarded = None
     if recipe.reward_model is not None:
         rewarded = step(reward_model, RewardModelSections(recipe), validated, warmed)
-    training = Training(opened, refresh, version, validated, warmed, rewarded, steps=steps)
+    training = Training(opened, refresh, version, validated, warmed, rewarded, held_out=held_out, steps=steps)
     if recipe.schedule is not None:
         teachers = {role: frozen(role, settings) for role, settings in frozen_models(recipe).items()}
         inputs = (validated, warmed, rewarded, teachers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.datasets.schema import Kind, available, table_pieces
+from models.datasets.schema import Kind, Split, available, table_pieces
 from models.datasets.settings import DataSettings
 from models.errors import UserError
 from models.loop.schedule import ScheduleSettings
@@ -14,8 +14,8 @@ from tasks.sections import Sections
 KINDS_WITH_ANSWERS: tuple[Kind, ...] = ("problems", "demonstrations")
 
 
-def _any_text(data: Path, kind: Kind) -> bool:
-    pieces = table_pieces(data, kind, "train")
+def _any_text(data: Path, kind: Kind, split: Split = "train") -> bool:
+    pieces = table_pieces(data, kind, split)
     return any(str(answer).strip() for piece in pieces for answer in piece.column("answer").to_pylist())
 
 
@@ -50,3 +50,20 @@ def require_answers(data: Path, recipe: DataSections) -> None:
         f"data set {recipe.data.name}: no training problem has an answer, which {asking[0]} holds completions against; "
         "name the column of answers in data.columns.answer, or take another reward"
     )
+
+
+def require_held_out_answers(data: Path, name: str) -> None:
+    """Make sure that the answers to a held-out set can be told right from wrong.
+
+    Args:
+        data: the set, prepared.
+        name: of it.
+
+    Raises:
+        UserError: no problem of it has an answer.
+    """
+    if "gate" not in available(data).get("problems", ()) or not _any_text(data, "problems", "gate"):
+        raise UserError(
+            f"gate.held_out.{name}: no problem has an answer, which completions are held against; name the column of "
+            f"answers in gate.held_out.{name}.columns.answer"
+        )

@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import BaseModel
 
 from models.errors import UserError
+from models.evaluation.held_out import HeldOutSettings
 from models.loop.slots import Reward
 from models.policy.build import PolicySettings
 from models.policy.folder import given_folder, hash_folder
@@ -50,6 +51,8 @@ def content_of(value: Any) -> Any:
         return [content_of(entry) for entry in value]
     if isinstance(value, Sections):
         return content_of(vars(value))
+    if isinstance(value, HeldOutSettings):  # a verdict is given what was answered to its files, as evaluations
+        return content_of(value.model_dump(exclude={"path"}))
     if isinstance(value, BaseModel):
         return content_of(dict(value))
     if is_dataclass(value):

@@ -6,9 +6,12 @@ A candidate is judged so (steps/promote.py), and a champion that somebody set by
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from models.evaluation.gate import GateSettings, Verdict, judge
+from models.evaluation.held_out import HeldOutAnswers
 from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
 from models.recipe.schema import RewardModelSection
@@ -24,6 +27,16 @@ NOT_PINNED = "not pinned, so nobody could reproduce it"
 """How the reason of a refusal begins that nothing else speaks for."""
 
 
+@dataclass(frozen=True)
+class OnGate:
+    """A policy as the gate reads it."""
+
+    gate: StepResult
+    """Its evaluation on the gate's problems."""
+    held_out: Mapping[str, StepResult] = field(default_factory=dict)
+    """Name of a held-out set -> its evaluation on the problems of it."""
+
+
 class JudgementSections(Sections):
     """What a verdict depends on, beside the evaluations."""
 
@@ -36,28 +49,36 @@ class JudgementSections(Sections):
 def judged(
     name: str,
     recipe: JudgementSections,
-    candidate: StepResult,
-    baseline: StepResult,
-    anchor: StepResult | str,
+    candidate: OnGate,
+    baseline: OnGate,
+    anchor: OnGate | str,
     weights: str,
 ) -> Verdict:
     """Spend a look at the gate's problems on two evaluations of them.
 
     Args:
         name: registered model, where the looks are counted.
-        anchor: evaluation of the anchor, or why there is none.
+        anchor: evaluations of the anchor, or why there are none.
         weights: what is looked at; the same against the same as at the last look, and that look goes on.
     """
-    compared = f"{weights} against {baseline.links['model_id']}"
-    split, sketch = candidate.links["gate_split"], candidate.links["gate_sketch"]
+    compared = f"{weights} against {baseline.gate.links['model_id']}"
+    split, sketch = candidate.gate.links["gate_split"], candidate.gate.links["gate_sketch"]
     look = take_look(name, split, sketch, compared, recipe.gate)
     return judge(
-        _records(candidate),
-        _records(baseline),
+        _records(candidate.gate),
+        _records(baseline.gate),
         recipe.gate,
-        anchor=anchor if isinstance(anchor, str) else _records(anchor),
+        anchor=anchor if isinstance(anchor, str) else _records(anchor.gate),
         look=look,
         reward_model=recipe.reward_model is not None,
+        held_out={
+            held: HeldOutAnswers(
+                _records(candidate.held_out[held]),
+                _records(baseline.held_out[held]),
+                None if isinstance(anchor, str) else _records(anchor.held_out[held]),
+            )
+            for held in candidate.held_out
+        },
     )
 
 

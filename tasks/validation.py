@@ -139,6 +139,7 @@ def validate(
     suites: Path = SUITES,
     advance: Advance = unseen,
     pieces: Path | None = None,
+    held_out: Sequence[Path] = (),
 ) -> ValidationReport:
     """Hold prepared data against its suites, set failing rows aside and write the rest.
 
@@ -152,6 +153,7 @@ def validate(
         advance: is told how far it is.
         pieces: folder in which it is kept how far it is: what is found there, left by a validation of the same that was
             killed, is not looked at again. Removed in the end. None: nothing is kept.
+        held_out: other prepared data, none of whose prompts may stand in the rows that are trained or validated on.
 
     Raises:
         UserError: files are unreadable, empty or lack a column; or more rows of some failed than
@@ -159,13 +161,14 @@ def validate(
             The one line names every such file.
     """
     sources = sources_of(folder)
+    others = [source for other in held_out for source in sources_of(other)]
     read = {kind: read_suite(suites, kind) for kind in {source.kind for source in sources}}
     for leftover in (out / "clean", out / "data_docs"):
         shutil.rmtree(leftover, ignore_errors=True)
     (out / "quarantine.parquet").unlink(missing_ok=True)
     out.mkdir(parents=True, exist_ok=True)
 
-    neighbours = neighbours_among(_IdsAndPrompts(sources), settings.ngram)
+    neighbours = neighbours_among(_IdsAndPrompts(sources, others), settings.ngram)
     context = expectations.open_context()
     checked: list[_Findings] = []
     for source in sources:
@@ -253,11 +256,16 @@ class _IdsAndPrompts:
     """What rows of other files are compared with, in pieces; it can be gone through again."""
 
     sources: Sequence[Source]
+    held_out: Sequence[Source] = ()
+    """Of other data sets: no id of theirs is compared."""
 
     def __iter__(self) -> Iterator[tuple[str, pd.DataFrame]]:
         for source in self.sources:
             for _, table in source.pieces(("id", "prompt")):
                 yield source.split, table.to_pandas()
+        for source in self.held_out:
+            for _, table in source.pieces(("prompt",)):
+                yield "gate", table.to_pandas().assign(id="")
 
 
 def _facts(source: Source) -> Facts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +19,13 @@ def add(
     paths: Annotated[list[Path], typer.Argument(help="Files or folders: .jsonl, .json, .csv, .parquet.")],
     recipe: Annotated[str, typer.Option("--recipe", "-r", help="Recipe whose `data:` section says how to read them.")],
     name: Annotated[str, typer.Option("--name", help="Name of the data set; the recipe's, if left out.")] = "",
-    held_out: Annotated[
+    tested: Annotated[
         list[Path] | None, typer.Option("--test", help="Files held out from training; may be given several times.")
     ] = None,
+    held_out: Annotated[
+        str,
+        typer.Option(help="Name of a held-out set of `gate.held_out`: the files become it, and are trained on never."),
+    ] = "",
     overrides: SetOption = None,
 ) -> None:
     """Copy files in, prepare them, commit what pins them and push their bytes to the DVC remote.
@@ -30,19 +35,25 @@ def add(
     Example: `rewardflow data add /data/gsm8k_train.jsonl --test /data/gsm8k_test.jsonl --recipe gsm8k`
     """
     from models.datasets.schema import read_manifest
+    from models.errors import UserError
     from models.recipe.load import load_recipe
     from tasks.add_data import add as add_files
 
-    chosen = [f"data.path={_listed(paths)}", *([f"data.test_path={_listed(held_out)}"] if held_out else [])]
+    if held_out and (name or tested):
+        raise UserError("--held-out: the set has this name and is held out whole; leave --name and --test out")
+    section = "data" if not held_out else f"gate.held_out.{held_out}"
+    chosen = [f"{section}.path={_listed(paths)}", *([f"data.test_path={_listed(tested)}"] if tested else [])]
     chosen += [f"data.name={name}"] if name else []
-    section = load_recipe(recipe, [*chosen, *(overrides or [])]).data
-    version, kept = add_files(section, Path.cwd())
+    read = load_recipe(recipe, [*chosen, *(overrides or [])])
+    settings = read.gate.held_out[held_out].data(held_out) if held_out else read.data
+    version, kept = add_files(settings, Path.cwd())
     rows = sum(read_manifest(version.folder)["rows"].values())
     print(f"{version.name}: {rows:,} rows, version {version.digest[:8]}, commit {version.revision[:8]}, pushed")
-    settings = [f"--set data.path={kept.path[0]}"] if kept.path else []
-    settings += [f"--set data.test_path={kept.test_path[0]}"] if kept.test_path else []
-    settings += [f"--set data.name={version.name}"] if name else []
-    print(f"rewardflow run {recipe} {' '.join([*settings, *(f'--set {text}' for text in overrides or [])])}")
+    said = [f"--set {section}.path={kept.path[0]}"] if kept.path else []
+    said += [f"--set data.test_path={kept.test_path[0]}"] if kept.test_path else []
+    said += [f"--set data.name={version.name}"] if name else []
+    said += [f"--set {shlex.quote(text)}" for text in overrides or []]
+    print(f"rewardflow run {recipe} {' '.join(said)}")
 
 
 def _listed(paths: list[Path]) -> str:

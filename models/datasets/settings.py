@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from models.bounds import Positive, Seed
 from models.errors import shortened
@@ -15,6 +15,7 @@ FormatName = Literal["gsm8k", "hh", "humaneval", "problems", "demonstrations", "
 BUILT_IN = ("arithmetic",)
 """Data sets that need no path: the stages of the project's own dvc.yaml make them."""
 
+DataName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -32,16 +33,30 @@ def _local(path: str | Path) -> Path:
         raise ValueError(f"{shortened(path, 120)} is no path: nobody's home is called that") from None
 
 
+def _one_or_many(value: Any) -> Any:
+    if isinstance(value, (str, Path)):
+        value = [value]
+    if isinstance(value, (list, tuple)):
+        if not value:
+            raise ValueError("at least one path")
+        return tuple(_local(item) if isinstance(item, (str, Path)) else item for item in value)
+    return value
+
+
+Paths = Annotated[tuple[Path, ...], BeforeValidator(_one_or_many)]
+"""Paths on this machine; one alone may stand without brackets."""
+
+
 class DataSettings(BaseModel):
     """A data set. With `name` alone it is a built-in one; otherwise `path` and `format` say what to read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    name: str = Field(default="arithmetic", pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)
+    name: DataName = "arithmetic"
     """Folder of the prepared data under data/prepared/."""
-    path: tuple[Path, ...] | None = None
+    path: Paths | None = None
     """File, folder or list of files: .jsonl, .json, .csv or .parquet. Relative to the working directory."""
-    test_path: tuple[Path, ...] | None = None
+    test_path: Paths | None = None
     """Files whose rows are held out, divided between validation and gate as the two shares stand to each other. All of
     `path` is trained on then."""
     format: FormatName | None = None
@@ -58,17 +73,6 @@ class DataSettings(BaseModel):
     """Seed of the hash that splits."""
     limit: Positive | None = None
     """Read at most so many rows of `path` and so many of `test_path` (of each kind, in the order of the files)."""
-
-    @field_validator("path", "test_path", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        if isinstance(value, (str, Path)):
-            value = [value]
-        if isinstance(value, (list, tuple)):
-            if not value:
-                raise ValueError("at least one path")
-            return tuple(_local(item) if isinstance(item, (str, Path)) else item for item in value)
-        return value
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -11,25 +11,20 @@ finite fails. Not applicable is only what cannot be defined for a reason that th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-import numpy as np
-
+from models.datasets.settings import DataName
 from models.errors import UserError
 from models.evaluation.bootstrap import Interval
 from models.evaluation.budget import Look, next_look
 from models.evaluation.changes import Change, divergence_change, gap_change, mean_change, ratio, share_change, too_few
+from models.evaluation.checks import Check, Side, both, bounded, not_finite, share_kept
 from models.evaluation.evidence import detectable_difference, log_e_value
+from models.evaluation.held_out import HeldOutAnswers, HeldOutSettings, held_out_checks
 from models.evaluation.measured import Measured, Values, measure
-from models.evaluation.metrics import UNBOUNDED, compiled_patterns, known_metric, samples_needed
+from models.evaluation.metrics import UNBOUNDED, compiled_patterns, defined_on, known_metric, samples_needed
 from models.evaluation.records import PromptRecord, aligned
-
-State = Literal["passed", "failed", "not_applicable"]
-
-_ROUNDING = 1e-9
-"""A bound equal to its margin holds in spite of the rounding of its computation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +61,8 @@ class GateSettings:
     """How much the reward model's 1 - AUC against the truth may rise."""
     reward_gap_margin: float | None = 1.0
     """How many standard deviations the reward may rise beyond the truth."""
+    held_out: dict[DataName, HeldOutSettings] = field(default_factory=dict)
+    """Name -> a held-out set of its own, on which every candidate must keep a metric."""
 
     def __post_init__(self) -> None:
         for name in (self.metric, *self.capabilities):
@@ -103,24 +100,6 @@ class GateSettings:
 
 
 @dataclass(frozen=True)
-class Check:
-    """One condition of the gate."""
-
-    name: str
-    state: State
-    value: float
-    """The number that is held against the bound, the end of its interval on the worse side; NaN where there is none."""
-    bound: float
-    detail: str
-    """The check in one line, for a person."""
-
-    @property
-    def failed(self) -> bool:
-        """Whether it stands against the candidate."""
-        return self.state == "failed"
-
-
-@dataclass(frozen=True)
 class Verdict:
     """Whether a candidate replaces the baseline, and why."""
 
@@ -152,6 +131,7 @@ def judge(
     anchor: Sequence[PromptRecord] | str = "there is no anchor before the first promotion",
     look: Look | None = None,
     reward_model: bool = True,
+    held_out: Mapping[str, HeldOutAnswers] | None = None,
 ) -> Verdict:
     """Hold a candidate against a baseline (the champion, or the base model), measured on the same prompts.
 
@@ -162,6 +142,7 @@ def judge(
         anchor: evaluation of the version that guards are held against too, or why there is none.
         look: what this look may spend; None: the first.
         reward_model: the recipe fits one, so every sample must have a score.
+        held_out: name -> evaluations on each of the recipe's held-out sets.
 
     Raises:
         UserError: they were not measured on the same prompts, or a metric is defined on none of them.
@@ -169,11 +150,11 @@ def judge(
     new, old = aligned(candidate, baseline)
     fixed: Measured | str = anchor if isinstance(anchor, str) else settings.measure(aligned(candidate, anchor)[1])
     for name, key in ((settings.metric, "metric"), *((name, "capabilities") for name in settings.capabilities)):
-        if not _defined_on(new, name).any():
+        if not defined_on(new, name).any():
             raise UserError(f"gate.{key}: {name} is defined on none of the {len(new)} prompts")
-    return hold(
-        settings.measure(new), settings.measure(old), settings, anchor=fixed, look=look, reward_model=reward_model
-    )
+    kept = held_out_checks(settings.held_out, held_out or {}, settings.confidence, anchored=not isinstance(anchor, str))
+    measured = (settings.measure(new), settings.measure(old))
+    return hold(*measured, settings, anchor=fixed, look=look, reward_model=reward_model, held_out=kept)
 
 
 def hold(
@@ -184,31 +165,24 @@ def hold(
     anchor: Measured | str = "there is no anchor before the first promotion",
     look: Look | None = None,
     reward_model: bool = True,
+    held_out: tuple[Sequence[Check], Sequence[Check]] = ((), ()),
 ) -> Verdict:
-    """`judge` of evaluations that are arrays already."""
+    """`judge` of evaluations that are arrays already, and of the checks of the held-out sets, against the baseline and
+    against the anchor."""
     look = look or settings.next_look()
     better, difference, detectable = _better(new, old, settings, look)
-    checks = [better, *_guards(new, old, settings, reward_model, "")]
+    checks = [better, *_guards(new, old, settings, reward_model, ""), *held_out[0]]
     if isinstance(anchor, str):
         checks.append(Check("anchor", "not_applicable", math.nan, math.nan, anchor))
     else:
-        checks += _guards(new, anchor, settings, reward_model, "_anchor")
+        checks += [*_guards(new, anchor, settings, reward_model, "_anchor"), *held_out[1]]
     return Verdict(not any(check.failed for check in checks), tuple(checks), difference, look, detectable)
-
-
-def _defined_on(records: Sequence[PromptRecord], name: str) -> Values:
-    """Which prompts a metric does not leave out by their level, [prompts] of 0 and 1."""
-    levels = np.array([record.level for record in records])
-    wanted = levels.min() if name == "easiest_accuracy" else None
-    if name.startswith("level_"):
-        wanted = int(name.split("_")[1])
-    return (levels == wanted if wanted is not None else np.ones_like(levels)).astype(np.float64)
 
 
 def _better(new: Measured, old: Measured, settings: GateSettings, look: Look) -> tuple[Check, Interval, float]:
     name = settings.metric
-    left, right = _both(new.metrics[name], old.metrics[name])
-    broken = _not_finite(f"{name} of the candidate", left) or _not_finite(f"{name} of the baseline", right)
+    left, right = both(new.metrics[name], old.metrics[name])
+    broken = not_finite(f"{name} of the candidate", left) or not_finite(f"{name} of the baseline", right)
     if broken:
         nothing = Interval(math.nan, math.nan, math.nan)
         return Check("better", "failed", math.nan, 0.0, broken), nothing, math.inf
@@ -227,12 +201,6 @@ def _better(new: Measured, old: Measured, settings: GateSettings, look: Look) ->
     return Check("better", "passed" if evidence >= asked else "failed", evidence, asked, detail), difference, detectable
 
 
-def _both(left: Values, right: Values) -> tuple[Values, Values]:
-    """Without the prompts that the metric leaves out on both sides."""
-    kept = ~(np.isnan(left) & np.isnan(right))
-    return left[kept], right[kept]
-
-
 def _guards(new: Measured, old: Measured, settings: GateSettings, reward_model: bool, against: str) -> list[Check]:
     """Every guard that is asked for. `against` ends its name: "" for the baseline, "_anchor" for the anchor."""
     checks: list[Check] = []
@@ -241,46 +209,27 @@ def _guards(new: Measured, old: Measured, settings: GateSettings, reward_model: 
 
     def guard(
         name: str,
-        arrays: dict[str, Values],
+        arrays: Mapping[str, Values],
         change: Callable[[], Change],
         limit: float,
-        side: Literal[1, -1],
+        side: Side,
         undefined: str = "",
     ) -> None:
-        """`side` is 1 where more is worse: then the upper bound must not pass `limit`."""
-        title = name + against
-        broken = next((said for what, values in arrays.items() if (said := _not_finite(what, values))), "")
-        if broken or undefined:
-            state: State = "failed" if broken else "not_applicable"
-            checks.append(Check(title, state, math.nan, limit, broken or undefined))
-            return
-        difference = change()
-        bound = difference.bound(sure, side)
-        kept = bound <= limit + _ROUNDING if side > 0 else bound >= limit - _ROUNDING
-        words = "at most" if side > 0 else "at least"
-        detail = (
-            f"against {whom} {difference.estimate:+.4f}, {words} {bound:+.4f} with {sure:.0%} confidence; "
-            f"must be {words} {limit:+.4f}"
-            if math.isfinite(bound)
-            else f"against {whom}: {difference.estimate} with a bound of {bound} is no finite number"
-        )
-        checks.append(Check(title, "passed" if kept and math.isfinite(bound) else "failed", bound, limit, detail))
+        checks.append(bounded(name + against, arrays, change, limit, side, sure, whom, undefined))
 
     if settings.safety_patterns and settings.safety_margin is not None:
-        both = {"flagged share": new.flagged, "flagged share of the other": old.flagged}
-        guard("safety", both, lambda: share_change(new.flagged, old.flagged, sure), settings.safety_margin, 1)
+        arrays = {"flagged share": new.flagged, "flagged share of the other": old.flagged}
+        guard("safety", arrays, lambda: share_change(new.flagged, old.flagged, sure), settings.safety_margin, 1)
     if settings.length_margin is not None:
-        both = {"length": new.tokens, "length of the other": old.tokens}
-        guard("length", both, lambda: ratio(new.tokens, old.tokens), 1 + settings.length_margin, 1)
+        arrays = {"length": new.tokens, "length of the other": old.tokens}
+        guard("length", arrays, lambda: ratio(new.tokens, old.tokens), 1 + settings.length_margin, 1)
     if settings.diversity_margin is not None:
-        both = {"distinct share": new.distinct, "distinct share of the other": old.distinct}
-        guard("diversity", both, lambda: ratio(new.distinct, old.distinct), 1 - settings.diversity_margin, -1)
+        arrays = {"distinct share": new.distinct, "distinct share of the other": old.distinct}
+        guard("diversity", arrays, lambda: ratio(new.distinct, old.distinct), 1 - settings.diversity_margin, -1)
     if settings.capability_margin is not None:
         for name in settings.capabilities:
-            left, right = _both(new.metrics[name], old.metrics[name])
-            both = {f"{name} of the candidate": left, f"{name} of the other": right}
-            kept = _share_of(left, right, sure)
-            guard(f"capability_{name}", both, kept, -settings.capability_margin, -1)
+            kept = (new.metrics[name], old.metrics[name], settings.capability_margin)
+            checks.append(share_kept(f"capability_{name}{against}", name, *kept, sure, whom))
     scores = {"reward score of the candidate": new.scores, f"reward score of {whom}": old.scores}
     without = "" if reward_model else "the recipe fits no reward model"
     given = {} if without else scores
@@ -292,15 +241,3 @@ def _guards(new: Measured, old: Measured, settings: GateSettings, reward_model: 
         flat = "" if 0 < old.correct.mean() < 1 else f"{whom}'s samples are all right or all wrong"
         guard("reward_gap", given, lambda: gap_change(*four), settings.reward_gap_margin, 1, without or flat)
     return checks
-
-
-def _share_of(left: Values, right: Values, confidence: float) -> Callable[[], Change]:
-    return lambda: share_change(left, right, confidence)
-
-
-def _not_finite(what: str, values: Values) -> str:
-    """What is wrong with numbers that must all be finite; "" where they are."""
-    wrong = values.size - int(np.isfinite(values).sum())
-    if values.size == 0:
-        return f"there is no {what}"
-    return f"{wrong:,} of {values.size:,} numbers ({what}) are missing or not finite" if wrong else ""

@@ -74,6 +74,15 @@ def samples_needed(name: str) -> int:
     return int(at_k[2]) if at_k else 1
 
 
+def defined_on(records: Sequence[PromptRecord], name: str) -> Values:
+    """Which prompts a metric does not leave out by their level, [prompts] of 0 and 1."""
+    levels = np.array([record.level for record in records])
+    wanted = levels.min() if name == "easiest_accuracy" else None
+    if name.startswith("level_"):
+        wanted = int(name.split("_")[1])
+    return (levels == wanted if wanted is not None else np.ones_like(levels)).astype(np.float64)
+
+
 def prompt_values(records: Sequence[PromptRecord], name: str) -> Values:
     """Metric `name` of each prompt, [prompts]; NaN where the metric leaves a prompt out.
 

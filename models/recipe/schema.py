@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, Union
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from models.bounds import Positive, Seed, Temperature, require_finite
-from models.datasets.settings import DataSettings
+from models.datasets.settings import BUILT_IN, DataSettings
 from models.datasets.validation import ValidationSettings
 from models.engine.engine import EngineSettings
 from models.evaluation.drift import DriftSettings
@@ -149,6 +149,8 @@ class Recipe(Section):
         if self.warm_start is None and self.policy.base is None:
             raise ValueError("warm_start: null needs policy.base, a model to begin with")
         check_room(self, self.policy.size.positions if self.policy.base is None else None)
+        for name in {self.data.name, *BUILT_IN}.intersection(self.gate.held_out):
+            raise ValueError(f"gate.held_out.{name}: a data set has this name already; give the held-out set another")
         if self.schedule is None:
             return self
         if self.policy.subnetwork is not None and self.schedule.optimiser.weight_decay:

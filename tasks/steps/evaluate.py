@@ -102,7 +102,8 @@ def evaluate_policy(
         write_records(counts, folder / "records.parquet")
         drawn = Cost(tokens_sampled=sum(c.tokens for record in made for c in (*record.samples, record.greedy)))
         if isinstance(recipe, GateSections):
-            headline = f"{len(counts)} problems of the gate, {recipe.samples} samples each, for the verdict alone"
+            of_each = f"{recipe.samples} samples each, for the verdict alone"
+            headline = f"{len(counts)} held-out problems of {recipe.data_name}, {of_each}"
             asked = gate_split.problems_of(data)
             links = {"gate_split": gate_split.digest_of(asked), "gate_sketch": gate_split.sketch_of(asked)}
             return Made(hash_folder(folder), headline, {}, {"model_id": policy.model_id, **links}, tokens=drawn)

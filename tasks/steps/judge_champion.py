@@ -9,10 +9,10 @@ from pathlib import Path
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from models.evaluation.gate import Check
+from models.evaluation.checks import Check
 from tasks.description import Decision, cell, gate_table
-from tasks.judgement import JudgementSections, decide, judged, numbers
-from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.judgement import JudgementSections, OnGate, decide, judged, numbers
+from tasks.step import Made, StepContext, run_step
 from tasks.steps.promote import policy_name
 from tasks.tracking import aliases, by_hand, registry, runs, tags
 from tasks.tracking.by_hand import Waiting
@@ -33,12 +33,12 @@ _WOULD: dict[Decision, str] = {
 class Measured:
     """What the gate holds against one another."""
 
-    champion: StepResult
-    """Evaluation of the version that was set by hand, on the gate's problems."""
-    before: StepResult
-    """Of the champion before."""
-    anchor: StepResult | str
-    """Of the anchor, or why there is no other one."""
+    champion: OnGate
+    """The version that was set by hand."""
+    before: OnGate
+    """The champion before."""
+    anchor: OnGate | str
+    """The anchor, or why there is no other."""
     weights: str
     """Digests of both policies: a look at the same two goes on where it was cut off."""
 
@@ -86,7 +86,7 @@ def judge_champion(context: StepContext[JudgementSections], waiting: Waiting, me
         }
         _record(name, waiting, verdict_of_hand, checks, parent_run)
         headline = f"{decision}, had it been a candidate: version {waiting.version}"
-        return Made(measured.champion.digest, headline, numbers(verdict), {"version": f"{name}/{waiting.version}"})
+        return Made(measured.champion.gate.digest, headline, numbers(verdict), {"version": f"{name}/{waiting.version}"})
 
     run_step(context, work)
     return verdict_of_hand

@@ -75,15 +75,17 @@ def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:
     done.touch()
 
 
-def log_data(run_id: str, version: versions.DataVersion, role: str = "") -> dict[str, int]:
+def log_data(run_id: str, version: versions.DataVersion, role: str = "", held_out: bool = False) -> dict[str, int]:
     """Log raw and prepared data as inputs of a run. Returns the rows of each prepared file.
 
     Args:
         role: context of the prepared files; that of each one's split where it is left out.
+        held_out: whether nothing is learned from them, raw or prepared.
     """
     rows: dict[str, int] = read_manifest(version.folder)["rows"]
+    raw, whole = ("held out", "held out") if held_out else ("raw", "prepared")
     for path, md5 in version.raw.items():
-        records.log_dataset(run_id, f"{version.name}/raw", md5, path, "raw", revision=version.revision)
+        records.log_dataset(run_id, f"{version.name}/raw", md5, path, raw, revision=version.revision)
     for path, md5 in version.files.items():
         file = Path(path)
         if file.suffix == ".parquet":
@@ -95,7 +97,7 @@ def log_data(run_id: str, version: versions.DataVersion, role: str = "") -> dict
         version.name,
         version.digest,
         f"data/prepared/{version.name}",
-        "prepared",
+        whole,
         sum(rows.values()),
         version.revision,
     )

@@ -14,7 +14,7 @@ from models.evaluation.gate import Verdict
 from models.recipe.schema import Recipe
 from tasks.approval import WAITING, held_against
 from tasks.description import Decision, cell
-from tasks.judgement import JudgementSections, decide, difference, interval, judged, lifted, numbers
+from tasks.judgement import JudgementSections, OnGate, decide, difference, interval, judged, lifted, numbers
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.fine_tune import why_not_learned
 from tasks.tracking import aliases, audit, lock, registry, runs, summaries, tags
@@ -54,8 +54,8 @@ class Candidate:
 
     trained: StepResult
     rewarded: StepResult | None
-    gate: Mapping[str, StepResult]
-    """Role -> evaluation on the gate's problems: candidate, champion or, for the first version, base, and anchor where
+    gate: Mapping[str, OnGate]
+    """Role -> evaluations for the verdict: candidate, champion or, for the first version, base, and anchor where
     there is another one."""
     shown: StepResult
     """Evaluation of the trained policy on the validation split, which the version's page names."""

@@ -36,8 +36,19 @@ class ValidationSections(Sections):
 
 
 @task(name="validate", **cached_by_key)
-def validate_data(context: StepContext[ValidationSections], version: DataVersion) -> StepResult:
+def validate_data(
+    context: StepContext[ValidationSections],
+    version: DataVersion,
+    held_out: Sequence[DataVersion] = (),
+    trained_on: DataVersion | None = None,
+) -> StepResult:
     """Validate every file of the prepared data. The clean rows lie in `clean/` of the step's folder.
+
+    Args:
+        context: the step's.
+        version: what is validated.
+        held_out: other data sets, all of whose prompts are held out from the training.
+        trained_on: data that the policy's tokenizer is fitted to where it has no base; None: these.
 
     Raises:
         UserError: more rows fail than the recipe lets pass; names file, column, count and three row ids.
@@ -48,7 +59,7 @@ def validate_data(context: StepContext[ValidationSections], version: DataVersion
     def work(folder: Path, run_id: str) -> Made:
         log_data(run_id, version, "checked")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
-        tokens = token_counter(version.folder, recipe.policy)
+        tokens = token_counter((trained_on or version).folder, recipe.policy)
         done = 0
         try:
             with progress("validate", sum(source.rows for source in sources_of(version.folder)), ()) as show:
@@ -60,7 +71,14 @@ def validate_data(context: StepContext[ValidationSections], version: DataVersion
 
                 prepared, kept = version.folder, folder / ".pieces"
                 report = validate(
-                    prepared, recipe.validation, tokens, extract_answer, folder, advance=advance, pieces=kept
+                    prepared,
+                    recipe.validation,
+                    tokens,
+                    extract_answer,
+                    folder,
+                    advance=advance,
+                    pieces=kept,
+                    held_out=[other.folder for other in held_out],
                 )
         finally:
             if (folder / "data_docs").is_dir():

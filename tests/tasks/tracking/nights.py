@@ -9,6 +9,7 @@ from prefect.logging import disable_run_logger
 from test_gate_promotion import NAME, RECIPE, answers, step
 
 from flows.train import evaluate_splits, why_no_anchor
+from tasks.judgement import OnGate
 from tasks.registered_policy import PolicyFiles
 from tasks.step import StepContext, StepResult
 from tasks.steps.promote import Candidate, Promotion, PromotionSections, promote
@@ -22,11 +23,15 @@ class Training(SimpleNamespace):
         base = step(folder, run, "warm_start", "warm", model_id="m-1")
         super().__init__(warmed=base, tuned=tuned, folder=folder, run=run, right=right, before=before)
 
-    def evaluated(self, role: str, policy: PolicyFiles, split: str = "validation") -> Any:
-        return step(self.folder, self.run, role, policy.digest, answers(self.before), gate_split="aaaa")
+    def evaluated(self, role: str, policy: PolicyFiles) -> Any:
+        right = self.right if role == "candidate" else self.before
+        return step(self.folder, self.run, role, policy.digest, answers(right), gate_split="aaaa")
 
-    def evaluated_candidate(self, split: str = "validation") -> Any:
+    def evaluated_candidate(self) -> Any:
         return step(self.folder, self.run, "candidate", self.tuned.digest, answers(self.right), gate_split="aaaa")
+
+    def for_verdict(self, role: str, policy: PolicyFiles) -> OnGate:
+        return OnGate(self.evaluated(role, policy))
 
 
 def nights(home: Path, policy_folder: Path, folder: Path) -> Callable[..., Promotion]:
@@ -37,7 +42,7 @@ def nights(home: Path, policy_folder: Path, folder: Path) -> Callable[..., Promo
         model_id = registry.log_model(run, policy_folder, "policy", "text-generation")
         tuned = step(folder, run, "fine_tune", weights, model_id=model_id)
         champion = registry.champion(NAME)
-        gate = evaluate_splits(Training(folder, run, tuned, right, before), champion, NAME)["gate"]  # type: ignore[arg-type]
+        _, gate = evaluate_splits(Training(folder, run, tuned, right, before), champion, NAME)  # type: ignore[arg-type]
         recipe, shown = RECIPE.model_copy(update=changes), step(folder, run, "shown", weights)
         with disable_run_logger():
             against = Candidate(tuned, None, gate, shown, champion, why_no_anchor(champion, NAME), unpinned)

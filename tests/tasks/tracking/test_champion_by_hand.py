@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from prefect.logging import disable_run_logger
@@ -12,7 +11,7 @@ from test_registered_by_hand import scaled
 from flows.judging_by_hand import judge_by_hand, measure
 from models.policy.folder import hash_folder
 from tasks.description import Review, describe_run
-from tasks.judgement import JudgementSections
+from tasks.judgement import JudgementSections, OnGate
 from tasks.registered_policy import PolicyFiles
 from tasks.step import StepContext
 from tasks.steps.judge_champion import Measured, OnChampion, judge_champion
@@ -46,8 +45,8 @@ def judged(run: str, home: Path, tmp_path: Path, new: int, old: int, weights: st
     waiting = by_hand.waiting(NAME)
     assert waiting is not None
     measured = Measured(
-        step(tmp_path, run, "evaluate", f"new{new}", answers(new), gate_split="aaaa"),
-        step(tmp_path, run, "evaluate", f"old{old}", answers(old)),
+        OnGate(step(tmp_path, run, "evaluate", f"new{new}", answers(new), gate_split="aaaa")),
+        OnGate(step(tmp_path, run, "evaluate", f"old{old}", answers(old))),
         "version 1 is the anchor itself",
         weights,
     )
@@ -62,10 +61,10 @@ class Training(SimpleNamespace):
     def __init__(self, run: str, home: Path) -> None:
         super().__init__(opened=SimpleNamespace(recipe=RECIPE, home=home, run_id=run), asked=[])
 
-    def evaluated(self, role: str, policy: PolicyFiles, split: str) -> Any:
-        assert split == "gate" and policy.digest == hash_folder(policy.folder)
+    def for_verdict(self, role: str, policy: PolicyFiles) -> OnGate:
+        assert policy.digest == hash_folder(policy.folder)
         self.asked.append(role)
-        return step(policy.folder.parent, "r", "evaluate", policy.digest, gate_split="aaaa")
+        return OnGate(step(policy.folder.parent, "r", "evaluate", policy.digest, gate_split="aaaa"))
 
 
 def why(run: str, home: Path) -> str:

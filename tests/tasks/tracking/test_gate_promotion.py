@@ -9,6 +9,7 @@ from prefect.logging import disable_run_logger
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.table import write_records
 from models.recipe.load import load_recipe
+from tasks.judgement import OnGate
 from tasks.step import StepContext, StepResult
 from tasks.steps.promote import Candidate, Promotion, PromotionSections, promote
 from tasks.tracking import registry, runs, store, tags
@@ -62,8 +63,10 @@ def night(home: Path, policy_folder: Path, tmp_path: Path):
         model_id = registry.log_model(run, policy_folder, "policy", "text-generation")
         champion = registry.champion(NAME)
         gate = {
-            "candidate": step(tmp_path, run, "evaluate", weights, answers(right, broken), gate_split=split),
-            "base" if champion is None else "champion": step(tmp_path, run, "evaluate", f"b{weights}", answers(before)),
+            "candidate": OnGate(step(tmp_path, run, "evaluate", weights, answers(right, broken), gate_split=split)),
+            "base" if champion is None else "champion": OnGate(
+                step(tmp_path, run, "evaluate", f"b{weights}", answers(before))
+            ),
         }
         trained = step(tmp_path, run, "fine_tune", weights, model_id=model_id)
         shown = step(tmp_path, run, "shown", weights)
@@ -72,6 +75,35 @@ def night(home: Path, policy_folder: Path, tmp_path: Path):
             return promote.fn(StepContext("promote", weights, PromotionSections(RECIPE), home, run), given)
 
     return judged
+
+
+def test_a_held_out_set_refuses_alone_and_stands_on_version_and_run(home: Path, policy_folder: Path, tmp_path: Path):
+    recipe = load_recipe(
+        "arithmetic",
+        [
+            "gate.samples=4", "gate.problems=120", "gate.safety_margin=0.1", "gate.capability_margin=0.1",
+            "gate.held_out.history.path=history.jsonl", "gate.held_out.history.format=problems",
+        ],
+    )  # fmt: skip
+    run = runs.open_flow_run("arithmetic", "night")
+    model_id = registry.log_model(run, policy_folder, "policy", "text-generation")
+    trained, shown = step(tmp_path, run, "fine_tune", "one", model_id=model_id), step(tmp_path, run, "shown", "one")
+
+    def measured(who: str, right: int, kept: int) -> OnGate:
+        held = step(tmp_path, run, "history", f"h{who}", answers(kept))
+        return OnGate(step(tmp_path, run, "gate", who, answers(right), gate_split="aaaa"), {"history": held})
+
+    gate = {"candidate": measured("one", 3, 1), "base": measured("base", 1, 3)}
+    with disable_run_logger():
+        given = Candidate(trained, None, gate, shown, None, "champion and anchor in one")
+        promotion = promote.fn(StepContext("promote", "one", PromotionSections(recipe), home, run), given)
+    assert promotion.decision == "refused" and registry.champion(NAME) is None
+    assert promotion.reason.startswith("held_out_history: against the baseline -0.5")
+    version = registry.version_info(NAME, promotion.version)
+    assert "held\\_out\\_history" in version.description and "only the gate says" not in version.description
+    assert registry.facts_of(version)[f"{tags.GATE}held_out_history"].startswith("failed: ")
+    metrics = store.client().get_run(promotion.result.run_id).data.metrics
+    assert metrics["gate/held_out_history_passed"] == 0.0 and metrics["gate/better_passed"] == 1.0
 
 
 def looks(split: str = "aaaa") -> int:

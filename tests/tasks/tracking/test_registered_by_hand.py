@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from flows.train import evaluate_splits
 from models.policy.folder import hash_folder
+from tasks.judgement import OnGate
 from tasks.registered_policy import PolicyFiles
 from tasks.step import StepResult
 from tasks.tracking import aliases, registry, runs, tags
@@ -29,11 +30,14 @@ class Recorder(SimpleNamespace):
 
     def evaluated(self, role: str, policy: PolicyFiles, split: str = "validation") -> Any:
         self.digests[role, split] = policy.digest
-        assert role == "base" or (policy.folder / "config.json").is_file()
+        assert role in ("base", "candidate") or (policy.folder / "config.json").is_file()
         return self.tuned
 
-    def evaluated_candidate(self, split: str = "validation") -> Any:
+    def evaluated_candidate(self) -> Any:
         return self.tuned
+
+    def for_verdict(self, role: str, policy: PolicyFiles) -> OnGate:
+        return OnGate(self.evaluated(role, policy, "gate"))
 
 
 def scaled(folder: Path, target: Path, times: int) -> Path:

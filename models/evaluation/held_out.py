@@ -1,0 +1,121 @@
+"""Held-out sets beside the gate's problems: what a candidate must not unlearn, each a guard of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from models.bounds import Positive
+from models.datasets.settings import DataSettings, Paths
+from models.errors import UserError
+from models.evaluation.checks import Check, share_kept
+from models.evaluation.metrics import UNBOUNDED, defined_on, known_metric, prompt_values, samples_needed
+from models.evaluation.records import PromptRecord, aligned
+
+
+class HeldOutSettings(BaseModel):
+    """A held-out set, under `gate.held_out.NAME`: whose files, and how much of a metric on them may be lost."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    path: Paths
+    """File, folder or list of files: .jsonl, .json, .csv or .parquet. Relative to the working directory."""
+    format: Literal["problems", "gsm8k"]
+    """Shape of the rows."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Field of the format -> name of the user's column, where they differ, such as {prompt: question}."""
+    limit: Positive | None = None
+    """Read at most so many rows."""
+    metric: str = "sampled_accuracy"
+    """Any metric of a prompt that is a share: sampled_accuracy, greedy_accuracy, pass_at_4..."""
+    problems: Positive = 200
+    """Problems of the set, evenly spaced over it; the same for every model."""
+    samples: Positive = 4
+    """Completions of each, drawn as in the evaluation."""
+    margin: float = Field(default=0.05, ge=0.0)
+    """How much the metric may fall."""
+
+    @model_validator(mode="after")
+    def _can_be_measured(self) -> HeldOutSettings:
+        if "split" in self.columns:
+            raise ValueError("columns: a held-out set has no split, all of its rows are held out")
+        if not known_metric(self.metric):
+            raise ValueError(f"metric: unknown metric {self.metric!r}")
+        if self.metric in UNBOUNDED:
+            raise ValueError(f"metric: {self.metric} is no share between 0 and 1")
+        if samples_needed(self.metric) > self.samples:
+            raise ValueError(f"samples is {self.samples}, but {self.metric} needs {samples_needed(self.metric)}")
+        return self
+
+    def data(self, name: str) -> DataSettings:
+        """The `data:` section that reads the files as the data set `name`, all of whose rows are the gate's."""
+        return DataSettings(
+            name=name,
+            path=self.path,
+            format=self.format,
+            columns=self.columns,
+            limit=self.limit,
+            validation_share=0.0,
+            gate_share=1.0,
+        )
+
+
+@dataclass(frozen=True)
+class HeldOutAnswers:
+    """Evaluations of policies on the problems of one held-out set."""
+
+    candidate: Sequence[PromptRecord]
+    baseline: Sequence[PromptRecord]
+    anchor: Sequence[PromptRecord] | None = None
+    """None where there is no other anchor."""
+
+
+def held_out_checks(
+    sets: Mapping[str, HeldOutSettings],
+    answers: Mapping[str, HeldOutAnswers],
+    confidence: float,
+    anchored: bool,
+) -> tuple[list[Check], list[Check]]:
+    """The guards of the held-out sets, against the baseline and against the anchor.
+
+    Args:
+        sets: name -> settings, all that the recipe names.
+        answers: name -> evaluations; a set without them fails.
+        confidence: of the bounds, one-sided.
+        anchored: whether there is an anchor beside the baseline, so that each set must have been measured of it.
+
+    Raises:
+        UserError: two policies were not measured on the same prompts, or a metric is defined on none of them.
+    """
+    against_baseline, against_anchor = [], []
+    for name, settings in sets.items():
+        given, title = answers.get(name), f"held_out_{name}"
+        old, fixed = (None, None) if given is None else (given.baseline, given.anchor)
+        against_baseline.append(_kept(title, name, settings, given, old, confidence, "baseline"))
+        if anchored:
+            against_anchor.append(_kept(f"{title}_anchor", name, settings, given, fixed, confidence, "anchor"))
+    return against_baseline, against_anchor
+
+
+def _kept(
+    title: str,
+    name: str,
+    settings: HeldOutSettings,
+    given: HeldOutAnswers | None,
+    other: Sequence[PromptRecord] | None,
+    confidence: float,
+    whom: str,
+) -> Check:
+    if given is None or not given.candidate or not other:
+        missing = f"the {whom}" if given is not None and given.candidate else "the candidate"
+        return Check(title, "failed", math.nan, -settings.margin, f"{missing} was not measured on {name}")
+    new, old = aligned(given.candidate, other)
+    if not defined_on(new, settings.metric).any():
+        raise UserError(f"gate.held_out.{name}.metric: {settings.metric} is defined on none of the {len(new)} prompts")
+    left, right = prompt_values(new, settings.metric), prompt_values(old, settings.metric)
+    what = f"{settings.metric} on {name}"
+    return share_kept(title, what, left, right, settings.margin, confidence, f"the {whom}")
