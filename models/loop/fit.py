@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
+from models.learner.optimiser import NotFinite
 from models.loop.learner import Learner
 from models.loop.readings import Readings
 from models.loop.rollout import Scored
@@ -72,7 +73,10 @@ def fit_round(
     watched = Watched()
     for _ in range(settings.epochs):
         for rows in minibatches(chosen, settings.minibatches):
-            watched.take_in(fit.update(rows))
+            try:
+                watched.take_in(fit.update(rows))
+            except NotFinite as error:  # curves and checkpoints go by rounds
+                raise NotFinite(f"round {round_number + 1}, {error}") from error
     skipped = {"skipped_updates": float(watched.skipped)} if settings.skip_nonfinite else {}
     return {**watched.means(), **skipped}
 

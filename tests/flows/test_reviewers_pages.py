@@ -10,10 +10,12 @@ from urllib.parse import urlparse
 
 import pytest
 from browser import Pages, open_browser
+from message_listener import TOKEN, Listener
 from project import command, environment
 from running import ask, end, free_port, type_in, wait_for
 from small_clone import WHO, fresh_clone
 
+from tasks.messages.receivers import URLS
 from tasks.tracking.summaries import page_of
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow]
@@ -48,12 +50,12 @@ class Reviewed:
 @pytest.fixture(scope="module")
 def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
     folder = fresh_clone(tmp_path_factory.mktemp("reviewed") / "clone")
-    mlflow, prefect = free_port(), free_port()
+    mlflow, prefect, listener = free_port(), free_port(), Listener()
     with (folder.parent / "schedule.log").open("w") as log:
         serving = subprocess.Popen(
             command("schedule", "--mlflow-port", str(mlflow), "--prefect-port", str(prefect)),
             cwd=folder,
-            env=environment(PREFECT_RUNNER_POLL_FREQUENCY="1"),
+            env=environment(PREFECT_RUNNER_POLL_FREQUENCY="1", **{URLS: listener.receiver.url}),
             stdout=log,
             stderr=subprocess.STDOUT,
             text=True,
@@ -73,6 +75,7 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
         yield Reviewed(folder, f"http://127.0.0.1:{mlflow}", f"http://127.0.0.1:{prefect}", said, night)
     finally:
         end(serving)
+        listener.close()
 
 
 def deployment(api: str, name: str) -> str:
@@ -150,3 +153,10 @@ def test_a_flow_runs_page_leads_to_the_run_in_mlflow(reviewed: Reviewed, prefect
     prefect.open(f"/runs/flow-run/{reviewed.night}")
     prefect.wait_for("Completed", "Artifacts", "evaluate")
     prefect.keep("flow_run")
+
+
+def test_the_automations_page_names_what_the_server_tells_by_itself(reviewed: Reviewed, prefect: Pages) -> None:
+    prefect.open("/automations")
+    prefect.wait_for("rewardflow: no heartbeat", "rewardflow: crashed", "rewardflow: nightly-training is silent")
+    assert TOKEN not in prefect.text()
+    prefect.keep("automations")

@@ -239,7 +239,7 @@ def poisoned(ranks: Ranks) -> tuple[str, Made]:
 
 def test_a_loss_that_is_not_finite_on_one_rank_stops_all_with_one_line_or_is_skipped_by_all() -> None:
     said, expected = poisoned(ALONE)
-    assert said.startswith("update 0: the loss is not finite; lower schedule.optimiser.learning_rate")
+    assert said.startswith("round 1, update 0: the loss is not finite; lower schedule.optimiser.learning_rate")
     assert expected["counts"].tolist() == [1, 0]
     for line, made in on_ranks(2, poisoned):
         assert line == said
