@@ -21,7 +21,7 @@ from tasks.sections import Sections
 from tasks.step import StepResult
 from tasks.tracking.looks import take_look
 
-ASKED = "rewardflow approve or reject, or a tag `approve` or `reject` on its page with `NAME: REASON`"
+ASKED = "rewardflow approve or reject, or a tag approve or reject on its page with NAME: REASON"
 """How a person gives the word that a candidate waits for."""
 NOT_PINNED = "not pinned, so nobody could reproduce it"
 """How the reason of a refusal begins that nothing else speaks for."""

@@ -82,6 +82,17 @@ def status(folder: FolderOption = None) -> None:
     print(f"  PGPASSFILE={place.password_file} psql -h 127.0.0.1 -p {place.ports()['database']} -U {USER} mlflow")
 
 
+@app.command()
+def upgrade(folder: FolderOption = None) -> None:
+    """Make the tables of both databases those of the MLflow and Prefect that are installed. Back up before.
+
+    Example: `rewardflow services stop`, `rewardflow backup /backups/before.tar`, `rewardflow services upgrade`
+    """
+    from flows.services import tables
+
+    tables.upgrade(_place(folder))
+
+
 def _place(folder: Path | None) -> Place:
     from flows.services.place import Place
 

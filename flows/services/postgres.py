@@ -94,12 +94,25 @@ def restore(place: Place, name: str, file: Path) -> None:
     _ask(place, "pg_restore", "--single-transaction", "--no-owner", f"--dbname={name}", str(file))
 
 
-def _ask(place: Place, name: str, *options: str) -> None:
+def revision(place: Place, name: str) -> str:
+    """Alembic's revision of a database's tables; "" where it has none yet.
+
+    Raises:
+        UserError: the server does not run, or refuses; one line says why.
+    """
+    asked = ("--tuples-only", "--no-align", "--no-psqlrc", f"--dbname={name}")
+    if not _ask(place, "psql", *asked, "--command=SELECT to_regclass('alembic_version')").strip():
+        return ""
+    return _ask(place, "psql", *asked, "--command=SELECT version_num FROM alembic_version").strip()
+
+
+def _ask(place: Place, name: str, *options: str) -> str:
     asked = [program(name), "--host", HOST, "--port", str(place.ports()["database"]), "--username", USER, *options]
     environment = {**os.environ, "PGPASSFILE": str(place.password_file)}
     done = subprocess.run(asked, capture_output=True, text=True, env=environment)
     if done.returncode:
         raise UserError(f"{name}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+    return done.stdout
 
 
 def wait_for_left_ones(place: Place) -> None:

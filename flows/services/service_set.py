@@ -20,6 +20,7 @@ from flows.services import object_store, postgres
 from flows.services.place import BUCKET, NAMES, Place
 from models.errors import UserError
 from tasks import storage
+from tasks.tracking.schema import Schema
 
 DRIVERS = {"psycopg2": "psycopg2-binary", "asyncpg": "asyncpg"}
 """Modules that MLflow and Prefect speak to PostgreSQL with, and the packages that have them."""
@@ -34,7 +35,8 @@ def start(place: Place, say: Callable[[str], None] = print) -> dict[str, Server]
     What a killed server left is ended first, and with the database also what was connected to it.
 
     Raises:
-        UserError: something is not installed, or a server ended or stayed silent; what was started is ended again.
+        UserError: something is not installed, the tables are another MLflow's, or a server ended or stayed silent; what
+            was started is ended again.
     """
     _require_drivers()
     object_store.program()
@@ -50,6 +52,8 @@ def start(place: Place, say: Callable[[str], None] = print) -> dict[str, Server]
         started: dict[str, Server] = {}
         try:
             for names in (("database", "store"), ("mlflow", "prefect")):  # the second pair needs the first
+                if "mlflow" in names and "mlflow" not in running:
+                    _require_current(place)
                 for name in [name for name in names if name not in running]:
                     say(f"Starting {name} on port {place.ports()[name]} ...")
                     started[name] = _launch(name, place)
@@ -132,7 +136,7 @@ def _launch(name: str, place: Place) -> Server:
         commands[name](),
         place.ports()[name],
         place.folder / "logs" / f"{name}.log",
-        _environment_of(name, place),
+        environment_of(name, place),
         cwd=Path("/") if name == "database" else place.folder,
         identity=postgres.identity_of_server() if name == "database" else None,
     )
@@ -148,7 +152,7 @@ def _listening(name: str, place: Place) -> list[str]:
     return ["--host", HOST, "--port", str(place.ports()[name])]
 
 
-def _environment_of(name: str, place: Place) -> dict[str, str]:
+def environment_of(name: str, place: Place) -> dict[str, str]:
     """A service's whole environment: ours without what a client has, and what this one needs."""
     prefixes = ("AWS_", "PG", "PREFECT_API_", "PREFECT_SERVER_DATABASE", "MLFLOW_BACKEND", "RCLONE_")
     inherited = {key: value for key, value in os.environ.items() if key not in FOREIGN and not key.startswith(prefixes)}
@@ -205,6 +209,13 @@ def _end_in_order(servers: Mapping[str, Server], place: Place) -> None:
 def objects(place: Place) -> Path:
     """Folder of the S3 server: a bucket is a folder, an object a file."""
     return place.folder / "objects"
+
+
+def _require_current(place: Place) -> None:
+    """Raise UserError where the tables are another MLflow's: its server would migrate them, or refuse at length."""
+    there = postgres.revision(place, "mlflow")
+    if there:
+        Schema.of(f"database mlflow of {place.folder}", there, "rewardflow services upgrade").require_current()
 
 
 def _require_drivers() -> None:

@@ -1,4 +1,4 @@
-"""Whether the embedded store's tables are those of the installed MLflow, asked before MLflow opens them.
+"""Whether a database's tables are those of the installed MLflow, asked before MLflow opens them.
 
 MLflow does one of two things to tables of an earlier version of its own: where one is missing it migrates all of them,
 be it for a command that only looks, and else it refuses. A migration is not undone by installing the earlier version
@@ -30,13 +30,22 @@ _BEFORE = re.compile(r"""^down_revision\b[^=]*= ["'](\w+)["']""", flags=re.MULTI
 class Schema:
     """The version of a database's tables, and of those that the installed MLflow wants."""
 
-    database: Path
+    database: str
+    """Where it is, for a person."""
     there: str
     """Alembic's revision of the tables."""
+    upgrade: str
+    """The command that makes them current."""
     wanted: str
     """The newest revision that the installed MLflow knows."""
     known: bool
     """Whether the installed MLflow knows the revision that is there; it knows all earlier ones."""
+
+    @classmethod
+    def of(cls, database: str, there: str, upgrade: str) -> Schema:
+        """That of tables of the revision `there`, beside the installed MLflow's."""
+        wanted, known = _revisions()
+        return cls(database, there, upgrade, wanted, there in known)
 
     @property
     def current(self) -> bool:
@@ -52,11 +61,17 @@ class Schema:
     def mend(self) -> str:
         """What to do about it."""
         if self.known:
-            return (
-                f"`rewardflow backup FILE`, then `mlflow db upgrade sqlite:///{self.database}` (docs/operations.md, "
-                "Upgrade)"
-            )
+            return f"`rewardflow backup FILE`, then `{self.upgrade}` (docs/operations.md, Upgrade)"
         return "install that version, or restore a backup that was made before it"
+
+    def require_current(self) -> None:
+        """Let nobody open tables of another version of MLflow.
+
+        Raises:
+            UserError: they are older or newer; the text names what to do.
+        """
+        if not self.current:
+            raise UserError(f"{self.versions}; {self.mend}")
 
 
 def schema_of(home: Path) -> Schema | None:
@@ -67,25 +82,21 @@ def schema_of(home: Path) -> Schema | None:
     database = home / "mlflow.db"
     if not database.is_file():
         return None
-    wanted, known = _revisions()
+    wanted, _ = _revisions()
     there = _revision_of(database)
     while there and there != wanted:
         time.sleep(STEP_SECONDS)
         before, there = there, _revision_of(database)
         if there == before:
             break
-    return Schema(database, there, wanted, there in known) if there else None
+    return Schema.of(str(database), there, f"mlflow db upgrade sqlite:///{database}") if there else None
 
 
 def require_current(home: Path) -> None:
-    """Let nobody open tables of another version of MLflow.
-
-    Raises:
-        UserError: the tables of `home`'s database are older or newer; the text names what to do.
-    """
+    """`Schema.require_current` of the embedded store of `home`."""
     schema = schema_of(home)
-    if schema is not None and not schema.current:
-        raise UserError(f"{schema.versions}; {schema.mend}")
+    if schema is not None:
+        schema.require_current()
 
 
 def _revision_of(database: Path) -> str:

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlparse
@@ -51,31 +52,34 @@ class Reviewed:
 def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
     folder = fresh_clone(tmp_path_factory.mktemp("reviewed") / "clone")
     mlflow, prefect, listener = free_port(), free_port(), Listener()
-    with (folder.parent / "schedule.log").open("w") as log:
+    with ExitStack() as ended:
+        ended.callback(listener.close)
+        # automations are put up where Prefect's server is still there when the schedule is gone
+        ended.callback(type_in, ["rewardflow ui --stop"], folder)
+        ui = type_in([f"rewardflow ui --mlflow-port {mlflow} --prefect-port {prefect}"], folder)
+        assert ui.returncode == 0, ui.stdout + ui.stderr
+        log = ended.enter_context((folder.parent / "schedule.log").open("w"))
         serving = subprocess.Popen(
-            command("schedule", "--mlflow-port", str(mlflow), "--prefect-port", str(prefect)),
+            command("schedule"),
             cwd=folder,
             env=environment(PREFECT_RUNNER_POLL_FREQUENCY="1", **{URLS: listener.receiver.url}),
             stdout=log,
             stderr=subprocess.STDOUT,
             text=True,
         )
-    api = f"http://127.0.0.1:{prefect}/api"
-    try:
+        ended.callback(end, serving)
+        api = f"http://127.0.0.1:{prefect}/api"
         wait_for("the schedule", lambda: "Ctrl-C" in (folder.parent / "schedule.log").read_text())
         said = {}
         for words in HAPPENED:
-            ended = type_in([words], folder, **WHO)
-            assert ended.returncode == 0, f"{words}\n{ended.stdout}{ended.stderr}"
-            said[words] = ended.stdout
+            typed = type_in([words], folder, **WHO)
+            assert typed.returncode == 0, f"{words}\n{typed.stdout}{typed.stderr}"
+            said[words] = typed.stdout
         night = ask(f"{api}/deployments/{deployment(api, 'nightly-evaluation')}/create_flow_run", {})["id"]
         page = f"{api}/flow_runs/{night}"
         wait_for("the night", lambda: ask(page)["state"]["type"] in ("COMPLETED", "FAILED", "CRASHED"))
         assert ask(page)["state"]["type"] == "COMPLETED", ask(page)["state"]
         yield Reviewed(folder, f"http://127.0.0.1:{mlflow}", f"http://127.0.0.1:{prefect}", said, night)
-    finally:
-        end(serving)
-        listener.close()
 
 
 def deployment(api: str, name: str) -> str:

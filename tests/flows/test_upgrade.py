@@ -1,5 +1,6 @@
 """Databases of earlier versions of MLflow and Prefect: refused in one line, and upgraded as docs/operations.md says."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 from guide import lines
 from running import ROOT, ask, end, start_pair, type_in
+from service_folders import service_folder
 
+from flows.services import postgres, service_set
+from flows.services.place import Place
 from models.errors import UserError
 from tasks.tracking import aliases, audit, records, registry, runs, schema, store, tags
 
@@ -24,12 +28,16 @@ NAME = "upgraded-policy"
 
 def older(home: Path) -> None:
     """Put the tables of the state folder back to an earlier revision, by the migrations of MLflow itself."""
+    older_at(f"sqlite:///{home / 'mlflow.db'}")
+
+
+def older_at(address: str, **more: str) -> None:
     code = (
         "import sys; from alembic import command; from mlflow.store.db.utils import _get_alembic_config as config; "
         "command.downgrade(config(sys.argv[1]), sys.argv[2])"
     )
-    address = f"sqlite:///{home / 'mlflow.db'}"
-    subprocess.run([sys.executable, "-c", code, address, BEFORE], check=True, capture_output=True, timeout=300)
+    asked, environment = [sys.executable, "-c", code, address, BEFORE], {**os.environ, **more}
+    subprocess.run(asked, check=True, capture_output=True, timeout=300, env=environment)
 
 
 def stamp(home: Path, revision: str) -> None:
@@ -127,7 +135,7 @@ def test_what_an_older_version_wrote_is_whole_after_the_upgrade_of_the_guide(
     assert seen.returncode == 1 and "BAD  Tracking store" in seen.stdout and "older MLflow" in seen.stdout
 
     typed = [line.text for line in lines(GUIDE, "Upgrade") if line.program not in ("git", "make")]
-    stop, backup, mlflow, prefect, doctor, restore = typed
+    stop, backup, mlflow, prefect, doctor, restore, *_ = typed
     assert type_in([stop], ROOT, **at_home).returncode == 0
     kept = tmp_path / "before.tar"
     assert type_in([backup.replace("/backups/before.tar", str(kept))], ROOT, **at_home).returncode == 0
@@ -148,3 +156,38 @@ def test_what_an_older_version_wrote_is_whole_after_the_upgrade_of_the_guide(
     there = schema.schema_of(back)
     assert there is not None and there.there == BEFORE
     assert PREFECTS not in indices(back / "prefect" / "prefect.db")
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_services_of_an_older_version_do_not_start_before_the_upgrade_of_the_guide() -> None:
+    """MLflow's server would migrate them by itself: here it never sees them."""
+    with service_folder() as folder:
+        place = Place(folder / "services")
+        service_set.start(place)
+        address = place.address("mlflow")
+        ask(f"{address}/api/2.0/mlflow/experiments/create", {"name": "before"})
+        service_set.stop(place)
+        with service_set.database(place):
+            older_at(place.database_uri("psycopg2", "mlflow"), PGPASSFILE=str(place.password_file))
+
+        at_home = {"REWARDFLOW_HOME": str(folder)}
+        refused = type_in(["rewardflow services start"], ROOT, **at_home)
+        assert refused.returncode == 1
+        last = refused.stderr.strip().splitlines()[-1]
+        assert last.startswith(f"error: database mlflow of {place.folder}: made by an older MLflow (tables {BEFORE}, ")
+        assert "`rewardflow services upgrade`" in last and not any(service_set.state(place).values())
+        with service_set.database(place):
+            assert postgres.revision(place, "mlflow") == BEFORE
+
+        typed = [line.text for line in lines(GUIDE, "Upgrade") if "services" in line.text]
+        ended = type_in(typed, ROOT, **at_home)
+        try:
+            assert ended.returncode == 0, ended.stderr
+            assert f"mlflow: tables {BEFORE} are " in ended.stdout and "prefect: tables " in ended.stdout
+            named = ask(f"{address}/api/2.0/mlflow/experiments/get-by-name?experiment_name=before")
+            assert named["experiment"]["name"] == "before"
+            refused = type_in(["rewardflow services upgrade"], ROOT, **at_home)
+            assert refused.returncode == 1 and "mlflow and prefect running in" in refused.stderr
+        finally:
+            service_set.stop(place)

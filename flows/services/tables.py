@@ -1,0 +1,40 @@
+"""Tables of the services' databases beside those that the installed MLflow and Prefect want: refused, or upgraded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+from flows.services import postgres, service_set
+from flows.services.place import Place
+from models.errors import UserError
+
+UPGRADES = {"mlflow": ["db", "upgrade"], "prefect": ["server", "database", "upgrade", "--yes"]}
+"""Service -> the command of its own that makes its tables current."""
+
+
+def upgrade(place: Place, say: Callable[[str], None] = print) -> None:
+    """Make the tables of MLflow and Prefect those of the installed versions. There is no way back but a backup.
+
+    Raises:
+        UserError: there are no services here, one of the two runs, or its migration failed; one line says why.
+    """
+    if not (postgres.folder(place) / "PG_VERSION").is_file():
+        raise UserError(f"{place.folder}: no services were ever started here")
+    running = [name for name in UPGRADES if service_set.state(place)[name]]
+    if running:
+        raise UserError(f"{' and '.join(running)} running in {place.folder}: `rewardflow services stop` first")
+    with service_set.database(place):
+        for name, words in UPGRADES.items():
+            before = postgres.revision(place, name)
+            address = [place.database_uri("psycopg2", name)] if name == "mlflow" else []
+            asked = [sys.executable, "-m", name, *words, *address]
+            done = subprocess.run(
+                asked, capture_output=True, text=True, env=service_set.environment_of(name, place), cwd=place.folder
+            )
+            if done.returncode:
+                said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+                raise UserError(f"{name}: its tables were not upgraded: {said[-1]}")
+            after = postgres.revision(place, name)
+            say(f"{name}: {f'tables {before} are {after} now' if before != after else f'tables {after}, as they were'}")
