@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast, get_args
 
-from models.datasets.settings import BUILT_IN
+from models.datasets.settings import BUILT_IN, DataSettings
 from models.errors import UserError
 from models.learner.precision import Precision
+from models.recipe.held_out import held_out_recipes
 from models.recipe.schema import Recipe
 from tasks.code_version import NO_COMMIT, ask_git, code_version, running_version
 from tasks.data_sources import prepared_folder
@@ -74,15 +75,23 @@ def require_exact(said: Recorded, recipe: Recipe) -> None:
 
 
 def require_data(said: Recorded, recipe: Recipe, root: Path) -> str:
-    """Have the data that a version learned from in the work tree, pulled by DVC where they are not. Returns their hash.
+    """Have the data that a version learned from in the work tree, and its held-out sets, pulled by DVC where they are
+    not. Returns the hash of what it learned from.
 
     Raises:
         UserError: the commit pins other data, or neither this clone nor the remote has them.
     """
-    name = recipe.data.name
-    wanted = next((link.digest for link in said.data if link.context == "prepared"), "")
+    for held_out in held_out_recipes(recipe).values():  # what stands in them was not learned from
+        _require(said, held_out.data, "held out", root)
+    return _require(said, recipe.data, "prepared", root)
+
+
+def _require(said: Recorded, settings: DataSettings, context: str, root: Path) -> str:
+    """One data set of those, which the version's run has on record in a context."""
+    name = settings.name
+    wanted = next((link.digest for link in said.data if (link.name, link.context) == (name, context)), "")
     if not wanted:
-        raise UserError(f"{said.label}: the data that it learned from are not on record")
+        raise UserError(f"{said.label}: the data {name} that it was made with are not on record")
     missing = f"{said.label}: data version {wanted[:8]} of {name} is missing"
     pinned = digest_of(name, root)
     if pinned != wanted:
@@ -93,7 +102,7 @@ def require_data(said: Recorded, recipe: Recipe, root: Path) -> str:
         if name not in BUILT_IN and not (root / prepared_folder(name)).is_dir():
             raise UserError(f"{missing}: {error}") from None
     try:
-        made = prepare(recipe.data, root, _unsaid)
+        made = prepare(settings, root, _unsaid)
     except UserError as error:
         raise UserError(f"{missing}: {error}") from None
     if made.digest != wanted:

@@ -2,14 +2,17 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from project import Project, Ran, make_project, rewardflow
 from running import Pair
+from test_data_command import SOMEBODY
 
 from tasks.tracking import registry, store, tags
 
@@ -58,7 +61,12 @@ def test_a_fresh_clone_makes_the_same_weights_and_other_weights_are_told(
     subprocess.run(dvc, cwd=origin, env={**os.environ, "PATH": beside}, check=True)
     subprocess.run(["git", "add", "--all"], cwd=origin, check=True)
     subprocess.run(["git", *WHO, "commit", "--quiet", "--message", "data"], cwd=origin, check=True)
-    ended = rewardflow(origin, "run", "tiny", **settings)
+    sums = tmp_path / "sums.jsonl"
+    sums.write_text("\n".join(json.dumps({"prompt": f"{n} + 1", "answer": str(n + 1)}) for n in range(60)))
+    held_out = ("--held-out", "sums", "--set", "gate.held_out.sums.format=problems")
+    added = rewardflow(origin, "data", "add", str(sums), "--recipe", "tiny", *held_out, **settings, **SOMEBODY)
+    assert added.returncode == 0, added.stdout + added.stderr
+    ended = rewardflow(origin, *shlex.split(added.stdout.splitlines()[-1])[1:], **settings)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     before = registered(home), runs_there(home)
 
@@ -69,6 +77,7 @@ def test_a_fresh_clone_makes_the_same_weights_and_other_weights_are_told(
     said = json.loads(made.stdout)
     assert said["identical"] and said["recorded_sha256"] == said["made_sha256"] and said["compared"] > 5
     assert said["recipe"] == said["packages"] == said["machine"] == said["gaps"] == said["files"] == []
+    assert len(pd.read_parquet(clone / "data/prepared/sums/problems_gate.parquet")) == 60
     assert (registered(home), runs_there(home)) == before and not any((home / "reproductions").iterdir())
 
     version = registry.version_info("tiny-policy", 1)

@@ -13,7 +13,7 @@ import pytest
 from browser import Pages, open_browser
 from message_listener import TOKEN, Listener
 from project import command, environment
-from running import ask, end, free_port, type_in, wait_for
+from running import ask, end, start_pair, type_in, wait_for
 from small_clone import WHO, fresh_clone
 
 from tasks.messages.receivers import URLS
@@ -51,13 +51,12 @@ class Reviewed:
 @pytest.fixture(scope="module")
 def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
     folder = fresh_clone(tmp_path_factory.mktemp("reviewed") / "clone")
-    mlflow, prefect, listener = free_port(), free_port(), Listener()
+    listener = Listener()
     with ExitStack() as ended:
         ended.callback(listener.close)
         # automations are put up where Prefect's server is still there when the schedule is gone
-        ended.callback(type_in, ["rewardflow ui --stop"], folder)
-        ui = type_in([f"rewardflow ui --mlflow-port {mlflow} --prefect-port {prefect}"], folder)
-        assert ui.returncode == 0, ui.stdout + ui.stderr
+        servers = start_pair(folder / ".rewardflow")
+        ended.callback(end, servers.process)
         log = ended.enter_context((folder.parent / "schedule.log").open("w"))
         serving = subprocess.Popen(
             command("schedule"),
@@ -68,7 +67,7 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
             text=True,
         )
         ended.callback(end, serving)
-        api = f"http://127.0.0.1:{prefect}/api"
+        api = f"{servers.prefect}/api"
         wait_for("the schedule", lambda: "Ctrl-C" in (folder.parent / "schedule.log").read_text())
         said = {}
         for words in HAPPENED:
@@ -79,7 +78,7 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
         page = f"{api}/flow_runs/{night}"
         wait_for("the night", lambda: ask(page)["state"]["type"] in ("COMPLETED", "FAILED", "CRASHED"))
         assert ask(page)["state"]["type"] == "COMPLETED", ask(page)["state"]
-        yield Reviewed(folder, f"http://127.0.0.1:{mlflow}", f"http://127.0.0.1:{prefect}", said, night)
+        yield Reviewed(folder, servers.mlflow, servers.prefect, said, night)
 
 
 def deployment(api: str, name: str) -> str:
