@@ -73,7 +73,7 @@ class Training:
         return OnGate(
             self._measured(f"gate {role}", sections, policy, self.validated, rewarded),
             {
-                name: self._measured(f"{name} {role}", GateSections(held.recipe), policy, held.validated, None)
+                name: self._measured(f"gate {role} on {name}", GateSections(held.recipe), policy, held.validated, None)
                 for name, held in self.held_out.items()
             },
         )

@@ -55,7 +55,9 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
     with ExitStack() as ended:
         ended.callback(listener.close)
         # automations are put up where Prefect's server is still there when the schedule is gone
-        servers = start_pair(folder / ".rewardflow")
+        home = folder / ".rewardflow"
+        home.mkdir()
+        servers = start_pair(home)
         ended.callback(end, servers.process)
         log = ended.enter_context((folder.parent / "schedule.log").open("w"))
         serving = subprocess.Popen(
