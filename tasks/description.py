@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 Decision = Literal["promoted", "kept", "refused", "waiting", "trained", "unchanged"]
 
+WAITS = "… Waiting for approval"
+"""How the page of a candidate that waits for a person begins, and that of its run."""
 _HEADLINES: Mapping[Decision, str] = {
     "promoted": "✔ Promoted",
     "kept": "= Champion kept",
     "refused": "✘ Refused",
-    "waiting": "… Waiting for approval",
+    "waiting": WAITS,
     "trained": "○ Trained, not judged",
     "unchanged": "= Nothing changed",
 }

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tasks.description import CheckLike, Decision, cell, code, fact, fenced, gate_table, section
+from tasks.description import WAITS, CheckLike, Decision, cell, code, fact, fenced, gate_table, section
 
 _HEADLINES: Mapping[Decision, str] = {
     "promoted": "✔ Promoted",
     "kept": "= Not better",
     "refused": "✘ Refused",
-    "waiting": "… Waiting for a person's approval",
+    "waiting": WAITS,
 }
 
 
@@ -86,7 +86,7 @@ def page_of_champion_by_hand(
 
 
 def page_with_a_word(word: str, page: str) -> str:
-    """The page of a version that a person approved or rejected: the word on it, then what the gate said.
+    """The page of a version that a person approved or rejected, or of its run: the word, then what the gate said.
 
     Args:
         word: in one sentence, which begins with one of WORDS.
@@ -95,9 +95,7 @@ def page_with_a_word(word: str, page: str) -> str:
     if page.startswith(WORDS):
         page = page.partition(_BEFORE)[2]
     # Without any mark-up: the list of versions shows it as it stands.
-    before = (
-        page.replace(_HEADLINES["waiting"], "Passed the gate", 1) if page.startswith(_HEADLINES["waiting"]) else page
-    )
+    before = page.replace(WAITS, "Passed the gate", 1) if page.removeprefix("## ").startswith(WAITS) else page
     return f"{' '.join(word.split())}{_BEFORE}{before}"
 
 

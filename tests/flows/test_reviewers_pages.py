@@ -107,7 +107,7 @@ def prefect(reviewed: Reviewed, driver) -> Pages:
 
 def test_the_runs_page_opens_with_the_verdict(reviewed: Reviewed, mlflow: Pages) -> None:
     mlflow.open(page_of("1", reviewed.run_of(HAPPENED[0])))
-    mlflow.wait_for("v1 approved +", "Approved by ann: forty samples read", "Registered models")
+    mlflow.wait_for("v1 approved +", "Approved by ann: forty samples read", "Passed the gate", "Registered models")
     mlflow.keep("reviewed_run")
 
 

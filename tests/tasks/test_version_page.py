@@ -49,3 +49,11 @@ def test_the_newest_reproduction_stands_last_and_changes_nothing_else() -> None:
     assert once.startswith(page().rstrip()) and once.rstrip().endswith("differs: 1 of 4 tensors")
     again = page_with_reproduction("identical to the bit", once)
     assert "differs" not in again and again == page_with_reproduction("identical to the bit", page())
+
+
+def test_the_page_of_the_run_no_longer_waits_either() -> None:
+    waits = "## … Waiting for approval: arithmetic-policy version 1\n\nbetter than the base model"
+    once = page_with_a_word("Approved by Ann: read (2026-11-24)", waits)
+    assert once.startswith("Approved by Ann: read (2026-11-24)\n")
+    assert "## Passed the gate: arithmetic-policy version 1\n\nbetter than the base model" in once
+    assert page_with_a_word("Approved by Ann: read (2026-11-24)", once) == once
