@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 from models.part_checks import check_part
 
-Slot = Literal["rollouts", "rewards", "select", "advantage", "objective", "reference"]
+Slot = Literal["rollouts", "rewards", "select", "advantage", "objective", "reference", "environment", "tool"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,9 @@ SLOTS: dict[Slot, SlotInfo] = {
 }
 """In the order of a round. A slot's key in the recipe is the name of the package that holds its parts."""
 
+INSIDE: dict[Slot, SlotInfo] = {"environment": SlotInfo("tools"), "tool": SlotInfo("calculator", many=True)}
+"""What stands inside of a part: `rollouts.environment`, `rollouts.environment.tool`. Parts are found as the others'."""
+
 
 class Part(ABC):
     """What every part is, whatever its slot."""
@@ -56,7 +59,7 @@ class Part(ABC):
     """What the recipe calls it."""
 
 
-_PARTS: dict[Slot, dict[str, type[Part]]] = {slot: {} for slot in SLOTS}
+_PARTS: dict[Slot, dict[str, type[Part]]] = {slot: {} for slot in (*SLOTS, *INSIDE)}
 
 Made = TypeVar("Made", bound=Part)
 
@@ -107,4 +110,4 @@ def parts(slot: Slot) -> dict[str, type[Part]]:
 
 def default_part(slot: Slot) -> Any:
     """The class of the part that is meant where a recipe names none."""
-    return parts(slot)[SLOTS[slot].default]
+    return parts(slot)[(SLOTS | INSIDE)[slot].default]

@@ -20,3 +20,15 @@ def completion_seed(seed: int, prompt: int, number: int) -> int:
     Wider than a generator's seed elsewhere: of the many completions of a run no two are likely to share it.
     """
     return int.from_bytes(hashlib.sha256(f"{seed} completion {prompt} {number}".encode()).digest()[:8], "big") >> 1
+
+
+def turn_seed(seed: int, turn: int) -> int:
+    """The seed of an episode's turn, in [0, 2^63): that of the completion which the episode is, at its first turn.
+
+    Args:
+        seed: of the completion (`completion_seed`).
+        turn: from 0; -1: what chance in the environment goes by.
+    """
+    if turn == 0:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"{seed} turn {turn}".encode()).digest()[:8], "big") >> 1

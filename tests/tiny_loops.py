@@ -32,6 +32,7 @@ from models.policy.folder import save_model_folder
 from models.reference.frozen import Frozen
 from models.rollouts.sample import Sample
 from models.select.drop_flat import DropFlat
+from models.text.encoding import Codec
 
 TOKENIZER = CODEC.tokenizer
 END = TOKENIZER.eos_token_id
@@ -126,11 +127,12 @@ def run(
     engine: Callable[..., Engine] = TransformersEngine,
     problems: Sequence[Problem] = PROBLEMS,
     learner: Learner | None = None,
+    codec: Codec = CODEC,
 ) -> tuple[Learner, Diary]:
     """One run of the loop in a fresh process's state. Returns the learner and what was told."""
     torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
     learner, diary = learner or new_learner(schedule, lora), Diary({}, {}, [])
-    world = make_world(engine(start, EngineSettings(), end=END), learner=learner)
+    world = make_world(engine(start, EngineSettings(), end=codec.ends), learner=learner, codec=codec)
     try:
         run_loop(world, slots, schedule, problems, checkpoints, diary.watchers(killed_in))
     except KeyboardInterrupt:

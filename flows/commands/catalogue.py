@@ -30,11 +30,11 @@ def parts(
 
     Example: `rewardflow parts grpo`
     """
-    from models.parts import SLOTS
+    from models.parts import INSIDE, SLOTS
     from models.recipe.catalogue import as_markdown, as_text, entries
 
     chosen = entries(wanted)
-    whole = wanted != "" and wanted not in SLOTS
+    whole = wanted != "" and wanted not in SLOTS | INSIDE
     print(as_markdown(chosen) if markdown else as_text(chosen, whole), end="" if markdown else "\n")
 
 

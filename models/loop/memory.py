@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load, save
 
 from models.loop.problem_rows import places_of, taken
-from models.loop.rollout import Problem, Rollout
+from models.loop.rollout import Problem, Rollout, Turn
 
 Memory = list[list[Rollout]]
 """Rollouts of earlier rounds, the oldest first, [rounds][completions]."""
@@ -52,7 +52,8 @@ def read(files: Mapping[str, bytes], problems: Sequence[Problem]) -> Memory:
         # copies: a part of the whole would keep all of it as long as one rollout is remembered
         said = {name: next(log_probs[name]).clone() if row[name] else None for name in TENSORS}
         plain: dict[str, Any] = {name: _tuple(value) for name, value in row.items()}
-        return Rollout(**{**plain, **said, "problem": known[row["problem"]]})
+        turns = tuple(Turn(*turn) for turn in row["turns"])
+        return Rollout(**{**plain, **said, "turns": turns, "problem": known[row["problem"]]})
 
     return [[rollout(row) for row in rollouts] for rollouts in rows]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,6 +37,31 @@ opponents: completions to be compared with only, which the policy is not trained
 choices: at each token, whether the policy wrote it
 privileged: what a judge reads in place of the prompt, such as the prompt and its answer
 """
+
+
+Cut = Literal["", "tokens", "turns", "time", "error"]
+"""Why an episode did not end by itself.
+
+tokens: a turn, or the episode, was as long as it may be
+turns: it had as many turns as it may have
+time: the environment took longer for an answer than it may
+error: the environment failed
+"""
+
+
+class Turn(NamedTuple):
+    """What the policy wrote in one go, and what came of it."""
+
+    start: int
+    """Its first token in the completion."""
+    stop: int
+    """Behind its last."""
+    reward: float = 0.0
+    """What the environment gave for it."""
+    state: str = ""
+    """What it was taken in, as the environment says."""
+    seconds: float = 0.0
+    """What the environment took to answer. Differs from run to run: nothing that is trained on may go by it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +124,23 @@ class Rollout:
     versions: Versions = ()
     """Whose its tokens are where weights changed while it was written: first token of each span, and how many rounds
     had made the weights that drew it. Empty: the weights that its round's completions are sampled from."""
+    turns: tuple[Turn, ...] = ()
+    """The policy's turns, where the completion is an episode: what stands between them is the environment's, which is
+    neither trained on nor part of `text`. Empty: one turn, all of it the policy's."""
+    cut: Cut = ""
+    """Why the episode did not end by itself; empty where it did."""
+    solved: bool | None = None
+    """Whether the environment says that the goal was reached; None: it does not say."""
+
+    @property
+    def written(self) -> tuple[bool, ...]:
+        """Which tokens the policy wrote, trained on or not, [tokens]."""
+        if not self.turns:
+            return (True,) * len(self.completion)
+        flags = [False] * len(self.completion)
+        for turn in self.turns:
+            flags[turn.start : turn.stop] = [True] * (turn.stop - turn.start)
+        return tuple(flags)
 
     @property
     def trained_tokens(self) -> int:

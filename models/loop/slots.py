@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from models.bounds import Number
 from models.engine.engine import Sampling
+from models.episodes.play import EpisodeSettings
 from models.loop.judge import Divergence, TeacherUse
 from models.loop.learner import Companion, Learner
 from models.loop.limits import AS_USUAL, Limits
@@ -69,7 +70,7 @@ class SlotPart(Part):
         return ""
 
     def accompany(self, policy: nn.Module) -> Companion | None:
-        """The model of a part that names a `companion`, as it begins, made from the policy as it begins; else None."""
+        """The model of a part that names a `companion`, made from the policy as it begins; else None."""
         return None
 
 
@@ -84,8 +85,7 @@ class Rollouts(SlotPart):
 
     @property
     def draws(self) -> bool:
-        """Whether an engine samples. Rollouts that only read the data, or decode with the learner's own models, start
-        none."""
+        """Whether an engine samples; it is started for no others."""
         return True
 
     @property
@@ -95,8 +95,7 @@ class Rollouts(SlotPart):
 
     @property
     def in_flight(self) -> bool:
-        """Whether they are `sampling` of each prompt and nothing else, so that a prompt's completions can be asked for
-        by themselves, and trained on when they have ended."""
+        """Whether they are `sampling` of each prompt alone, so that completions can be trained on when they end."""
         return False
 
     @property
@@ -108,6 +107,11 @@ class Rollouts(SlotPart):
     def reads(self) -> Reads:
         """Which rows of the data their prompts are."""
         return "problems"
+
+    @property
+    def episodes(self) -> EpisodeSettings | None:
+        """Whom the policy takes turns with, in evaluations too; None: a completion is one turn."""
+        return None
 
     @property
     @abstractmethod
@@ -139,8 +143,7 @@ class Rollouts(SlotPart):
         return self.group_size
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
-        """Most tokens that a sequence of each problem holds beyond its prompt and `max_tokens`, [problems]: a longer
-        prompt, feedback, a second answer."""
+        """Most tokens that a sequence of each problem holds beyond its prompt and `max_tokens`, [problems]."""
         return [0] * len(problems)
 
     @abstractmethod
@@ -157,7 +160,6 @@ class Rollouts(SlotPart):
 
         Args:
             learner: as the run ended.
-            codec: the policy's tokenizer.
             start: the model folder that the run began with.
             folder: the policy's, with weights and tokenizer in it already.
         """
@@ -321,8 +323,7 @@ class Objective(SlotPart):
 
     slot = "objective"
     level: ClassVar[Level]
-    """Whether the loss has one entry a token, a completion, a pair or a group. Completions of a pair or a group stand
-    in one row, and so are seen together. Has no default."""
+    """Whether the loss has one entry a token, a completion, a pair or a group (which stand in one row). No default."""
 
     @property
     def needs_group(self) -> bool:

@@ -19,7 +19,10 @@ from pydantic.fields import FieldInfo
 from models.bounds import LARGEST
 from models.errors import UserError
 from models.part_checks import docstrings
-from models.parts import SLOTS, Part, Slot, parts, slot_class
+from models.parts import INSIDE, SLOTS, Part, Slot, parts, slot_class
+
+_EVERY = SLOTS | INSIDE
+"""Slots of a recipe, and those inside of a part."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,11 @@ def entries(wanted: str = "") -> list[Entry]:
     Raises:
         UserError: there is neither a slot nor a part of this name.
     """
-    every = [_entry(slot, cls) for slot in SLOTS for cls in parts(slot).values()]
+    every = [_entry(slot, cls) for slot in _EVERY for cls in parts(slot).values()]
     chosen = [entry for entry in every if wanted in ("", entry.slot, entry.name)]
     if not chosen:
-        near = difflib.get_close_matches(wanted, [*SLOTS, *(entry.name for entry in every)], n=1)
-        hint = f"did you mean {near[0]}?" if near else f"the slots are {', '.join(SLOTS)}"
+        near = difflib.get_close_matches(wanted, [*_EVERY, *(entry.name for entry in every)], n=1)
+        hint = f"did you mean {near[0]}?" if near else f"the slots are {', '.join(_EVERY)}"
         raise UserError(f"no slot and no part is called {wanted!r}; {hint}")
     return chosen
 
@@ -171,7 +174,7 @@ def as_text(chosen: Sequence[Entry], whole: bool) -> str:
         lines += ["", slot]
         for entry in chosen:
             if entry.slot == slot:
-                mark = "*" if entry.name == SLOTS[slot].default else " "
+                mark = "*" if entry.name == _EVERY[slot].default else " "
                 lines.append(f" {mark}{entry.name:<{width}}  {entry.summary}")
     legend = "* stands where a recipe names none; `rewardflow parts NAME` prints the settings of a part"
     return "\n".join([*lines[1:], "", legend])
@@ -198,7 +201,7 @@ def as_markdown(chosen: Sequence[Entry]) -> str:
         for entry in chosen:
             if entry.slot != slot:
                 continue
-            star = " *" if entry.name == SLOTS[slot].default else ""
+            star = " *" if entry.name == _EVERY[slot].default else ""
             place = f"[{entry.file}](../{entry.file})"
             lines += ["", f"### {entry.name}{star}", "", entry.summary, "", f"{place}: {entry.source}"]
             if entry.traits:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Self, Union
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from models.bounds import Positive, Seed, Temperature, require_finite
 from models.datasets.settings import BUILT_IN, DataSettings
@@ -20,7 +20,8 @@ from models.loop.method import Slots
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select
 from models.loop.truncation import TruncationSettings
-from models.parts import SLOTS, Slot, default_part, parts
+from models.part_types import slot_type
+from models.parts import SLOTS, Slot, default_part
 from models.placement import PlacementSettings
 from models.policy.build import PolicySettings
 from models.policy.teacher import TeacherSettings
@@ -72,10 +73,6 @@ class EvaluationSettings:
     ks: tuple[Positive, ...] = (1, 4, 16)
     """Subset sizes of pass@k and maj@k."""
     seed: Seed = 0
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, dict) else value
 
 
 class Recipe(Section):
@@ -166,19 +163,6 @@ class Recipe(Section):
                 if getattr(self.data, name) == 0.0:
                     raise ValueError(f"data.{name}: 0 leaves no problems to evaluate on; only with schedule: null")
         return self
-
-
-def slot_type(slot: Slot) -> Any:
-    """The type of a slot's key: the union of all its parts, told apart by `name`; a list of them, or one, where a
-    recipe may name several."""
-
-    def named(value: Any) -> Any:
-        return {"name": SLOTS[slot].default, **value} if isinstance(value, dict) else value
-
-    classes = tuple(parts(slot).values())
-    union: Any = Annotated[Union[classes], Field(discriminator="name")]  # noqa: UP007 - a union of a computed tuple
-    single: Any = Annotated[union, BeforeValidator(named)]
-    return Annotated[list[single], BeforeValidator(_as_list)] if SLOTS[slot].many else single
 
 
 @lru_cache(maxsize=1)

@@ -87,6 +87,10 @@ class Codec:
         rows = [list(ids[:-1] if ids and ids[-1] in self.ends else ids) for ids in completions]
         return list(self.tokenizer.batch_decode(rows, skip_special_tokens=True))
 
+    def inside(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of texts that stand behind others, no special token added, [texts] lists."""
+        return self._ids(texts)
+
     def ended_alike(self, completions: Sequence[Sequence[int]]) -> list[Sequence[int]]:
         """Completions whose last token, where it is one of `ends`, is `end`: what a reward model was fitted to read."""
         return [[*ids[:-1], self.end] if ids and ids[-1] in self.ends else ids for ids in completions]

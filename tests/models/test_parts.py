@@ -30,7 +30,9 @@ from models.loop.world import World
 from models.parts import SLOTS, Slot, part, parts
 
 ROOT = Path(__file__).resolve().parents[2]
-BASES = {cls.slot: cls for cls in (Rollouts, Reward, Select, Advantage, Objective, Reference)}
+BASES: dict[Slot, type[SlotPart]] = {
+    cls.slot: cls for cls in (Rollouts, Reward, Select, Advantage, Objective, Reference)
+}
 
 
 @pytest.fixture(autouse=True)

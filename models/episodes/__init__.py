@@ -1,0 +1,1 @@
+"""Episodes: a policy and an environment in turns."""

@@ -1,0 +1,58 @@
+"""What answers the policy's turns: Gymnasium's protocol over text, and the part of a recipe that opens it.
+
+    text, info = opened.reset(seed)                                  what the policy reads behind the prompt, if any
+    text, reward, terminated, truncated, info = opened.step(turn)    what it reads next
+
+An environment of Gymnasium (https://gymnasium.farama.org) whose observations and actions are text is taken as it is.
+`info` may say more, all of it optional:
+
+    state    what the next turn is taken in, as text: equal states are compared with one another (advantage anchored)
+    solved   whether the episode reached its goal, once it is over; else the verifier reads what the policy said
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Protocol
+
+from models.loop.rollout import Problem
+from models.parts import Part
+
+Info = dict[str, Any]
+
+
+class Opened(Protocol):
+    """One episode of an environment."""
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        """Begin; chance in the episode goes by `seed`, in [0, 2^63). Returns what the policy reads behind the prompt,
+        empty where the prompt says all, and what there is to know."""
+        ...
+
+    def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
+        """Take the policy's turn. Returns what it reads next, the turn's reward, whether the episode is over, whether
+        it was broken off, and what there is to know."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds; called once for each episode that was opened."""
+        ...
+
+
+class Environment(Part):
+    """What the policy's turns are answered by. Stands under `rollouts.environment:`."""
+
+    slot = "environment"
+
+    @property
+    def needs_answers(self) -> bool:
+        """Whether it reads the problems' answers."""
+        return False
+
+    @abstractmethod
+    def open(self, problem: Problem) -> Opened:
+        """An episode about `problem`, whose prompt the policy reads first.
+
+        Raises:
+            UserError: the problem is none of this environment's.
+        """

@@ -1,0 +1,28 @@
+"""The types of a recipe's keys that name a part: the union of all parts of a slot, told apart by `name`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Union
+
+from pydantic import BeforeValidator, Field
+
+from models.parts import INSIDE, SLOTS, Slot, parts
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, dict) else value
+
+
+def slot_type(slot: Slot) -> Any:
+    """The type of a slot's key: the union of all its parts, told apart by `name`; a list of them, or one, where a
+    recipe may name several."""
+
+    info = (SLOTS | INSIDE)[slot]
+
+    def named(value: Any) -> Any:
+        return {"name": info.default, **value} if isinstance(value, dict) else value
+
+    classes = tuple(parts(slot).values())
+    union: Any = Annotated[Union[classes], Field(discriminator="name")]  # noqa: UP007 - a union of a computed tuple
+    single: Any = Annotated[union, BeforeValidator(named)]
+    return Annotated[list[single], BeforeValidator(_as_list)] if info.many else single

@@ -1,0 +1,101 @@
+"""Episodes: the policy and an environment in turns, G episodes of every prompt of the round.
+
+    prompt | turn 1 | what the environment says | turn 2 | ... | turn n
+
+An episode is one rollout, whose completion is all that follows the prompt; only the policy's tokens are trained on, and
+what the environment said is neither rewarded nor penalised. With one turn it is `sample`, bit for bit. The chain of
+text and tool calls as one sequence with masked tool output is that of ReTool (arXiv 2504.11536) and Search-R1 (arXiv
+2503.09516).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from models.bounds import Positive
+from models.episodes.environment import Environment
+from models.episodes.play import Episode, EpisodeLimits, EpisodeSettings, Rule, play
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import round_seed
+from models.loop.world import World
+from models.part_types import slot_type
+from models.parts import default_part, part
+from models.rollouts.sample import Sample
+from models.text.bridge import Role
+
+if TYPE_CHECKING:
+    Chosen = Environment
+else:
+    Chosen = slot_type("environment")
+
+
+@part("episodes")
+class Episodes(Sample):
+    """Turns of the policy and of an environment. Stands under `rollouts:`."""
+
+    environment: Chosen = field(default_factory=lambda: default_part("environment")())
+    """What answers the policy's turns."""
+    turns: Positive = 4
+    """Most turns of an episode. Its longest sum of tokens, the environment's included, is `max_tokens`."""
+    turn_tokens: Positive | None = None
+    """Longest turn, in tokens; null: what is left of the episode."""
+    seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    """What the environment may take for one answer."""
+    at_last_turn: Rule = "kept"
+    """An episode that had all its turns counts as it stands (kept), as wrong, or leaves the loss (masked)."""
+    when_stuck: Rule = "masked"
+    """The same of an episode whose environment took too long or failed."""
+    role: Role = "user"
+    """Who the environment is in a chat template."""
+
+    @property
+    def episodes(self) -> EpisodeSettings:
+        """What evaluations play, too."""
+        limits = EpisodeLimits(
+            turns=self.turns,
+            turn_tokens=self.turn_tokens,
+            seconds=self.seconds,
+            at_last_turn=self.at_last_turn,
+            when_stuck=self.when_stuck,
+        )
+        return EpisodeSettings(environment=self.environment, limits=limits, role=self.role)
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Episodes about `problems`, those of one prompt side by side, [prompts * G]."""
+        seed = round_seed(world.seed, round_number)
+        settings = self.episodes
+        groups = play(world.sampler(), world.codec, settings, problems, self.sampling, seed)
+        return [
+            as_rollout(problem, number, episode, settings.limits)
+            for number, (problem, group) in enumerate(zip(problems, groups, strict=True))
+            for episode in group
+        ]
+
+
+def as_rollout(problem: Problem, group: int, episode: Episode, limits: EpisodeLimits) -> Rollout:
+    """An episode as the loop takes it.
+
+    Args:
+        problem: what it was about.
+        group: number of its prompt in the round.
+        episode: as it was played.
+        limits: say what becomes of one that was cut.
+    """
+    rule = limits.rule(episode.cut)
+    made = Rollout(
+        problem,
+        group,
+        episode.tokens,
+        episode.log_probs,
+        episode.text,
+        finished=rule == "kept",
+        turns=episode.turns,
+        cut=episode.cut,
+        solved=episode.solved,
+    )
+    trained = (False,) * len(made.completion) if rule == "masked" else made.written
+    return made if all(trained) else replace(made, trained=trained)

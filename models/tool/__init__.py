@@ -1,0 +1,1 @@
+"""Tools: what a policy may call in the environment `tools`."""

@@ -1,0 +1,83 @@
+"""A calculator: whole numbers, decimals and fractions, exact (a tool as in Toolformer, arXiv 2302.04761).
+
+47 * 83        3901
+(1 + 2) / 8    0.375
+1 / 3          1/3
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from fractions import Fraction
+
+from models.bounds import Positive
+from models.episodes.tool import Tool, ToolError
+from models.parts import part
+
+_BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction | int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_LARGEST = Fraction(10) ** 60
+"""Numbers beyond it are refused: what takes long is no arithmetic that anybody asked for."""
+
+
+@part("calculator")
+class Calculator(Tool):
+    """Evaluates one arithmetic expression."""
+
+    usage = "an expression of numbers with + - * / // % and brackets"
+    longest: Positive = 200
+    """Characters of an expression."""
+
+    def call(self, argument: str) -> str:
+        """Its value: a whole number, a decimal that ends, or a fraction."""
+        text = argument.strip().removesuffix("=").strip()
+        if len(text) > self.longest:
+            raise ToolError(f"the expression is longer than {self.longest} characters")
+        try:
+            value = _value(ast.parse(text.replace("×", "*").replace("÷", "/"), mode="eval").body)
+        except ZeroDivisionError:
+            raise ToolError("division by zero") from None
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise ToolError("not an expression of numbers with + - * / // % and brackets") from None
+        return _written(value)
+
+
+def _value(node: ast.expr) -> Fraction:
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            value = Fraction(str(number))
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            value = -_value(inner)
+        case ast.UnaryOp(op=ast.UAdd(), operand=inner):
+            value = _value(inner)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _BINARY:
+            value = Fraction(_BINARY[type(sign)](_value(left), _value(right)))
+        case _:
+            raise ValueError
+    if abs(value) > _LARGEST or value.denominator > _LARGEST:
+        raise ValueError
+    return value
+
+
+def _written(value: Fraction) -> str:
+    if value.denominator == 1:
+        return str(value.numerator)
+    rest, places = value.denominator, 0
+    for prime in (2, 5):
+        count = 0
+        while rest % prime == 0:
+            rest //= prime
+            count += 1
+        places = max(places, count)
+    if rest != 1 or places > 12:
+        return f"{value.numerator}/{value.denominator}"
+    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
+    return f"{'-' if value < 0 else ''}{digits[:-places]}.{digits[-places:]}"

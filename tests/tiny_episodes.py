@@ -1,0 +1,68 @@
+"""An environment that tests of episodes share: it answers every turn, for as long as it is asked to."""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tiny_worlds import CODEC
+
+from models.episodes.environment import Environment, Opened
+from models.loop.rollout import Problem
+from models.rollouts.episodes import Episodes
+from models.text.encoding import Codec
+
+ENDING = Codec(CODEC.tokenizer, also_end=tuple(ids[0] for ids in CODEC.inside(["=", ";", "+", "5"])))
+"""A codec in which much ends a turn, so that the turns of a policy that was never trained do end."""
+WORDS = ["3 + 4", "5", "9 = ;", "7 7", "= 8 + 1"]
+"""What it says; the policy's tokenizer knows each word."""
+
+
+class _Chatter:
+    def __init__(self, settings: "Chatter") -> None:
+        self.settings, self.taken, self.seed = settings, 0, 0
+
+    def reset(self, seed: int) -> tuple[str, dict[str, Any]]:
+        self.seed = seed
+        return self.settings.greeting, {"state": "begun"}
+
+    def step(self, turn: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self.taken += 1
+        if self.settings.act is not None:
+            self.settings.act(turn)
+        digest = hashlib.sha256(f"{self.seed} {turn}".encode()).digest()
+        over = self.taken == self.settings.lasts
+        words = self.settings.words or WORDS[digest[0] % len(WORDS)]
+        return words, float(turn.count("7")), over, False, {"state": words, "solved": "7" in turn} if over else {}
+
+    def close(self) -> None:
+        self.settings.closed.append(self.taken)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chatter(Environment):
+    """Says a few words after every turn, by chance; a turn is worth the sevens in it."""
+
+    name = "chatter"
+    lasts: int = 3
+    words: str = ""
+    greeting: str = ""
+    act: Callable[[str], None] | None = None
+    closed: Any = None
+
+    def __post_init__(self) -> None:
+        if self.closed is None:
+            object.__setattr__(self, "closed", [])
+
+    def open(self, problem: Problem) -> Opened:
+        return _Chatter(self)
+
+
+def hang(turn: str) -> None:
+    time.sleep(60)
+
+
+def episodes(environment: Environment, **settings: Any) -> Episodes:
+    """Rollouts that play with it."""
+    return Episodes(**{"prompts": 4, "group_size": 4, "max_tokens": 48, "environment": environment, **settings})
