@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from models.datasets.built_in import BUILT_IN
 from models.datasets.raw import files_of
-from models.datasets.settings import BUILT_IN, DataSettings
+from models.datasets.settings import DataSettings
 from models.disk import needs_space
 from models.errors import UserError
 from tasks.code_version import ask_git, git_output

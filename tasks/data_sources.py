@@ -20,12 +20,14 @@ import yaml
 
 import models
 from models.atomic_write import write_file
+from models.datasets.built_in import BUILT_IN, TASK_SETS
 from models.datasets.raw import files_of
-from models.datasets.settings import BUILT_IN, DataSettings
+from models.datasets.settings import DataSettings
 from models.errors import UserError
 from tasks.dvc_command import Report, run_dvc
 
 STAGE = "prepare"
+"""The stage that prepares a user's files, and that of the built-in data set arithmetic."""
 RAW = "data/raw"
 """Folder of raw data: what the built-in stages make, and users' files that were added."""
 READING_CODE = (
@@ -33,6 +35,11 @@ READING_CODE = (
     "shards", "splits", "strict_json", "strict_yaml", "text_files",
 )  # fmt: skip
 """Modules of models/datasets that decide what a user's files become."""
+
+
+def stage_of(name: str) -> str:
+    """The stage that prepares a data set."""
+    return f"prepare_tasks@{name}" if name in TASK_SETS else STAGE
 
 
 def prepare_source(settings: DataSettings, root: Path, report: Report, lock: int) -> None:

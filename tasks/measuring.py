@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from models.engine.engine import Engine, EngineSettings
+from models.episodes.play import EpisodeSettings
 from models.policy.build import PolicySettings
 from models.policy.use import read_use
 from models.text.encoding import Codec
@@ -24,6 +25,7 @@ class EvaluationSections(LengthSections, ScorerSections):
     temperature: float = of("evaluation.temperature")
     top_p: float = of("evaluation.top_p")
     evaluation_seed: int = of("evaluation.seed")
+    episodes: EpisodeSettings | None = of("rollouts.episodes")
 
 
 @contextmanager

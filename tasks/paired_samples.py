@@ -82,6 +82,6 @@ def _answers(
     sampling = Sampling(
         max_tokens=recipe.longest_drawn, temperature=recipe.temperature, top_p=recipe.top_p, samples=SAMPLES
     )
-    after = read_use(policy.folder).after_prompt
+    after, seed = read_use(policy.folder).after_prompt, recipe.evaluation_seed
     with engine_place(), measuring_engine(policy, recipe, tokens.own) as engine:
-        return evaluate(engine, tokens.own, problems, sampling, recipe.evaluation_seed, score=None, after_prompt=after)
+        return evaluate(engine, tokens.own, problems, sampling, seed, None, lambda stage: None, after, recipe.episodes)

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast, get_args
 
-from models.datasets.settings import BUILT_IN, DataSettings
+from models.datasets.built_in import BUILT_IN
+from models.datasets.settings import DataSettings
 from models.errors import UserError
 from models.learner.precision import Precision
 from models.recipe.held_out import held_out_recipes

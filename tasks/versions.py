@@ -16,11 +16,12 @@ from typing import Any
 
 import yaml
 
-from models.datasets.settings import BUILT_IN, DataSettings
+from models.datasets.built_in import BUILT_IN, TASK_SETS
+from models.datasets.settings import DataSettings
 from models.errors import UserError
 from tasks import dvc_remote
 from tasks.code_version import git_output
-from tasks.data_sources import RAW, STAGE, added_folder, prepare_source, prepared_folder, source_folder
+from tasks.data_sources import RAW, STAGE, added_folder, prepare_source, prepared_folder, source_folder, stage_of
 from tasks.dvc_command import Report, alone, run_dvc
 
 
@@ -71,7 +72,7 @@ def prepare(settings: DataSettings, root: Path, report: Report = print) -> DataV
     root = repository(root)
     with alone(root) as lock:
         if settings.built_in:
-            run_dvc(root, ["repro", STAGE], report, lock)
+            run_dvc(root, ["repro", stage_of(settings.name)], report, lock)
         else:
             prepare_source(settings, root, report, lock)
         return current(settings.name, root)
@@ -204,7 +205,7 @@ def stored(root: Path, digests: Iterable[str]) -> set[str]:
 
 def _transfer(command: str, root: Path, name: str | None, remote: str | None, report: Report) -> None:
     root = repository(root)
-    target = [] if name is None else ["--with-deps", STAGE] if name in BUILT_IN else _of_a_user(name, root)
+    target = [] if name is None else ["--with-deps", stage_of(name)] if name in BUILT_IN else _of_a_user(name, root)
     with alone(root) as lock:
         run_dvc(root, [command, *(["--remote", remote] if remote else []), *target], report, lock)
 
@@ -227,7 +228,7 @@ def _lock_text(name: str, root: Path) -> str:
 def _stage_of(name: str, lock: str) -> dict[str, Any] | None:
     """The stage that prepares the data set, out of the text of a lock file."""
     stages: dict[str, Any] = (yaml.safe_load(lock) or {}).get("stages") or {}
-    stage: dict[str, Any] | None = stages.get(STAGE)
+    stage: dict[str, Any] | None = stages.get(stage_of(name))
     return stage
 
 
@@ -239,7 +240,8 @@ def _raw_paths(name: str, root: Path) -> Sequence[str]:
     """The raw paths of the data set, as its settings name them."""
     built_in = name in BUILT_IN
     path = root / ("params.yaml" if built_in else f"{source_folder(name)}/params.yaml")
-    data = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get(STAGE if built_in else "data") or {}
+    section = ("prepare" if name not in TASK_SETS else f"prepare_{name}") if built_in else "data"
+    data = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get(section) or {}
     lines: list[str] = []
     for key in ("path", "test_path"):
         value = data.get(key) or []

@@ -8,12 +8,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from models.bounds import Positive, Seed
+from models.datasets.built_in import BUILT_IN
 from models.errors import shortened
 
 FormatName = Literal["gsm8k", "hh", "humaneval", "problems", "demonstrations", "preferences", "kinds"]
-
-BUILT_IN = ("arithmetic",)
-"""Data sets that need no path: the stages of the project's own dvc.yaml make them."""
 
 DataName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -79,7 +77,7 @@ class DataSettings(BaseModel):
         if self.path is None:
             if self.name not in BUILT_IN:
                 known = ", ".join(BUILT_IN)
-                raise ValueError(f"'{self.name}' is not built in ({known} is): it needs a path and a format")
+                raise ValueError(f"'{self.name}' is not built in ({known} are): it needs a path and a format")
             standing = type(self).model_construct(name=self.name)  # what is written out at its default is no setting
             changed = [key for key in self.model_fields_set if getattr(self, key) != getattr(standing, key)]
             if changed:

@@ -1,13 +1,17 @@
-"""Measure a policy on held-out problems: one greedy and many sampled completions of each, verified and scored."""
+"""Measure a policy on held-out problems: one greedy and many sampled completions of each, verified and scored.
+
+Where the policy takes turns with an environment, a completion is an episode, as in training.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from models.engine.engine import Engine, Generated, Sampling
+from models.episodes.play import Episode, EpisodeSettings, play
 from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
 from models.loop.rollout import Problem
@@ -29,6 +33,7 @@ def evaluate(
     score: ScoreAll | None,
     begin: Callable[[str], None] = lambda stage: None,
     after_prompt: Sequence[int] = (),
+    episodes: EpisodeSettings | None = None,
 ) -> list[PromptRecord]:
     """What a policy answers to each problem, [problems].
 
@@ -41,20 +46,23 @@ def evaluate(
         score: reward model's scores of prompts with their completions, [completions]; None leaves them NaN.
         begin: called with each of STAGES as it begins.
         after_prompt: ids that the policy wants between prompt and completion; the reward model does not see them.
+        episodes: whom the policy takes turns with, as in training; None: it answers in one turn.
     """
-    prompts = [(*problem.tokens, *after_prompt) for problem in problems]
+    asked = [replace(problem, tokens=(*problem.tokens, *after_prompt)) for problem in problems]
     begin("samples")
-    sampled = engine.generate(prompts, replace(sampling, log_probs=False), seed)
+    sampled = _answers(engine, codec, episodes, asked, replace(sampling, log_probs=False), seed)
     begin("greedy")
     likeliest = Sampling(max_tokens=sampling.max_tokens, temperature=0.0, log_probs=False)
-    greedy = engine.generate(prompts, likeliest, seed)
-    flat = [
-        (problem, generated)
-        for problem, first, rest in zip(problems, greedy, sampled, strict=True)
-        for generated in [*first, *rest]
-    ]
+    greedy = _answers(engine, codec, episodes, asked, likeliest, seed)
     begin("scores")
-    completions = iter(_completions(codec, flat, score))
+    flat = [
+        (problem, answer)
+        for problem, first, rest in zip(problems, greedy, sampled, strict=True)
+        for answer in [*first, *rest]
+    ]
+    sequences = Sequences([problem.tokens for problem, _ in flat], [answer.tokens for _, answer in flat])
+    scores = score(sequences).tolist() if score else [float("nan")] * len(flat)
+    completions = iter([answer.as_completion(value) for (_, answer), value in zip(flat, scores, strict=True)])
     return [
         PromptRecord(
             problem.id,
@@ -66,17 +74,53 @@ def evaluate(
     ]
 
 
-def _completions(codec: Codec, flat: Sequence[tuple[Problem, Generated]], score: ScoreAll | None) -> list[Completion]:
-    texts = codec.text([generated.tokens for _, generated in flat])
-    sequences = Sequences([problem.tokens for problem, _ in flat], [generated.tokens for _, generated in flat])
-    scores = score(sequences).tolist() if score else [float("nan")] * len(flat)
+@dataclass(frozen=True)
+class _Answer:
+    """What a policy answered, in one turn or in several."""
+
+    text: str
+    tokens: tuple[int, ...]
+    """Everything behind the prompt, [tokens]."""
+    written: int
+    """How many of them the policy wrote."""
+    finished: bool
+    correct: bool
+
+    def as_completion(self, score: float) -> Completion:
+        return Completion(self.text, self.written, self.correct, self.finished, score)
+
+
+def _answers(
+    engine: Engine,
+    codec: Codec,
+    episodes: EpisodeSettings | None,
+    problems: Sequence[Problem],
+    sampling: Sampling,
+    seed: int,
+) -> list[list[_Answer]]:
+    """`sampling.samples` answers to each problem, [problems][samples]."""
+    if episodes is not None:
+        played = play(engine, codec, episodes, problems, sampling, seed)
+        return [
+            [_of_episode(problem, episode, episodes) for episode in group]
+            for problem, group in zip(problems, played, strict=True)
+        ]
+    groups = engine.generate([problem.tokens for problem in problems], sampling, seed)
+    texts = iter(codec.text([made.tokens for group in groups for made in group]))
     return [
-        Completion(
-            text,
-            len(generated.tokens),
-            is_right(text, problem.answer, finished=generated.finished),
-            generated.finished,
-            value,
-        )
-        for (problem, generated), text, value in zip(flat, texts, scores, strict=True)
+        [_of_completion(problem, made, next(texts)) for made in group]
+        for problem, group in zip(problems, groups, strict=True)
     ]
+
+
+def _of_completion(problem: Problem, made: Generated, text: str) -> _Answer:
+    right = is_right(text, problem.answer, finished=made.finished)
+    return _Answer(text, made.tokens, len(made.tokens), made.finished, right)
+
+
+def _of_episode(problem: Problem, episode: Episode, settings: EpisodeSettings) -> _Answer:
+    """Right where the environment says so, and else where the policy stated the answer."""
+    finished = settings.limits.rule(episode.cut) == "kept"
+    right = is_right(episode.text, problem.answer, finished=finished) if episode.solved is None else episode.solved
+    written = sum(turn.stop - turn.start for turn in episode.turns)
+    return _Answer(episode.text, episode.tokens, written, finished, right and finished)

@@ -58,6 +58,7 @@ def all_log_probs(
     token_budget: int = 16384,
     setting: str = "token_budget",
     masked: Callable[[Sequence[int]], Mask | None] = lambda cut: None,
+    kept: Callable[[Sequence[int]], Tensor | None] = lambda cut: None,
 ) -> list[Tensor]:
     """Log-probs of every completion, [completions] tensors of [tokens of it], nats; no gradient, no dropout.
 
@@ -65,14 +66,21 @@ def all_log_probs(
         token_budget: tokens of one packed row; memory only.
         setting: what the recipe calls it.
         masked: the mask of the completions at some indices; None where there is none.
+        kept: of the completions at some indices the places of the tokens that are wanted (`completion_log_probs`); the
+            others are zero.
 
     Raises:
         UserError: the budget is smaller than a row, or the model cannot read packed rows.
     """
 
     def read(part: Sequences, cut: Sequence[int]) -> Tensor:
-        mask = masked(cut)
-        return completion_log_probs(model, part, distribution=distribution, autocast=autocast, mask=mask)[0]
+        mask, places = masked(cut), kept(cut)
+        said, _ = completion_log_probs(
+            model, part, distribution=distribution, autocast=autocast, mask=mask, kept=places
+        )
+        if places is None:
+            return said
+        return said.new_zeros(sum(map(len, part.completions))).index_copy(0, places.to(said.device), said)
 
     return read_each(model, sequences, read, token_budget=token_budget, setting=setting)
 

@@ -49,8 +49,11 @@ def completion_log_probs(
     distribution: Distribution = AS_IT_IS,
     autocast: torch.dtype | None = None,
     mask: Mask | None = None,
+    kept: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Log-prob of every completion token given what stands before it, and the entropy of its distribution.
+
+    The output projection, which costs as much as many layers, is computed for tokens that are `kept` alone.
 
     Args:
         model: a causal language model; gradient flows where it is enabled.
@@ -58,9 +61,10 @@ def completion_log_probs(
         distribution: temperature, top-p and top-k that the completions were drawn with.
         autocast: dtype of the matrix products, None for that of the weights. Sums are float32 at least.
         mask: what another model leaves out of the vocabulary before each of these tokens; None: nothing.
+        kept: places of the tokens that are wanted, among all of the completions in a row, [kept], int64; None: all.
 
     Returns:
-        Log-probs and entropies, [tokens] each, in nats, completion after completion.
+        Log-probs and entropies of the tokens that are kept, [kept] each, in nats, completion after completion.
 
     Raises:
         UserError: the model cannot read packed rows.
@@ -68,16 +72,19 @@ def completion_log_probs(
     """
 
     def read() -> tuple[Tensor, Tensor]:
-        states, targets = completion_states(model, sequences, autocast)
+        states, targets = completion_states(model, sequences, autocast, kept)
         return fused_log_probs(states, output_head(model), targets, distribution, compute=autocast, mask=mask)
 
     return with_whole_weights(model, read)
 
 
 def completion_states(
-    model: nn.Module, sequences: Sequences, autocast: torch.dtype | None = None
+    model: nn.Module, sequences: Sequences, autocast: torch.dtype | None = None, kept: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Hidden states that predict every completion token, [tokens, hidden], and these tokens, [tokens].
+    """Hidden states that predict every completion token that is `kept`, [kept, hidden], and these tokens, [kept].
+
+    Args:
+        kept: see `completion_log_probs`.
 
     Raises:
         UserError: the model cannot read packed rows.
@@ -88,7 +95,11 @@ def completion_states(
     use_packed_attention(model)
     row = packed_row(sequences, next(model.parameters()).device)
     hidden = row_states(model, row.ids, row.positions, row.layout, autocast)
-    return hidden.index_select(0, row.predicting), row.targets
+    predicting, targets = row.predicting, row.targets
+    if kept is not None:
+        kept = kept.to(predicting.device)
+        predicting, targets = predicting[kept], targets[kept]
+    return hidden.index_select(0, predicting), targets
 
 
 def row_states(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any, autocast: torch.dtype | None) -> Tensor:

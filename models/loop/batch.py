@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from models.errors import UserError
 from models.loop.distribution import Said
-from models.loop.rollout import Rollout, Scored, TokenBatch, groups_of
+from models.loop.rollout import Rollout, Scored, TokenBatch, groups_of, trained_places
 
 
 def token_batch(
@@ -29,7 +28,7 @@ def token_batch(
         chosen: the round's completions.
         indices: those of one packed row, in its order.
         advantage: of the tokens of each of the round's completions, [completions] tensors of [tokens of it].
-        said: what the policy says of the row's completion tokens; gradient flows.
+        said: what the policy says of the row's tokens that are trained on; gradient flows.
         old: log-probs when the round began, [completions] tensors of [tokens of it]; None: the current ones are.
         reference: log-probs under the reference, likewise; None where there is none.
         progress: share of the run's rounds that are done.
@@ -41,14 +40,22 @@ def token_batch(
     log_prob = said.log_prob
     place, listed = log_prob.device, list(indices)
     rollouts = [chosen.rollouts[index] for index in listed]
-    lengths = chosen.lengths[listed]
-    before = log_prob.detach() if old is None else torch.cat([old[index] for index in listed])
+    lengths = [len(rollout.completion) for rollout in rollouts]
+    kept = trained_places(rollouts)
+    if kept is not None:
+        kept = kept.to(place)  # places: flags would make the device be waited for
+
+    def trained(rows: Sequence[Tensor]) -> Tensor:
+        joined = torch.cat(list(rows)).to(place)
+        return joined if kept is None else joined[kept]
+
+    before = log_prob.detach() if old is None else trained([old[index] for index in listed])
     batch = TokenBatch(
-        advantage=torch.cat([advantage[index] for index in listed]).to(log_prob),
-        behaviour=_behaviour(rollouts, before.split(lengths.tolist())),
+        advantage=trained([advantage[index] for index in listed]).to(log_prob),
+        behaviour=_behaviour(rollouts, before),
         old=before,
-        reference=None if reference is None else torch.cat([reference[index].to(place) for index in listed]),
-        completion=torch.repeat_interleave(torch.arange(len(lengths)), lengths).to(place),
+        reference=None if reference is None else trained([reference[index] for index in listed]),
+        completion=trained([torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))]),
         entropy=said.entropy,
         reward=chosen.rewards[listed].to(log_prob),
         components={name: values[listed].to(log_prob) for name, values in chosen.components.items()},
@@ -57,38 +64,22 @@ def token_batch(
         progress=progress,
         marked=torch.zeros_like(before, dtype=torch.bool)
         if marked is None
-        else torch.cat([marked[index] for index in listed]).to(place),
+        else trained([marked[index] for index in listed]),
         divergence=said.divergence,
         contrast_gap=said.contrast_gap,
     )
-    return (log_prob, batch) if all(r.trained is None for r in rollouts) else _trained(log_prob, batch, rollouts)
+    return log_prob, batch
 
 
-def _behaviour(rollouts: Sequence[Rollout], old: Sequence[Tensor]) -> Tensor:
-    """What the sampler said of each token, [tokens]; `old`, [completions] tensors, where there was no sampler."""
-    said = [rollout.behaviour_log_probs for rollout in rollouts]
-    return torch.cat([before if row is None else row.to(before) for row, before in zip(said, old, strict=True)])
-
-
-def _trained(log_prob: Tensor, batch: TokenBatch, rollouts: Sequence[Rollout]) -> tuple[Tensor, TokenBatch]:
-    """Only the tokens that the policy is to learn from."""
-    flags = [flag for rollout in rollouts for flag in rollout.trained or (True,) * len(rollout.completion)]
-    kept = (
-        torch.tensor(flags).nonzero().squeeze(1).to(log_prob.device)
-    )  # places: flags would make the device be waited for
-    reference = batch.reference
-    return log_prob[kept], replace(
-        batch,
-        advantage=batch.advantage[kept],
-        behaviour=batch.behaviour[kept],
-        old=batch.old[kept],
-        reference=None if reference is None else reference[kept],
-        completion=batch.completion[kept],
-        entropy=batch.entropy[kept],
-        marked=batch.marked[kept],
-        divergence=None if batch.divergence is None else batch.divergence[kept],
-        contrast_gap=None if batch.contrast_gap is None else batch.contrast_gap[kept],
-    )
+def _behaviour(rollouts: Sequence[Rollout], old: Tensor) -> Tensor:
+    """What the sampler said of each trained token, [trained]; `old`, [trained], where there was no sampler."""
+    rows = []
+    for rollout, before in zip(rollouts, old.split([rollout.trained_tokens for rollout in rollouts]), strict=True):
+        said = rollout.behaviour_log_probs
+        if said is not None and rollout.trained is not None:
+            said = said[torch.tensor(rollout.trained)]
+        rows.append(before if said is None else said.to(before))
+    return torch.cat(rows)
 
 
 def pairs_of(chosen: Scored, indices: Sequence[int]) -> Tensor:

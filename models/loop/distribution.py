@@ -23,7 +23,7 @@ from models.learner.whole_weights import with_whole_weights
 from models.loop.judge import Divergence
 from models.loop.learner import Learner
 from models.loop.readings import Readings
-from models.loop.rollout import Rollout, privileged_sequences
+from models.loop.rollout import Rollout, privileged_sequences, trained_places
 
 LEAST_EXTRAPOLATION = 1e-3
 """Added to the weight of a contrast, so that a loss divided by it stays finite (AlignDistil's code)."""
@@ -31,7 +31,7 @@ LEAST_EXTRAPOLATION = 1e-3
 
 @dataclass(frozen=True)
 class Said:
-    """What the policy says of completion tokens, [tokens] each, nats."""
+    """What the policy says of the completion tokens that are trained on, [trained] each, nats."""
 
     log_prob: Tensor
     """Of each token; gradient flows."""
@@ -46,7 +46,7 @@ class Said:
 def read_policy(
     learner: Learner, row: Sequences, rollouts: Sequence[Rollout], readings: Readings, asked: Divergence | None
 ) -> Said:
-    """Read a row with the policy.
+    """Read a row with the policy. Only tokens that are trained on go through the output projection.
 
     Args:
         learner: the policy, and whoever judges it.
@@ -59,11 +59,13 @@ def read_policy(
         UserError: a model cannot read packed rows, or there is no judge.
     """
 
+    kept = trained_places(rollouts)
+
     def read() -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-        states, targets = completion_states(learner.policy, row, learner.autocast)
+        states, targets = completion_states(learner.policy, row, learner.autocast, kept)
         head, compute = output_head(learner.policy), learner.autocast
         log_prob, entropy = fused_log_probs(
-            states, head, targets, learner.distribution, compute=compute, mask=readings.mask(rollouts)
+            states, head, targets, learner.distribution, compute=compute, mask=readings.mask(rollouts, kept)
         )
         if asked is None:
             return log_prob, entropy, None, None
@@ -89,7 +91,7 @@ def contrast_weight(gap: Tensor, extrapolation: float) -> Tensor:
 
 
 def _term(learner: Learner, model: nn.Module, rollouts: Sequence[Rollout], readings: Readings) -> tuple[Tensor, Head]:
-    """Hidden states of a model at the tokens of `rollouts`, [tokens, hidden], and its output projection."""
+    """Hidden states of a model at the tokens that are trained on, [trained, hidden], and its output projection."""
     states = torch.cat(
         all_states(
             model,
@@ -99,6 +101,8 @@ def _term(learner: Learner, model: nn.Module, rollouts: Sequence[Rollout], readi
             setting="schedule.token_budget",
         )
     )
+    if (kept := trained_places(rollouts)) is not None:
+        states = states[kept.to(states.device)]
     return (states if learner.autocast is None else states.to(learner.autocast)), output_head(model)
 
 

@@ -1,7 +1,8 @@
 """Log-probs of a round's completions under the policy as the round began and under the reference, each read once.
 
 Rewards, advantages and the fit may all ask for them; whoever asks first pays. The loop makes one for every round, for
-the policy moves in the fit and the reference behind it.
+the policy moves in the fit and the reference behind it. What an environment wrote has log-prob zero under everybody:
+it is no choice of the policy's, and no difference of models there is a reward or a penalty.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
 from models.learner.all_completions import all_log_probs, all_states, read_each
@@ -19,7 +21,7 @@ from models.learner.packing import Sequences
 from models.learner.rows import among_own_rows
 from models.loop.judge import Judge
 from models.loop.learner import Learner
-from models.loop.rollout import Rollout, privileged_sequences, sequences_of
+from models.loop.rollout import Rollout, privileged_sequences, sequences_of, written_places
 
 Read = dict[int, tuple[Rollout, Tensor]]
 """By identity of the rollout, which is kept beside its log-probs so that no other can take its place."""
@@ -52,13 +54,18 @@ class Readings:
         learner = self._learner
 
         def read(part: Sequences, cut: Sequence[int]) -> Tensor:
-            return completion_log_probs(
+            entropy = completion_log_probs(
                 learner.policy,
                 part,
                 distribution=learner.distribution,
                 autocast=learner.autocast,
                 mask=self.mask([rollouts[index] for index in cut]),
             )[1]
+            places = written_places([rollouts[index] for index in cut])
+            if places is None:
+                return entropy
+            places = places.to(entropy.device)
+            return torch.zeros_like(entropy).index_copy(0, places, entropy[places])
 
         return self.each(rollouts, read)
 
@@ -105,15 +112,16 @@ class Readings:
             sequences = privileged_sequences(missing)
             served = self._learner.served_teacher
             if judge == "teacher" and served is not None:
-                return self._learner.ranks.from_first(lambda: served(sequences))
+                rows = self._learner.ranks.from_first(lambda: served(sequences))
+                return [row * torch.tensor(r.written).to(row) for r, row in zip(missing, rows, strict=True)]
             with self._learner.as_judge(judge) as model:
-                return self.under(model, sequences)
+                return self.under(model, sequences, missing)
 
         return self._recall(self._judge.setdefault(judge, {}), rollouts, read)
 
-    def mask(self, rollouts: Sequence[Rollout]) -> Mask | None:
+    def mask(self, rollouts: Sequence[Rollout], kept: Tensor | None = None) -> Mask | None:
         """What the reference leaves out of the vocabulary before the tokens of `rollouts`, one completion after the
-        other; None where the learner masks nothing."""
+        other, or those at the places that are `kept`, [kept]; None where the learner masks nothing."""
         learner = self._learner
         if learner.mask_top_p == 1.0:
             return None
@@ -131,19 +139,32 @@ class Readings:
                 ),
             )
             drawn = replace(learner.distribution, top_p=learner.mask_top_p)
+            if kept is not None:
+                joined = torch.cat(states)
+                states = [joined[kept.to(joined.device)]]
             return lagged_at(model, states, drawn, learner.autocast)
 
     def under(
         self,
         model: nn.Module,
         sequences: Sequences,
-        masked: Callable[[Sequence[int]], Mask | None] = lambda cut: None,
+        rollouts: Sequence[Rollout] = (),
+        masked: bool = False,
     ) -> list[Tensor]:
         """Log-probs under any model, not remembered, [completions] tensors of [tokens of it], nats.
 
         Args:
-            masked: the mask of the completions at some indices; None where distributions are whole.
+            sequences: what it reads, [completions].
+            rollouts: whose completions these are, [completions]; none: all tokens are the policy's, nothing is masked.
+            masked: whether distributions are those within the learner's mask.
         """
+
+        def written(cut: Sequence[int]) -> Tensor | None:
+            return written_places([rollouts[index] for index in cut]) if rollouts else None
+
+        def mask(cut: Sequence[int]) -> Mask | None:
+            return self.mask([rollouts[index] for index in cut], written(cut)) if masked else None
+
         return all_log_probs(
             model,
             sequences,
@@ -151,11 +172,12 @@ class Readings:
             autocast=self._learner.autocast,
             token_budget=self.token_budget,
             setting="schedule.token_budget",
-            masked=masked,
+            masked=mask,
+            kept=written,
         )
 
     def _masked(self, model: nn.Module, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        return self.under(model, sequences_of(rollouts), lambda cut: self.mask([rollouts[index] for index in cut]))
+        return self.under(model, sequences_of(rollouts), rollouts, masked=True)
 
     def _recall(
         self, known: Read, rollouts: Sequence[Rollout], read: Callable[[Sequence[Rollout]], list[Tensor]]

@@ -148,6 +148,24 @@ class Rollout:
         return len(self.completion) if self.trained is None else sum(self.trained)
 
 
+def written_places(rollouts: Sequence[Rollout]) -> Tensor | None:
+    """Places of the tokens that the policy wrote, completions in a row, [written], int64; None: it wrote all."""
+    if not any(rollout.turns for rollout in rollouts):
+        return None
+    return _places([rollout.written for rollout in rollouts])
+
+
+def trained_places(rollouts: Sequence[Rollout]) -> Tensor | None:
+    """Places of the tokens that the policy learns from, completions in a row, [trained], int64; None: from all."""
+    if all(rollout.trained is None for rollout in rollouts):
+        return None
+    return _places([rollout.trained or (True,) * len(rollout.completion) for rollout in rollouts])
+
+
+def _places(flags: Sequence[Sequence[bool]]) -> Tensor:
+    return torch.tensor([flag for row in flags for flag in row]).nonzero().squeeze(1)
+
+
 def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
     """Prompts and completions as the learner reads them, [completions]."""
     return Sequences([rollout.problem.tokens for rollout in rollouts], [rollout.completion for rollout in rollouts])

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from models.bounds import Positive, Seed, Temperature, require_finite
-from models.datasets.settings import BUILT_IN, DataSettings
+from models.datasets.built_in import BUILT_IN
+from models.datasets.settings import DataSettings
 from models.datasets.validation import ValidationSettings
 from models.engine.engine import EngineSettings
 from models.evaluation.drift import DriftSettings

@@ -33,7 +33,7 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.rows import rows_of
 from models.learner.whole_weights import ranks_of
 from models.loop.learner import Companion
-from models.loop.rollout import Rollout, sequences_of
+from models.loop.rollout import Rollout, sequences_of, written_places
 from models.loop.slots import TokenReward
 from models.loop.world import World
 from models.objective.outcome_log_ratio import verdict_loss
@@ -91,11 +91,15 @@ class ImplicitProcess(TokenReward):
         for _ in range(self.passes):
             loss_sum, correct = 0.0, 0
             for row in rows_of(judge, sequences, world.token_budget, setting="schedule.token_budget"):
+                some = [rollouts[index] for index in row.indices]
                 log_prob, _ = completion_log_probs(
-                    judge, row.sequences, distribution=learner.distribution, autocast=learner.autocast
+                    judge,
+                    row.sequences,
+                    distribution=learner.distribution,
+                    autocast=learner.autocast,
+                    kept=written_places(some),
                 )
-                lengths = [len(ids) for ids in row.sequences.completions]
-                sums = torch.stack([part.sum() for part in log_prob.split(lengths)])
+                sums = torch.stack([part.sum() for part in log_prob.split([sum(made.written) for made in some])])
                 value = self.beta * (sums - reference[row.indices].to(sums))
                 truth = right[row.indices].to(value.device)
                 loss = verdict_loss(value, truth).sum() / len(rollouts)
@@ -111,7 +115,7 @@ class ImplicitProcess(TokenReward):
         """Reward of each token, [completions] tensors of [tokens of it], on the CPU; unless normalised they add up to
         r(y)."""
         judge = world.learner.companions[self.companion].model
-        judged = world.readings.under(judge, sequences_of(rollouts))
+        judged = world.readings.under(judge, sequences_of(rollouts), rollouts)
         reference = self._reference(world, rollouts)
         rows = [implied_of_tokens(new, old, self.beta).cpu() for new, old in zip(judged, reference, strict=True)]
         return rows if self.normalise == "none" else within_one(rows)

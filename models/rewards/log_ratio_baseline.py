@@ -63,9 +63,9 @@ class LogRatioBaseline(Reward):
             policy, reference = world.readings.policy(rollouts), world.readings.reference(rollouts)
         else:
             sequences = after_next_prompt(rollouts, self.label)
-            policy = world.readings.under(world.learner.policy, sequences)
+            policy = world.readings.under(world.learner.policy, sequences, rollouts)
             with world.learner.as_reference() as model:
-                reference = None if model is None else world.readings.under(model, sequences)
+                reference = None if model is None else world.readings.under(model, sequences, rollouts)
         assert reference is not None, "the recipe check makes sure that there is a reference"
         ratios = [
             float(mine.double().sum() - other.double().sum()) for mine, other in zip(policy, reference, strict=True)

@@ -97,7 +97,7 @@ def evaluate_policy(
             with measuring_engine(policy, recipe, codec) as engine:
                 scorer = tokens.scorer(reward_scorer(rewarded, recipe, context.home, tokens.run), problems)
                 seed = recipe.evaluation_seed
-                made = evaluate(engine, codec, problems, sampling, seed, scorer, begin, after_prompt)
+                made = evaluate(engine, codec, problems, sampling, seed, scorer, begin, after_prompt, recipe.episodes)
                 counts = tokens.counted(made)
         write_records(counts, folder / "records.parquet")
         drawn = Cost(tokens_sampled=sum(c.tokens for record in made for c in (*record.samples, record.greedy)))

@@ -10,6 +10,7 @@ from prefect import task
 
 from models.datasets.distinct_texts import DistinctTexts
 from models.datasets.schema import Kind, available, table_pieces
+from models.datasets.task_sets.drawing import TURNS
 from models.datasets.validation import ValidationSettings
 from models.policy.build import PolicySettings
 from models.policy.folder import hash_folder
@@ -124,7 +125,8 @@ def training_texts(folder: Path, tokenizer: TokenizerSettings) -> Iterable[str]:
         "demonstrations": ("prompt", "completion"),
         "preferences": ("prompt", "chosen", "rejected"),
     }
-    return DistinctTexts(folder, columns, most=MOST_TEXTS if tokenizer.kind == "bytes" else None)
+    every = DistinctTexts(folder, columns, most=MOST_TEXTS if tokenizer.kind == "bytes" else None)
+    return (text.replace(TURNS, "\n") for text in every)  # what parts turns is no text that anybody reads
 
 
 def example_of(data: Path, kind: Kind, *columns: str) -> str:

@@ -13,6 +13,7 @@ from prefect import get_run_logger, task
 
 from models.datasets.row_table import Texts, open_rows
 from models.datasets.schema import Split, available
+from models.episodes.demonstrations import in_turns
 from models.errors import UserError
 from models.fits import SupervisedFit, fit_and_judge, fit_demonstrations
 from models.learner.packing import Sequences
@@ -21,6 +22,7 @@ from models.policy.build import LoraSettings, PolicySettings, load_causal_model,
 from models.policy.folder import save_model_folder
 from models.policy.weights import plain_model
 from models.rewards.exact_answer import is_right
+from models.text.bridge import Role
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_model, name_ends
 from models.text.token_cache import CachedCodec
@@ -48,6 +50,8 @@ class WarmStartSections(Sections):
     seed: int
     policy: PolicySettings
     warm_start: SupervisedSettings | None
+    role: Role | None = of("rollouts.episodes.role")
+    """Who an environment is in a chat template; None: a demonstration is one turn."""
 
 
 @task(name="warm_start", **cached_by_key)
@@ -98,13 +102,19 @@ def adapter_of(policy: PolicySettings) -> LoraSettings | None:
 
 
 def demonstrations(
-    data: Path, codec: Codec, split: str, longest: int, settings: SupervisedSettings | None = None
+    data: Path,
+    codec: Codec,
+    split: str,
+    longest: int,
+    settings: SupervisedSettings | None = None,
+    role: Role | None = None,
 ) -> Sequences:
     """Encoded demonstrations of a split that fit into `longest` tokens, each of a large split read when it is drawn;
     empty where the data set has none.
 
     Args:
         settings: which are left out, and what is told in place of a prompt; None: none, and nothing.
+        role: who an environment is in a chat template: they have several turns; None: each is one turn.
     """
     if split not in available(data).get("demonstrations", ()):
         return Sequences([], [])
@@ -122,6 +132,9 @@ def demonstrations(
         asked.append(lambda row: _context(row, settings) if right(row) else None)
         said.append(lambda row: str(row["completion"]) if right(row) else None)
     prompts = codec.rows_of_prompts(Texts(table, tuple(asked)))
+    if role is not None:
+        texts = (text for some in Texts(table, tuple(said)) for text in some)
+        return in_turns(codec, role, zip(prompts, texts, strict=True), longest)
     completions = codec.rows_of_completions(Texts(table, tuple(said)))
     fitting = np.flatnonzero(prompts.lengths + completions.lengths <= longest)
     return Sequences(prompts.take(fitting).held(), completions.take(fitting).held())
@@ -146,11 +159,11 @@ def _fine_tune(
 ) -> tuple[PreTrainedModel, dict[str, float]]:
     """The model after it, and what was measured."""
     longest = int(model.config.max_position_embeddings)
-    train = demonstrations(data, codec, "train", longest, settings)
+    train = demonstrations(data, codec, "train", longest, settings, recipe.role)
     if not len(train):
         wanted = f"that fit {longest} tokens{' and are right' * settings.only_right}"
         raise UserError(f"warm_start: the data set {recipe.data_name} has no demonstrations {wanted}")
-    held_out = demonstrations(data, codec, "validation", longest, settings)
+    held_out = demonstrations(data, codec, "validation", longest, settings, recipe.role)
     used: tuple[tuple[Split, Sequences], ...] = (("train", train), ("validation", held_out))
     for split, sequences in used:
         if len(sequences):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from models.loop.batch import token_batch
 from models.loop.distribution import Said
-from models.loop.rollout import Rollout, Scored, TokenBatch
+from models.loop.rollout import Rollout, Scored, TokenBatch, trained_places
 
 ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, 2.0], dtype=torch.float64)
 
@@ -25,6 +25,8 @@ def row_of(
         chosen = replace(chosen, rollouts=[replace(rollout, trained=trained(rollout)) for rollout in chosen.rollouts])
     count = sum(len(COMPLETIONS[index]) for index in indices)
     log_prob = -torch.arange(1.0, count + 1, dtype=torch.float64)
+    if (kept := trained_places([chosen.rollouts[index] for index in indices])) is not None:
+        log_prob = log_prob[kept]
     return token_batch(chosen, indices, each_token(ADVANTAGE, chosen), Said(log_prob, -log_prob), None, None, progress)
 
 

@@ -1,12 +1,12 @@
 """What must be true of reading a round's completions, each test named as the theorem it checks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from tiny_models import plain_log_probs, tiny_policy
 from torch import Tensor, nn
 
-from models.learner.fused_log_probs import AS_IT_IS, Mask
+from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.readings import Readings
@@ -26,11 +26,11 @@ class Counting(Readings):
         self.read = 0
 
     def under(
-        self, model: nn.Module, sequences: Sequences, masked: Callable[[Sequence[int]], Mask | None] | None = None
+        self, model: nn.Module, sequences: Sequences, rollouts: Sequence[Rollout] = (), masked: bool = False
     ) -> list[Tensor]:
         self.read += len(sequences)
-        assert masked is not None
-        return super().under(model, sequences, masked)
+        assert masked and len(rollouts) == len(sequences)
+        return super().under(model, sequences, rollouts, masked)
 
 
 def learner_of(reference: bool = True) -> Learner:

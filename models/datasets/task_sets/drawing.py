@@ -1,0 +1,119 @@
+"""What the task sets share: distinct problems, each in the split that a hash of its text says, and demonstrations.
+
+A demonstration of several turns is one text, the policy's turns and the environment's by turns, the sign U+241E between
+them: `calculator: 47 * 83␞3901␞#### 3901`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.datasets.schema import Kind, Row, Split
+from models.errors import UserError
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Count = Annotated[int, Field(ge=0)]
+
+TURNS = "\u241e"
+"""Stands between the turns of a demonstration."""
+SOUND = "none"
+"""The flaw of a demonstration that has none."""
+PARTS: dict[Split, tuple[float, float]] = {"gate": (0.0, 0.25), "validation": (0.25, 0.4), "train": (0.4, 1.0)}
+"""Which hashes are whose, in [0, 1)."""
+TRIES = 200
+"""Draws for each problem that is asked for before a split counts as exhausted."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem, with what its demonstrations are made from."""
+
+    prompt: str
+    answer: str
+    level: int
+    steps: tuple[str, ...]
+    """The turns of a sound episode, policy and environment by turns."""
+
+
+class TaskSettings(BaseModel):
+    """What every task set has. A section of params.yaml."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    seed: int = 1
+    problems: dict[Split, Count]
+    """How many of each split."""
+    demonstrations: dict[Split, Count] = Field(default_factory=dict)
+    """Likewise; the gate has none."""
+
+    @abstractmethod
+    def draw(self, random: Random) -> Task:
+        """A problem, any of them."""
+
+    @abstractmethod
+    def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
+        """The flaw of a demonstration, or `none`, and its turns."""
+
+
+def split_of(prompt: str) -> Split:
+    """The one split that a problem can be in, whatever the seeds."""
+    digest = hashlib.sha256(prompt.encode()).digest()
+    place = int.from_bytes(digest[:8], "big") / 2**64
+    return next(split for split, (low, high) in PARTS.items() if low <= place < high)
+
+
+def draw_tasks(settings: TaskSettings, split: Split) -> list[Task]:
+    """So many distinct problems of a split.
+
+    Raises:
+        UserError: the settings do not give so many.
+    """
+    count, random = settings.problems.get(split, 0), Random(f"{settings.seed}/{split}")
+    drawn: dict[str, Task] = {}
+    for _ in range(count * TRIES):
+        if len(drawn) == count:
+            break
+        task = settings.draw(random)
+        if split_of(task.prompt) == split:
+            drawn.setdefault(task.prompt, task)
+    if len(drawn) < count:
+        raise UserError(f"problems.{split}: {count} are asked for, but there are hardly more than {len(drawn)}")
+    return list(drawn.values())
+
+
+def make_rows(settings: TaskSettings) -> dict[Kind, dict[Split, list[Row]]]:
+    """Problems and demonstrations of every split; the same settings give the same rows.
+
+    Raises:
+        UserError: demonstrations are asked for where there are no problems, or see `draw_tasks`.
+    """
+    made: dict[Kind, dict[Split, list[Row]]] = {"problems": {}, "demonstrations": {}}
+    for split in PARTS:
+        tasks = draw_tasks(settings, split)
+        made["problems"][split] = [
+            {"prompt": task.prompt, "answer": task.answer, "level": task.level, "tests": "", "entry_point": ""}
+            for task in tasks
+        ]
+        wanted = settings.demonstrations.get(split, 0)
+        if wanted and (split == "gate" or not tasks):
+            raise UserError(f"demonstrations.{split}: {wanted} rows, but the split has no problems to demonstrate")
+        made["demonstrations"][split] = _demonstrations(settings, split, tasks, wanted)
+    return made
+
+
+def _demonstrations(settings: TaskSettings, split: Split, tasks: Sequence[Task], count: int) -> list[Row]:
+    random = Random(f"{settings.seed}/demonstrations/{split}")
+    rows: list[Row] = []
+    for number in range(count):
+        task = tasks[number % len(tasks)]
+        flaw, turns = settings.demonstrate(random, task)
+        row: Row = {"prompt": task.prompt, "completion": TURNS.join(turns), "answer": task.answer}
+        rows.append({**row, "level": task.level, "flaw": flaw})
+    return rows
