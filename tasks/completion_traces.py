@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,7 +41,8 @@ def completion_traces(
                 tags["reward"] = f"{sample.reward_score:.4f}"
             inputs = {"prompt": shown(str(problem["prompt"])), "expected": str(problem["answer"])}
             outputs = {"completion": shown(sample.text)}
-            traces.append(Trace(f"{role} {record.id}", f"{role} sample", inputs, outputs, tags))
+            turns = json.loads(sample.turns or "[]")
+            traces.append(Trace(f"{role} {record.id}", f"{role} sample", inputs, outputs, tags, turns))
     return traces
 
 

@@ -9,6 +9,7 @@ With `kl` the reward of each token holds a penalty against the reference, r_t - 
 (Secrets of RLHF I, arXiv 2307.04964; paper 178): the reward of each completion is normalised over the round's batch
 and clipped, advantages are whitened, the critic learns alone at first and its values move at most so far a round. The
 paper keeps running statistics of the reward; here they are those of the batch, which leaves nothing to be resumed.
+In an episode t goes over the tokens that the policy wrote: what the environment says between them takes no time.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from models.critic.fit import trained_mask
 from models.formulas.critic_advantage import CriticAdvantage, ValuedSignal
 from models.formulas.kl_in_reward import log_ratios
 from models.formulas.token_advantages import EPSILON, whitened
+from models.formulas.written_tokens import spread_rows, written_rows
 from models.loop.rollout import Scored
 from models.loop.signal import Signal
 from models.loop.world import World
@@ -99,13 +101,16 @@ class Gae(CriticAdvantage):
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.
         """
-        values = self._values(world, scored)
-        tokens = generalised_advantages(self._token_rewards(world, scored), values, self.gamma, self.gae_lambda)
-        returns = [advantage + value for advantage, value in zip(tokens, values, strict=True)]
+        values, rollouts = self._values(world, scored), scored.rollouts
+        expected = written_rows(values, rollouts)
+        earned = written_rows(self._token_rewards(world, scored), rollouts)
+        tokens = generalised_advantages(earned, expected, self.gamma, self.gae_lambda)
+        returns = [advantage + value for advantage, value in zip(tokens, expected, strict=True)]
+        tokens, returns = spread_rows(tokens, rollouts), spread_rows(returns, rollouts)
         if self._alone(world):
             tokens = [torch.zeros_like(row) for row in tokens]
         elif self.whiten:
-            tokens = whitened(tokens, [trained_mask(rollout) for rollout in scored.rollouts])
+            tokens = whitened(tokens, [trained_mask(rollout) for rollout in rollouts])
         return ValuedSignal(tokens, returns, values)
 
     def _token_rewards(self, world: World, scored: Scored) -> list[Tensor]:

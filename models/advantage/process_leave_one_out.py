@@ -23,6 +23,7 @@ from models.critic.fit import trained_mask
 from models.errors import UserError
 from models.formulas.kl_in_reward import KlInReward
 from models.formulas.token_advantages import discounted_to_go, whitened
+from models.formulas.written_tokens import spread_rows, written_rows
 from models.loop.rollout import Scored, group_mean
 from models.loop.signal import Signal
 from models.loop.world import World
@@ -59,7 +60,7 @@ class ProcessLeaveOneOut(KlInReward):
                 "advantage process_leave_one_out needs a reward for each token, such as rewards.name: implicit_process"
             )
         groups = scored.groups
-        process = [row.to(scored.rewards) for row in scored.token_rewards]
+        process = written_rows([row.to(scored.rewards) for row in scored.token_rewards], scored.rollouts)
         outcome = scored.rewards - torch.stack([row.sum() for row in process])
         outcome = outcome - others_mean(outcome, groups)
         means = torch.stack([row.mean() for row in process])
@@ -69,5 +70,6 @@ class ProcessLeaveOneOut(KlInReward):
             torch.zeros_like(row) if alone[i] else discounted_to_go(row - baseline[i], self.discount) + outcome[i]
             for i, row in enumerate(process)
         ]
+        tokens = spread_rows(tokens, scored.rollouts)
         masks = [trained_mask(rollout) for rollout in scored.rollouts]
         return Signal(whitened(tokens, masks) if self.whiten else tokens)

@@ -21,6 +21,7 @@ from torch import Tensor
 from models.critic.fit import trained_mask
 from models.critic.steps import step_numbers, step_starts
 from models.formulas.critic_advantage import CriticAdvantage, ValuedSignal
+from models.formulas.written_tokens import spread_rows, written_rows
 from models.loop.rollout import Scored
 from models.loop.signal import Signal
 from models.loop.world import World
@@ -48,11 +49,13 @@ class StepDifference(CriticAdvantage):
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:
         """Advantages token by token, equal within a step; zeros while the critic learns alone."""
-        values = self._values(world, scored)
+        values, rollouts = self._values(world, scored), scored.rollouts
+        begun = written_rows(self._starts(world, scored), rollouts)
         tokens = [
             step_advantages(reward, row, starts)
-            for reward, row, starts in zip(scored.rewards, values, self._starts(world, scored), strict=True)
+            for reward, row, starts in zip(scored.rewards, written_rows(values, rollouts), begun, strict=True)
         ]
+        tokens = spread_rows(tokens, rollouts)
         if self._alone(world):
             tokens = [torch.zeros_like(row) for row in tokens]
         returns = [reward.to(row).expand_as(row) for reward, row in zip(scored.rewards, values, strict=True)]
@@ -69,8 +72,12 @@ class StepDifference(CriticAdvantage):
         return {**fitted, "steps": steps / max(1, len(counted))}
 
     def _starts(self, world: World, scored: Scored) -> list[Tensor]:
-        """Which tokens of each completion begin a step, [completions] tensors of [tokens of it], bool."""
+        """Which tokens of each completion begin a step, as every turn does, [completions] tensors of [tokens of it],
+        bool."""
         completions: Sequence[Sequence[int]] = scored.sequences.completions
         known = sorted({token for ids in completions for token in ids})
         pieces = dict(zip(known, world.codec.text([[token] for token in known]), strict=True))
-        return [step_starts([pieces[token] for token in ids], self.marks) for ids in completions]
+        starts = [step_starts([pieces[token] for token in ids], self.marks) for ids in completions]
+        for row, rollout in zip(starts, scored.rollouts, strict=True):
+            row[[turn.start for turn in rollout.turns]] = True
+        return starts

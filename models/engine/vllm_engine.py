@@ -133,6 +133,7 @@ class VllmEngine(Engine):
                 max_num_seqs=settings.max_sequences,
                 max_num_batched_tokens=max(longest, 8192),
                 enforce_eager=not compiled,
+                enable_chunked_prefill=cuda,  # a CPU's generator cannot be set back where half a prompt is read
                 enable_prefix_caching=True,
                 logprobs_mode="processed_logprobs",
                 seed=seed,

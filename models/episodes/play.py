@@ -84,9 +84,6 @@ class Episode:
     """The policy's; they, and what lies between them, make up `tokens`."""
     text: str
     """What the policy said, a line break between turns."""
-    heard: tuple[str, ...]
-    """What the environment said in return for each turn but the last, and for the last where it is known, [turns]; what
-    it said before the first stands in front, where it said anything."""
     cut: Cut
     solved: bool | None
     """What the environment says of the goal; None: nothing."""
@@ -107,8 +104,6 @@ class _Playing:
     tokens: list[int] = field(default_factory=list)
     log_probs: list[Tensor] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    heard: list[str] = field(default_factory=list)
     state: str = ""
     over: bool = False
     cut: Cut = ""
@@ -177,7 +172,6 @@ def _begin(playing: Sequence[_Playing], codec: Codec, settings: EpisodeSettings,
                 )
             episode.tokens += ids
             episode.log_probs.append(torch.zeros(len(ids)))
-            episode.heard.append(text)
 
 
 def _wave(
@@ -207,7 +201,7 @@ def _wave(
     hearing = [episode for episode in going if not episode.over]
     if bridge is None or not hearing:
         return
-    for episode, ids in zip(hearing, bridge.ids([episode.heard[-1] for episode in hearing]), strict=True):
+    for episode, ids in zip(hearing, bridge.ids([episode.turns[-1].heard for episode in hearing]), strict=True):
         if len(episode.tokens) + len(ids) >= sampling.max_tokens:
             episode.end("tokens")
             continue
@@ -221,8 +215,7 @@ def _take(episode: _Playing, generated: Generated, text: str, limits: EpisodeLim
     episode.tokens += generated.tokens
     if generated.log_probs is not None:
         episode.log_probs.append(generated.log_probs)
-    turn = Turn(start, len(episode.tokens), state=episode.state)
-    episode.said.append(text)
+    turn = Turn(start, len(episode.tokens), state=episode.state, said=text)
     episode.turns.append(turn)
     if not generated.finished:  # half a turn: nobody answers it
         return episode.end("tokens")
@@ -236,8 +229,8 @@ def _take(episode: _Playing, generated: Generated, text: str, limits: EpisodeLim
     except Exception as error:  # whatever an environment raises
         _LOG.warning("an environment failed, and with it one episode (%s: %s)", type(error).__name__, error)
         return episode.end("error")
-    episode.turns[-1] = turn._replace(reward=float(reward), seconds=time.perf_counter() - began)
-    episode.heard.append(heard)
+    seconds = time.perf_counter() - began
+    episode.turns[-1] = turn._replace(reward=float(reward), seconds=seconds, heard=heard)
     _note(episode, info)
     if terminated or truncated:
         episode.end()
@@ -257,8 +250,7 @@ def _episode(episode: _Playing, log_probs: bool) -> Episode:
         tuple(episode.tokens),
         torch.cat(episode.log_probs) if log_probs else None,
         tuple(episode.turns),
-        "\n".join(episode.said),
-        tuple(episode.heard),
+        "\n".join(turn.said for turn in episode.turns),
         episode.cut,
         episode.solved,
     )

@@ -5,6 +5,7 @@ Where the policy takes turns with an environment, a completion is an episode, as
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -85,9 +86,11 @@ class _Answer:
     """How many of them the policy wrote."""
     finished: bool
     correct: bool
+    turns: str = ""
+    """Of an episode, as JSON."""
 
     def as_completion(self, score: float) -> Completion:
-        return Completion(self.text, self.written, self.correct, self.finished, score)
+        return Completion(self.text, self.written, self.correct, self.finished, score, self.turns)
 
 
 def _answers(
@@ -123,4 +126,5 @@ def _of_episode(problem: Problem, episode: Episode, settings: EpisodeSettings) -
     finished = settings.limits.rule(episode.cut) == "kept"
     right = is_right(episode.text, problem.answer, finished=finished) if episode.solved is None else episode.solved
     written = sum(turn.stop - turn.start for turn in episode.turns)
-    return _Answer(episode.text, episode.tokens, written, finished, right and finished)
+    turns = [{"said": turn.said, "heard": turn.heard, "reward": turn.reward} for turn in episode.turns]
+    return _Answer(episode.text, episode.tokens, written, finished, right and finished, json.dumps(turns))

@@ -21,6 +21,8 @@ class Completion:
     """Whether it ended by itself and not at the limit of tokens."""
     reward_score: float = float("nan")
     """What the reward model says; NaN where there is none."""
+    turns: str = ""
+    """Where it is an episode: of each turn what was said, what was heard and its reward, as JSON; else empty."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,10 @@ def write_records(records: Sequence[PromptRecord], file: Path) -> None:
         for record in records
         for number, completion in enumerate([record.greedy, *record.samples])
     ]
-    pd.DataFrame(rows).to_parquet(file, index=False)
+    table = pd.DataFrame(rows)
+    if not any(row["turns"] for row in rows):
+        table = table.drop(columns="turns", errors="ignore")
+    table.to_parquet(file, index=False)
 
 
 def read_records(file: Path) -> list[PromptRecord]:

@@ -42,7 +42,7 @@ from models.loop.method import Slots
 from models.loop.problem_rows import prompt_lengths
 from models.loop.prompts import prompts_of_round
 from models.loop.readings import Readings
-from models.loop.rollout import Problem, Rollout, Scored
+from models.loop.rollout import Problem, Rollout, Scored, transcript
 from models.loop.round_seeds import round_seed
 from models.loop.schedule import ScheduleSettings
 from models.loop.score import Scoring
@@ -288,9 +288,24 @@ def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSetting
         "reward/spread": float(seen.rewards.std(unbiased=False)),
         **components,
         **scored.watched,
-        "rollouts/length": float(seen.lengths.double().mean()),
+        "rollouts/length": sum(rollout.written_tokens for rollout in seen.rollouts) / len(seen.rollouts),
+        **_of_turns(seen.rollouts),
         "rollouts/cut_share": sum(not rollout.finished for rollout in seen.rollouts) / len(seen.rollouts),
         "rollouts/trained_share": len(truncated.to_train_on(chosen)) / max(1, len(scored.trained)),
+    }
+
+
+def _of_turns(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """What episodes look like: turns, seconds of the environment, and how many were cut, by why; else nothing."""
+    if not any(rollout.turns for rollout in rollouts):
+        return {}
+    turns = [turn for rollout in rollouts for turn in rollout.turns]
+    cuts = {cut: sum(rollout.cut == cut for rollout in rollouts) / len(rollouts) for cut in ("turns", "time", "error")}
+    return {
+        "episodes/turns": len(turns) / len(rollouts),
+        "episodes/reward": sum(turn.reward for turn in turns) / len(rollouts),
+        "episodes/seconds_of_a_turn": sum(turn.seconds for turn in turns) / max(1, len(turns)),
+        **{f"episodes/cut_by_{cut}": share for cut, share in cuts.items() if share},
     }
 
 
@@ -303,11 +318,11 @@ def sample_rows(scored: Scored, rows: int = 24) -> list[dict[str, object]]:
             "problem": scored.rollouts[i].problem.id,
             "level": scored.rollouts[i].problem.level,
             "prompt": scored.rollouts[i].problem.prompt,
-            "completion": scored.rollouts[i].text,
+            "completion": transcript(scored.rollouts[i].turns) or scored.rollouts[i].text,
             "expected": scored.rollouts[i].problem.answer,
             "reward": round(float(scored.rewards[i]), 4),
             **{name: round(float(values[i]), 4) for name, values in scored.components.items()},
-            "tokens": len(scored.rollouts[i].completion),
+            "tokens": scored.rollouts[i].written_tokens,
             "finished": scored.rollouts[i].finished,
             **({"weights": _spans(scored.rollouts[i])} if in_flight else {}),
         }

@@ -71,4 +71,4 @@ def round_flops(
 
 
 def _tokens(rollouts: Sequence[Rollout]) -> int:
-    return sum(len(rollout.completion) for rollout in rollouts)
+    return sum(rollout.written_tokens for rollout in rollouts)

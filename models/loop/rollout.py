@@ -62,6 +62,17 @@ class Turn(NamedTuple):
     """What it was taken in, as the environment says."""
     seconds: float = 0.0
     """What the environment took to answer. Differs from run to run: nothing that is trained on may go by it."""
+    said: str = ""
+    """What the policy wrote, as text."""
+    heard: str = ""
+    """What the environment said in return, whether or not the policy read it."""
+
+
+def transcript(turns: Sequence[Turn]) -> str:
+    """An episode of several turns for the eye, who said what on lines of their own; empty where one turn was all."""
+    if len(turns) < 2:
+        return ""
+    return "\n".join(f"policy: {turn.said}" + (f"\nenvironment: {turn.heard}" if turn.heard else "") for turn in turns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +152,11 @@ class Rollout:
         for turn in self.turns:
             flags[turn.start : turn.stop] = [True] * (turn.stop - turn.start)
         return tuple(flags)
+
+    @property
+    def written_tokens(self) -> int:
+        """How many tokens the policy wrote."""
+        return sum(turn.stop - turn.start for turn in self.turns) if self.turns else len(self.completion)
 
     @property
     def trained_tokens(self) -> int:

@@ -89,9 +89,10 @@ def overlong_penalty(rollouts: Sequence[Rollout], limit: int, last_tokens: int) 
     """DAPO's formula 13 of each completion, [completions], in [-1, 0].
 
     Args:
-        rollouts: the completions; what somebody else began counts for the length of an answer too.
+        rollouts: the completions; what somebody else began counts for the length of an answer too, and what an
+            environment said does not.
         limit: tokens that an answer may have (L_max).
         last_tokens: how many before that cost (L_cache).
     """
-    lengths = torch.tensor([rollout.begun + len(rollout.completion) for rollout in rollouts])
+    lengths = torch.tensor([rollout.begun + rollout.written_tokens for rollout in rollouts])
     return ((limit - last_tokens - lengths) / last_tokens).clamp(-1.0, 0.0)

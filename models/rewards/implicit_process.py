@@ -99,7 +99,7 @@ class ImplicitProcess(TokenReward):
                     autocast=learner.autocast,
                     kept=written_places(some),
                 )
-                sums = torch.stack([part.sum() for part in log_prob.split([sum(made.written) for made in some])])
+                sums = torch.stack([part.sum() for part in log_prob.split([made.written_tokens for made in some])])
                 value = self.beta * (sums - reference[row.indices].to(sums))
                 truth = right[row.indices].to(value.device)
                 loss = verdict_loss(value, truth).sum() / len(rollouts)

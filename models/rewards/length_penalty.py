@@ -31,7 +31,7 @@ class LengthPenalty(Reward):
         shortest: dict[int, int] = {}
         longest: dict[int, int] = {}
         for rollout in rollouts:
-            length = len(rollout.completion)
+            length = rollout.written_tokens
             shortest[rollout.group] = min(length, shortest.get(rollout.group, length))
             longest[rollout.group] = max(length, longest.get(rollout.group, length))
 
@@ -40,7 +40,7 @@ class LengthPenalty(Reward):
             spread = longest[rollout.group] - least
             if not spread:
                 return 0.0
-            brevity = 0.5 - (len(rollout.completion) - least) / spread
+            brevity = 0.5 - (rollout.written_tokens - least) / spread
             return brevity if solves(rollout) else min(0.0, brevity)
 
         return torch.tensor([value(rollout) for rollout in rollouts])

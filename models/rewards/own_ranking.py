@@ -21,6 +21,7 @@ from torch import Tensor
 
 from models.bounds import Number
 from models.errors import UserError
+from models.formulas.written_tokens import written_rows
 from models.loop.rollout import Rollout, groups_of
 from models.loop.slots import Reward
 from models.loop.truncation import worst_where_cut
@@ -38,11 +39,12 @@ def kendall_tau(scores: Tensor, other: Tensor) -> float:
 def _under_policy(world: World, rollouts: Sequence[Rollout]) -> Tensor:
     """Mean log pi a token of each completion, [completions], nats; as the engine said, where it drew them all."""
     said = [rollout.behaviour_log_probs for rollout in rollouts if rollout.behaviour_log_probs is not None]
-    return _means(said if len(said) == len(rollouts) else world.readings.policy(rollouts))
+    return _means(said if len(said) == len(rollouts) else world.readings.policy(rollouts), rollouts)
 
 
-def _means(rows: Sequence[Tensor]) -> Tensor:
-    return torch.stack([row.detach().double().mean().cpu() for row in rows]).float()
+def _means(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> Tensor:
+    """Over the tokens that the policy wrote, [completions]."""
+    return torch.stack([row.detach().double().mean().cpu() for row in written_rows(rows, rollouts)]).float()
 
 
 @part("own_likelihood")
@@ -78,7 +80,7 @@ class RankingConsistency(Reward):
             raise UserError(
                 "reward ranking_consistency needs a reference to compare with: reference.name: previous_round"
             )
-        now, before = _under_policy(world, rollouts), _means(earlier)
+        now, before = _under_policy(world, rollouts), _means(earlier, rollouts)
         groups = groups_of(rollouts)
         consistency = torch.full((len(rollouts),), 0.5)
         for number in groups.unique().tolist():

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from models.bounds import Number
+from models.formulas.written_tokens import written_rows
 from models.learner.fused_log_probs import next_token_log_probs
 from models.learner.log_probs import completion_states, output_head
 from models.learner.packing import Sequences
@@ -45,7 +46,7 @@ class Typicality(Reward):
             blocks = (next_token_log_probs(block, head, learner.distribution) for block in states.split(BLOCK))
             return torch.cat([(2.0 * block).logsumexp(-1) for block in blocks])
 
-        expected = world.readings.each(rollouts, read)
-        known = world.readings.policy(rollouts)
+        expected = written_rows(world.readings.each(rollouts, read), rollouts)
+        known = written_rows(world.readings.policy(rollouts), rollouts)
         gaps = [(mine.double() - other.double()).mean().cpu() for mine, other in zip(known, expected, strict=True)]
         return torch.stack(gaps).float()

@@ -42,6 +42,8 @@ class Trace:
     """What was asked; MLflow shows it as JSON, so that no text in it is taken for markup."""
     outputs: Mapping[str, Any]
     tags: Mapping[str, str] = field(default_factory=dict)
+    turns: Sequence[Mapping[str, Any]] = ()
+    """Of an episode: what the policy `said`, what it `heard` in return, and the `reward` of each turn."""
 
 
 def tracing_client() -> TracingClient:
@@ -88,13 +90,17 @@ def preview(texts: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _spans(run_id: str, trace: Trace) -> list[Span]:
-    """The span of a trace and, where its texts are cut there, one below it that has all of them."""
+    """The span of a trace; below it one that has all texts, where they are cut there, and one for each turn."""
     digest = hashlib.sha256(f"{run_id}\0{trace.key}".encode()).hexdigest()
     asked, answered = preview(trace.inputs), preview(trace.outputs)
     tags = {"mlflow.traceName": trace.name, **trace.tags}
     spans = [_span(digest, trace.name, asked, answered, tags)]
     if (asked, answered) != (trace.inputs, trace.outputs):
-        spans.append(_span(digest, IN_FULL, trace.inputs, trace.outputs, {}, below=True))
+        spans.append(_span(digest, IN_FULL, trace.inputs, trace.outputs, {}, below=IN_FULL))
+    for number, turn in enumerate(trace.turns if len(trace.turns) > 1 else (), 1):
+        name = f"turn {number}" + (f", reward {turn['reward']:g}" if turn["reward"] else "")
+        said, heard = {"said": shown(turn["said"])}, {"heard": shown(turn["heard"]), "reward": turn["reward"]}
+        spans.append(_span(digest, name, said, heard, {}, below=f"turn {number}"))
     return spans
 
 
@@ -104,17 +110,19 @@ def _span(
     inputs: Mapping[str, Any],
     outputs: Mapping[str, Any],
     tags: Mapping[str, str],
-    below: bool = False,
+    below: str = "",
 ) -> Span:
+    """A span; one that stands below the trace's has a name among those there, `below`, which its id follows from."""
     from mlflow.entities import Span
     from mlflow.tracing.constant import SpanAttributeKey
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
+    beside = hashlib.sha256(f"{digest}\0{below}".encode()).hexdigest()
     root, child = (
-        SpanContext(int(digest[:32], 16), int(digest[place : place + 16], 16), False, TraceFlags(1))
-        for place in (32, 48)
+        SpanContext(int(digest[:32], 16), int(place, 16), False, TraceFlags(1))
+        for place in (digest[32:48], beside[:16])
     )
     attributes = {
         SpanAttributeKey.REQUEST_ID: f"tr-{digest[:32]}",

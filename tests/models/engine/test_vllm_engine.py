@@ -136,6 +136,17 @@ def test_top_k_and_top_p_leave_only_the_likeliest(engine: VllmEngine) -> None:
             assert {generated.tokens[0] for generated in group} <= set(order[:allowed].tolist())
 
 
+def test_more_prompt_tokens_than_one_step_takes_are_no_trouble_for_seeded_samples(folder: Path) -> None:
+    prompts = [[3 + (number + place) % 9 for place in range(50)] for number in range(200)]
+    engine = VllmEngine(folder, EngineSettings(max_sequences=256), longest=64, end=END, seed=0)
+    try:
+        assert sum(map(len, prompts)) > 8192
+        made = engine.generate(prompts, Sampling(max_tokens=4, samples=1), seed=3)
+        assert len(made) == 200 and all(group[0].tokens for group in made)
+    finally:
+        engine.close()
+
+
 def test_no_prompts_give_no_completions(engine: VllmEngine) -> None:
     assert engine.generate([], Sampling(), 0) == [] and engine.score([], []) == []
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from models.bounds import Number, Positive, Temperature
 from models.errors import UserError
-from models.parts import SLOTS, parts
+from models.parts import INSIDE, SLOTS, parts
 from models.recipe.catalogue import as_markdown, as_text, entries, kind_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_every_part_of_every_slot_is_listed_once_with_what_it_is_and_where_it_comes_from() -> None:
     listed = entries()
-    assert [(entry.slot, entry.name) for entry in listed] == [(slot, name) for slot in SLOTS for name in parts(slot)]
+    assert [(entry.slot, entry.name) for entry in listed] == [
+        (slot, name) for slot in SLOTS | INSIDE for name in parts(slot)
+    ]
     for entry in listed:
         assert entry.summary and entry.source and (ROOT / entry.file).is_file()
         assert all(setting.kind and setting.default and setting.meaning for setting in entry.settings), entry

@@ -1,0 +1,74 @@
+"""Credit by states: turns that the episodes of a group took in the same state are compared with one another.
+
+    leave_one_out   A_i,t = G_i,t - mean of G_j,u over the others' turns in the same state; alone it keeps G_i,t
+    gigpo           A_i,t = (R_i - mean R) / std R + omega * (G_i,t - mean of the state) / std of the state     (GiGPO)
+
+G is the return from a turn on, R that of the whole episode. The first form is unbiased with gamma 1: no return in the
+baseline is of the same episode. The second is "Group-in-Group Policy Optimization" (arXiv 2505.10978), as published: a
+turn alone in its state has zero there, and the turn's own return is part of both means. Both bias the gradient: in a
+two-turn decision process that is small enough to go through every pair of episodes, the expected estimator without
+standard deviations lies 0.03 from a true gradient whose largest entry is 0.14, and points elsewhere (a test holds it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Literal
+
+import torch
+from pydantic import NonNegativeFloat
+from torch import Tensor
+
+from models.bounds import Share
+from models.formulas.of_turns import at_tokens, earned_by_turn, less_the_others, returns_to_go, state_of, turns_of
+from models.formulas.token_advantages import EPSILON
+from models.loop.rollout import Scored, group_mean
+from models.loop.signal import Signal
+from models.loop.slots import Advantage
+from models.loop.world import World
+from models.parts import part
+
+
+@part("anchored")
+class Anchored(Advantage):
+    """Return from each turn on, against turns that other episodes of the group took in the same state."""
+
+    needs_group = True
+    learns_from_flat_groups = True
+    form: Literal["leave_one_out", "gigpo"] = "leave_one_out"
+    """leave_one_out is unbiased; gigpo is GiGPO as published, which is not."""
+    gamma: Share = 1.0
+    """What a reward one turn later is worth now."""
+    omega: NonNegativeFloat = 1.0
+    """Weight of the turn's advantage beside the episode's (gigpo)."""
+    scale: Literal["group", "none"] = "group"
+    """group: divide by standard deviations (gigpo); none: leave the units of the reward."""
+
+    def __call__(self, world: World, scored: Scored) -> Signal:
+        """Advantages token by token, equal within a turn."""
+        returns = returns_to_go(earned_by_turn(scored), self.gamma)
+        states: list[list[Hashable]] = [
+            [state_of(rollout, turn) for turn in turns_of(rollout)] for rollout in scored.rollouts
+        ]
+        if self.form == "leave_one_out":
+            return Signal(at_tokens(less_the_others(returns, states, scored.groups), scored.rollouts))
+        whole = self._scaled(scored.rewards.double(), scored.groups)
+        counts = [len(row) for row in returns]
+        numbers: dict[object, int] = {}
+        labels = torch.tensor(
+            [
+                numbers.setdefault((group, state), len(numbers))
+                for group, names in zip(scored.groups.tolist(), states, strict=True)
+                for state in names
+            ]
+        )
+        steps = self._scaled(torch.cat(returns).double(), labels).split(counts)
+        turns = [episode + self.omega * step for episode, step in zip(whole, steps, strict=True)]
+        return Signal(at_tokens([row.to(scored.rewards) for row in turns], scored.rollouts))
+
+    def _scaled(self, values: Tensor, labels: Tensor) -> Tensor:
+        """`values` less the mean of their label, and over its deviation where that is asked, [values]."""
+        apart = values - group_mean(values, labels)
+        if self.scale == "none":
+            return apart
+        return apart / (group_mean(apart.square(), labels).sqrt() + EPSILON)

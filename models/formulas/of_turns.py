@@ -1,0 +1,89 @@
+"""Episodes turn by turn: what each turn earned, what was still to come, and one value a turn at all of its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from models.formulas.token_advantages import discounted_to_go
+from models.loop.rollout import Rollout, Scored, Turn
+
+
+def turns_of(rollout: Rollout) -> tuple[Turn, ...]:
+    """The policy's turns; a completion of which nobody says any is one turn."""
+    return rollout.turns or (Turn(0, len(rollout.completion)),)
+
+
+def state_of(rollout: Rollout, turn: Turn) -> str:
+    """What a turn was taken in: what the environment calls it, or else all that stood before."""
+    return turn.state or repr(rollout.completion[: turn.start])
+
+
+def earned_by_turn(scored: Scored) -> list[Tensor]:
+    """Reward of each turn, [completions] tensors of [turns of it]; together those of the completion.
+
+    What is given token by token belongs to the turn that the token stands in, or that was last before it; what is given
+    to the whole completion to its last turn.
+    """
+    earned = []
+    for row, rollout in zip(scored.rewards_by_token(), scored.rollouts, strict=True):
+        turns = turns_of(rollout)
+        starts = [0, *(turn.start for turn in turns[1:]), len(row)]
+        earned.append(torch.stack([row[low:high].sum() for low, high in pairwise(starts)]))
+    return earned
+
+
+def returns_to_go(earned: Sequence[Tensor], gamma: float) -> list[Tensor]:
+    """What was still to come at each turn, a turn later worth `gamma` of it, [completions] tensors of [turns]."""
+    return [discounted_to_go(row, gamma) for row in earned]
+
+
+def at_tokens(values: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
+    """A value of each turn at all tokens of the turn, zero where the environment wrote, [completions] tensors of
+    [turns of it] -> of [tokens of it]."""
+    rows = []
+    for row, rollout in zip(values, rollouts, strict=True):
+        tokens = row.new_zeros(len(rollout.completion))
+        for value, turn in zip(row, turns_of(rollout), strict=True):
+            tokens[turn.start : turn.stop] = value
+        rows.append(tokens)
+    return rows
+
+
+def less_the_others(values: Sequence[Tensor], labels: Sequence[Sequence[Hashable]], groups: Tensor) -> list[Tensor]:
+    """`values` less the mean of what the group's other episodes have under the same label, [completions] tensors of
+    [turns].
+
+    A turn whose label no other episode of the group has keeps its value: with zero in its place the gradient would be
+    biased, for whether others have the label does not hang on what this turn did, but zero in place of the value does.
+
+    Args:
+        values: of the turns, [completions] tensors of [turns of it].
+        labels: what tells which turns are alike, [completions][turns of it].
+        groups: of each episode, [completions].
+    """
+    counts = [len(row) for row in values]
+    members = torch.repeat_interleave(torch.arange(len(values)), torch.tensor(counts))
+    names = [name for of_episode in labels for name in of_episode]
+    alike = _numbers([(groups[member].item(), name) for member, name in zip(members.tolist(), names, strict=True)])
+    mine = _numbers(list(zip(members.tolist(), names, strict=True)))
+    flat = torch.cat(list(values)).double()
+    total = _sums(flat, alike) - _sums(flat, mine)
+    others = _sums(torch.ones_like(flat), alike) - _sums(torch.ones_like(flat), mine)
+    baseline = torch.where(others > 0, total / others.clamp(min=1), 0.0)
+    return [row.to(values[0]) for row in (flat - baseline).split(counts)]
+
+
+def _numbers(names: Sequence[Hashable]) -> Tensor:
+    """Equal names get equal numbers, [names], int64."""
+    numbers: dict[Hashable, int] = {}
+    return torch.tensor([numbers.setdefault(name, len(numbers)) for name in names], dtype=torch.long)
+
+
+def _sums(values: Tensor, numbers: Tensor) -> Tensor:
+    """Sum of `values` over each number, given back at all of its places, [values]."""
+    total = torch.zeros(len(values), dtype=values.dtype).index_add_(0, numbers, values)
+    return total[numbers]

@@ -1,0 +1,31 @@
+"""What the environment gave for each turn, at the turn's last token (turn-level rewards, paper 204, arXiv 2510.01132).
+
+Their sum is the episode's reward. A completion that is no episode has none, and is worth zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models.loop.rollout import Rollout
+from models.loop.slots import TokenReward
+from models.loop.world import World
+from models.parts import part
+
+
+@part("turn_rewards")
+class TurnRewards(TokenReward):
+    """The environment's rewards, turn by turn."""
+
+    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """The reward of a turn at its last token, zero elsewhere, [completions] tensors of [tokens of it]."""
+        rows = []
+        for rollout in rollouts:
+            row = torch.zeros(len(rollout.completion))
+            for turn in rollout.turns:
+                row[turn.stop - 1] += turn.reward
+            rows.append(row)
+        return rows
