@@ -11,6 +11,7 @@ import numpy as np
 
 from models.datasets.placing import hashes_of, same_prompts
 from models.datasets.schema import Kind, available, table_pieces
+from models.datasets.task_sets.drawing import TURNS
 
 
 @dataclass(frozen=True)
@@ -38,4 +39,5 @@ class DistinctTexts(Iterable[str]):
         for kind, splits in available(self.folder).items():
             for piece in table_pieces(self.folder, kind, "train") if "train" in splits else ():
                 for column in self.columns[kind]:
-                    yield from (str(text or "") for text in piece.column(column).to_pylist())
+                    # what parts the turns of an episode is no text that anybody reads
+                    yield from (str(text or "").replace(TURNS, "\n") for text in piece.column(column).to_pylist())

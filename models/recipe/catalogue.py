@@ -92,11 +92,21 @@ def _settings(built: Any, above: str = "") -> list[Setting]:
     listed = []
     for item in dataclasses.fields(built):
         key, value = above + item.name, vars(built).get(item.name, item.default)
-        if dataclasses.is_dataclass(value):
+        if held := _parts_in(value):
+            slot = held[0].slot
+            kind = f"{'list of parts' if isinstance(value, list) else 'part'} of the slot {slot}"
+            listed.append(Setting(key, kind, _yaml([part.name for part in held]), meanings.get(item.name, "")))
+        elif dataclasses.is_dataclass(value):
             listed += _settings(value, f"{key}.")
         elif item.name != "name":
             listed.append(Setting(key, kind_of(hints[item.name]), _yaml(value), meanings.get(item.name, "")))
     return listed
+
+
+def _parts_in(value: Any) -> list[Part]:
+    """The parts that stand in a setting of another part; none where it is no such setting."""
+    listed = value if isinstance(value, list) else [value]
+    return [part for part in listed if isinstance(part, Part)]
 
 
 def kind_of(hint: Any) -> str:
@@ -160,7 +170,7 @@ def _traits(built: Any, base: type) -> list[tuple[str, str]]:
         value = own.fget(built) if isinstance(own, property) and own.fget else own
         abstract = name in base.__abstractmethods__  # type: ignore[attr-defined]
         if own is not silent and not abstract and value != silent.fget(built):
-            listed.append((name, _yaml(value)))
+            listed.append((name, "given" if dataclasses.is_dataclass(value) else _yaml(value)))
     return sorted(listed)
 
 

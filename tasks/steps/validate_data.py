@@ -10,7 +10,6 @@ from prefect import task
 
 from models.datasets.distinct_texts import DistinctTexts
 from models.datasets.schema import Kind, available, table_pieces
-from models.datasets.task_sets.drawing import TURNS
 from models.datasets.validation import ValidationSettings
 from models.policy.build import PolicySettings
 from models.policy.folder import hash_folder
@@ -125,8 +124,7 @@ def training_texts(folder: Path, tokenizer: TokenizerSettings) -> Iterable[str]:
         "demonstrations": ("prompt", "completion"),
         "preferences": ("prompt", "chosen", "rejected"),
     }
-    every = DistinctTexts(folder, columns, most=MOST_TEXTS if tokenizer.kind == "bytes" else None)
-    return (text.replace(TURNS, "\n") for text in every)  # what parts turns is no text that anybody reads
+    return DistinctTexts(folder, columns, most=MOST_TEXTS if tokenizer.kind == "bytes" else None)
 
 
 def example_of(data: Path, kind: Kind, *columns: str) -> str:

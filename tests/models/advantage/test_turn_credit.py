@@ -240,8 +240,8 @@ def test_a_critic_of_turns_learns_what_is_to_come_from_the_first_token_of_each_t
     world, scored = make_world(learner=learner), scored_pair((PATHS[7], PATHS[7]))
     for number in range(60):
         signal = part(world, scored)
-        told = part.learn(world, scored, signal, number)
-    assert isinstance(signal, Signal) and signal.returns is not None and told["error"] < 0.1
+        seen = part.learn(world, scored, signal, number)
+    assert isinstance(signal, Signal) and signal.returns is not None and seen["error"] < 0.1
     values: Any = part._values(world, scored)
     assert [float(values[0][0]), float(values[0][2])] == pytest.approx([1.3, 1.0], abs=0.15)
     assert len(turns_of(scored.rollouts[0])) == 2
