@@ -48,4 +48,4 @@ def in_turns(codec: Codec, role: Role, rows: Iterable[tuple[Sequence[int], str]]
                     prompts.append(history)
                     completions.append(ids)
                 history += ids
-    return Sequences(prompts, completions)
+    return Sequences(prompts, completions, nested=True)

@@ -3,13 +3,15 @@
 prompt | completion 1 | completion 2 | another sequence
 span 0   span 1         span 2         span 3             each causal in itself
 prefix: the tokens of span 1 and 2 also see all of span 0
+
+A span that continues a prompt may be one itself, to spans behind it: prefixes stand within one another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate
 
 import torch
@@ -26,7 +28,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Prefix:
-    """A prompt that stands once, and the stretch of the row whose tokens all continue it."""
+    """A prompt that stands once, and the stretch of the row whose tokens all continue it, some by another prefix."""
 
     start: int
     end: int
@@ -58,15 +60,17 @@ class Layout:
     @property
     def ends(self) -> list[int]:
         """Tokens of each span's sequence up to the span's end, its prompt included, [spans]."""
-        return [prefix + span.length for span, (_, prefix) in zip(self.spans, self.prompts, strict=True)]
+        return [before + span.length for span, before in zip(self.spans, self.before, strict=True)]
 
     @property
-    def prompts(self) -> list[tuple[int, int]]:
-        """Start and length of the prompt that each span continues, [spans]; length 0 for a span on its own."""
-        return [
-            next(((p.start, p.end - p.start) for p in self.prefixes if p.first <= span.start < p.stop), (0, 0))
-            for span in self.spans
-        ]
+    def before(self) -> list[int]:
+        """Tokens of what each span continues, [spans]."""
+        return [sum(prefix.end - prefix.start for prefix in path) for path in self.paths]
+
+    @cached_property
+    def paths(self) -> list[list[Prefix]]:
+        """The prefixes that each span continues, one behind the other, [spans] lists; none for a span on its own."""
+        return [[p for p in self.prefixes if p.first <= span.start < p.stop] for span in self.spans]
 
 
 @lru_cache(maxsize=2)  # with and without the window of the layers that have one
@@ -76,17 +80,16 @@ def allowed(layout: Layout, device: torch.device, window: int | None) -> Tensor:
     Args:
         window: a token sees this many tokens at most, itself included; None for all before it.
     """
-    span = torch.empty(layout.tokens, dtype=torch.int32)
-    continued = torch.full((layout.tokens,), -1, dtype=torch.int32)
+    span = torch.empty(layout.tokens, dtype=torch.int64)
     position = torch.empty(layout.tokens, dtype=torch.int32)
     numbers = {s.start: number for number, s in enumerate(layout.spans)}
-    for number, (s, (prompt, before)) in enumerate(zip(layout.spans, layout.prompts, strict=True)):
+    sees = torch.eye(len(layout.spans), dtype=torch.bool)
+    for number, (s, path, before) in enumerate(zip(layout.spans, layout.paths, layout.before, strict=True)):
         inside = slice(s.start, s.start + s.length)
         span[inside] = number
         position[inside] = torch.arange(before, before + s.length)
-        if before:
-            continued[inside] = numbers[prompt]
-    seen = (span[:, None] == span[None, :]) | (continued[:, None] == span[None, :])
+        sees[number, [numbers[prefix.start] for prefix in path]] = True
+    seen = sees[span][:, span]
     distance = position[:, None] - position[None, :]
     seen &= distance >= 0
     if window is not None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from models.errors import UserError
+from models.learner.histories import Trie, attended_pairs, cut_family, families, unique_tokens
 from models.learner.layout import Layout, Prefix, Span
 
 
@@ -23,6 +24,9 @@ class Sequences:
 
     prompts: Sequence[Sequence[int]]
     completions: Sequence[Sequence[int]]
+    nested: bool = False
+    """Whether prompts may hold what stands in other sequences: histories are shared at any depth then, and not equal
+    prompts alone (`models.learner.histories`). Memory and time only."""
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -36,14 +40,19 @@ class Sequences:
 
     def take(self, indices: Sequence[int]) -> Sequences:
         """The sequences at `indices`, in that order."""
-        return Sequences([self.prompts[i] for i in indices], [self.completions[i] for i in indices])
+        return Sequences([self.prompts[i] for i in indices], [self.completions[i] for i in indices], self.nested)
 
     def once_each(self) -> tuple[Sequences, list[int]]:
         """The different sequences, prompt and completion, in order of appearance; and which of them each one is."""
         numbers: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
         pairs = zip(self.prompts, self.completions, strict=True)
         which = [numbers.setdefault((tuple(prompt), tuple(completion)), len(numbers)) for prompt, completion in pairs]
-        return Sequences([prompt for prompt, _ in numbers], [completion for _, completion in numbers]), which
+        prompts, completions = [prompt for prompt, _ in numbers], [completion for _, completion in numbers]
+        return Sequences(prompts, completions, self.nested), which
+
+    def whole(self, index: int) -> tuple[int, ...]:
+        """Prompt and completion together, [tokens]."""
+        return (*self.prompts[index], *self.completions[index])
 
 
 @dataclass(frozen=True)
@@ -67,11 +76,13 @@ class PackedRow:
 
 
 def packed_row(sequences: Sequences, device: torch.device | str = "cpu") -> PackedRow:
-    """Lay `sequences` out in one row on `device`; equal prompts stand once.
+    """Lay `sequences` out in one row on `device`; equal prompts stand once, of nested ones every shared token.
 
     Raises:
         ValueError: a completion is empty.
     """
+    if sequences.nested:
+        return _nested_row(sequences, device)
     ids: list[int] = []
     positions: list[int] = []
     spans: list[Span] = []
@@ -114,6 +125,33 @@ def packed_row(sequences: Sequences, device: torch.device | str = "cpu") -> Pack
         predicting=predicting.to(device),
         targets=row[places].to(device),
         last=(begins + lengths - 1).to(device),
+    )
+
+
+def _nested_row(sequences: Sequences, device: torch.device | str) -> PackedRow:
+    """A row of tries."""
+    if not all(map(len, sequences.completions)):
+        raise ValueError("a completion is empty")
+    trie = Trie()
+    places: list[list[int]] = [[] for _ in range(len(sequences))]
+    for members in families(sequences.prompts):
+        for member, of_member in zip(members, trie.lay([sequences.whole(i) for i in members]), strict=True):
+            places[member] = of_member
+    starts = [len(prompt) for prompt in sequences.prompts]
+    predicting = [
+        place
+        for begin, row in zip(starts, places, strict=True)
+        for place in (row[begin - 1 : -1] if begin else [0, *row[:-1]])
+    ]
+    row = torch.tensor(trie.ids)
+    written = torch.tensor([place for begin, of in zip(starts, places, strict=True) for place in of[begin:]])
+    return PackedRow(
+        ids=row.to(device),
+        positions=torch.tensor(trie.positions).to(device),
+        layout=Layout(tuple(trie.spans), tuple(trie.prefixes), len(trie.ids)),
+        predicting=torch.tensor(predicting).to(device),
+        targets=row[written].to(device),
+        last=torch.tensor([of[-1] for of in places]).to(device),
     )
 
 
@@ -218,13 +256,14 @@ def pack_shares(
     Raises:
         UserError: the budget is smaller than one row must be.
     """
-    groups = by_prompt(sequences)
+    groups = families(sequences.prompts) if sequences.nested else by_prompt(sequences)
     largest = budget
     if shares > 1 and groups:
         prompts = [len(sequences.prompts[members[0]]) for members in groups]
         mean = (sum(prompts) + sum(map(len, sequences.completions))) // shares
         largest = min(budget, max(mean + max(prompts), longest_unit(sequences, together)))
-    bundles = [bundle for members in groups for bundle in _bundles(sequences, members, largest, together, setting)]
+    cut = _nested_bundles if sequences.nested else _bundles
+    bundles = [bundle for members in groups for bundle in cut(sequences, members, largest, together, setting)]
     bundles.sort(key=lambda bundle: (-bundle.cost(width), bundle.members))
     packed = []
     for share in deal([bundle.cost(width) for bundle in bundles], shares):
@@ -256,6 +295,9 @@ def longest_unit(sequences: Sequences, together: Sequence[Hashable] | None = Non
         together: a label of each completion, [completions]; those with the same prompt and label are never parted.
     """
     longest = 0
+    if sequences.nested:
+        units = _units(list(range(len(sequences))), together)
+        return max((unique_tokens([sequences.whole(i) for i in unit]) for unit in units), default=0)
     for members in by_prompt(sequences):
         sizes = _unit_sizes(sequences, _units(members, together))
         longest = max(longest, len(sequences.prompts[members[0]]) + max(sizes))
@@ -292,6 +334,25 @@ def _bundles(
         lengths = [len(sequences.completions[index]) for index in chosen]
         pairs = prompt * (prompt + 1) // 2 + sum(length * (2 * prompt + length + 1) // 2 for length in lengths)
         yield Bundle(tuple(chosen), prompt + sum(lengths), pairs)
+
+
+def _nested_bundles(
+    sequences: Sequences, members: list[int], budget: int, together: Sequence[Hashable] | None, setting: str
+) -> Iterable[Bundle]:
+    """Tries of at most `budget` tokens."""
+    wholes = [sequences.whole(index) for index in members]
+    numbers = list(range(len(members)))
+    units = _units(numbers, None if together is None else [together[index] for index in members])
+    sizes = [unique_tokens([wholes[number] for number in unit]) for unit in units]
+    if max(sizes) > budget:
+        held = units[sizes.index(max(sizes))]
+        what = "a turn and its history" if len(held) == 1 else f"{len(held)} turns that belong together, and histories"
+        raise UserError(
+            f"{setting} is {budget}, smaller than one row: {what} of {max(sizes)} tokens; make it at least {max(sizes)}"
+        )
+    for chosen in cut_family(wholes, units, budget):
+        some = [wholes[number] for number in chosen]
+        yield Bundle(tuple(members[number] for number in chosen), unique_tokens(some), attended_pairs(some))
 
 
 def _first_fit(sizes: Sequence[int], capacity: int) -> list[list[int]]:

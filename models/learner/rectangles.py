@@ -2,7 +2,8 @@
 
 Spans of nearly one length are one rectangle, spans x heads of equal causal triangles. Where a prompt is short beside
 what continues it, its keys are read along: each span of it gets a copy, and one kernel call sees all. Where it is
-long, the spans and their prompt are two rectangles (`Apart`), whose results are merged.
+long, or stands with other prompts on the way to a span, the spans and their prompt are two rectangles (`Apart`), whose
+results are merged.
 
 Everything is numbers of rows in [tokens * heads, size], so that one gather brings a rectangle's entries together, heads
 first, and one gather brings the results back.
@@ -139,9 +140,11 @@ def _prompts(layout: Layout) -> tuple[dict[Span, Prefix], list[Prefix]]:
     """The prompt that is read along with each span that has one, and the prompts that stand apart."""
     along: dict[Span, Prefix] = {}
     apart = []
+    paths = dict(zip(layout.spans, layout.paths, strict=True))
     for prefix in layout.prefixes:
         inside = [span for span in layout.spans if prefix.first <= span.start < prefix.stop]
-        if prefix.end - prefix.start <= ALONG * (prefix.stop - prefix.first) / len(inside):
+        short = prefix.end - prefix.start <= ALONG * (prefix.stop - prefix.first) / len(inside)
+        if short and all(paths[span] == [prefix] for span in inside):
             along.update(dict.fromkeys(inside, prefix))
         else:
             apart.append(prefix)

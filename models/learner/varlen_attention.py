@@ -1,7 +1,7 @@
 """Attention over a packed row on CUDA: one flash-attention call over spans of different lengths.
 
-The queries of a completion are its own tokens, its keys the prompt's and its own; a causal mask aligned to the last
-key is then exactly the layout. Keys and values of a shared prompt are gathered once for each completion - memory
+The queries of a completion are its own tokens, its keys the prompt's and its own, or those of all that it continues; a
+causal mask aligned to the last key is then exactly the layout. Keys and values of a shared prompt are gathered once for each completion - memory
 traffic, not arithmetic - and their gradients are summed by the gather's own backward.
 """
 
@@ -73,8 +73,9 @@ def varlen_attention(
 def _bounds(layout: Layout, device: torch.device) -> tuple[Tensor, Tensor, Tensor, int, int]:
     """Places of all spans' keys in the row, where each span's queries and keys end, and the longest of each."""
     places, queries, keys = [], [0], [0]
-    for span, (start, before) in zip(layout.spans, layout.prompts, strict=True):
-        places += [torch.arange(start, start + before), torch.arange(span.start, span.start + span.length)]
+    for span, path, before in zip(layout.spans, layout.paths, layout.before, strict=True):
+        places += [torch.arange(prefix.start, prefix.end) for prefix in path]
+        places.append(torch.arange(span.start, span.start + span.length))
         queries.append(queries[-1] + span.length)
         keys.append(keys[-1] + before + span.length)
     return (

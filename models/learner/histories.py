@@ -1,0 +1,123 @@
+"""Sequences that share their histories, at any depth: branches of an episode, turns that are each a sample of its own.
+
+    prompt - turn 1 - heard - turn 2 a          every token of the trie once, in depth-first order
+                            \\ turn 2 b - ...
+
+A causal model's state at a token hangs on what stands before it and on nothing else, so a history that several
+sequences begin with is read once, whether it is prompt to all of them, or was written in one and is read in another.
+Which tokens may see which is the layout's: a node of the trie is a span, and one that parts is a prefix of all that
+comes after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+
+from models.learner.layout import Prefix, Span
+
+Whole = tuple[int, ...]
+"""Prompt and completion of a sequence as token ids, [tokens]."""
+
+
+def families(prompts: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Indices of the prompts that begin with the same one of them, families by their first prompt, [families][members].
+
+    Prompts that only begin alike, as all of a data set may, are none: they would make one tree of everything.
+    """
+    ordered = sorted(range(len(prompts)), key=lambda index: (tuple(prompts[index]), index))
+    made: list[list[int]] = []
+    root: Whole | None = None
+    for index in ordered:
+        prompt = tuple(prompts[index])
+        if not root or prompt[: len(root)] != root:
+            root = prompt
+            made.append([])
+        made[-1].append(index)
+    return sorted(map(sorted, made))
+
+
+@dataclass
+class Trie:
+    """Tokens of a row, as its tries are laid out one after the other."""
+
+    ids: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    prefixes: list[Prefix] = field(default_factory=list)
+
+    def lay(self, wholes: Sequence[Whole]) -> list[list[int]]:
+        """Lay out sequences that begin alike. Returns the place of each of their tokens, [sequences] lists of [tokens
+        of it]."""
+        places: list[list[int]] = [[] for _ in wholes]
+        self._node(wholes, list(range(len(wholes))), 0, places)
+        return places
+
+    def _node(self, wholes: Sequence[Whole], members: list[int], depth: int, places: list[list[int]]) -> None:
+        """The node that begins behind `depth` tokens, which `members` share, and all that comes after it."""
+        start, end, going = len(self.ids), depth, members
+        while True:
+            going = [member for member in going if len(wholes[member]) > end]
+            following = {wholes[member][end] for member in going}
+            if len(following) != 1:
+                break
+            self.ids.append(following.pop())
+            self.positions.append(end)
+            for member in going:
+                places[member].append(len(self.ids) - 1)
+            end += 1
+        self.spans.append(Span(start, end - depth))
+        if not going:
+            return
+        number, first = len(self.prefixes), len(self.ids)
+        self.prefixes.append(Prefix(start, first, first, first))  # takes its place before those that it holds
+        branches: dict[int, list[int]] = {}
+        for member in going:
+            branches.setdefault(wholes[member][end], []).append(member)
+        for branch in branches.values():
+            self._node(wholes, branch, end, places)
+        self.prefixes[number] = Prefix(start, first, first, len(self.ids))
+
+
+def unique_tokens(wholes: Sequence[Whole]) -> int:
+    """Tokens of the trie of sequences."""
+    return sum(len(whole) - shared for whole, shared in _sorted(wholes))
+
+
+def attended_pairs(wholes: Sequence[Whole]) -> int:
+    """Pairs of tokens of the trie that attend to one another."""
+    return sum(len(whole) * (len(whole) + 1) // 2 - shared * (shared + 1) // 2 for whole, shared in _sorted(wholes))
+
+
+def _sorted(wholes: Sequence[Whole]) -> list[tuple[Whole, int]]:
+    """Sequences in alphabetic order, each with how many tokens it shares with those before it: with the last one."""
+    ordered = sorted(wholes)
+    return [(whole, _shared(before, whole)) for before, whole in pairwise(chain([()], ordered))]
+
+
+def _shared(first: Whole, other: Whole) -> int:
+    most = min(len(first), len(other))
+    return next((place for place in range(most) if first[place] != other[place]), most)
+
+
+def cut_family(wholes: Sequence[Whole], units: Sequence[Sequence[int]], budget: int) -> list[list[int]]:
+    """The members of units that are never parted, cut into tries of at most `budget` tokens, [tries][members].
+
+    Neighbours of the trie stay together: units follow one another depth first, and a trie is filled before the next
+    begins with the path to where the last one ended.
+
+    Args:
+        wholes: sequences of the family.
+        units: indices of those that stay together; no unit alone is larger than the budget.
+        budget: most tokens of a trie.
+    """
+    ordered = sorted(units, key=lambda unit: min((wholes[member], member) for member in unit))
+    cut: list[list[int]] = []
+    for unit in ordered:
+        joined = [*cut[-1], *unit] if cut else list(unit)
+        if cut and unique_tokens([wholes[member] for member in joined]) <= budget:
+            cut[-1] = joined
+        else:
+            cut.append(list(unit))
+    return cut
