@@ -1,8 +1,11 @@
 """One small model of each architecture that the packed learner is proved on."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from tiny_models import gradients
+from torch import Tensor, nn
 from transformers import (
     CohereConfig,
     CohereForCausalLM,
@@ -30,6 +33,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from models.learner.packing import Sequences
+
 SIZE: dict[str, Any] = {
     "vocab_size": 61,
     "hidden_size": 64,
@@ -43,6 +48,8 @@ SIZE: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+ROUGH = {"gemma2, window 6"}
+"""Its own attention rounds the softmax to float32, whatever the weights are."""
 MODELS = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZE)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZE)),
@@ -79,3 +86,33 @@ def built(name: str, dtype: torch.dtype) -> Any:
             if parameter.ndim > 1:
                 parameter.mul_(3.0)  # distributions far from uniform, so that a wrong token shows
     return model
+
+
+def plain(model: nn.Module, sequences: Sequences, temperature: float) -> tuple[Tensor, Tensor]:
+    """By the definition: one sequence at a time through the model's own forward, the whole log-softmax."""
+    log_probs, entropies = [], []
+    for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
+        ids = torch.tensor([[*prompt, *completion]])
+        logits = model(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1]
+        whole = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature, dim=-1)
+        log_probs.append(whole.gather(1, ids[0, len(prompt) :, None]).squeeze(1))
+        entropies.append(-(whole.exp() * whole).sum(1))
+    return torch.cat(log_probs), torch.cat(entropies)
+
+
+def loss_and_gradients(model: nn.Module, values: tuple[Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """A loss that every token takes part in with another weight, by its log-prob and by its entropy."""
+    log_prob, entropy = values
+    weight = torch.linspace(-1.0, 2.0, log_prob.numel(), dtype=torch.float64)
+    model.zero_grad()
+    loss = (weight * log_prob.double() + weight.flip(0) * entropy.double()).sum() / log_prob.numel()
+    loss.backward()
+    return loss.detach(), gradients(model)
+
+
+def largest_gap(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
+    """Largest difference of any gradient, relative to the largest entry of the same gradient."""
+    return max(
+        float((actual[name] - expected[name]).abs().max() / expected[name].abs().max().clamp(min=1e-12))
+        for name in expected
+    )

@@ -1,8 +1,8 @@
 """Attention over a packed row on CUDA: one flash-attention call over spans of different lengths.
 
 The queries of a completion are its own tokens, its keys the prompt's and its own, or those of all that it continues; a
-causal mask aligned to the last key is then exactly the layout. Keys and values of a shared prompt are gathered once for each completion - memory
-traffic, not arithmetic - and their gradients are summed by the gather's own backward.
+causal mask aligned to the last key is then exactly the layout. Keys and values of a shared prompt are gathered once for
+each completion - memory traffic, not arithmetic - and their gradients are summed by the gather's own backward.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Packed rows with shared prompts equal plain forward passes: loss and every gradient, for each architecture."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from architectures import MODELS, SIZE, built
-from tiny_models import gradients
-from torch import Tensor, nn
+from architectures import MODELS, ROUGH, SIZE, built, largest_gap, loss_and_gradients, plain
+from torch import nn
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
@@ -27,8 +26,6 @@ from models.learner.log_probs import completion_log_probs, use_packed_attention
 from models.learner.packing import Sequences
 from models.policy.build import LoraSettings, with_adapter
 
-ROUGH = {"gemma2, window 6"}
-"""Its own attention rounds the softmax to float32, whatever the weights are."""
 IN_CHUNKS: dict[str, Any] = {**SIZE, "attention_chunk_size": 8}
 
 
@@ -40,36 +37,6 @@ def drawn(lengths: Sequence[int]) -> list[list[int]]:
 PROMPTS = drawn([7, 11, 3])
 COMPLETIONS = drawn([5, 8, 21, 1, 4, 6])
 SHARED = Sequences([PROMPTS[i] for i in (0, 1, 0, 0, 2, 1)], COMPLETIONS)
-
-
-def plain(model: nn.Module, sequences: Sequences, temperature: float) -> tuple[Tensor, Tensor]:
-    """By the definition: one sequence at a time through the model's own forward, the whole log-softmax."""
-    log_probs, entropies = [], []
-    for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
-        ids = torch.tensor([[*prompt, *completion]])
-        logits = model(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1]
-        whole = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature, dim=-1)
-        log_probs.append(whole.gather(1, ids[0, len(prompt) :, None]).squeeze(1))
-        entropies.append(-(whole.exp() * whole).sum(1))
-    return torch.cat(log_probs), torch.cat(entropies)
-
-
-def loss_and_gradients(model: nn.Module, values: tuple[Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    """A loss that every token takes part in with another weight, by its log-prob and by its entropy."""
-    log_prob, entropy = values
-    weight = torch.linspace(-1.0, 2.0, log_prob.numel(), dtype=torch.float64)
-    model.zero_grad()
-    loss = (weight * log_prob.double() + weight.flip(0) * entropy.double()).sum() / log_prob.numel()
-    loss.backward()
-    return loss.detach(), gradients(model)
-
-
-def largest_gap(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
-    """Largest difference of any gradient, relative to the largest entry of the same gradient."""
-    return max(
-        float((actual[name] - expected[name]).abs().max() / expected[name].abs().max().clamp(min=1e-12))
-        for name in expected
-    )
 
 
 @pytest.mark.parametrize("name", MODELS)

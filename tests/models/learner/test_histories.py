@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from architectures import MODELS, built
-from test_architectures import ROUGH, largest_gap, loss_and_gradients, plain
+from architectures import MODELS, ROUGH, built, largest_gap, loss_and_gradients, plain
 from tiny_models import gradients, tiny_policy
 from torch import Tensor
 
@@ -194,7 +193,7 @@ def test_a_forest_over_the_budget_is_cut_and_every_sequence_stands_once(seed: in
     assert all(size_of(sequences, row) <= budget for row in rows)
     assert rows == pack(sequences, budget, width=64)
     whole = torch.cat(by_plain_rows(tiny_policy(vocabulary=64), sequences, log_prob))
-    parts = {}
+    parts: dict[int, Tensor] = {}
     for row in rows:
         read = log_prob(tiny_policy(vocabulary=64), sequences.take(row))
         parts |= dict(zip(row, read.split([len(sequences.completions[i]) for i in row]), strict=True))
