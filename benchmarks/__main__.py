@@ -35,6 +35,8 @@ BENCHMARKS = {
     "beside_a_neighbour": "benchmarks.neighbour",
     "commands": "benchmarks.commands",
     "async_rounds": "benchmarks.async_rounds",
+    "histories": "benchmarks.episodes",
+    "projection": "benchmarks.episodes",
 }
 """Name and module; the module's `measure(settings, name)` gives the rows."""
 
