@@ -87,29 +87,29 @@ def _probe(codec: Codec, role: Role) -> tuple[str, str] | str:
     def render(*said: str, asks: bool = True) -> str:
         roles = ["user", *["assistant", role] * len(said)]
         turns: list[dict[str, Any]] = [{"role": who, "content": text} for who, text in zip(roles, said, strict=False)]
-        written = codec.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=asks)
-        return str(written)
+        return str(codec.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=asks))
 
     known: tuple[str, str] | None = None
-    for asked, reply, heard in ((_ASKED[0], _REPLIES[0], _HEARD[0]), (_ASKED[1], _REPLIES[1], _HEARD[1])):
-        first, second = render(asked), render(asked, reply, heard)
-        if not second.startswith(first + reply):
+    for asked, heard, reply, other in ((*pair, *_REPLIES) for pair in zip(_ASKED, _HEARD, strict=True)):
+        whole = render(asked, reply, heard)
+        head, behind_reply = whole.partition(reply)[::2]
+        if whole.count(heard) != 1 or whole.count(reply) != 1:
+            return f"it does not write what the role {role} says and what was replied before, once each"
+        if head not in (render(asked), render(asked, reply, asks=False).partition(reply)[0]):
             return "it writes a conversation anew when a message is added"
-        between = second[len(first + reply) :]
-        if between.count(heard) != 1:
-            return f"it does not write what the role {role} says, once"
-        before, _, behind = between.partition(heard)
+        before, _, behind = behind_reply.partition(heard)
         if known not in (None, (before, behind)):
             return "what it writes between messages goes by what they say"
         known = before, behind
-        third = render(asked, reply, heard, _REPLIES[1 - _REPLIES.index(reply)], heard)
-        if third != f"{second}{_REPLIES[1 - _REPLIES.index(reply)]}{before}{heard}{behind}":
+        longer = render(asked, reply, heard, other, heard)
+        if not longer.startswith(f"{head}{reply}{before}{heard}") or not longer.endswith(
+            f"{other}{before}{heard}{behind}"
+        ):
             return "it writes a conversation anew when a second reply is added"
     assert known is not None
     ids = codec.inside([known[0]])[0]
     if not ids or ids[0] not in codec.ends:
         return "it does not end a reply with a token that ends completions"
-    first = render(_ASKED[0])
-    if not render(_ASKED[0], _THOUGHT + _REPLIES[0], _HEARD[0]).startswith(first + _THOUGHT + _REPLIES[0]):
+    if _THOUGHT not in render(_ASKED[0], _THOUGHT + _REPLIES[0], _HEARD[0]):
         return "it drops the thoughts of earlier replies"
     return known
