@@ -89,8 +89,8 @@ def _probe(codec: Codec, role: Role) -> tuple[str, str] | str:
         turns: list[dict[str, Any]] = [{"role": who, "content": text} for who, text in zip(roles, said, strict=False)]
         return str(codec.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=asks))
 
-    known: tuple[str, str] | None = None
-    for asked, heard, reply, other in ((*pair, *_REPLIES) for pair in zip(_ASKED, _HEARD, strict=True)):
+    seen: list[tuple[str, str, str]] = []
+    for asked, heard, reply in zip(_ASKED, _HEARD, _REPLIES, strict=True):
         whole = render(asked, reply, heard)
         head, behind_reply = whole.partition(reply)[::2]
         if whole.count(heard) != 1 or whole.count(reply) != 1:
@@ -98,18 +98,17 @@ def _probe(codec: Codec, role: Role) -> tuple[str, str] | str:
         if head not in (render(asked), render(asked, reply, asks=False).partition(reply)[0]):
             return "it writes a conversation anew when a message is added"
         before, _, behind = behind_reply.partition(heard)
-        if known not in (None, (before, behind)):
-            return "what it writes between messages goes by what they say"
-        known = before, behind
-        longer = render(asked, reply, heard, other, heard)
-        if not longer.startswith(f"{head}{reply}{before}{heard}") or not longer.endswith(
-            f"{other}{before}{heard}{behind}"
-        ):
-            return "it writes a conversation anew when a second reply is added"
-    assert known is not None
-    ids = codec.inside([known[0]])[0]
+        seen.append((head, before, behind))
+    if seen[0][1:] != seen[1][1:]:
+        return "what it writes between messages goes by what they say"
+    head, before, behind = seen[0]
+    longer = render(_ASKED[0], _REPLIES[0], _HEARD[0], _REPLIES[1], _HEARD[1])
+    begins, ends = f"{head}{_REPLIES[0]}{before}{_HEARD[0]}", f"{_REPLIES[1]}{before}{_HEARD[1]}{behind}"
+    if not longer.startswith(begins) or not longer.endswith(ends):
+        return "it writes a conversation anew when a second reply is added"
+    ids = codec.inside([before])[0]
     if not ids or ids[0] not in codec.ends:
         return "it does not end a reply with a token that ends completions"
     if _THOUGHT not in render(_ASKED[0], _THOUGHT + _REPLIES[0], _HEARD[0]):
         return "it drops the thoughts of earlier replies"
-    return known
+    return before, behind

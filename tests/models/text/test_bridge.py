@@ -1,4 +1,4 @@
-"""What stands between the policy's turns: by chat templates of every habit that there is, and by those of real models."""
+"""What stands between the policy's turns, by chat templates of every habit, and by those of real models."""
 
 import importlib.util
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_conversation_in_ids_is_what_the_template_writes_though_no_turn_is_enc
 def test_a_template_that_cannot_be_continued_is_refused_by_a_line_that_says_why(template: str | None, why: str) -> None:
     mine = codec(template)
     assert why_not(mine) == why
-    with pytest.raises(UserError, match="policy.chat: the chat template cannot be continued turn by turn"):
+    with pytest.raises(UserError, match=r"policy\.chat: the chat template cannot be continued turn by turn"):
         bridge_of(mine)
 
 
