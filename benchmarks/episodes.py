@@ -42,15 +42,12 @@ def _histories(settings: Settings) -> Row:
     precision = learner_precision(model)
     nested = _branching(turns, groups)
     alone = _unshared(nested, groups)
-    together = [
-        Sequences(nested.prompts[at::groups], nested.completions[at::groups], nested=True) for at in range(groups)
-    ]
     sides = {
-        "ours": lambda: _read(model, together, precision),
+        "ours": lambda: _read(model, [nested], precision),
         "peer": lambda: _read(model, alone, precision),
     }
     seconds = _in_turns(sides, settings)
-    tokens = sum(unique_tokens([part.whole(index) for index in range(len(part))]) for part in together)
+    tokens = unique_tokens([nested.whole(index) for index in range(len(nested))])
     return compare(
         f"reading and learning from {turns} turns x {BRANCHES} branches x {groups}, each turn a sample of its own",
         seconds["ours"],
@@ -83,15 +80,11 @@ def _branching(turns: int, groups: int) -> Sequences:
 
 
 def _unshared(nested: Sequences, groups: int) -> list[Sequences]:
-    """The same samples in rows in which no two have the same prompt, so that nothing is shared."""
+    """The same samples in rows in which no two have the same prompt, so that nothing is shared: one row a branch."""
     branches = [
         [index for index in range(len(nested)) if (index // groups) % BRANCHES == number] for number in range(BRANCHES)
     ]
-    return [
-        Sequences([nested.prompts[i] for i in some[at::groups]], [nested.completions[i] for i in some[at::groups]])
-        for some in branches
-        for at in range(groups)
-    ]
+    return [Sequences([nested.prompts[i] for i in some], [nested.completions[i] for i in some]) for some in branches]
 
 
 def _read(model: torch.nn.Module, parts: list[Sequences], precision: torch.dtype | None) -> None:
