@@ -84,9 +84,14 @@ def write(result: Result, folder: Path) -> Path:
     return file
 
 
+def read(file: Path) -> Result:
+    """The result that a file holds."""
+    return _RESULT.validate_json(file.read_text())
+
+
 def read_all(folder: Path) -> list[Result]:
     """Every result in `folder`, by name."""
-    return [_RESULT.validate_json(file.read_text()) for file in sorted(folder.glob("*.json"))]
+    return [read(file) for file in sorted(folder.glob("*.json"))]
 
 
 @lru_cache(maxsize=1)

@@ -21,7 +21,9 @@ import torch
 from torch import nn
 
 from benchmarks.league_records import Point, code_digest
-from models.datasets.make_arithmetic import ArithmeticSettings, write
+from models.datasets import make_arithmetic, make_tasks
+from models.datasets.built_in import TASK_SETS
+from models.datasets.make_arithmetic import ArithmeticSettings
 from models.datasets.params import checked, read_section
 from models.datasets.prepare import prepare
 from models.datasets.schema import read_rows
@@ -58,7 +60,7 @@ from tasks.steps.warm_start import demonstrations
 
 PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
 TASK = "arithmetic"
-"""The recipe whose data and policy all share."""
+"""The recipe whose data and policy the league's recipes share."""
 WARM_START = "warm_start.steps=450"
 COMMON = (
     "policy.precision=float32", "engine.name=transformers", "schedule.samples_every=1000000",
@@ -77,38 +79,52 @@ class Work:
     """Data and warm starts that all trainings share."""
 
     folder: Path
+    task: str = TASK
+    """The data set, one of those that are made here."""
 
     @property
     def data(self) -> Path:
         """The prepared data set as params.yaml has it, made when it is first asked for."""
-        place = self.folder / f"prepared_{digest(read_section(PARAMS, TASK), code_digest())[:12]}"
+        place = self.folder / f"prepared_{digest(read_section(PARAMS, self.task), code_digest())[:12]}"
         if not place.is_dir():
-            made = self.folder / "making"
-            shutil.rmtree(made, ignore_errors=True)
-            write(checked(ArithmeticSettings, read_section(PARAMS, TASK), str(PARAMS)), made / "raw")
-            prepare(DataSettings(name=TASK, path=(made / "raw",), format="kinds"), made / "prepared")
-            (made / "prepared").rename(place)
-            shutil.rmtree(made)
+            with tempfile.TemporaryDirectory(dir=self.folder) as made:
+                raw, prepared = Path(made) / "raw", Path(made) / "prepared"
+                self._make(raw)
+                prepare(DataSettings(name=self.task, path=(raw,), format="kinds"), prepared)
+                _put(prepared, place)
         return place
 
+    def _make(self, raw: Path) -> None:
+        section, where = read_section(PARAMS, self.task), f"{PARAMS}: {self.task}"
+        if self.task in TASK_SETS:
+            make_tasks.write(checked(make_tasks.settings_type(self.task), section, where), raw)
+        else:
+            make_arithmetic.write(checked(ArithmeticSettings, section, where), raw)
+
     def start(self, recipe: Recipe) -> Path:
-        """The warm-started policy of the recipe's data, policy and seed, made when it is first asked for."""
-        settings = recipe.warm_start
-        assert settings is not None, "recipes of the league share a warm start"
+        """The warm-started policy of the recipe's data, policy and seed, made when it is first asked for.
+
+        Raises:
+            UserError: the recipe has no warm start, or begins with a model that is given.
+        """
+        settings, episodes = recipe.warm_start, recipe.rollouts.episodes
+        if settings is None or recipe.policy.base is not None:
+            raise UserError(f"{recipe.name}: a training here begins with a warm start of a new policy")
         said = plain(recipe)
-        made_of = digest(said["policy"]["size"], said["policy"]["tokenizer"], said["warm_start"], self.data.name)
+        role = None if episodes is None else episodes.role
+        made_of = digest(
+            said["policy"]["size"], said["policy"]["tokenizer"], said["warm_start"], self.data.name, role or ""
+        )
         place = self.folder / f"start_{recipe.seed}_{made_of[:12]}"
         if not place.is_dir():
             tokenizer = fitted_tokenizer(self.data, recipe.policy.tokenizer)
             model = new_policy(recipe.policy.size, tokenizer, recipe.seed)
-            shown = demonstrations(self.data, Codec(tokenizer), "train", recipe.policy.size.positions, settings)
+            longest = recipe.policy.size.positions
+            shown = demonstrations(self.data, Codec(tokenizer), "train", longest, settings, role)
             fit_supervised(model, shown, settings, seed=recipe.seed)
             half = self.folder / f".{place.name}.{torch.randint(2**40, ()).item()}"
             save_model_folder(model, tokenizer, half)
-            try:
-                half.rename(place)
-            except OSError:  # another process was first, with the same weights
-                shutil.rmtree(half)
+            _put(half, place)
         return place
 
     def frozen(self, recipe: Recipe) -> dict[Role, Path]:
@@ -127,6 +143,14 @@ class Work:
                 train(self, maker, 1, keep=place)
             folders[role] = place
         return folders
+
+
+def _put(made: Path, place: Path) -> None:
+    """Move what was made to its place, where it stands whole; another process may have been first, with the same."""
+    try:
+        made.rename(place)
+    except OSError:
+        shutil.rmtree(made)
 
 
 def league_recipe(name: str, budget: int, seed: int, overrides: Sequence[str] = ()) -> Recipe:
@@ -237,12 +261,12 @@ def train(
     return Trained(tuple(curve), rounds, claims, seconds)
 
 
-_BEGUN: dict[tuple[Path, int, tuple[str, ...]], Point] = {}
+_BEGUN: dict[tuple[Path, str, tuple[str, ...]], Point] = {}
 
 
 def _beginning(judge: TransformersEngine, codec: Codec, problems: Sequence[Problem], recipe: Any, start: Path) -> Point:
     """The start of a curve, which recipes of one warm start and one limit of tokens share: measured once a process."""
-    shared = (start, recipe.rollouts.max_tokens, tuple(problem.id for problem in problems))
+    shared = (start, f"{recipe.rollouts.max_tokens} {recipe.rollouts.episodes}", tuple(each.id for each in problems))
     if shared not in _BEGUN:
         _BEGUN[shared] = measure(judge, codec, problems, recipe, 0)
     return _BEGUN[shared]
@@ -304,7 +328,9 @@ def measure(
 ) -> Point:
     """Held-out accuracy and length of the policy that `engine` runs, after `done` rounds."""
     sampling = Sampling(max_tokens=recipe.rollouts.max_tokens, samples=SAMPLES)
-    records = evaluate(engine, codec, problems, sampling, 0, None, after_prompt=after_prompt)
+    records = evaluate(
+        engine, codec, problems, sampling, 0, None, after_prompt=after_prompt, episodes=recipe.rollouts.episodes
+    )
     values = {name: prompt_values(records, name) for name in JUDGED}
     return Point(
         round=done,

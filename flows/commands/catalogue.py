@@ -9,15 +9,17 @@ import typer
 
 def methods(
     markdown: Annotated[bool, typer.Option("--markdown", help="As the page docs/methods.md.")] = False,
+    family: Annotated[str, typer.Option(help="Those of one family alone, such as agents; all, if left out.")] = "",
 ) -> None:
     """List the recipes with the slots that they use and the papers that they come from.
 
-    Example: `rewardflow methods`
+    Example: `rewardflow methods --family agents`
     """
-    from models.recipe.methods import as_markdown, as_text
+    from models.recipe.methods import as_markdown, as_text, of_family
     from models.recipe.methods import methods as all_methods
 
-    print(as_markdown(all_methods()) if markdown else as_text(all_methods()), end="" if markdown else "\n")
+    listed = of_family(all_methods(), family) if family else all_methods()
+    print(as_markdown(listed) if markdown else as_text(listed), end="" if markdown else "\n")
 
 
 def parts(

@@ -38,6 +38,19 @@ def methods(folder: Path = FOLDER) -> list[Method]:
     return sorted(listed, key=lambda method: (method.family or "~", method.name))
 
 
+def of_family(listed: Sequence[Method], family: str) -> list[Method]:
+    """Those of a family.
+
+    Raises:
+        UserError: there are none.
+    """
+    chosen = [method for method in listed if method.family == family]
+    if not chosen:
+        families = ", ".join(dict.fromkeys(method.family for method in listed if method.family))
+        raise UserError(f"--family: no recipe is of the family {family!r}; there are {families}")
+    return chosen
+
+
 def _method(file: Path, name: str) -> Method:
     recipe = load_recipe(file)
     paper = recipe.source

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -42,7 +43,9 @@ class Calculator(Tool):
         if len(text) > self.longest:
             raise ToolError(f"the expression is longer than {self.longest} characters")
         try:
-            value = _value(ast.parse(text.replace("×", "*").replace("÷", "/"), mode="eval").body)
+            with warnings.catch_warnings(action="ignore"):  # of what a policy wrote, such as 1if
+                parsed = ast.parse(text.replace("×", "*").replace("÷", "/"), mode="eval")
+            value = _value(parsed.body)
         except ZeroDivisionError:
             raise ToolError("division by zero") from None
         except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -6,7 +6,7 @@ import pytest
 
 from models.errors import UserError
 from models.recipe.load import load_recipe
-from models.recipe.methods import as_markdown, as_text, methods
+from models.recipe.methods import as_markdown, as_text, methods, of_family
 from models.recipe.smoke import made_small, smoke_overrides
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -77,3 +77,11 @@ def test_an_empty_file_is_a_recipe_of_defaults(tmp_path: Path) -> None:
     (tmp_path / "plain.yaml").write_text("")
     (method,) = methods(tmp_path)
     assert (method.name, method.slots[0], method.paper) == ("plain", "sample", "")
+
+
+def test_the_methods_of_a_family_are_those_alone_and_a_family_that_is_none_is_named() -> None:
+    listed = methods(ROOT / "recipes")
+    agents = of_family(listed, "agents")
+    assert "calculator" in [method.name for method in agents] and {method.family for method in agents} == {"agents"}
+    with pytest.raises(UserError, match="--family: no recipe is of the family 'agent'; there are analysis"):
+        of_family(listed, "agent")
