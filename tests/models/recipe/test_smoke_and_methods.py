@@ -83,5 +83,5 @@ def test_the_methods_of_a_family_are_those_alone_and_a_family_that_is_none_is_na
     listed = methods(ROOT / "recipes")
     agents = of_family(listed, "agents")
     assert "calculator" in [method.name for method in agents] and {method.family for method in agents} == {"agents"}
-    with pytest.raises(UserError, match="--family: no recipe is of the family 'agent'; there are analysis"):
+    with pytest.raises(UserError, match="--family: no recipe is of the family 'agent'; there are agents, analysis"):
         of_family(listed, "agent")
