@@ -37,6 +37,7 @@ BENCHMARKS = {
     "async_rounds": "benchmarks.async_rounds",
     "histories": "benchmarks.episodes",
     "projection": "benchmarks.episodes",
+    "episode_pace": "benchmarks.episode_pace",
 }
 """Name and module; the module's `measure(settings, name)` gives the rows."""
 

@@ -8,6 +8,7 @@ An environment of Gymnasium (https://gymnasium.farama.org) whose observations an
 
     state    what the next turn is taken in, as text: equal states are compared with one another (advantage anchored)
     solved   whether the episode reached its goal, once it is over; else the verifier reads what the policy said
+    duration     what the turn's action takes, in seconds that do not hang on the machine (advantage turn_returns)
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ class Environment(Part):
     def needs_answers(self) -> bool:
         """Whether it reads the problems' answers."""
         return False
+
+    @property
+    def at_once(self) -> bool:
+        """Whether its episodes may be asked beside one another, each in a thread of its own (`rollouts.waves`)."""
+        return True
 
     @abstractmethod
     def open(self, problem: Problem) -> Opened:

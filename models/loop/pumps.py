@@ -46,7 +46,7 @@ class Pumps:
         self._dropped: set[int] = set()
         self._begun: dict[int, int] = {}
         self._version = 0
-        self._resting, self._closing = False, False
+        self._resting, self._closing, self._nudged = False, False, False
         self._error: BaseException | None = None
         self._at_work = 0
         self._seconds = 0.0
@@ -90,19 +90,26 @@ class Pumps:
             self._ended = [ended for ended in self._ended if ended.number not in gone]
             self._changed.notify_all()
 
-    def ended(self, wait: bool) -> list[Ended]:
-        """What has ended since the last time. `wait`: until something has.
+    def ended(self, wait: bool, seconds: float | None = None) -> list[Ended]:
+        """What has ended since the last time. `wait`: until something has, somebody nudges, or `seconds` are over.
 
         Raises:
             BaseException: what an engine raised.
         """
         with self._changed:
-            while wait and not self._ended and self._error is None:
-                self._changed.wait()
+            if wait:
+                self._changed.wait_for(lambda: self._ended or self._nudged or self._error is not None, seconds)
+            self._nudged = False
             if self._error is not None:
                 raise self._error
             ended, self._ended = self._ended, []
             return ended
+
+    def nudge(self) -> None:
+        """Let whoever waits for what has ended go on: there is something else to do."""
+        with self._changed:
+            self._nudged = True
+            self._changed.notify_all()
 
     def worked(self) -> float:
         """Seconds that an engine worked since the last time, in the mean over them."""

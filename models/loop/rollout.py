@@ -66,6 +66,8 @@ class Turn(NamedTuple):
     """What the policy wrote, as text."""
     heard: str = ""
     """What the environment said in return, whether or not the policy read it."""
+    duration: float = 0.0
+    """What its action takes, in seconds, as the environment declares; the same in every run."""
 
 
 def transcript(turns: Sequence[Turn]) -> str:

@@ -18,7 +18,9 @@ from pydantic import Field
 
 from models.bounds import Positive
 from models.episodes.environment import Environment
-from models.episodes.play import Episode, EpisodeLimits, EpisodeSettings, Rule, play
+from models.episodes.limits import EpisodeLimits, Rule
+from models.episodes.play import EpisodeSettings, play
+from models.episodes.playing import Episode
 from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import round_seed
 from models.loop.world import World
@@ -51,6 +53,9 @@ class Episodes(Sample):
     """The same of an episode whose environment took too long or failed."""
     role: Role = "user"
     """Who the environment is in a chat template."""
+    waves: bool = True
+    """All episodes take a turn, then all environments answer; false: each goes on as soon as its own answer is there,
+    for environments that are slow. The tokens are the same but for draws within the last bits of a sum."""
 
     @property
     def episodes(self) -> EpisodeSettings:
@@ -62,7 +67,7 @@ class Episodes(Sample):
             at_last_turn=self.at_last_turn,
             when_stuck=self.when_stuck,
         )
-        return EpisodeSettings(environment=self.environment, limits=limits, role=self.role)
+        return EpisodeSettings(environment=self.environment, limits=limits, role=self.role, waves=self.waves)
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Episodes about `problems`, those of one prompt side by side, [prompts * G]."""

@@ -85,6 +85,8 @@ class Codec:
     def text(self, completions: Sequence[Sequence[int]]) -> list[str]:
         """Text of each completion, end and padding tokens left out, [completions]."""
         rows = [list(ids[:-1] if ids and ids[-1] in self.ends else ids) for ids in completions]
+        if not rows:
+            return []  # of none a tokenizer says that they are one text, an empty one
         return list(self.tokenizer.batch_decode(rows, skip_special_tokens=True))
 
     def inside(self, texts: Sequence[str]) -> list[list[int]]:

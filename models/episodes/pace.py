@@ -1,0 +1,83 @@
+"""Episodes at their own pace: each goes on as soon as its own turn and its own answer are there.
+
+The engine writes turns of some while the environments of others answer, each in a thread of its own; nobody waits for
+the slowest of a wave. An ask hangs on nothing but its own episode, so the tokens are those of the waves. But for the
+last bits of a sum: which turns are written side by side goes by the clock here, and batches may add in another order,
+so a run that must be made again bit for bit plays in waves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from models.engine.engine import Engine, Sampling
+from models.episodes.answers import AT_ONCE, Answers
+from models.episodes.environment import Environment
+from models.episodes.playing import Playing
+from models.errors import UserError
+from models.loop.pumps import Pumps
+from models.policy.build import device
+from models.text.bridge import Bridge
+from models.text.encoding import Codec
+
+
+def at_own_pace(
+    engine: Engine,
+    codec: Codec,
+    bridge: Bridge | None,
+    playing: Sequence[Playing],
+    sampling: Sampling,
+    environment: Environment,
+) -> None:
+    """Play all of `playing` to their ends.
+
+    Args:
+        engine: writes the policy's turns, side by side as far as it has room.
+        codec: the policy's tokenizer.
+        bridge: what stands between turns; None where an episode has one.
+        playing: episodes that have begun.
+        sampling: how turns are drawn.
+        environment: theirs; says whether it may be asked by several episodes at once.
+
+    Raises:
+        UserError: the engine cannot take further asks while others are under way.
+    """
+    here = device()
+    pumps = Pumps(engine, sampling, here)
+    if pumps.room < 1:
+        raise UserError(
+            "rollouts.waves is false, but this engine cannot take up a turn while it writes others: leave it out "
+            "(vLLM can where VLLM_ENABLE_V1_MULTIPROCESSING is 0)"
+        )
+    pumps.loaded(0)
+    if here.type == "cuda":
+        torch.cuda.synchronize(here)  # weights were copied on a stream that is not the engine's
+    answers = Answers(playing[0].limits.seconds if playing else 0.0, AT_ONCE if environment.at_once else 1, pumps.nudge)
+    left = {number for number, episode in enumerate(playing) if not episode.over}
+    asked = {number: playing[number].ask() for number in left}
+    pumps.start()
+    try:
+        while left:
+            if asked:
+                pumps.ask(asked)
+            ended = pumps.ended(wait=True, seconds=answers.patience())
+            texts = codec.text([each.made.tokens for each in ended])
+            for each, text in zip(ended, texts, strict=True):
+                episode = playing[each.number]
+                episode.drew(each.made, text)
+                if not episode.over:
+                    answers.ask(each.number, partial(episode.opened.step, text))
+            over = answers.over()
+            for call in over:
+                playing[call.number].heard(call.result, call.error, call.seconds)
+            hearing = [call.number for call in over if not playing[call.number].over]
+            if bridge is not None and hearing:
+                for number, ids in zip(hearing, bridge.ids([playing[n].turns[-1].heard for n in hearing]), strict=True):
+                    playing[number].read(ids)
+            left = {number for number in left if not playing[number].over}
+            asked = {number: playing[number].ask() for number in hearing if number in left}
+    finally:
+        pumps.close()
