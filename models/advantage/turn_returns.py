@@ -7,20 +7,22 @@ The baseline does not depend on episode i, so with gamma 1 the policy gradient i
 has keeps its return. Dense rewards of turns against one reward in the end, and estimators with and without bias, are
 compared in "A Practitioner's Guide to Multi-turn Agentic Reinforcement Learning" (paper 204, arXiv 2510.01132).
 
-`by_seconds` weighs every turn's gradient with the time that its action took, over the mean of the round: a fast action
+`durations` weighs every turn's gradient with the time that its action took, over the mean of the round: a fast action
 is begun more often in the same hours, and would be learned more often (RL for machine-learning engineering agents,
-paper 194, arXiv 2509.01684). Equal seconds change nothing. Measured seconds differ from run to run, so such a run
-cannot be made again bit for bit, unless the environment tells seconds of its own.
+paper 194, arXiv 2509.01684). Equal durations change nothing. Those that the environment declares are the same in every
+run; seconds on the clock are not, and a run that goes by them cannot be made again bit for bit.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from models.bounds import Share
 from models.formulas.of_turns import at_tokens, earned_by_turn, less_the_others, returns_to_go, turns_of
-from models.loop.rollout import Scored
+from models.loop.rollout import Scored, Turn
 from models.loop.signal import Signal
 from models.loop.slots import Advantage
 from models.loop.world import World
@@ -35,8 +37,9 @@ class TurnReturns(Advantage):
     learns_from_flat_groups = True
     gamma: Share = 1.0
     """What a reward one turn later is worth now."""
-    by_seconds: bool = False
-    """Weigh a turn with the seconds that the environment took for it, over their mean."""
+    durations: Literal["none", "declared", "measured"] = "none"
+    """Weigh a turn with its duration over their mean: what the environment declares (declared), or the seconds that it
+    took (measured), by which no run can be made again."""
 
     def __call__(self, world: World, scored: Scored) -> Signal:
         """Advantages token by token, equal within a turn."""
@@ -44,13 +47,16 @@ class TurnReturns(Advantage):
         returns = returns_to_go(earned_by_turn(scored), self.gamma)
         numbers = [list(range(len(row))) for row in returns]
         turns = less_the_others(returns, numbers, scored.groups)
-        if self.by_seconds:
-            seconds = [torch.tensor([turn.seconds for turn in turns_of(rollout)]) for rollout in rollouts]
-            turns = [row * weight.to(row) for row, weight in zip(turns, over_their_mean(seconds), strict=True)]
+        if self.durations != "none":
+            taken = [torch.tensor([self._duration(turn) for turn in turns_of(rollout)]) for rollout in rollouts]
+            turns = [row * weight.to(row) for row, weight in zip(turns, over_their_mean(taken), strict=True)]
         return Signal(at_tokens(turns, rollouts))
 
+    def _duration(self, turn: Turn) -> float:
+        return turn.seconds if self.durations == "measured" else turn.duration
 
-def over_their_mean(seconds: list[Tensor]) -> list[Tensor]:
-    """Seconds over their mean over all turns, [episodes] tensors of [turns of it]; ones where nothing took any time."""
-    mean = torch.cat(seconds).double().mean()
-    return [row.double() / mean if mean > 0 else torch.ones_like(row) for row in seconds]
+
+def over_their_mean(durations: list[Tensor]) -> list[Tensor]:
+    """Durations over their mean over all turns, [episodes] tensors of [turns of it]; ones where nothing took time."""
+    mean = torch.cat(durations).double().mean()
+    return [row.double() / mean if mean > 0 else torch.ones_like(row) for row in durations]

@@ -61,7 +61,8 @@ class Turn(NamedTuple):
     state: str = ""
     """What it was taken in, as the environment says."""
     seconds: float = 0.0
-    """What the environment took to answer. Differs from run to run: nothing that is trained on may go by it."""
+    """What the environment took to answer. Differs from run to run: nothing that is trained on goes by it, unless the
+    recipe asks for just that."""
     said: str = ""
     """What the policy wrote, as text."""
     heard: str = ""

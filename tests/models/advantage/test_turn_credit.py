@@ -199,7 +199,8 @@ def test_what_is_not_given_by_token_belongs_to_the_last_turn() -> None:
     assert earned_by_turn(scored)[0].tolist() == pytest.approx([0.3, 1.7])
 
 
-def test_equal_seconds_change_nothing_and_unequal_ones_weigh_the_turns() -> None:
+@pytest.mark.parametrize(("by", "field"), [("declared", "duration"), ("measured", "seconds")])
+def test_equal_durations_change_nothing_and_unequal_ones_weigh_the_turns(by: Any, field: str) -> None:
     scored = scored_pair((PATHS[7], PATHS[2]))
     plain = of_part(TurnReturns())(scored)
     for seconds, weights in (
@@ -208,8 +209,11 @@ def test_equal_seconds_change_nothing_and_unequal_ones_weigh_the_turns() -> None
         ((1.0, 3.0, 1.0, 3.0), (0.5, 1.5) * 2),
     ):
         left = iter(seconds)
-        timed = [replace(r, turns=tuple(t._replace(seconds=next(left)) for t in r.turns)) for r in scored.rollouts]
-        weighed = of_part(TurnReturns(by_seconds=True))(replace(scored, rollouts=timed))
+        timed = [
+            replace(r, turns=tuple(t._replace(**{field: next(left)}) for t in r.turns))  # type: ignore[arg-type]
+            for r in scored.rollouts
+        ]
+        weighed = of_part(TurnReturns(durations=by))(replace(scored, rollouts=timed))
         rows = [row[::2] for row in plain]
         assert torch.cat([row[::2] for row in weighed]).tolist() == pytest.approx(
             (torch.cat(rows) * torch.tensor(weights)).tolist()
