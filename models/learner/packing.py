@@ -27,6 +27,9 @@ class Sequences:
     nested: bool = False
     """Whether prompts may hold what stands in other sequences: histories are shared at any depth then, and not equal
     prompts alone (`models.learner.histories`). Memory and time only."""
+    weights: Sequence[Sequence[float]] | None = None
+    """What each completion token counts where likelihood is raised, [completions] lists of [tokens of it]; zero: it is
+    read and not trained on. None: all alike."""
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -40,7 +43,9 @@ class Sequences:
 
     def take(self, indices: Sequence[int]) -> Sequences:
         """The sequences at `indices`, in that order."""
-        return Sequences([self.prompts[i] for i in indices], [self.completions[i] for i in indices], self.nested)
+        weights = None if self.weights is None else [self.weights[i] for i in indices]
+        prompts, completions = [self.prompts[i] for i in indices], [self.completions[i] for i in indices]
+        return Sequences(prompts, completions, self.nested, weights)
 
     def once_each(self) -> tuple[Sequences, list[int]]:
         """The different sequences, prompt and completion, in order of appearance; and which of them each one is."""

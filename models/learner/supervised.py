@@ -5,7 +5,7 @@ The warm start of a new policy, and the fit of a base model to demonstrations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Literal
@@ -21,8 +21,7 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser, take_st
 from models.learner.out_of_memory import Way, within_memory
 from models.learner.packing import Sequences, longest_unit
 from models.learner.recompute import can_recompute
-from models.learner.reduce import token_weights
-from models.learner.rows import rows_of
+from models.learner.rows import Row, rows_of
 from models.learner.whole_weights import ranks_of
 from models.seeds import seed_of
 
@@ -119,13 +118,13 @@ def fit_supervised(
 
 
 def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: torch.dtype | None) -> Tensor:
-    """Add the gradient of the mean negative log-likelihood per completion token. Returns the loss, a scalar, nats."""
-    weights = token_weights([len(completion) for completion in batch.completions], "token", longest=1)
+    """Add the gradient of the mean negative log-likelihood per completion token, weighted where the batch says what
+    tokens count. Returns the loss, a scalar, nats."""
+    counted = _counted(batch)
+    whole = sum(float(weights.sum()) for weights in counted)
     total = torch.zeros((), dtype=torch.float64)
     for row in rows_of(model, batch, token_budget, setting=BUDGET):
-        log_prob, _ = completion_log_probs(model, row.sequences, autocast=autocast)
-        weight = torch.cat([weights[index] for index in row.indices]).to(log_prob)
-        loss = -(weight * log_prob).sum()
+        loss = _weighted(model, row, counted, autocast) / whole
         row.backward(loss)
         total = total.to(loss.device) + row.counts * loss.detach()
     return ranks_of(model).sum(total)
@@ -135,12 +134,27 @@ def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: 
 def negative_log_likelihood(
     model: nn.Module, sequences: Sequences, token_budget: int, autocast: torch.dtype | None = None
 ) -> float:
-    """Mean negative log-likelihood per completion token of held-out sequences, in nats."""
-    total, tokens = torch.zeros((), dtype=torch.float64), 0
+    """Mean negative log-likelihood per completion token of held-out sequences, in nats, weighted as they say."""
+    total, counts = torch.zeros((), dtype=torch.float64), 0.0
     for first in range(0, len(sequences), PACKED_TOGETHER):
         some = sequences.take(range(first, min(len(sequences), first + PACKED_TOGETHER)))
-        tokens += sum(map(len, some.completions))
+        counted = _counted(some)
+        counts += sum(float(weights.sum()) for weights in counted)
         for row in rows_of(model, some, token_budget, setting=BUDGET):
-            log_prob, _ = completion_log_probs(model, row.sequences, autocast=autocast)
-            total -= row.counts * log_prob.double().sum().cpu()
-    return float(ranks_of(model).sum(total)) / max(1, tokens)
+            total += row.counts * _weighted(model, row, counted, autocast).double().cpu()
+    return float(ranks_of(model).sum(total)) / max(1.0, counts)
+
+
+def _counted(sequences: Sequences) -> list[Tensor]:
+    """What each completion token counts, [completions] tensors of [tokens of it], float64."""
+    if sequences.weights is None:
+        return [torch.ones(len(completion), dtype=torch.float64) for completion in sequences.completions]
+    return [torch.tensor(weights, dtype=torch.float64) for weights in sequences.weights]
+
+
+def _weighted(model: nn.Module, row: Row, counted: Sequence[Tensor], autocast: torch.dtype | None) -> Tensor:
+    """Sum of the negative log-likelihood of a row's tokens, each times what it counts, a scalar, nats."""
+    weights = torch.cat([counted[index] for index in row.indices])
+    kept = None if row.sequences.weights is None else weights.nonzero().squeeze(1)
+    log_prob, _ = completion_log_probs(model, row.sequences, autocast=autocast, kept=kept)
+    return -((weights if kept is None else weights[kept]).to(log_prob) * log_prob).sum()

@@ -43,26 +43,40 @@ class Calculator(Tool):
         if len(text) > self.longest:
             raise ToolError(f"the expression is longer than {self.longest} characters")
         try:
-            with warnings.catch_warnings(action="ignore"):  # of what a policy wrote, such as 1if
-                parsed = ast.parse(text.replace("×", "*").replace("÷", "/"), mode="eval")
-            value = _value(parsed.body)
+            value = exact_value(parsed(text.replace("×", "*").replace("÷", "/")))
         except ZeroDivisionError:
             raise ToolError("division by zero") from None
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ToolError("not an expression of numbers with + - * / // % and brackets") from None
-        return _written(value)
+        return written(value)
 
 
-def _value(node: ast.expr) -> Fraction:
+def parsed(text: str) -> ast.expr:
+    """An expression as a tree, which nothing runs.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: it is none, or goes too deep.
+    """
+    with warnings.catch_warnings(action="ignore"):  # of what a policy wrote, such as 1if
+        return ast.parse(text, mode="eval").body
+
+
+def exact_value(node: ast.expr) -> Fraction:
+    """What an expression is worth, exactly.
+
+    Raises:
+        ValueError: it holds something else than numbers, + - * / // % and brackets, or becomes too large.
+        ZeroDivisionError: as it says.
+    """
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             value = Fraction(str(number))
         case ast.UnaryOp(op=ast.USub(), operand=inner):
-            value = -_value(inner)
+            value = -exact_value(inner)
         case ast.UnaryOp(op=ast.UAdd(), operand=inner):
-            value = _value(inner)
+            value = exact_value(inner)
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _BINARY:
-            value = Fraction(_BINARY[type(sign)](_value(left), _value(right)))
+            value = Fraction(_BINARY[type(sign)](exact_value(left), exact_value(right)))
         case _:
             raise ValueError
     if abs(value) > _LARGEST or value.denominator > _LARGEST:
@@ -70,7 +84,8 @@ def _value(node: ast.expr) -> Fraction:
     return value
 
 
-def _written(value: Fraction) -> str:
+def written(value: Fraction) -> str:
+    """A number as text: a whole number, a decimal that ends, or a fraction."""
     if value.denominator == 1:
         return str(value.numerator)
     rest, places = value.denominator, 0

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -46,6 +46,10 @@ class TaskSettings(BaseModel):
     """What every task set has. A section of params.yaml."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    states_answer: ClassVar[bool] = True
+    """Whether a demonstration states the answer; False where the environment decides, and the answer is what it
+    knows."""
 
     seed: int = 1
     problems: dict[Split, Count]
@@ -114,6 +118,7 @@ def _demonstrations(settings: TaskSettings, split: Split, tasks: Sequence[Task],
     for number in range(count):
         task = tasks[number % len(tasks)]
         flaw, turns = settings.demonstrate(random, task)
-        row: Row = {"prompt": task.prompt, "completion": TURNS.join(turns), "answer": task.answer}
+        answer = task.answer if settings.states_answer else ""
+        row: Row = {"prompt": task.prompt, "completion": TURNS.join(turns), "answer": answer}
         rows.append({**row, "level": task.level, "flaw": flaw})
     return rows

@@ -1,0 +1,63 @@
+"""Countdown: reach a number by an expression of given numbers, each used exactly once (the game of TinyZero).
+
+    3 5 8 -> 64        3*8+5 | 29 | (3+5)*8
+
+With several tries a miss is answered by what the expression is worth, and an expression that breaks the rules by why.
+Values are exact fractions; what the policy claims behind an equals sign counts for nothing.
+"""
+
+from __future__ import annotations
+
+from models.bounds import Positive
+from models.episodes.arithmetic_target import value_of
+from models.episodes.environment import Environment, Info, Opened
+from models.episodes.hidden import Hidden, hidden
+from models.loop.rollout import Problem
+from models.parts import part
+from models.tool.calculator import written
+
+
+class Target(Hidden):
+    """The answer of a problem."""
+
+    numbers: tuple[int, ...]
+    target: int
+
+
+@part("countdown")
+class Countdown(Environment):
+    """An expression of given numbers that is worth another."""
+
+    needs_answers = True
+    tries: Positive = 3
+    """Expressions that the policy may try; a turn is one."""
+
+    def open(self, problem: Problem) -> Opened:
+        """An episode about one problem, whose answer is `{"numbers": [...], "target": ...}`."""
+        return _Counting(hidden(problem, Target, self.name), self.tries)
+
+
+class _Counting:
+    def __init__(self, known: Target, tries: int) -> None:
+        self._known, self._left = known, tries
+        self._heard: list[str] = []
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        return "", {"state": ""}
+
+    def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
+        self._left -= 1
+        lines = turn.strip().splitlines() or [""]
+        try:
+            value = value_of(lines[-1], self._known.numbers)
+        except ValueError as error:
+            said = f"error: {error}"
+        else:
+            if value == self._known.target:
+                return "", 1.0, True, False, {"solved": True}
+            said = written(value)
+        self._heard.append(said)
+        return said, 0.0, not self._left, False, {"state": "; ".join(self._heard), "solved": False}
+
+    def close(self) -> None:
+        return None

@@ -1,0 +1,87 @@
+"""A walk over a text grid: one move a turn, walls, a goal.
+
+    A.#.        r | b1 | d | b2 | d | b3 | ...          what is heard is the cell, as in chess
+    ..#.
+    ...G
+
+The last word of a turn is the move (u, d, l, r, or the whole words), so that thoughts may stand before it. The cell is
+the turn's state, by which `anchored` compares turns. Reaching the goal earns 1; a turn may earn more, decided by rule:
+
+    progress     what the way to the goal has become shorter, over its length at the start
+    best_move    the move begins a shortest way (rule-verified actions, Think in Games, paper 251)
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import NonNegativeFloat
+
+from models.episodes.environment import Environment, Info, Opened
+from models.episodes.grid import Grid, cell_name, read_move
+from models.episodes.hidden import Hidden, hidden
+from models.errors import UserError
+from models.loop.rollout import Problem
+from models.parts import part
+
+
+class Map(Hidden):
+    """The answer of a problem."""
+
+    grid: tuple[str, ...]
+    """Its rows, walls included, whether or not the prompt shows them."""
+
+
+@part("grid_walk")
+class GridWalk(Environment):
+    """Moves over a grid with walls, until the goal is reached."""
+
+    needs_answers = True
+    progress: NonNegativeFloat = 0.0
+    """What the whole way is worth, paid move by move; a move away costs as much as it had earned."""
+    best_move: NonNegativeFloat = 0.0
+    """What a move earns that begins a shortest way."""
+    step_cost: NonNegativeFloat = 0.0
+    """What a move costs."""
+    tells: Literal["cell", "cell_and_moves"] = "cell"
+    """What is heard: the cell, or the cell and the moves that are possible from there, such as `b2 dr`."""
+
+    def open(self, problem: Problem) -> Opened:
+        """An episode about one problem, whose answer is `{"grid": ["A.#", "..G"]}`."""
+        known = hidden(problem, Map, self.name)
+        try:
+            grid = Grid(known.grid)
+        except ValueError as error:
+            raise UserError(f"problem {problem.id}: {error}") from None
+        if grid.start not in grid.distance:
+            raise UserError(f"problem {problem.id}: no way leads from the start of the grid to its goal")
+        return _Walking(self, grid)
+
+
+class _Walking:
+    def __init__(self, settings: GridWalk, grid: Grid) -> None:
+        self._settings, self._grid, self._cell = settings, grid, grid.start
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        opening = self._said() if self._settings.tells == "cell_and_moves" else ""
+        return opening, {"state": cell_name(self._cell)}
+
+    def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
+        settings, grid, before = self._settings, self._grid, self._cell
+        move = read_move(turn)
+        if move is None:
+            return "error: u, d, l or r", -settings.step_cost, False, False, {"state": cell_name(before), "solved": False}
+        best = move in grid.best_moves(before)
+        self._cell = grid.after(before, move)
+        nearer = (grid.distance[before] - grid.distance[self._cell]) / grid.distance[grid.start]
+        reward = settings.progress * nearer + settings.best_move * best - settings.step_cost
+        if self._cell == grid.goal:
+            return "", reward + 1.0, True, False, {"state": cell_name(self._cell), "solved": True}
+        return self._said(), reward, False, False, {"state": cell_name(self._cell), "solved": False}
+
+    def _said(self) -> str:
+        name = cell_name(self._cell)
+        return f"{name} {''.join(self._grid.open_moves(self._cell))}" if self._settings.tells != "cell" else name
+
+    def close(self) -> None:
+        return None

@@ -1,0 +1,77 @@
+"""Twenty questions: a secret among listed things, and yes or no to questions about their attributes.
+
+    ant bat cow elk fox owl        fur? | yes | big? | no | fly? | no | #### fox
+
+A turn whose last line ends with a question mark asks for an attribute; any other is a guess and ends the episode. Which
+thing has which attributes stands in the problem's answer beside the secret: the policy knows it from its training, or
+from a prompt that says it. A question may cost, and may earn what its answer is expected to tell, in bits: the entropy
+of the answer over the things that are still possible, which tells nothing of the secret itself.
+"""
+
+from __future__ import annotations
+
+from pydantic import NonNegativeFloat
+
+from models.episodes.environment import Environment, Info, Opened
+from models.episodes.hidden import Hidden, hidden
+from models.episodes.questions import attributes_of, expected_information, left_after
+from models.errors import UserError
+from models.loop.rollout import Problem
+from models.parts import part
+from models.text.answers import extract_answer
+
+
+class Secret(Hidden):
+    """The answer of a problem."""
+
+    secret: str
+    things: dict[str, tuple[str, ...]]
+    """Name -> attributes, of all that are listed."""
+
+
+@part("twenty_questions")
+class TwentyQuestions(Environment):
+    """Which of the listed things is it?"""
+
+    needs_answers = True
+    cost: NonNegativeFloat = 0.0
+    """What a question costs; a right guess earns 1."""
+    information: NonNegativeFloat = 0.0
+    """What a bit of a question's expected information earns."""
+
+    def open(self, problem: Problem) -> Opened:
+        """An episode about one problem, whose answer is `{"secret": "fox", "things": {"fox": ["fur"], ...}}`."""
+        known = hidden(problem, Secret, self.name)
+        if known.secret not in known.things:
+            raise UserError(f"problem {problem.id}: the secret is none of the things that are listed")
+        return _Asked(self, known)
+
+
+class _Asked:
+    def __init__(self, settings: TwentyQuestions, known: Secret) -> None:
+        self._settings, self._known = settings, known
+        self._possible = list(known.things)
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        return "", {"state": " ".join(self._possible)}
+
+    def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
+        lines = turn.strip().splitlines() or [""]
+        asked = lines[-1].strip()
+        if not asked.endswith("?"):
+            guess = extract_answer(asked) or asked
+            right = guess.strip() == self._known.secret
+            return "", float(right), True, False, {"solved": right}
+        attribute, things = asked.removesuffix("?").strip(), self._known.things
+        if attribute not in attributes_of(things):
+            return "error: unknown", -self._settings.cost, False, False, self._info()
+        gain = self._settings.information * expected_information(things, self._possible, attribute)
+        answer = attribute in things[self._known.secret]
+        self._possible = left_after(things, self._possible, attribute, answer)
+        return "yes" if answer else "no", gain - self._settings.cost, False, False, self._info()
+
+    def _info(self) -> Info:
+        return {"state": " ".join(self._possible), "solved": False}
+
+    def close(self) -> None:
+        return None

@@ -1,0 +1,80 @@
+"""A text grid: walls, a start, a goal; moves, and how far the goal is from anywhere.
+
+A.#.      cells are named as in chess, the column's letter and the row's number from the top: A stands on a1
+..#.      # is a wall, G the goal
+...G
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import cached_property
+
+Cell = tuple[int, int]
+"""Row and column, from 0 at the top left."""
+
+MOVES: dict[str, Cell] = {"u": (-1, 0), "d": (1, 0), "l": (0, -1), "r": (0, 1)}
+WORDS = {"up": "u", "down": "d", "left": "l", "right": "r", **{move: move for move in MOVES}}
+"""What a policy may call a move."""
+
+
+class Grid:
+    """A rectangle of cells."""
+
+    def __init__(self, rows: Sequence[str]) -> None:
+        """Read it.
+
+        Raises:
+            ValueError: rows are not of one length, or hold no start and goal.
+        """
+        self.rows = tuple(rows)
+        if len({len(row) for row in rows}) != 1:
+            raise ValueError("the rows of the grid are not of one length")
+        marks = {mark: [at for at in self._cells() if self[at] == mark] for mark in "AG"}
+        if any(len(places) != 1 for places in marks.values()):
+            raise ValueError("the grid needs one start A and one goal G")
+        self.start, self.goal = marks["A"][0], marks["G"][0]
+
+    def __getitem__(self, cell: Cell) -> str:
+        return self.rows[cell[0]][cell[1]]
+
+    def _cells(self) -> list[Cell]:
+        return [(row, column) for row, cells in enumerate(self.rows) for column in range(len(cells))]
+
+    def after(self, cell: Cell, move: str) -> Cell:
+        """Where a move leads; a wall, and the edge, leave one where one is."""
+        row, column = cell[0] + MOVES[move][0], cell[1] + MOVES[move][1]
+        inside = 0 <= row < len(self.rows) and 0 <= column < len(self.rows[0])
+        return (row, column) if inside and self.rows[row][column] != "#" else cell
+
+    def open_moves(self, cell: Cell) -> list[str]:
+        """Moves that lead somewhere."""
+        return [move for move in MOVES if self.after(cell, move) != cell]
+
+    @cached_property
+    def distance(self) -> dict[Cell, int]:
+        """Fewest moves from each cell to the goal; without the cells that no way leads from."""
+        known, waiting = {self.goal: 0}, deque([self.goal])
+        while waiting:
+            cell = waiting.popleft()
+            for move in MOVES:
+                if (near := self.after(cell, move)) not in known:
+                    known[near] = known[cell] + 1
+                    waiting.append(near)
+        return known
+
+    def best_moves(self, cell: Cell) -> list[str]:
+        """Moves that begin a shortest way to the goal."""
+        return [move for move in MOVES if self.distance[self.after(cell, move)] < self.distance[cell]]
+
+
+def cell_name(cell: Cell) -> str:
+    """Such as b3: the second column, the third row."""
+    return f"{chr(ord('a') + cell[1])}{cell[0] + 1}"
+
+
+def read_move(turn: str) -> str | None:
+    """The move that the last word of a turn names; None: none."""
+    words = turn.lower().split()
+    return WORDS.get(words[-1].strip(".,:;!()")) if words else None

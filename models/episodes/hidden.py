@@ -1,0 +1,45 @@
+"""What an environment knows of a problem and the policy does not: JSON in the problem's answer.
+
+It stands in the data beside the prompt and is never read by the policy; what of it the environment says, it says in its
+own words, turn by turn.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from models.errors import UserError, shortened
+from models.loop.rollout import Problem
+
+
+class Hidden(BaseModel):
+    """Typed fields of a problem's answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+Known = TypeVar("Known", bound=Hidden)
+
+
+def hidden(problem: Problem, kind: type[Known], environment: str) -> Known:
+    """What is known of `problem`.
+
+    Args:
+        problem: its answer is JSON.
+        kind: which fields there are.
+        environment: whose problem it must be, for the message.
+
+    Raises:
+        UserError: the problem is none of the environment's.
+    """
+    try:
+        return kind.model_validate_json(problem.answer)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserError(
+            f"problem {shortened(problem.id)}: the answer is none of environment {environment} "
+            f"({f'{where}: ' if where else ''}{first['msg']})"
+        ) from None
