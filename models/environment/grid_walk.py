@@ -70,7 +70,13 @@ class _Walking:
         settings, grid, before = self._settings, self._grid, self._cell
         move = read_move(turn)
         if move is None:
-            return "error: u, d, l or r", -settings.step_cost, False, False, {"state": cell_name(before), "solved": False}
+            return (
+                "error: u, d, l or r",
+                -settings.step_cost,
+                False,
+                False,
+                {"state": cell_name(before), "solved": False},
+            )
         best = move in grid.best_moves(before)
         self._cell = grid.after(before, move)
         nearer = (grid.distance[before] - grid.distance[self._cell]) / grid.distance[grid.start]

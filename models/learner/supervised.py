@@ -11,7 +11,7 @@ from functools import partial
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 from torch import Tensor, nn
 
 from models.bounds import Positive
@@ -36,6 +36,16 @@ PACKED_TOGETHER = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokenCounts:
+    """What tokens of demonstrations count. Stands under `warm_start.counts`."""
+
+    erroneous: NonNegativeFloat = 1.0
+    """Each token of a turn that the environment answered by an error; zero: it is read, and not imitated."""
+    key: NonNegativeFloat = 1.0
+    """Each token of what stands between quotation marks in any other turn: names and values of a call."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SupervisedSettings:
     """How the warm start learns. Stands under `warm_start:`."""
 
@@ -52,6 +62,8 @@ class SupervisedSettings:
     replaced: so that the policy can judge itself by what it is told (rollouts privileged). None: nothing is told."""
     tells: Literal["answer", "demonstration"] = "answer"
     """What `{told}` is: the true answer, or the demonstration itself."""
+    counts: TokenCounts = TokenCounts()
+    """What tokens of demonstrations of several turns count (`models.episodes.demonstrations`)."""
     optimiser: OptimiserSettings = field(
         default_factory=lambda: OptimiserSettings(
             learning_rate=1e-3, decay="cosine", warmup_steps=20, weight_decay=0.01

@@ -134,7 +134,7 @@ def demonstrations(
     prompts = codec.rows_of_prompts(Texts(table, tuple(asked)))
     if role is not None:
         texts = (text for some in Texts(table, tuple(said)) for text in some)
-        return in_turns(codec, role, zip(prompts, texts, strict=True), longest)
+        return in_turns(codec, role, zip(prompts, texts, strict=True), longest, settings.counts)
     completions = codec.rows_of_completions(Texts(table, tuple(said)))
     fitting = np.flatnonzero(prompts.lengths + completions.lengths <= longest)
     return Sequences(prompts.take(fitting).held(), completions.take(fitting).held())
