@@ -1,0 +1,1 @@
+"""The sandbox: the only place where code that a model wrote is run."""

@@ -1,0 +1,1 @@
+"""What runs inside of the jail: the standard library alone, so that forks are cheap and little can be reached."""

@@ -1,0 +1,219 @@
+"""The judge: knows what is expected, asks the program over a socket, and decides.
+
+It is jailed too, for the tests are a file's, and can be ended at any moment. The program sees inputs alone. Every ask
+is answered by plain data with the number of that ask, and every case by a new child: nothing is carried from one to the
+next.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import os
+import random
+import select
+import socket
+import time
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, NoReturn
+
+from models.sandbox.inside import wire
+from models.sandbox.inside.cases import CANDIDATE, UselessTests, cases_of
+from models.sandbox.inside.program import LONGEST
+
+
+class Fault(BaseException):
+    """The program gave no answer. No `except Exception` of the tests catches it."""
+
+
+class ProgramError(Exception):
+    """The program raised an exception that Python has not."""
+
+
+@dataclass
+class _Case:
+    """What is known of a case while it runs."""
+
+    program: socket.socket | None = None
+    """To the child that answers it."""
+    asks: int = 0
+    fault: str = ""
+    """Why the program gave no answer, or what it raised; empty where it always answered."""
+    broken: bool = False
+    """Whether it failed by what no test may expect: time, death, a forged answer."""
+
+
+@dataclass
+class Judge:
+    """Runs the cases of one program."""
+
+    programs: socket.socket
+    """To the fork server of the programs."""
+    request: dict[str, Any]
+    deadline: float
+    """When all must be over, as time.monotonic says."""
+    uncompilable: bool = False
+    case: _Case = field(default_factory=_Case)
+
+    def verdict(self) -> dict[str, Any]:
+        """How many cases passed, and why others did not."""
+        try:
+            cases = cases_of(self.request["tests"], self.request["entry_point"])
+        except UselessTests as error:
+            return {"cases": 0, "passed": 0, "faults": 0, "why": str(error), "useless": True}
+        helpers = _helpers(self.request["prompt"])
+        random.SystemRandom().shuffle(cases)
+        passed, faults, why, asks = 0, 0, "", 0
+        for code in cases:
+            reason = self._run(code, helpers)
+            asks += self.case.asks
+            passed += not reason
+            faults += bool(reason and self.case.fault)
+            why = why or reason
+            if self.uncompilable:
+                return {"cases": len(cases), "passed": 0, "faults": len(cases), "why": reason, "uncompilable": True}
+        useless = asks == 0 and time.monotonic() < self.deadline
+        return {"cases": len(cases), "passed": passed, "faults": faults, "why": why, "useless": useless}
+
+    def _run(self, code: CodeType, helpers: CodeType | None) -> str:
+        """Run a case; why it failed, empty where it passed. One that never asks the program has not passed."""
+        self.case = _Case()
+        names: dict[str, Any] = {"__name__": "tests"}
+        try:
+            if helpers is not None:
+                exec(helpers, names)
+        except Exception:  # it only looked like Python
+            names = {"__name__": "tests"}
+        names |= {CANDIDATE: self._ask, self.request["entry_point"]: self._ask}
+        try:
+            exec(code, names)
+        except (Fault, Exception) as error:
+            wrong = type(error) is AssertionError and not self.case.fault
+            return self.case.fault or ("wrong" if wrong else f"{type(error).__name__}: {str(error)[:LONGEST]}")
+        finally:
+            if self.case.program is not None:
+                self.case.program.close()
+        if self.case.broken:
+            return self.case.fault
+        return "" if self.case.asks else "the tests ask the program nothing"
+
+    def _ask(self, *arguments: Any, **named: Any) -> Any:
+        """What the program's function answers; raises what it raises."""
+        self.case.asks += 1
+        nonce = os.urandom(16).hex()
+        ask = {"arguments": wire.pack(list(arguments)), "named": wire.pack(named), "nonce": nonce}
+        answer = self._answer(ask)
+        if not isinstance(answer, dict) or answer.get("nonce") != nonce:
+            raise self._broken("an answer that was not asked for")
+        if "error" in answer:
+            raise self._error(answer)
+        try:
+            return wire.unpack(answer.get("value"))
+        except wire.Malformed as error:
+            raise self._broken(str(error)) from None
+
+    def _answer(self, ask: dict[str, Any]) -> Any:
+        began = time.monotonic()
+        left = min(self.request["seconds"], self.deadline - began)
+        if self.case.broken or left <= 0:
+            raise self._broken(self.case.fault or "out of time")
+        try:
+            if self.case.program is None:
+                self.case.program = self._begin()
+            self.case.program.settimeout(left)
+            wire.send(self.case.program, ask)
+            return wire.receive(self.case.program)
+        except TimeoutError:
+            raise self._broken("out of time") from None
+        except (EOFError, OSError):
+            raise self._broken("the program's process ended") from None
+        except wire.Malformed as error:
+            raise self._broken(str(error)) from None
+
+    def _begin(self) -> socket.socket:
+        """A new child that has the program and waits for asks."""
+        mine, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self.programs, [b"a"], [theirs.fileno()])
+        mine.settimeout(self.request["seconds"])
+        names = {"source": self.request["source"], "name": self.request["entry_point"]}
+        wire.send(mine, {"kind": "call", "wall": max(0.0, self.deadline - time.monotonic()), **names})
+        return mine
+
+    def _broken(self, why: str) -> Fault:
+        self.case.fault, self.case.broken = why, True
+        return Fault(why)
+
+    def _error(self, answer: dict[str, Any]) -> BaseException:
+        name, said = str(answer["error"])[:LONGEST], str(answer.get("said", ""))[:LONGEST]
+        line = f"{name}: {said}".rstrip(": ")
+        self.uncompilable |= answer.get("stage") == "compile"
+        if answer.get("stage") != "call":
+            return self._broken(line)
+        self.case.fault = line
+        known = getattr(builtins, name, None)
+        if isinstance(known, type) and issubclass(known, Exception):
+            with contextlib.suppress(Exception):
+                return known(said)
+        return ProgramError(line)
+
+
+def _helpers(prompt: str) -> CodeType | None:
+    """The prompt's definitions, which tests may use; None where the prompt is no Python."""
+    try:
+        return compile(prompt, "<prompt>", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def watch(programs: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
+    """Let a script or a command run and read what it prints: `output`, `errors`, `status`, `cut`, `late`.
+
+    Args:
+        programs: to the fork server of the programs.
+        request: with `seconds` that it may take, and `longest` that its output may be, in bytes.
+    """
+    deadline = time.monotonic() + request["seconds"]
+    pairs = [socket.socketpair() for _ in range(3)]
+    (end, _), (out, _), (errors, _) = pairs
+    socket.send_fds(programs, [b"a"], [theirs.fileno() for _, theirs in pairs])
+    for _, theirs in pairs:
+        theirs.close()
+    end.settimeout(request["seconds"] + 1)
+    wire.send(end, request | {"wall": request["seconds"]})
+    read: dict[socket.socket, bytearray] = {out: bytearray(), errors: bytearray()}
+    open_ones, longest = [out, errors], request["longest"]
+    while open_ones and len(read[out]) <= longest:
+        ready = select.select(open_ones, [], [], max(0.0, deadline + 0.5 - time.monotonic()))[0]
+        if not ready:
+            break
+        for connection in ready:
+            part = connection.recv(1 << 16)
+            if not part:
+                open_ones.remove(connection)
+            read[connection] += part[: longest + 1 - len(read[connection])]
+    cut = len(read[out]) > longest
+    status = None
+    if not cut:
+        try:
+            status = wire.receive(end)["status"]
+        except (EOFError, OSError):
+            pass
+    return {
+        "output": read[out][:longest].decode("utf-8", "replace"),
+        "errors": read[errors][:longest].decode("utf-8", "replace"),
+        "status": status,
+        "cut": cut,
+        "late": time.monotonic() >= deadline,
+    }
+
+
+def run(connection: socket.socket, programs: socket.socket, request: dict[str, Any]) -> NoReturn:
+    """Do what is asked, tell it and end."""
+    if request["kind"] == "tests":
+        told = Judge(programs, request, time.monotonic() + request["seconds_together"]).verdict()
+    else:
+        told = watch(programs, request)
+    wire.send(connection, told | {"nonce": request["nonce"]})
+    os._exit(0)

@@ -1,0 +1,334 @@
+"""The sandbox, from outside: programs go in, verdicts and what was printed come out.
+
+    this process  ->  judges' fork server  ->  judge, who knows the tests  ->  programs' fork server  ->  program
+
+A worker is a pair of fork servers, and works on one program at a time. Whatever a program does, its worker answers
+within the limits, or is ended and made anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal, TypeVar
+
+from models.errors import UserError, shortened
+from models.sandbox.fork_servers import ForkServer, Kind, Layers, NotStarted, start
+from models.sandbox.inside import wire
+from models.sandbox.settings import SandboxSettings
+
+_LOG = logging.getLogger("rewardflow.sandbox")
+_GRACE = 3.0
+"""Seconds beyond its limits after which a worker is given up."""
+
+Outcome = Literal["uncompilable", "failed", "partly", "passed", "useless_tests"]
+"""What became of a program under its tests.
+
+uncompilable: it is no Python
+failed: no case passed, and in each the program raised, ended, took too long or sent nonsense
+partly: some cases or none passed, and it answered at least once
+passed: all cases passed
+useless_tests: the tests are no Python or ask the program nothing; it says nothing about the program
+"""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program and what it must pass."""
+
+    source: str
+    """The program: Python that defines `entry_point`."""
+    tests: str
+    """Python that defines `check(candidate)`, or statements that call the function by its name."""
+    entry_point: str
+    prompt: str = ""
+    """Where it is Python, its definitions are there for the tests too."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a program."""
+
+    outcome: Outcome
+    passed: int
+    cases: int
+    why: str
+    """Of the first case that did not pass, in a line; empty where all did."""
+
+    @property
+    def share(self) -> float:
+        """Of the cases that passed, in [0, 1]."""
+        return self.passed / self.cases if self.cases else 0.0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a script or a command printed, and how it ended."""
+
+    output: str
+    errors: str
+    status: int | None
+    """0: well; below 0: by that signal; None: it was ended, because it printed too much or took too long."""
+    cut: bool
+    """Whether it printed more than is kept."""
+    late: bool
+    """Whether its time was over."""
+
+
+@dataclass
+class _Worker:
+    """A pair of fork servers."""
+
+    programs: ForkServer
+    judges: ForkServer
+
+    @classmethod
+    def start(cls, kind: Kind, settings: SandboxSettings, namespaces: bool) -> _Worker:
+        programs = start(kind, settings, namespaces=namespaces)
+        try:
+            judges = start("judge", settings, namespaces=namespaces, programs=programs.control)
+        except NotStarted:
+            programs.close()
+            raise
+        programs.control.close()  # judges alone reach it
+        return cls(programs, judges)
+
+    @property
+    def layers(self) -> Layers:
+        return self.programs.layers
+
+    def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any] | None:
+        """What the judge says; None where it was ended, which happens only where it took too long."""
+        nonce = secrets.token_hex(16)
+        mine, theirs = socket.socketpair()
+        with mine:
+            with theirs:
+                socket.send_fds(self.judges.control, [b"a"], [theirs.fileno()])
+            mine.settimeout(seconds + _GRACE)
+            wire.send(mine, {**request, "nonce": nonce, "wall": seconds})
+            try:
+                told = wire.receive(mine)
+            except EOFError:
+                return None
+        if not isinstance(told, dict) or told.get("nonce") != nonce:
+            raise wire.Malformed("an answer that was not asked for")
+        return told
+
+    def close(self) -> None:
+        self.judges.close()
+        self.programs.close()
+
+
+@dataclass
+class Sandbox:
+    """Runs programs that nobody trusts. May be used from several threads."""
+
+    settings: SandboxSettings = field(default_factory=SandboxSettings)
+    compilers: bool = False
+    """Whether programs may start others: compilers, and what these make."""
+    namespaces: bool = True
+    """Whether namespaces are used where this machine has them."""
+
+    def __post_init__(self) -> None:
+        self._idle: list[_Worker] = []
+        self._places = threading.Semaphore(self.workers)
+        self._lock = threading.Lock()
+
+    @property
+    def workers(self) -> int:
+        """Programs that run side by side."""
+        return self.settings.workers or len(os.sched_getaffinity(0))
+
+    @property
+    def layers(self) -> Layers:
+        """What holds programs here.
+
+        Raises:
+            UserError: too little does, and that is not accepted.
+        """
+        with self._worker() as worker:
+            return worker.layers
+
+    def judge(self, programs: Sequence[Program]) -> list[Verdict]:
+        """What becomes of each program under its tests, [programs].
+
+        Raises:
+            UserError: this machine has too few layers, and that is not accepted.
+        """
+        return self._side_by_side(self._judged, programs)
+
+    def script(self, source: str) -> Ran:
+        """Run a program as a script, with nothing on its standard input; raises as `judge` does."""
+        return self._ran({"kind": "script", "source": source})
+
+    def command(self, words: Sequence[str], files: Mapping[str, str]) -> Ran:
+        """Run a command in a folder that holds `files`, by name; raises as `judge` does.
+
+        Args:
+            words: the command and its arguments.
+            files: text by name; a name has no folders.
+        """
+        if not self.compilers:
+            raise ValueError("only a sandbox for compilers runs commands")
+        if wrong := [name for name in files if os.path.basename(name) != name or name in ("", ".", "..")]:
+            raise ValueError(f"{wrong[0]!r} is no plain name of a file")
+        return self._ran({"kind": "command", "words": list(words), "files": dict(files)})
+
+    def close(self) -> None:
+        """End the workers that are idle."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.close()
+
+    def _side_by_side(self, call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        if len(items) < 2 or self.workers == 1:
+            return [call(item) for item in items]
+        pool = ThreadPoolExecutor(min(self.workers, len(items)), "sandbox")
+        try:
+            return list(pool.map(call, items))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _judged(self, program: Program) -> Verdict:
+        limits = self.settings
+        request = {
+            "kind": "tests",
+            "source": _text(program.source),
+            "tests": _text(program.tests),
+            "entry_point": program.entry_point,
+            "prompt": _text(program.prompt),
+            "seconds": limits.seconds,
+            "seconds_together": limits.seconds_together,
+        }
+        try:
+            told = self._told(request, limits.seconds_together + 1)
+        except wire.TooLong as error:
+            return Verdict("failed", 0, 0, str(error))
+        if told is None:
+            return Verdict("failed", 0, 0, "the judge's time was over")
+        cases, passed = int(told["cases"]), int(told["passed"])
+        outcome: Outcome
+        if told.get("useless"):
+            outcome = "useless_tests"
+        elif told.get("uncompilable"):
+            outcome = "uncompilable"
+        elif passed == cases:
+            outcome = "passed"
+        else:
+            outcome = "failed" if int(told["faults"]) == cases else "partly"
+        return Verdict(outcome, passed, cases, shortened(str(told["why"]), 200))
+
+    def _ran(self, request: Mapping[str, Any]) -> Ran:
+        seconds = self.settings.seconds
+        try:
+            told = self._told({**request, "seconds": seconds, "longest": self.settings.output_kb << 10}, seconds + 2)
+        except wire.TooLong as error:
+            return Ran("", str(error), None, False, False)
+        if told is None:
+            return Ran("", "", None, False, True)
+        return Ran(told["output"], told["errors"], told["status"], told["cut"], told["late"])
+
+    def _told(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any] | None:
+        for attempt in range(2):
+            with self._worker() as worker:
+                try:
+                    return worker.ask(request, seconds)
+                except TimeoutError:
+                    worker.close()
+                    return None
+                except (OSError, wire.Malformed) as error:
+                    worker.close()
+                    if attempt:
+                        raise UserError(f"sandbox: a worker fails again and again ({error})") from error
+        raise AssertionError("returned or raised by now")
+
+    @contextlib.contextmanager
+    def _worker(self) -> Iterator[_Worker]:
+        """A worker for one program. One that was not left in order is ended."""
+        with self._places:
+            with self._lock:
+                worker = self._idle.pop() if self._idle else None
+            if worker is None or worker.judges.process.poll() is not None or worker.programs.process.poll() is not None:
+                worker = self._start()
+            well = False
+            try:
+                yield worker
+                well = worker.judges.control.fileno() >= 0
+            finally:
+                if well:
+                    with self._lock:
+                        self._idle.append(worker)
+                else:
+                    worker.close()
+
+    def _start(self) -> _Worker:
+        kind: Kind = "compiler" if self.compilers else "program"
+        why = "not asked for"
+        if self.namespaces:
+            try:
+                return self._accepted(_Worker.start(kind, self.settings, namespaces=True), "")
+            except NotStarted as error:
+                why = str(error)
+        if self.compilers:
+            raise UserError(f"sandbox: compilers need namespaces, which cannot be had here ({shortened(why, 200)})")
+        try:
+            return self._accepted(_Worker.start(kind, self.settings, namespaces=False), why)
+        except NotStarted as error:
+            raise UserError(f"sandbox: its fork server does not start ({shortened(str(error), 200)})") from None
+
+    def _accepted(self, worker: _Worker, why: str) -> _Worker:
+        layers = worker.layers
+        if not layers.enough and not self.settings.unprotected:
+            worker.close()
+            raise UserError(
+                f"sandbox: nothing here can hold a program: {layers.line} (namespaces: {shortened(why, 120)}); run "
+                "where bubblewrap or Landlock works, or accept the risk with sandbox.unprotected: true"
+            )
+        _tell(layers, why)
+        return worker
+
+
+def _text(text: str) -> str:
+    """Text without halves of characters, which no file of a program holds."""
+    return text.encode("utf-8", "replace").decode()
+
+
+@lru_cache(maxsize=16)
+def _tell(layers: Layers, why: str) -> None:
+    """Say once a process what holds programs, and loudly where it is too little."""
+    if not layers.enough:
+        _LOG.error(
+            "!!! UNPROTECTED: programs that a model wrote run with YOUR rights on this machine (%s), because "
+            "sandbox.unprotected is true !!!",
+            layers.line,
+        )
+    elif not layers.namespaces:
+        _LOG.warning("sandbox: no namespaces (%s): held by %s, without a scratch folder", why, layers.line)
+    elif not (layers.landlock and layers.seccomp):
+        _LOG.warning("sandbox: held by %s", layers.line)
+
+
+_SHARED: dict[tuple[int, SandboxSettings, bool], Sandbox] = {}
+_SHARED_LOCK = threading.Lock()
+
+
+def shared_sandbox(settings: SandboxSettings, *, compilers: bool = False) -> Sandbox:
+    """The sandbox of this process with these settings, whoever asks; it lives as long as the process."""
+    key = (os.getpid(), settings, compilers)
+    with _SHARED_LOCK:
+        if key not in _SHARED:
+            _SHARED[key] = Sandbox(settings, compilers)
+            atexit.register(_SHARED[key].close)
+        return _SHARED[key]

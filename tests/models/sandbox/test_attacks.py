@@ -1,0 +1,123 @@
+"""No program passes without doing what its tests ask, reaches what is outside, or outlives its limits."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sandbox_attacks import CALLS, HARM, HONEST, LIES, OUTSIDE, PROCESSES, TESTS
+
+from models.sandbox.fork_servers import NotStarted, start
+from models.sandbox.sandbox import Program, Sandbox, Verdict
+from models.sandbox.settings import SandboxSettings
+
+LIMITS = SandboxSettings(seconds=0.5, seconds_together=1, memory_mb=256, file_mb=8, scratch_mb=32, workers=1)
+ATTACKS = {
+    f"{kind}: {name}": source
+    for kind, programs in {
+        "outside": OUTSIDE,
+        "processes": PROCESSES,
+        "calls": CALLS,
+        "harm": HARM,
+        "lies": LIES,
+    }.items()
+    for name, source in programs.items()
+}
+NO_PYTHON = ("lies: deep source", "lies: source with zeros", "lies: half characters")
+HELD_BY_LAYERS = ("outside", "processes", "calls")
+"""Attacks that namespaces and the inner layers each hold alone; the others are held by limits and by the judge."""
+CASES = [("namespaces", name) for name in ATTACKS]
+CASES += [("inner layers alone", name) for name in ATTACKS if name.startswith(HELD_BY_LAYERS)]
+
+
+@dataclass
+class Outside:
+    """What is outside, and the sandbox that nothing gets out of."""
+
+    sandbox: Sandbox
+    secret: Path
+    tcp: socket.socket
+    abstract: socket.socket
+    name: str
+
+    def verdict(self, source: str, tests: str = TESTS) -> Verdict:
+        places = {"SECRET": str(self.secret), "FOLDER": str(self.secret.parent), "NAME": self.name}
+        places["PORT"] = str(self.tcp.getsockname()[1])
+        for place, value in places.items():
+            if place != "SECRET" or "SECRET_OF" not in source:
+                source = source.replace(place, value)
+        return self.sandbox.judge([Program(source, tests, "f")])[0]
+
+    def untouched(self) -> bool:
+        """Whether the folder holds one file of the content, rights and times that it had, and nobody has called."""
+        state = self.secret.stat()
+        for listening in (self.tcp, self.abstract):
+            with pytest.raises(BlockingIOError):
+                listening.accept()
+        return (
+            os.listdir(self.secret.parent) == [self.secret.name]
+            and self.secret.read_text() == "the secret"
+            and (state.st_mode & 0o777, state.st_mtime, state.st_nlink, state.st_uid) == (0o640, 1e9, 1, os.getuid())
+        )
+
+
+@pytest.fixture(scope="module")
+def outside(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
+    namespaces = request.param == "namespaces"
+    sandbox = Sandbox(LIMITS, namespaces=namespaces)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SECRET_OF_TESTS", "the secret")
+        layers = sandbox.layers
+    if namespaces and not layers.namespaces:
+        pytest.skip(f"this machine gives no namespaces; there are {layers.line}")
+    secret = tmp_path_factory.mktemp("outside") / "file"
+    secret.write_text("the secret")
+    secret.chmod(0o640)
+    os.utime(secret, (1e9, 1e9))
+    name = f"attack-{secrets.token_hex(8)}"
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as abstract:
+        abstract.bind(f"\0{name}")
+        abstract.listen()
+        tcp.setblocking(False)
+        abstract.setblocking(False)
+        yield Outside(sandbox, secret, tcp, abstract, name)
+    sandbox.close()
+
+
+@pytest.mark.parametrize("outside, name", CASES, indirect=["outside"])
+def test_an_attack_is_contained(name: str, outside: Outside) -> None:
+    if name.startswith("calls:") and platform.machine() != "x86_64":
+        pytest.skip("its number is that of another machine")
+    verdict = outside.verdict(ATTACKS[name])
+    assert verdict.outcome in ("failed", "partly") or name in NO_PYTHON, verdict
+    assert not verdict.why.startswith(("NameError", "ImportError", "TypeError: f()")), "the attack has a mistake"
+    assert outside.untouched()
+    after = outside.verdict(HONEST, "assert f(1) == 2")
+    assert after.outcome == "passed", "the next program is judged as if nothing had been"
+
+
+def test_what_an_attack_would_do_works_without_the_sandbox(tmp_path: Path) -> None:
+    """The attacks on files do what they say: only the sandbox keeps them from it."""
+    secret = tmp_path / "file"
+    for name in ("read a file", "list a folder", "write a file", "append to a file", "rights of a file"):
+        secret.write_text("the secret")
+        names: dict[str, object] = {}
+        exec(OUTSIDE[name].replace("SECRET", str(secret)).replace("FOLDER", str(tmp_path)), names)
+        assert names["f"](1) == 2  # type: ignore[operator]
+
+
+def test_a_fork_server_ends_with_whoever_started_it() -> None:
+    server = start("program", LIMITS, namespaces=False)
+    server.control.close()
+    assert server.process.wait(10) == 0
+
+
+def test_a_fork_server_that_may_start_processes_refuses_to_be_in_the_machines_own_namespace() -> None:
+    with pytest.raises(NotStarted, match="the first of its namespace"):
+        start("compiler", LIMITS, namespaces=False)
