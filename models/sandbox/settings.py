@@ -20,7 +20,7 @@ class SandboxSettings:
     """Of the clock, for one call of a program, or for a script."""
     seconds_together: Seconds = 15.0
     """Of the clock, for all cases of a program."""
-    memory_mb: Annotated[int, Field(ge=32, le=1 << 20)] = 512
+    memory_mb: Annotated[int, Field(ge=32, le=262144)] = 512
     """Megabytes of addresses of a process. Each thread takes 8 for its stack."""
     file_mb: Positive = 8
     """Megabytes of a file."""

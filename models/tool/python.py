@@ -1,0 +1,37 @@
+"""Python, run in the sandbox: the policy writes a program and reads what it prints (ReTool, arXiv 2504.11536).
+
+    python: print(sum(n * n for n in range(10)))
+    285
+
+A program of several lines is a call in the form that chat templates teach. Nothing is carried from one call to the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from models.episodes.tool import Tool, ToolError
+from models.parts import part
+from models.sandbox.sandbox import shared_sandbox
+from models.sandbox.settings import SandboxSettings
+
+
+@part("python")
+class Python(Tool):
+    """Runs a program and answers with what it prints."""
+
+    usage = "a Python program; what it prints is the answer"
+    sandbox: SandboxSettings = field(default_factory=lambda: SandboxSettings(output_kb=2))
+    """What the program may use; `seconds` should be below the episodes' own, which ends the whole episode."""
+
+    def call(self, argument: str) -> str:
+        """What the program prints, up to `sandbox.output_kb`."""
+        ran = shared_sandbox(self.sandbox).script(argument)
+        if ran.late:
+            raise ToolError(f"the program took longer than {self.sandbox.seconds:g} s")
+        if ran.cut:
+            return f"{ran.output}... (cut)"
+        if ran.status != 0:
+            lines = ran.errors.strip().splitlines()
+            raise ToolError(lines[-1] if lines else "the program's process was ended")
+        return ran.output.rstrip("\n") or "(nothing was printed)"
