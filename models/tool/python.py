@@ -3,7 +3,8 @@
     python: print(sum(n * n for n in range(10)))
     285
 
-A program of several lines is a call in the form that chat templates teach. Nothing is carried from one call to the next.
+A program of several lines is a call in the form that chat templates teach. Nothing outlives
+a call.
 """
 
 from __future__ import annotations
