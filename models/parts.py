@@ -24,7 +24,9 @@ from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 from models.part_checks import check_part
 
-Slot = Literal["rollouts", "rewards", "select", "advantage", "objective", "reference", "environment", "tool"]
+Slot = Literal[
+    "rollouts", "rewards", "select", "advantage", "objective", "reference", "environment", "tool", "strategy"
+]
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,13 @@ SLOTS: dict[Slot, SlotInfo] = {
 }
 """In the order of a round. A slot's key in the recipe is the name of the package that holds its parts."""
 
-INSIDE: dict[Slot, SlotInfo] = {"environment": SlotInfo("tools"), "tool": SlotInfo("calculator", many=True)}
-"""What stands inside of a part: `rollouts.environment`, `rollouts.environment.tool`. Parts are found as the others'."""
+INSIDE: dict[Slot, SlotInfo] = {
+    "environment": SlotInfo("tools"),
+    "tool": SlotInfo("calculator", many=True),
+    "strategy": SlotInfo("plain"),
+}
+"""What stands inside of a part, `rollouts.environment` and `rollouts.environment.tool`, or beside the recipe: the
+`strategy` of `rewardflow evaluate`. Parts are found as the others'."""
 
 
 class Part(ABC):

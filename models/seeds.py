@@ -32,3 +32,15 @@ def turn_seed(seed: int, turn: int) -> int:
     if turn == 0:
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed} turn {turn}".encode()).digest()[:8], "big") >> 1
+
+
+def call_seed(seed: int, call: int) -> int:
+    """The seed of one of the calls that a turn takes, in [0, 2^63): the turn's own at the first.
+
+    Args:
+        seed: of the turn.
+        call: from 0.
+    """
+    if call == 0:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"{seed} call {call}".encode()).digest()[:8], "big") >> 1

@@ -90,6 +90,9 @@ class Ask:
     """Longest completion, in tokens; at least 1."""
     stops: tuple[int, ...] = ()
     """Token ids that end it, beside those that end every completion."""
+    actions: tuple[str, ...] = ()
+    """Texts that are admitted, where an environment lists them. An engine draws whatever it draws: only a strategy of
+    an evaluation holds itself to them."""
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:

@@ -7,8 +7,9 @@ An environment of Gymnasium (https://gymnasium.farama.org) whose observations an
 `info` may say more, all of it optional:
 
     state    what the next turn is taken in, as text: equal states are compared with one another (advantage anchored)
+    actions  all texts that are admitted as the next turn, where they can be listed (strategy masked_actions)
     solved   whether the episode reached its goal, once it is over; else the verifier reads what the policy said
-    duration     what the turn's action takes, in seconds that do not hang on the machine (advantage turn_returns)
+    duration what the turn's action takes, in seconds that do not hang on the machine (advantage turn_returns)
 """
 
 from __future__ import annotations

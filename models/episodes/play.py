@@ -89,7 +89,7 @@ def _begin(playing: Sequence[Playing], codec: Codec, settings: EpisodeSettings) 
                 f"environment {settings.environment.name}: an episode could not begin "
                 f"({type(error).__name__}: {shortened(str(error), 200)})"
             ) from error
-        episode.state = str(info.get("state", ""))
+        episode.note(info)
         if text:
             (ids,) = codec.inside([f"\n{text}\n"])
             if len(ids) >= episode.longest:

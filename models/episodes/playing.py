@@ -69,6 +69,8 @@ class Playing:
     log_probs: list[Tensor] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     state: str = ""
+    actions: tuple[str, ...] = ()
+    """What the environment admits as the next turn, where it lists that."""
     over: bool = False
     cut: Cut = ""
     solved: bool | None = None
@@ -79,6 +81,7 @@ class Playing:
             (*self.prompt, *self.tokens) if self.tokens else self.prompt,
             turn_seed(self.seed, len(self.turns)),
             min(self.limits.turn_tokens or self.longest, self.longest - len(self.tokens)),
+            actions=self.actions,
         )
 
     def drew(self, generated: Generated, text: str) -> None:
@@ -115,13 +118,18 @@ class Playing:
         self.turns[-1] = self.turns[-1]._replace(
             reward=float(reward), seconds=seconds, heard=words, duration=float(info.get("duration", 0.0))
         )
-        self.state = str(info.get("state", ""))
+        self.note(info)
         if "solved" in info:
             self.solved = bool(info["solved"])
         if terminated or truncated:
             self._end()
         elif len(self.turns) == self.limits.turns:
             self._end("turns")
+
+    def note(self, info: Info) -> None:
+        """Take what there is to know of the next turn."""
+        self.state = str(info.get("state", ""))
+        self.actions = tuple(info.get("actions", ()))
 
     def read(self, ids: Sequence[int]) -> None:
         """Take the ids of what was heard; where they leave no room for a turn the episode ends before them."""

@@ -1,0 +1,20 @@
+"""No strategy: a turn is what the policy says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from models.engine.engine import Ask, Drawing, Generated
+from models.evaluation.strategy import Consulted, Strategy
+from models.parts import part
+
+
+@part("plain")
+class Plain(Strategy):
+    """The policy's own turn, bit for bit."""
+
+    most_calls = 1
+
+    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """The turn of each ask, [asks]."""
+        return policy.draft(asks, drawing)
