@@ -13,6 +13,7 @@ from flows.commands import (
     approval,
     catalogue,
     data,
+    measuring,
     operation,
     people,
     registry,
@@ -41,7 +42,7 @@ _debug = False
 INTERRUPTED = 130
 """Exit status with which typer ends after Ctrl-C."""
 
-GROUPS = (training, catalogue, review, registry, approval, serving, operation, storage)
+GROUPS = (training, measuring, catalogue, review, registry, approval, serving, operation, storage)
 """Files of commands, in the order of `rewardflow --help`; a new command is a function in one of them."""
 
 for _group in GROUPS:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from flows.train import Outcome
     from models.evaluation.aggregate import Standing
     from tasks.comparison import Cost
+    from tasks.step import StepResult
     from tasks.timing import TimeLine
     from tasks.tracking.registry import VersionInfo
     from tasks.tracking.summaries import RunLine, RunSummary
@@ -73,6 +74,27 @@ def comparison_lines(
     if lost:
         lines += ["", *(f"not learned  {line}" for line in lost)]
     return "\n".join(["", f"{metric}, 95 % bootstrap intervals over seeds", *lines, "", *_where(run_id, home)])
+
+
+def strategy_lines(run_id: str, plain: StepResult, strategy: StepResult, home: Path) -> str:
+    """An evaluation with a strategy beside the policy alone, what was spent, and where to look."""
+    rows = [["metric", "alone", strategy.name.removeprefix("evaluate "), "difference", "95 % interval"]]
+    for key, gain in strategy.metrics.items():
+        name = key.removeprefix("gain/")
+        if key.startswith("gain/") and not name.endswith(("_low", "_high")):
+            low, high = strategy.metrics[f"{key}_low"], strategy.metrics[f"{key}_high"]
+            sides = (plain.metrics.get(f"eval/{name}"), strategy.metrics.get(f"eval/{name}"))
+            shown = ["" if side is None else f"{side:.4f}" for side in sides]
+            rows.append([name, *shown, f"{gain:+.4f}", f"[{low:+.4f}, {high:+.4f}]"])
+    spent = {key.removeprefix("strategy/"): value for key, value in strategy.metrics.items() if key.startswith("strat")}
+    took = (
+        f"{spent['calls_a_turn']:.1f} calls a turn ({spent['calls']:,.0f} for {spent['turns']:,.0f}), "
+        f"{spent['tokens_read']:,.0f} tokens read, {spent['tokens_written']:,.0f} written"
+    )
+    lines = ["", *columns(rows), "", f"took       {took}"]
+    if spent["no_room"]:
+        lines.append(f"           {spent['no_room']:,.0f} questions were left out: the policy has no room for them")
+    return "\n".join([*lines, *_where(run_id, home)])
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -1,18 +1,27 @@
-"""An engine that samples from a policy with the recipe's evaluation settings: evaluations and reviews by people."""
+"""A policy measured with the recipe's evaluation settings, by evaluations and reviews by people."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
-from models.engine.engine import Engine, EngineSettings
+from models.engine.engine import Engine, EngineSettings, Sampling
 from models.episodes.play import EpisodeSettings
+from models.evaluation.evaluate import STAGES, evaluate
+from models.evaluation.records import PromptRecord
+from models.evaluation.strategy import Spent, Strategic, Strategy
+from models.loop.rollout import Problem
+from models.policy.base_folder import check_base_folder
 from models.policy.build import PolicySettings
 from models.policy.use import read_use
 from models.text.encoding import Codec
-from tasks.open_learner import ScorerSections
+from tasks.open_learner import ScorerSections, reward_scorer
+from tasks.progress import stages
 from tasks.prompts import LengthSections, longest_sequence
 from tasks.registered_policy import PolicyFiles
+from tasks.registered_reward_model import RewardModelFiles
+from tasks.run_tokens import RunTokens
 from tasks.sections import of
 from tasks.shared_engine import lent_engine
 
@@ -25,20 +34,82 @@ class EvaluationSections(LengthSections, ScorerSections):
     temperature: float = of("evaluation.temperature")
     top_p: float = of("evaluation.top_p")
     evaluation_seed: int = of("evaluation.seed")
+    samples: int = of("evaluation.samples")
     episodes: EpisodeSettings | None = of("rollouts.episodes")
 
 
+def answers(
+    name: str,
+    home: Path,
+    policy: PolicyFiles,
+    recipe: EvaluationSections,
+    tokens: RunTokens,
+    problems: Sequence[Problem],
+    rewarded: RewardModelFiles | None,
+    strategy: Strategy | None = None,
+) -> tuple[list[PromptRecord], Spent]:
+    """What a policy answers to each problem, [problems], lengths in its own tokens; and what a strategy took for it.
+
+    Args:
+        name: of the step, for its progress.
+        home: the state folder.
+        policy: what is measured.
+        recipe: says how.
+        tokens: the policy's tokenizer and the run's.
+        problems: with prompts in the policy's tokens.
+        rewarded: reward model that scores the completions; None: nothing does.
+        strategy: makes the turns; None: they are the policy's own.
+    """
+    sampling = Sampling(
+        max_tokens=recipe.longest_measured or recipe.longest_drawn,
+        temperature=recipe.temperature,
+        top_p=recipe.top_p,
+        samples=recipe.samples,
+    )
+    after_prompt, spent, codec = read_use(policy.folder).after_prompt, Spent(), tokens.own
+    room = room_of(policy, recipe, strategy.extra_tokens if strategy else 0)
+    with stages(name, ("engine", *STAGES)) as begin:
+        begin("engine")
+        with measuring_engine(policy, recipe, codec, room) as engine:
+            drawn: Engine = engine
+            if strategy is not None:
+                drawn = strategic = Strategic(engine, codec, strategy, room)
+                spent = strategic.policy.spent
+            scorer = tokens.scorer(reward_scorer(rewarded, recipe, home, tokens.run), problems)
+            seed = recipe.evaluation_seed
+            made = evaluate(drawn, codec, problems, sampling, seed, scorer, begin, after_prompt, recipe.episodes)
+    return made, spent
+
+
+def room_of(policy: PolicyFiles, recipe: EvaluationSections, extra: int = 0) -> int:
+    """Tokens of the recipe's longest prompt and completion together, and so many more as the policy has room for.
+
+    Args:
+        policy: what is sampled from.
+        recipe: says how.
+        extra: tokens that are wanted beyond.
+    """
+    longest = longest_sequence(recipe)
+    if recipe.policy.base is None:
+        return longest
+    longest += len(read_use(policy.folder).after_prompt)
+    positions, _ = check_base_folder(policy.folder) if extra else (None, [])
+    return max(longest, min(longest + extra, positions or longest + extra))
+
+
 @contextmanager
-def measuring_engine(policy: PolicyFiles, recipe: EvaluationSections, codec: Codec) -> Iterator[Engine]:
+def measuring_engine(
+    policy: PolicyFiles, recipe: EvaluationSections, codec: Codec, longest: int | None = None
+) -> Iterator[Engine]:
     """An engine on a policy, wide enough for the recipe's longest prompt and completion.
 
     Args:
         policy: what is sampled from.
         recipe: says how.
         codec: the policy's own tokenizer.
+        longest: tokens that a prompt and its completion may have together; None: as many as the recipe's have.
     """
-    use = read_use(policy.folder)
-    longest = longest_sequence(recipe) + (0 if recipe.policy.base is None else len(use.after_prompt))
+    longest = room_of(policy, recipe) if longest is None else longest
     with lent_engine(
         policy.folder,
         recipe.engine,

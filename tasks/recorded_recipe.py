@@ -35,6 +35,19 @@ def log_asked(run_id: str, described: Mapping[str, Any], root: Path, file: Path,
         records.log_text(run_id, path, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
+def asked_of(said: Recorded) -> tuple[str, list[str]]:
+    """How the recipe of a version or run was asked for: its file, and overrides, `key.path=value` each.
+
+    Raises:
+        UserError: that is not on record.
+    """
+    try:
+        asked = json.loads(read_text(said.run, ASKED))
+        return str(asked["recipe"]), [str(text) for text in asked["overrides"]]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{said.label}: how its recipe was asked for is not on record ({ASKED} of its run)") from None
+
+
 def read_asked(said: Recorded) -> tuple[Recipe, Path]:
     """The recipe of a version or run, from its file in the working directory and the overrides on record; the file.
 
@@ -43,11 +56,7 @@ def read_asked(said: Recorded) -> tuple[Recipe, Path]:
     Raises:
         UserError: how it was asked for is not on record, or it cannot be read.
     """
-    try:
-        asked = json.loads(read_text(said.run, ASKED))
-        file, overrides = str(asked["recipe"]), [str(text) for text in asked["overrides"]]
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"{said.label}: how its recipe was asked for is not on record ({ASKED} of its run)") from None
+    file, overrides = asked_of(said)
     recipe = load_recipe(file, overrides)
     base = said.facts.get(tags.BASE_VERSION, "")
     if base and is_registered(recipe.policy.base or ""):

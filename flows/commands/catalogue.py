@@ -11,14 +11,13 @@ def methods(
     markdown: Annotated[bool, typer.Option("--markdown", help="As the page docs/methods.md.")] = False,
     family: Annotated[str, typer.Option(help="Those of one family alone, such as agents; all, if left out.")] = "",
 ) -> None:
-    """List the recipes with the slots that they use and the papers that they come from.
+    """List the recipes with the slots that they use, and the strategies of evaluations, with their papers.
 
     Example: `rewardflow methods --family agents`
     """
-    from models.recipe.methods import as_markdown, as_text, of_family
-    from models.recipe.methods import methods as all_methods
+    from models.recipe.methods import as_markdown, as_text, every_method, of_family
 
-    listed = of_family(all_methods(), family) if family else all_methods()
+    listed = of_family(every_method(), family) if family else every_method()
     print(as_markdown(listed) if markdown else as_text(listed), end="" if markdown else "\n")
 
 

@@ -38,7 +38,7 @@ def read_layers(file: Path, overrides: Sequence[str]) -> dict[str, Any]:
     raw = _read(file)
     before = _objective(raw)
     for override in sorted(overrides, key=lambda text: not text.partition("=")[0].endswith(".name")):
-        _set(raw, override)  # the names of parts first: naming another part drops the settings of the one before
+        put_override(raw, override)  # names of parts first: naming another part drops the settings of the one before
     stated = any(override.partition("=")[0] in ("schedule", "schedule.normalisation") for override in overrides)
     return raw if stated else _without_the_normalisation_of(before, raw)
 
@@ -145,8 +145,12 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _set(raw: dict[str, Any], override: str) -> None:
-    """Put one override into `raw`, in place."""
+def put_override(raw: dict[str, Any], override: str) -> None:
+    """Put one override, `key.path=value` with the value in YAML, into `raw`, in place.
+
+    Raises:
+        UserError: it is none, or reaches nothing.
+    """
     path, separator, text = override.partition("=")
     shown = repr(shortened(override))
     if not separator or not path:

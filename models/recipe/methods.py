@@ -1,4 +1,5 @@
-"""What methods there are: every recipe of a folder, with its paper and the parts that it names."""
+"""What methods there are: every recipe of a folder, with its paper and the parts that it names; and the strategies of
+evaluations, which train nothing, with theirs."""
 
 from __future__ import annotations
 
@@ -7,22 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.errors import UserError
-from models.parts import SLOTS
+from models.evaluation.strategy import Strategy
+from models.parts import SLOTS, parts
 from models.recipe.find import FOLDER
 from models.recipe.load import load_recipe
 
 
 @dataclass(frozen=True)
 class Method:
-    """One recipe, as a line of a table."""
+    """One recipe, or one strategy, as a line of a table."""
 
     name: str
-    """As `rewardflow run` takes it: below recipes/, without its ending."""
+    """As `rewardflow run` takes it: below recipes/, without its ending; of a strategy as `rewardflow evaluate` does."""
     family: str
     paper: str
     """Title of the source paper, with its number in the catalogue where it has one."""
     slots: tuple[str, ...]
     """Rollouts, rewards, selectors, advantage, objective and reference, by name; empty where nothing is reinforced."""
+    file: str
+    """Where it stands in the repository."""
+    strategy: bool = False
+    """Whether it is a strategy of evaluations."""
 
 
 def methods(folder: Path = FOLDER) -> list[Method]:
@@ -36,6 +42,23 @@ def methods(folder: Path = FOLDER) -> list[Method]:
     if not listed:
         raise UserError(f"{folder}/: no recipes here; call this where the folder {folder}/ lies, in the repository")
     return sorted(listed, key=lambda method: (method.family or "~", method.name))
+
+
+def strategies() -> list[Method]:
+    """Every strategy of an evaluation that comes from a paper, by name."""
+    listed = []
+    for name, cls in parts("strategy").items():
+        strategy = cls()
+        assert isinstance(strategy, Strategy)
+        if (paper := strategy.source) is not None:
+            file = f"{cls.__module__.replace('.', '/')}.py"
+            listed.append(Method(name, paper.family, _title(paper.title, paper.id), (), file, strategy=True))
+    return listed
+
+
+def every_method(folder: Path = FOLDER) -> list[Method]:
+    """Recipes and strategies, by family. Raises as `methods` does."""
+    return sorted([*methods(folder), *strategies()], key=lambda method: (method.family or "~", method.name))
 
 
 def of_family(listed: Sequence[Method], family: str) -> list[Method]:
@@ -65,9 +88,14 @@ def _method(file: Path, name: str) -> Method:
     return Method(
         name,
         paper.family,
-        f"{paper.title} ({paper.id})" if paper.id is not None else paper.title,
+        _title(paper.title, paper.id),
         slots if recipe.schedule is not None else (),
+        f"recipes/{name}.yaml",
     )
+
+
+def _title(title: str, number: int | None) -> str:
+    return f"{title} ({number})" if number is not None else title
 
 
 def as_text(listed: Sequence[Method]) -> str:
@@ -83,21 +111,22 @@ def as_markdown(listed: Sequence[Method]) -> str:
     lines = [
         "# Methods",
         "",
-        "Every method is a recipe over one loop (see recipes.md). `rewardflow methods --markdown` makes this page.",
+        "Every method is a recipe over one loop (see recipes.md), or a strategy of `rewardflow evaluate`, which trains",
+        "nothing. `rewardflow methods --markdown` makes this page.",
     ]
     for family in dict.fromkeys(method.family for method in listed):
         lines += ["", f"## {family or 'general'}", "", f"| recipe | {' | '.join(SLOTS)} | paper |"]
         lines.append("| --- " * (len(SLOTS) + 2) + "|")
         for method in listed:
             if method.family == family:
-                parts = method.slots or ("",) * len(SLOTS)
-                link = f"[{method.name}](../recipes/{method.name}.yaml)"
-                lines.append(f"| {link} | {' | '.join(parts)} | {method.paper} |")
+                named = method.slots or (("strategy" if method.strategy else ""), *("",) * (len(SLOTS) - 1))
+                lines.append(f"| [{method.name}](../{method.file}) | {' | '.join(named)} | {method.paper} |")
     return "\n".join(lines) + "\n"
 
 
 def _slots(method: Method) -> str:
-    return " > ".join(method.slots) or "no reinforcement"
+    nothing = "a strategy: rewardflow evaluate --strategy" if method.strategy else "no reinforcement"
+    return " > ".join(method.slots) or nothing
 
 
 def _paper(method: Method) -> str:

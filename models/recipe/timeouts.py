@@ -22,6 +22,8 @@ class TimeoutSettings:
     """Beginning anew with each run that goes on from its checkpoints."""
     evaluate: PositiveFloat = DAY
     """Of each evaluation."""
+    evaluate_strategy: PositiveFloat = DAY
+    """Of each evaluation with a strategy."""
     judge_champion: PositiveFloat = DAY
     promote: PositiveFloat = DAY
 

@@ -6,8 +6,9 @@
     turn     drawn from the policy among these alone: p(a) = pi(a | history, way) / sum over the admitted
 
 Probabilities are those of whole turns, to the power of 1 / temperature; greedy takes the likeliest. Nothing is sampled
-token by token, so what is not listed cannot be said; where no action has room, the first is cut, which ends an episode. In the paper actions are code over tools, a retriever and a judge
-prune the tools before each step, and GPT-4o chooses the way.
+token by token, so what is not listed cannot be said; where no action has room, the first is cut, which ends an episode.
+In the paper actions are code over tools, a retriever and a judge prune the tools before each step, and GPT-4o chooses
+the way.
 """
 
 from __future__ import annotations

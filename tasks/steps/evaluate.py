@@ -12,23 +12,18 @@ from prefect import get_run_logger, task
 
 from models.atomic_write import write_file
 from models.datasets.schema import Split
-from models.engine.engine import Sampling
 from models.evaluation.bootstrap import bootstrap_mean
-from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.metrics import prompt_values
 from models.evaluation.report import summarise
 from models.evaluation.samples import as_json
 from models.evaluation.table import write_records
 from models.policy.folder import check_model_folder, hash_folder
-from models.policy.use import read_use
 from tasks import gate_split
 from tasks.caching import cached_by_key
 from tasks.cost import Cost
 from tasks.input_summary import INPUTS, summarise_inputs
 from tasks.inputs import log_rows
-from tasks.measuring import EvaluationSections, measuring_engine
-from tasks.open_learner import reward_scorer
-from tasks.progress import stages
+from tasks.measuring import EvaluationSections, answers
 from tasks.registered_policy import PolicyFiles
 from tasks.registered_reward_model import RewardModelFiles
 from tasks.run_tokens import RunTokens
@@ -43,7 +38,6 @@ class ShownSections(EvaluationSections):
     """Of an evaluation on the validation split."""
 
     problems: int = of("evaluation.problems")
-    samples: int = of("evaluation.samples")
     summarised: int = of("drift.rows")
     ks: tuple[int, ...] = of("evaluation.ks")
     safety_patterns: tuple[str, ...] = of("gate.safety_patterns")
@@ -85,20 +79,8 @@ def evaluate_policy(
         role = "gate" if split == "gate" else "evaluation"
         used = log_rows(run_id, recipe.data_name, "problems", split, rows, data, role)
         registry.log_model_inputs(run_id, [policy.model_id, *([rewarded.model_id] if rewarded else [])])
-        sampling = Sampling(
-            max_tokens=recipe.longest_measured or recipe.longest_drawn,
-            temperature=recipe.temperature,
-            top_p=recipe.top_p,
-            samples=recipe.samples,
-        )
-        after_prompt = read_use(policy.folder).after_prompt
-        with stages(context.name, ("engine", *STAGES)) as begin:
-            begin("engine")
-            with measuring_engine(policy, recipe, codec) as engine:
-                scorer = tokens.scorer(reward_scorer(rewarded, recipe, context.home, tokens.run), problems)
-                seed = recipe.evaluation_seed
-                made = evaluate(engine, codec, problems, sampling, seed, scorer, begin, after_prompt, recipe.episodes)
-                counts = tokens.counted(made)
+        made, _ = answers(context.name, context.home, policy, recipe, tokens, problems, rewarded)
+        counts = tokens.counted(made)
         write_records(counts, folder / "records.parquet")
         drawn = Cost(tokens_sampled=sum(c.tokens for record in made for c in (*record.samples, record.greedy)))
         if isinstance(recipe, GateSections):
@@ -118,7 +100,7 @@ def evaluate_policy(
             f"greedy {metrics['eval/greedy_accuracy']:.1%}"
         )
         get_run_logger().info(f"{context.name}: {headline}")
-        measured = records.Measured(policy.model_id, *used)
+        measured = records.Measured(policy.model_id, *used) if policy.model_id else None
         return Made(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured, drawn)
 
     with engine_place():

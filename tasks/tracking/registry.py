@@ -116,10 +116,11 @@ def log_model(
 
 
 def log_model_inputs(run_id: str, model_ids: Iterable[str]) -> None:
-    """Record that a run read these LoggedModels: a policy's run its reward model and its warm start."""
+    """Record that a run read these LoggedModels: a policy's run its reward model and its warm start. An empty id is a
+    folder's, which the tracking store does not know."""
     from mlflow.entities import LoggedModelInput
 
-    inputs = [LoggedModelInput(model_id) for model_id in model_ids]
+    inputs = [LoggedModelInput(model_id) for model_id in model_ids if model_id]
     store.patiently(store.client().log_inputs, run_id, models=inputs)
 
 

@@ -45,6 +45,9 @@ RUN_VERSION = "version"
 RUN_DATA = "data"
 """Beginning of DVC's hash of the prepared data."""
 
+STRATEGY = "rewardflow.strategy"
+"""On the run of an evaluation with a strategy: its name."""
+
 # On runs and on model versions.
 RECIPE = "rewardflow.recipe"
 """Name of the recipe."""

@@ -6,7 +6,7 @@ import pytest
 
 from models.errors import UserError
 from models.recipe.load import load_recipe
-from models.recipe.methods import as_markdown, as_text, methods, of_family
+from models.recipe.methods import as_markdown, as_text, every_method, methods, of_family
 from models.recipe.smoke import made_small, smoke_overrides
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,7 +39,7 @@ def test_what_the_user_sets_needs_room_in_the_small_recipe_alone() -> None:
 
 
 def test_the_page_of_methods_is_the_one_that_the_recipes_make() -> None:
-    assert (ROOT / "docs" / "methods.md").read_text() == as_markdown(methods(ROOT / "recipes")), (
+    assert (ROOT / "docs" / "methods.md").read_text() == as_markdown(every_method(ROOT / "recipes")), (
         "run: rewardflow methods --markdown > docs/methods.md"
     )
 

@@ -1,0 +1,78 @@
+"""A policy measured with a strategy of evaluation, and by itself beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import flow
+
+from flows.data_steps import call_preparation, call_validation
+from flows.opening import open_flow
+from flows.parameters import Overrides
+from flows.steps import call_step
+from models.errors import UserError
+from models.recipe.strategy import read_strategy
+from tasks.registered_policy import PolicyFiles, given_policy, registered_policy
+from tasks.registered_reward_model import reward_model_of
+from tasks.shared_engine import shared_engine
+from tasks.step import StepResult
+from tasks.steps.evaluate import ShownSections, evaluate_policy
+from tasks.steps.evaluate_strategy import evaluate_strategy as evaluate_with
+from tasks.steps.prepare_data import log_data
+from tasks.tracking import records, registry, runs, tags
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Both evaluations, and where they stand."""
+
+    run: str
+    plain: StepResult
+    strategy: StepResult
+
+
+@flow(name="evaluate strategy", flow_run_name="evaluate {policy} with {strategy}")
+def evaluate_strategy(policy: str, strategy: str, recipe: str, overrides: Overrides = None) -> Compared:
+    """Measure a policy with a strategy, on the problems and in the episodes of a recipe, beside the policy alone.
+
+    Args:
+        policy: NAME/VERSION of a registered model, or a model folder.
+        strategy: name of a part of the slot `strategy`.
+        recipe: path or name of a recipe.
+        overrides: `key.path=value` each; those below `strategy.` are the strategy's settings.
+
+    Raises:
+        UserError: there is no such policy, strategy or recipe, or they do not fit together.
+    """
+    chosen, own = read_strategy(strategy, overrides or [])
+    with open_flow("evaluate", recipe, own) as opened:
+        files, version = _policy(policy)
+        data = call_preparation(opened)
+        log_data(opened.run_id, data.version, "measured on")
+        rewarded = reward_model_of(version, opened.recipe)[1] if version is not None else None
+        validated = call_validation(opened, data)
+        sections = ShownSections(opened.recipe)
+        with shared_engine(opened.recipe.placement):
+            inputs = (files, validated, rewarded)
+            plain = call_step(opened, evaluate_policy, sections, *inputs, name="evaluate plain")
+            made = call_step(opened, evaluate_with, sections, *inputs, plain, chosen, name=f"evaluate {strategy}")
+        records.log_metrics(opened.run_id, made.metrics)
+        runs.set_tags(opened.run_id, {tags.STRATEGY: strategy})
+        runs.rename(opened.run_id, f"{policy} with {strategy}: {made.headline}")
+        records.describe(
+            opened.run_id,
+            f"## {policy}, with the strategy {strategy}\n\nWith it {made.headline}.\n\nAlone {plain.headline}.\n",
+        )
+        return Compared(opened.run_id, plain, made)
+
+
+def _policy(named: str) -> tuple[PolicyFiles, registry.VersionInfo | None]:
+    """The files of a version, NAME/VERSION, or of a folder."""
+    name, _, number = named.rpartition("/")
+    if name in registry.policy_names() and number.isdecimal():
+        version = registry.version_info(name, int(number))
+        return registered_policy(version), version
+    if not Path(named).expanduser().is_dir():
+        raise UserError(f"{named}: neither a version nor a model folder")
+    return given_policy(named), None

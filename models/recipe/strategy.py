@@ -1,0 +1,40 @@
+"""The strategy of an evaluation, as a command names it: its part, with settings that stand beside the recipe's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import ConfigDict, ValidationError, create_model
+
+from models.errors import UserError
+from models.evaluation.strategy import Strategy
+from models.part_types import slot_type
+from models.recipe.explain import explain
+from models.recipe.layers import put_override
+
+KEY: Literal["strategy"] = "strategy"
+"""What its settings stand under."""
+
+
+def read_strategy(name: str, overrides: Sequence[str]) -> tuple[Strategy, list[str]]:
+    """The strategy called `name`, and the overrides that are the recipe's.
+
+    Args:
+        name: of a part of the slot `strategy`.
+        overrides: `key.path=value` each; those below `strategy.` are its settings.
+
+    Raises:
+        UserError: there is no such strategy, or a setting is none of its own or wrong.
+    """
+    raw: dict[str, Any] = {KEY: {"name": name}}
+    own = [override for override in overrides if override.startswith(f"{KEY}.")]
+    for override in own:
+        put_override(raw, override)
+    raw[KEY]["name"] = name
+    schema = create_model("Asked", __config__=ConfigDict(frozen=True), strategy=(slot_type(KEY), ...))
+    try:
+        chosen: Strategy = vars(schema.model_validate(raw))[KEY]
+    except ValidationError as error:
+        raise UserError(explain(error, schema)) from None
+    return chosen, [override for override in overrides if override not in own]

@@ -1,0 +1,84 @@
+"""Measure one policy with a strategy of evaluation, beside what it answers by itself on the same problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import get_run_logger, task
+
+from models.evaluation.metrics import prompt_values
+from models.evaluation.paired_change import metric_changes
+from models.evaluation.records import aligned
+from models.evaluation.report import summarise
+from models.evaluation.strategy import Strategy
+from models.evaluation.table import read_records, write_records
+from models.policy.folder import check_model_folder, hash_folder
+from tasks.caching import cached_by_key
+from tasks.cost import Cost
+from tasks.inputs import log_rows
+from tasks.measuring import answers
+from tasks.registered_policy import PolicyFiles
+from tasks.registered_reward_model import RewardModelFiles
+from tasks.run_tokens import RunTokens
+from tasks.shared_engine import engine_place
+from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.steps.evaluate import ShownSections
+from tasks.steps.validate_data import clean_folder
+from tasks.tracking import records, registry
+
+COMPARED = ("sampled_accuracy", "greedy_accuracy", "tokens", "finished_share")
+"""Metrics whose difference to the policy's own answers is logged, paired over the problems."""
+
+
+@task(name="evaluate_strategy", **cached_by_key)
+def evaluate_strategy(
+    context: StepContext[ShownSections],
+    policy: PolicyFiles,
+    validated: StepResult,
+    rewarded: RewardModelFiles | None,
+    plain: StepResult,
+    strategy: Strategy,
+) -> StepResult:
+    """Greedy and sampled completions of the validation split's problems, each turn made by `strategy`, verified and
+    scored, in `records.parquet`; metrics, their difference to the policy's own, and what it took.
+
+    Args:
+        context: the step's.
+        policy: what is measured.
+        validated: the data.
+        rewarded: scores the answers.
+        plain: the evaluation of the same policy without a strategy.
+        strategy: makes the turns.
+    """
+    recipe = context.recipe
+
+    def work(folder: Path, run_id: str) -> Made:
+        check_model_folder(policy.folder)
+        data = clean_folder(validated)
+        tokens = RunTokens.read(policy.folder, None, recipe)
+        problems = tokens.problems(data, "validation", recipe, recipe.problems)
+        rows = [(problem.id, problem.prompt, problem.answer) for problem in problems]
+        used = log_rows(run_id, recipe.data_name, "problems", "validation", rows, data, "evaluation")
+        registry.log_model_inputs(run_id, [policy.model_id])
+        made, spent = answers(context.name, context.home, policy, recipe, tokens, problems, rewarded, strategy)
+        write_records(made, folder / "records.parquet")
+        records.log_artifact(run_id, folder / "records.parquet", "evaluation")
+        own, alone = aligned(made, read_records(Path(plain.folder) / "records.parquet"))
+        metrics = summarise(own, ks=recipe.ks, safety_patterns=recipe.safety_patterns) | spent.metrics()
+        changes = metric_changes(COMPARED, alone, own, list(zip(alone, own, strict=True)))
+        for change in changes:
+            metrics[f"gain/{change.name}"] = change.change.estimate
+            metrics[f"gain/{change.name}_low"] = change.change.low
+            metrics[f"gain/{change.name}_high"] = change.change.high
+        gained = changes[0].change
+        headline = (
+            f"sampled {prompt_values(own, 'sampled_accuracy').mean():.1%}, {gained.estimate:+.1%} "
+            f"[{gained.low:+.1%}, {gained.high:+.1%}] beside plain, {metrics['strategy/calls_a_turn']:.1f} calls a turn"
+        )
+        get_run_logger().info(f"{context.name}: {headline}")
+        measured = records.Measured(policy.model_id, *used) if policy.model_id else None
+        drawn = Cost(tokens_sampled=spent.written)
+        return Made(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured, drawn)
+
+    with engine_place():
+        return run_step(context, work)
