@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from models.engine.engine import Engine, EngineSettings, Sampling
@@ -68,6 +69,9 @@ def answers(
     )
     after_prompt, spent, codec = read_use(policy.folder).after_prompt, Spent(), tokens.own
     room = room_of(policy, recipe, strategy.extra_tokens if strategy else 0)
+    episodes = recipe.episodes
+    if strategy is not None and episodes is not None:
+        episodes = replace(episodes, waves=True)  # a turn that takes several calls is none that an engine writes alone
     with stages(name, ("engine", *STAGES)) as begin:
         begin("engine")
         with measuring_engine(policy, recipe, codec, room) as engine:
@@ -77,7 +81,7 @@ def answers(
                 spent = strategic.policy.spent
             scorer = tokens.scorer(reward_scorer(rewarded, recipe, home, tokens.run), problems)
             seed = recipe.evaluation_seed
-            made = evaluate(drawn, codec, problems, sampling, seed, scorer, begin, after_prompt, recipe.episodes)
+            made = evaluate(drawn, codec, problems, sampling, seed, scorer, begin, after_prompt, episodes)
     return made, spent
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
@@ -83,7 +83,7 @@ class MaskedActions(Strategy):
         admitted = [self._admitted(ask, way) for ask, way in zip(asks, ways, strict=True)]
         turns = [policy.ids(actions) for actions in admitted]
         rows = _scores(policy, heard, turns)
-        points = points_of(asks, 1, TOKENS)[:, 0] if asks else torch.zeros(0)
+        points = points_of([replace(ask, max_tokens=1) for ask in asks], 1, TOKENS)[:, 0]
         chosen = [
             chosen_action(_with_room(row, given, ask), drawing.temperature, float(point))
             for row, given, ask, point in zip(rows, turns, asks, points, strict=True)
