@@ -54,8 +54,8 @@ def compare(
     chosen = contenders(recipes, overrides or [], seeds, metric, budget, smoke)
     experiment = chosen[0].recipe.name
     with own_folder(experiment) as home:
-        rewards = [source.file for contender in chosen for source in contender.recipe.sources]
-        code = running_version(Path.cwd(), *(contender.file for contender in chosen), rewards=rewards)
+        given = [source.file for contender in chosen for source in contender.recipe.sources]
+        code = running_version(Path.cwd(), *(contender.file for contender in chosen), given=given)
         facts = {tags.RECIPE: " ".join(contender.name for contender in chosen), tags.GIT_COMMIT: code.name}
         if prefect := prefect_run.address():
             facts[tags.PREFECT_RUN] = prefect
@@ -97,7 +97,7 @@ def _trained(contender: Contender, seed: int, home: Path, parent: str) -> Traini
     recipe = load_recipe(contender.file, overrides)
     described = plain(recipe)
     facts = {tags.RECIPE: contender.name, tags.RECIPE_SHA256: digest(described), tags.SEED: str(seed)}
-    code = running_version(Path.cwd(), contender.file, rewards=[source.file for source in recipe.sources])
+    code = running_version(Path.cwd(), contender.file, given=[source.file for source in recipe.sources])
     page = page_address(home, "mlflow") + summaries.page_of_run(parent)
     own = runs.open_step_run(parent, f"{contender.name}, seed {seed}", facts)
     with closed_with(own), shared_engine(recipe.placement):

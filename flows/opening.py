@@ -64,7 +64,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
         resolved, base = resolve_base(kind, checked, home)
         if base is not None:
             require_files(resolved)
-        code = running_version(Path.cwd(), find_recipe(recipe), rewards=[source.file for source in checked.sources])
+        code = running_version(Path.cwd(), find_recipe(recipe), given=[source.file for source in checked.sources])
         described = plain(as_recorded(resolved, base))
         recipe_tags = {
             tags.RECIPE: checked.name,
@@ -103,10 +103,10 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
 
 
 def log_recipe(run_id: str, file: Path, overrides: Sequence[str], recipe: Recipe) -> None:
-    """Leave a recipe's file on a run, what stands on top of it, and the code that its rewards run."""
+    """Leave a recipe's file on a run, what stands on top of it, and the files of a person's own that its parts read."""
     records.log_artifact(run_id, file, "recipe")
     for source in recipe.sources:
-        records.log_text(run_id, f"recipe/{source.file.stem}_{source.sha256[:12]}.py", source.text)
+        records.log_text(run_id, f"recipe/{source.file.stem}_{source.sha256[:12]}{source.file.suffix}", source.text)
     if overrides:
         records.log_text(run_id, "recipe/overrides.txt", "\n".join(overrides) + "\n")
 

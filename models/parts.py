@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 from models.part_checks import check_part
+from models.source_code import GivenFile
 
 Slot = Literal[
     "rollouts", "rewards", "select", "advantage", "objective", "reference", "environment", "tool", "strategy"
@@ -64,6 +65,14 @@ class Part(ABC):
     slot: ClassVar[Slot]
     name: str
     """What the recipe calls it."""
+
+    @property
+    def given(self) -> tuple[GivenFile, ...]:
+        """Files of a person's own that it reads, by their content: kept on the run, and held against the commit."""
+        return ()
+
+    def try_out(self) -> None:
+        """Raise a UserError, before anything starts, where the first round would fail; nothing to try by default."""
 
 
 _PARTS: dict[Slot, dict[str, type[Part]]] = {slot: {} for slot in (*SLOTS, *INSIDE)}

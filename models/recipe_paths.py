@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
-from models.parts import Slot, parts
+from models.parts import INSIDE, SLOTS, Slot, parts
 
 
 class BesideRecipe:
@@ -26,12 +26,15 @@ def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
         return [from_recipe(slot, entry, folder) for entry in part]
     if not isinstance(part, Mapping):
         return part
-    cls = parts(slot).get(str(part.get("name")))
+    cls = parts(slot).get(str(part.get("name", (SLOTS | INSIDE)[slot].default)))
     marked = paths_of(cls) if cls is not None else []
-    return {
-        key: str(folder / Path(value).expanduser()) if key in marked and isinstance(value, str) and value else value
-        for key, value in part.items()
-    }
+
+    def read(key: str, value: Any) -> Any:
+        if key in INSIDE:
+            return from_recipe(key, value, folder)  # type: ignore[arg-type]
+        return str(folder / Path(value).expanduser()) if key in marked and isinstance(value, str) and value else value
+
+    return {key: read(key, value) for key, value in part.items()}
 
 
 def paths_of(cls: type) -> list[str]:

@@ -1,4 +1,4 @@
-"""A file of Python code that a recipe names: read once, known by its content from then on.
+"""Files of a person's own that a recipe names, code or text: read once, known by their content from then on.
 
 What was read is what runs, and its hash what stands in keys and on runs, whatever becomes of the file meanwhile.
 """
@@ -17,12 +17,17 @@ from models.errors import UserError, shortened
 
 
 @dataclass(frozen=True)
-class SourceCode:
+class GivenFile:
     """The content of a file."""
 
     file: Path
     text: str
     sha256: str
+
+
+@dataclass(frozen=True)
+class SourceCode(GivenFile):
+    """The content of a file of Python code."""
 
     def load(self) -> ModuleType:
         """The module that the code makes; run once a process.
@@ -43,19 +48,41 @@ def read_source(file: Path, setting: str) -> SourceCode:
     Raises:
         UserError: there is none, it cannot be read, or it is no Python.
     """
+    content = _bytes_of(file, setting)
     try:
-        content = file.read_bytes()
         text = content.decode("utf-8")
         ast.parse(text)
-    except FileNotFoundError:
-        raise UserError(f"{setting}: {shortened(file, 200)}: no such file") from None
-    except OSError as error:
-        raise UserError(f"{setting}: {shortened(file, 200)}: cannot be read ({error.strerror})") from None
     except SyntaxError as error:
         raise UserError(f"{setting}: {file}, line {error.lineno}: no valid Python ({error.msg})") from None
     except (ValueError, RecursionError) as error:  # bytes that are no UTF-8, or zeros among them
         raise UserError(f"{setting}: {file}: no valid Python ({error})") from None
     return SourceCode(file, text, hashlib.sha256(content).hexdigest())
+
+
+def read_text_file(file: Path, setting: str) -> GivenFile:
+    """Read a file of text.
+
+    Args:
+        file: where it lies.
+        setting: key of the recipe that names it, for the error's line.
+
+    Raises:
+        UserError: there is none, it cannot be read, or it is no UTF-8.
+    """
+    content = _bytes_of(file, setting)
+    try:
+        return GivenFile(file, content.decode("utf-8"), hashlib.sha256(content).hexdigest())
+    except UnicodeDecodeError as error:
+        raise UserError(f"{setting}: {file}: no UTF-8 (byte {error.start})") from None
+
+
+def _bytes_of(file: Path, setting: str) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{setting}: {shortened(file, 200)}: no such file") from None
+    except OSError as error:
+        raise UserError(f"{setting}: {shortened(file, 200)}: cannot be read ({error.strerror})") from None
 
 
 @lru_cache(maxsize=16)

@@ -75,13 +75,13 @@ def code_version(root: Path) -> CodeVersion:
     return CodeVersion(commit, tuple(sorted(_printable(entry[3:]) for entry in listed.split("\0") if entry)))
 
 
-def running_version(root: Path, *recipes: Path, rewards: Sequence[Path] = (), package: Path = PACKAGE) -> CodeVersion:
+def running_version(root: Path, *recipes: Path, given: Sequence[Path] = (), package: Path = PACKAGE) -> CodeVersion:
     """The version of what runs in the repository `root`: its files, the code of `package`, the recipes.
 
     Args:
         root: the repository whose commit goes on record.
         recipes: the recipes' files.
-        rewards: files of code that they name.
+        given: files of a person's own that they name.
         package: where the code that runs lies.
     """
     version = code_version(root)
@@ -92,7 +92,7 @@ def running_version(root: Path, *recipes: Path, rewards: Sequence[Path] = (), pa
         doubts.append(
             f"what runs is the code of {package}, which commit {version.commit[:8]} does not hold: {_some(differing)}"
         )
-    named = [*(("recipe", file) for file in recipes), *(("reward", file) for file in rewards)]
+    named = [*(("recipe", file) for file in recipes), *(("file", file) for file in given)]
     for kind, file in named:
         inside = file.resolve()
         if not inside.is_relative_to(root.resolve()):

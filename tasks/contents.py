@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from models.errors import UserError
 from models.evaluation.held_out import HeldOutSettings
-from models.loop.slots import Reward
+from models.parts import Part
 from models.policy.build import PolicySettings
 from models.policy.folder import given_folder, hash_folder
 from models.policy.teacher import FrozenSettings
@@ -65,8 +65,8 @@ def _named_files(settings: Any) -> dict[str, str]:
     if isinstance(settings, PolicySettings) and settings.base is not None:
         folder = given_folder(settings.base)
         return {"base": content_of_files(folder)} if folder is not None else {}
-    if isinstance(settings, Reward) and settings.source_code is not None:
-        return dict.fromkeys(paths_of(type(settings)), settings.source_code.sha256)
+    if isinstance(settings, Part) and settings.given:
+        return dict.fromkeys(paths_of(type(settings)), " ".join(source.sha256 for source in settings.given))
     if isinstance(settings, SubnetworkSettings) and settings.masks is not None:
         if not Path(settings.masks).is_file():
             raise UserError(f"policy.subnetwork.masks: {settings.masks}: no such file")

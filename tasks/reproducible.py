@@ -53,12 +53,12 @@ def require_reproducible(said: Recorded, root: Path) -> None:
 
 
 def require_recipe(said: Recorded, recipe: Recipe, file: Path, root: Path) -> None:
-    """Make sure that the commit holds the code that runs, a recipe's file and the code of its rewards.
+    """Make sure that the commit holds the code that runs, a recipe's file and those of a person's own that it names.
 
     Raises:
         UserError: it does not.
     """
-    if unpinned := running_version(root, file, rewards=[source.file for source in recipe.sources]).unpinned:
+    if unpinned := running_version(root, file, given=[source.file for source in recipe.sources]).unpinned:
         raise UserError(f"{said.label}: {unpinned}")
 
 

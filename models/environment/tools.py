@@ -12,55 +12,23 @@ no tool of, is answered by a line that begins with `error:`; the episode goes on
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
+from models.episodes.calls import read_call
 from models.episodes.environment import Environment, Info, Opened
-from models.episodes.tool import Tool, ToolError
+from models.episodes.tool import Offer, Tool, ToolError
+from models.errors import UserError
 from models.loop.rollout import Problem
 from models.part_types import slot_type
 from models.parts import default_part, part
+from models.source_code import GivenFile
 
 if TYPE_CHECKING:
     Chosen = list[Tool]
 else:
     Chosen = slot_type("tool")
-
-_LINE = re.compile(r"^\s*([a-z][a-z0-9_]*)\s*:\s*(.*)$", re.IGNORECASE)
-_TAGGED = re.compile(r"<tool_call>\s*(\{.*\})\s*</tool_call>\s*\Z", re.DOTALL)
-
-
-class Call(NamedTuple):
-    """What a turn asks for."""
-
-    tool: str
-    argument: str
-
-
-def read_call(turn: str, names: tuple[str, ...]) -> Call | None:
-    """The call that a turn ends with; None where it calls nothing.
-
-    Args:
-        turn: what the policy said.
-        names: of the tools that there are; a line with any other name before a colon is no call.
-    """
-    if tagged := _TAGGED.search(turn):
-        try:
-            asked = json.loads(tagged[1])
-        except ValueError:
-            return Call("", "")
-        arguments = asked.get("arguments", "")
-        if isinstance(arguments, Mapping):
-            values = [str(value) for value in arguments.values()]
-            arguments = values[0] if len(values) == 1 else json.dumps(arguments)
-        return Call(str(asked.get("name", "")), str(arguments))
-    lines = turn.strip().splitlines()
-    if lines and (line := _LINE.match(lines[-1])) and line[1] in names:
-        return Call(line[1], line[2])
-    return None
 
 
 @part("tools")
@@ -69,31 +37,65 @@ class Tools(Environment):
 
     tool: Chosen = field(default_factory=lambda: [default_part("tool")()])
     """Which; a list of parts."""
+    introduced: bool = False
+    """Whether an episode begins with the names of the tools and what they take, a line each."""
+
+    @property
+    def given(self) -> tuple[GivenFile, ...]:
+        """The tools' files."""
+        return tuple(file for tool in self.tool for file in tool.given)
+
+    def try_out(self) -> None:
+        """Try each tool; no two may have the same name.
+
+        Raises:
+            UserError: one does not work.
+        """
+        for tool in self.tool:
+            tool.try_out()
+        _offers(self.tool)
+
+    def in_round(self, number: int) -> Tools:
+        """With each tool as it is in that round."""
+        return replace(self, tool=[tool.in_round(number) for tool in self.tool])
 
     def open(self, problem: Problem) -> Opened:
         """An episode about one problem; every problem has some."""
-        return _Calls({tool.name: tool for tool in self.tool})
+        return _Calls(self)
 
 
 class _Calls:
-    def __init__(self, tools: Mapping[str, Tool]) -> None:
-        self._tools = tools
+    def __init__(self, settings: Tools) -> None:
+        self._settings = settings
+        self._offers: Mapping[str, Offer] = {}
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        return "", {}
+        self._offers = _offers([tool.in_episode(seed) for tool in self._settings.tool])
+        lines = [f"{name}: {offer.usage}".rstrip(": ") for name, offer in self._offers.items()]
+        return "\n".join(lines) if self._settings.introduced else "", {}
 
-    def step(self, turn: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        call = read_call(turn, tuple(self._tools))
+    def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
+        call = read_call(turn, self._offers)
         if call is None:
             return "", 0.0, True, False, {}
-        tool = self._tools.get(call.tool)
-        if tool is None:
-            named = ", ".join(self._tools)
+        offer = self._offers.get(call.tool)
+        if offer is None:
+            named = ", ".join(self._offers)
             return f"error: no tool is called {call.tool!r}; there are {named}", 0.0, False, False, {"failed": True}
         try:
-            return tool.call(call.argument), 0.0, False, False, {}
+            return offer.call(call.argument), 0.0, False, False, {}
         except ToolError as error:
             return f"error: {error}", 0.0, False, False, {"failed": True}
 
     def close(self) -> None:
         return None
+
+
+def _offers(tools: list[Tool]) -> dict[str, Offer]:
+    made: dict[str, Offer] = {}
+    for tool in tools:
+        for name, offer in tool.offers().items():
+            if name in made:
+                raise UserError(f"rollouts.environment.tool: two tools are called {name!r}")
+            made[name] = offer
+    return made

@@ -56,6 +56,11 @@ class Environment(Part):
         """Whether its episodes may be asked beside one another, each in a thread of its own (`rollouts.waves`)."""
         return True
 
+    def in_round(self, number: int) -> Environment:
+        """The environment as it is in a round of training, where it changes with time; evaluations take it as it
+        stands."""
+        return self
+
     @abstractmethod
     def open(self, problem: Problem) -> Opened:
         """An episode about `problem`, whose prompt the policy reads first.

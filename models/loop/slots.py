@@ -28,7 +28,6 @@ from models.loop.round_tokens import RoundTokens
 from models.loop.signal import Signal
 from models.loop.world import World
 from models.parts import Part
-from models.source_code import SourceCode
 from models.text.encoding import Codec
 
 Level = Literal["token", "completion", "pair", "group"]
@@ -182,11 +181,6 @@ class Reward(SlotPart):
             object.__setattr__(self, "label", self.name)
 
     @property
-    def source_code(self) -> SourceCode | None:
-        """The file of a person's own that it runs, by its content: kept on the run, and held against the commit."""
-        return None
-
-    @property
     def needs_reward_model(self) -> bool:
         """Whether a reward model must be fitted."""
         return False
@@ -205,9 +199,6 @@ class Reward(SlotPart):
     def reads_learner(self) -> bool:
         """Whether it reads the learner's models: then all ranks call it, else the first alone, for all of them."""
         return False
-
-    def try_out(self) -> None:
-        """Raise a UserError, before anything starts, where the first round would fail; nothing to try by default."""
 
     @abstractmethod
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:

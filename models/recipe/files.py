@@ -29,7 +29,7 @@ def require_files(recipe: Recipe) -> None:
     Raises:
         UserError: a data file is missing or of an unknown kind, policy.base is a folder that holds no whole model or
             a hub id that cannot be had, adapters aim at no module, the masks of a subnetwork are not there, a
-            reward's own file does not work, or a teacher can neither be had nor be made.
+            part's own file does not work, or a teacher can neither be had nor be made.
     """
     files_of(recipe.data.path or ())
     files_of(recipe.data.test_path or (), "data.test_path")
@@ -41,8 +41,8 @@ def require_files(recipe: Recipe) -> None:
     masks = recipe.policy.subnetwork.masks if recipe.policy.subnetwork else None
     if masks is not None:
         _check_masks(Path(masks))
-    for reward in recipe.rewards:
-        reward.try_out()
+    for part in (recipe.rollouts, *recipe.rewards):
+        part.try_out()
     _check_teachers(recipe)
 
 

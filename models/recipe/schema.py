@@ -30,7 +30,7 @@ from models.recipe.combinations import check_combination
 from models.recipe.room import check_room
 from models.recipe.timeouts import TimeoutSettings
 from models.reward_model.fit import RewardModelSettings
-from models.source_code import SourceCode
+from models.source_code import GivenFile
 
 
 class Section(BaseModel):
@@ -120,9 +120,9 @@ class Recipe(Section):
         reference: Reference
 
     @property
-    def sources(self) -> list[SourceCode]:
-        """Files of a person's own code that its rewards run."""
-        return [source for reward in self.rewards if (source := reward.source_code) is not None]
+    def sources(self) -> list[GivenFile]:
+        """Files of a person's own that its parts read: code of rewards, documents of tools."""
+        return [source for part in (self.rollouts, *self.rewards) for source in part.given]
 
     @property
     def slots(self) -> Slots:

@@ -94,10 +94,10 @@ class PythonReward(Reward):
         object.__setattr__(self, "_source", source)
 
     @property
-    def source_code(self) -> SourceCode | None:
+    def given(self) -> tuple[SourceCode, ...]:
         """The file as it was when the recipe was read."""
         source: SourceCode | None = vars(self)["_source"]
-        return source
+        return () if source is None else (source,)
 
     def try_out(self) -> None:
         """Load the file and ask the function once, for completions that are made up, under the limit of a round.
@@ -146,9 +146,9 @@ class PythonReward(Reward):
 
     def _function(self) -> tuple[Any, Columns, list[str]]:
         """The function, the columns that it is about, and the names of those that it is given."""
-        source = self.source_code
-        if source is None:
+        if not self.given:
             raise UserError(f"rewards.{self.label}.path: name the file that the function {self.function} lies in")
+        (source,) = self.given
         where = f"rewards.{self.label}: {self.path}"
         function = vars(source.load()).get(self.function)
         if not callable(function):

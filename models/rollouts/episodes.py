@@ -27,6 +27,7 @@ from models.loop.world import World
 from models.part_types import slot_type
 from models.parts import default_part, part
 from models.rollouts.sample import Sample
+from models.source_code import GivenFile
 from models.text.bridge import Role
 
 if TYPE_CHECKING:
@@ -58,6 +59,15 @@ class Episodes(Sample):
     for environments that are slow. The tokens are the same but for draws within the last bits of a sum."""
 
     @property
+    def given(self) -> tuple[GivenFile, ...]:
+        """The environment's files."""
+        return self.environment.given
+
+    def try_out(self) -> None:
+        """Try the environment."""
+        self.environment.try_out()
+
+    @property
     def episodes(self) -> EpisodeSettings:
         """What evaluations play, too."""
         limits = EpisodeLimits(
@@ -72,7 +82,7 @@ class Episodes(Sample):
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Episodes about `problems`, those of one prompt side by side, [prompts * G]."""
         seed = round_seed(world.seed, round_number)
-        settings = self.episodes
+        settings = replace(self.episodes, environment=self.environment.in_round(round_number))
         groups = play(world.sampler(), world.codec, settings, problems, self.sampling, seed)
         return [
             as_rollout(problem, number, episode, settings.limits)

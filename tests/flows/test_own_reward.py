@@ -53,6 +53,6 @@ def test_a_changed_reward_file_is_another_run_and_goes_on_from_no_checkpoint_of_
     sha = next(word for word in page.data.params["rewards"].replace("'", " ").split() if len(word) == 64)
     kept = records.fetch_artifact(page.info.run_id, f"recipe/my_reward_{sha[:12]}.py", tmp_path / "kept")
     assert kept is not None and kept.read_text() == file.read_text()
-    assert f"the reward {file} lies outside of the repository" in page.data.tags[tags.UNPINNED]
+    assert f"the file {file} lies outside of the repository" in page.data.tags[tags.UNPINNED]
     again = run()
     assert again.returncode == 0 and Ran(home, again.stdout, "", "").table["fine_tune"] == "reused"

@@ -132,13 +132,13 @@ def test_a_reward_of_ones_own_is_pinned_only_where_the_commit_holds_it(
     checkout: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     def unpinned(reward: Path) -> str:
-        return running_version(checkout, checkout / "recipes/grpo.yaml", rewards=[reward], package=checkout).unpinned
+        return running_version(checkout, checkout / "recipes/grpo.yaml", given=[reward], package=checkout).unpinned
 
     outside, inside = tmp_path_factory.mktemp("outside") / "mine.py", checkout / "mine.py"
     for file in (outside, inside):
         file.write_text("def reward(completions): ...\n")
-    assert f"the reward {outside} lies outside of the repository" in unpinned(outside)
-    assert f"does not hold the reward {inside} as it is" in unpinned(inside)
+    assert f"the file {outside} lies outside of the repository" in unpinned(outside)
+    assert f"does not hold the file {inside} as it is" in unpinned(inside)
     git(checkout, "add", "mine.py")
     git(checkout, "commit", "--quiet", "--message", "a reward")
     assert unpinned(inside) == ""

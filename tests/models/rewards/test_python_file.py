@@ -186,4 +186,4 @@ def test_a_smoke_run_keeps_the_file(tmp_path: Path) -> None:
 
     (tmp_path / "my_reward.py").write_text(TRL)
     small = load_recipe(recipe_in(tmp_path), made_small(recipe_in(tmp_path), []))
-    assert isinstance(small.rewards[0], PythonReward) and small.rewards[0].source_code is not None
+    assert isinstance(small.rewards[0], PythonReward) and small.rewards[0].given

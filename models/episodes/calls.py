@@ -1,0 +1,41 @@
+"""The call that a turn ends with, as text or in the form that chat templates teach (`models.environment.tools`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+_LINE = re.compile(r"^\s*([a-z][a-z0-9_]*)\s*:\s*(.*)$", re.IGNORECASE)
+_TAGGED = re.compile(r"<tool_call>\s*(\{.*\})\s*</tool_call>\s*\Z", re.DOTALL)
+
+
+class Call(NamedTuple):
+    """What a turn asks for."""
+
+    tool: str
+    argument: str
+
+
+def read_call(turn: str, names: Collection[str]) -> Call | None:
+    """The call that a turn ends with; None where it calls nothing.
+
+    Args:
+        turn: what the policy said.
+        names: of the tools that there are; a line with any other name before a colon is no call.
+    """
+    if tagged := _TAGGED.search(turn):
+        try:
+            asked = json.loads(tagged[1])
+        except ValueError:
+            return Call("", "")
+        arguments = asked.get("arguments", "")
+        if isinstance(arguments, Mapping):
+            values = [str(value) for value in arguments.values()]
+            arguments = values[0] if len(values) == 1 else json.dumps(arguments)
+        return Call(str(asked.get("name", "")), str(arguments))
+    lines = turn.strip().splitlines()
+    if lines and (line := _LINE.match(lines[-1])) and line[1] in names:
+        return Call(line[1], line[2])
+    return None
