@@ -71,7 +71,7 @@ class Part(ABC):
         """Files of a person's own that it reads, by their content: kept on the run, and held against the commit."""
         return ()
 
-    def try_out(self) -> None:
+    def try_out(self) -> None:  # noqa: B027 - most have nothing to try
         """Raise a UserError, before anything starts, where the first round would fail; nothing to try by default."""
 
 

@@ -24,6 +24,11 @@ class GivenFile:
     text: str
     sha256: str
 
+    @property
+    def digest(self) -> str:
+        """What it is known by."""
+        return self.sha256
+
 
 @dataclass(frozen=True)
 class SourceCode(GivenFile):

@@ -54,7 +54,7 @@ class BatchNormalised(KlInReward):
         """
         worth = scored.rewards
         if self.baseline == "group":
-            worth = worth - group_mean(worth, scored.groups)
+            worth = worth - group_mean(worth, scored.groups, scored.shares)
         tokens = [
             reward - penalty for reward, penalty in zip(worth.unbind(), self._penalties(world, scored), strict=True)
         ]

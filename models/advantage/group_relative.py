@@ -25,7 +25,7 @@ from torch import Tensor
 
 from models.errors import UserError
 from models.formulas.kl_in_reward import KlInReward
-from models.loop.rollout import Scored, group_mean
+from models.loop.rollout import Scored, group_mean, group_sum
 from models.loop.slots import CompletionAdvantage
 from models.loop.world import World
 from models.parts import part
@@ -57,19 +57,18 @@ class GroupRelative(KlInReward, CompletionAdvantage):
                 mean a scale is wanted.
         """
         scored = self._penalised(world, scored)
-        groups = scored.groups
-        mean = group_mean(scored.rewards, groups)
+        groups, shares = scored.groups, scored.shares
+        mean = group_mean(scored.rewards, groups, shares)
         centred = scored.rewards - mean
         if self.scale == "none":
             return centred
         if self.scale == "mean":
             _require_no_negative(scored)
             return centred / (mean + self.epsilon)
-        squares = (scored.rewards - scored.rewards.mean()) ** 2 if self.scale == "batch" else centred**2
         members = torch.zeros_like(groups) if self.scale == "batch" else groups
-        variance = group_mean(squares, members)
+        variance = group_mean((scored.rewards - group_mean(scored.rewards, members, shares)) ** 2, members, shares)
         if self.deviation == "n-1":
-            sizes = torch.bincount(members)[members].to(variance)
+            sizes = group_sum(shares, members).to(variance)
             variance = variance * sizes / (sizes - 1).clamp(min=1)
         return centred / (variance.sqrt() + self.epsilon)
 

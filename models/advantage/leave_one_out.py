@@ -8,11 +8,10 @@ the KL to the reference (`kl_in_reward`): it is taken off before the mean of the
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from models.formulas.kl_in_reward import KlInReward
-from models.loop.rollout import Scored, group_mean
+from models.loop.rollout import Scored, group_mean, group_sum
 from models.loop.slots import CompletionAdvantage
 from models.loop.world import World
 from models.parts import part
@@ -31,6 +30,6 @@ class LeaveOneOut(KlInReward, CompletionAdvantage):
             UserError: a KL penalty is wanted, but the recipe has no reference.
         """
         scored = self._penalised(world, scored)
-        groups = scored.groups
-        sizes = torch.bincount(groups)[groups].to(scored.rewards)
-        return (scored.rewards - group_mean(scored.rewards, groups)) * sizes / (sizes - 1).clamp(min=1)
+        groups, shares = scored.groups, scored.shares
+        sizes = group_sum(shares, groups).to(scored.rewards)
+        return (scored.rewards - group_mean(scored.rewards, groups, shares)) * sizes / (sizes - 1).clamp(min=1)

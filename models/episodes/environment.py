@@ -15,10 +15,16 @@ An environment of Gymnasium (https://gymnasium.farama.org) whose observations an
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
+from models.engine.engine import Engine, Sampling
 from models.loop.rollout import Problem
 from models.parts import Part
+from models.text.encoding import Codec
+
+if TYPE_CHECKING:
+    from models.episodes.play import Episode, EpisodeLimits
 
 Info = dict[str, Any]
 
@@ -60,6 +66,14 @@ class Environment(Part):
         """The environment as it is in a round of training, where it changes with time; evaluations take it as it
         stands."""
         return self
+
+    def drive(
+        self, engine: Engine, codec: Codec, limits: EpisodeLimits, problems: Sequence[Problem], sampling: Sampling,
+        seed: int,
+    ) -> list[list[Episode]] | None:  # fmt: skip
+        """Episodes as `models.episodes.play.play` gives them, where the environment asks the policy by itself; None:
+        it answers the policy's turns."""
+        return None
 
     @abstractmethod
     def open(self, problem: Problem) -> Opened:

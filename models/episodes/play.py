@@ -57,6 +57,9 @@ def play(
         UserError: a problem is none of this environment's, the chat template cannot be continued, or the engine cannot
             let episodes go on by themselves.
     """
+    driven = settings.environment.drive(engine, codec, settings.limits, problems, sampling, seed)
+    if driven is not None:
+        return driven
     bridge = bridge_of(codec, settings.role) if settings.limits.turns > 1 else None
     asks = asks_of([problem.tokens for problem in problems], sampling, seed)
     playing: list[Playing] = []

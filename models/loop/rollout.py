@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -145,6 +146,12 @@ class Rollout:
     """Why the episode did not end by itself; empty where it did."""
     solved: bool | None = None
     """Whether the environment says that the goal was reached; None: it does not say."""
+    history: int = 0
+    """Tokens at the prompt's end that are earlier turns of the episode; other sequences may hold them too, and the
+    learner reads them once."""
+    episode: int | None = None
+    """Number in its group of the episode that the completion is a sequence of, where an episode may have several; None:
+    it is one by itself."""
 
     @property
     def written(self) -> tuple[bool, ...]:
@@ -187,7 +194,11 @@ def _places(flags: Sequence[Sequence[bool]]) -> Tensor:
 
 def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
     """Prompts and completions as the learner reads them, [completions]."""
-    return Sequences([rollout.problem.tokens for rollout in rollouts], [rollout.completion for rollout in rollouts])
+    return Sequences(
+        [rollout.problem.tokens for rollout in rollouts],
+        [rollout.completion for rollout in rollouts],
+        nested=any(rollout.history for rollout in rollouts),
+    )
 
 
 def privileged_sequences(rollouts: Sequence[Rollout]) -> Sequences:
@@ -221,6 +232,15 @@ class Scored:
     def groups(self) -> Tensor:
         """Group of each completion, numbered from 0 in order of appearance, [completions]."""
         return groups_of(self.rollouts)
+
+    @property
+    def shares(self) -> Tensor:
+        """What each completion counts in means over episodes, [completions]: sequences of the same episode together
+        count as one."""
+        names = [(rollout.group, number if rollout.episode is None else -1 - rollout.episode)
+                 for number, rollout in enumerate(self.rollouts)]  # fmt: skip
+        counts = Counter(names)
+        return torch.tensor([1 / counts[name] for name in names])
 
     @property
     def lengths(self) -> Tensor:
@@ -288,12 +308,22 @@ def sum_of_tokens(rows: Sequence[Tensor]) -> Tensor:
     return torch.stack([row.sum() for row in rows]) if len(rows) else torch.zeros(0)
 
 
-def group_mean(values: Tensor, groups: Tensor) -> Tensor:
-    """Mean of `values` [completions] over each group, given back at every completion, [completions]."""
+def group_mean(values: Tensor, groups: Tensor, shares: Tensor | None = None) -> Tensor:
+    """Mean of `values` [completions] over each group, given back at every completion, [completions].
+
+    Args:
+        values: one a completion, [completions].
+        groups: number of each completion's group, [completions].
+        shares: what each counts (`Scored.shares`), [completions]; None: all the same.
+    """
+    weights = torch.ones_like(values) if shares is None else shares.to(values)
+    return group_sum(values * weights, groups) / group_sum(weights, groups)
+
+
+def group_sum(values: Tensor, groups: Tensor) -> Tensor:
+    """Sum of `values` [completions] over each group, given back at every completion, [completions]."""
     count = int(groups.max()) + 1 if groups.numel() else 0
-    total = torch.zeros(count, dtype=values.dtype).index_add_(0, groups, values)
-    size = torch.zeros(count, dtype=values.dtype).index_add_(0, groups, torch.ones_like(values))
-    return (total / size)[groups]
+    return torch.zeros(count, dtype=values.dtype).index_add_(0, groups, values)[groups]
 
 
 def group_spread(values: Tensor, groups: Tensor) -> Tensor:

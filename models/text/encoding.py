@@ -60,15 +60,30 @@ class Codec:
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each prompt, [prompts] lists."""
-        if self.chat:
-            if not self.tokenizer.chat_template:
-                raise UserError("policy.chat is true but the tokenizer has no chat template")
-            turns = [[{"role": "user", "content": text}] for text in texts]
-            rendered = [
-                self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True) for turn in turns
-            ]
-            return self._ids([str(text) for text in rendered])
+        return self.conversations([[("user", text)] for text in texts]) if self.chat else self.plain(texts)
+
+    def plain(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of texts as the tokenizer begins them, whether or not there is a chat template, [texts] lists."""
         return self._ids(texts, as_it_begins=True)
+
+    def conversations(self, turns: Sequence[Sequence[tuple[str, str]]]) -> list[list[int]]:
+        """Token ids of conversations in the chat template, up to where the policy replies, [conversations] lists.
+
+        Args:
+            turns: role and text of each message of each conversation.
+
+        Raises:
+            UserError: the tokenizer has no chat template.
+        """
+        if not self.tokenizer.chat_template:
+            raise UserError("policy.chat is true but the tokenizer has no chat template")
+        rendered = [
+            self.tokenizer.apply_chat_template(
+                [{"role": role, "content": text} for role, text in said], tokenize=False, add_generation_prompt=True
+            )
+            for said in turns
+        ]
+        return self._ids([str(text) for text in rendered])
 
     def completions(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each completion with the end token, [completions] lists."""

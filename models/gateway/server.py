@@ -1,0 +1,232 @@
+"""An HTTP server on loopback that speaks OpenAI's protocol; what is asked waits for whoever owns the engine.
+
+    POST /v1/chat/completions    messages -> choices
+    POST /v1/completions         prompt, as text or as token ids -> choices
+    GET  /v1/models              the policy
+
+The key of a request is `TOKEN.SESSION`: a random token that this server alone has, and whose episode the call is part
+of. Nothing is logged here, least of all a key. A request that waits is answered, or refused when the server closes.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Self
+
+HOST = "127.0.0.1"
+MODEL = "policy"
+LARGEST = 16 * 1024 * 1024
+"""Bytes of a request."""
+_PATHS = ("/v1/chat/completions", "/v1/completions")
+
+
+class Refused(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, status: int, message: str, code: str = "") -> None:
+        """Say why.
+
+        Args:
+            status: of HTTP. Clients try again after 408, 409, 429 and from 500 on, and after no other.
+            message: for whoever reads the program's output.
+            code: the reason in a word.
+        """
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+@dataclass(eq=False)
+class Asked:
+    """A request that waits."""
+
+    session: str
+    chat: bool
+    body: Mapping[str, Any]
+    _given: SimpleQueue[Mapping[str, Any] | Refused] = field(default_factory=SimpleQueue)
+
+    def answer(self, given: Mapping[str, Any] | Refused) -> None:
+        """Answer it, once."""
+        self._given.put(given)
+
+    def wait(self) -> Mapping[str, Any]:
+        """What was answered.
+
+        Raises:
+            Refused: the answer is an error.
+        """
+        given = self._given.get()
+        if isinstance(given, Refused):
+            raise given
+        return given
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A program that came to its end."""
+
+    session: str
+    result: Any
+    """What it gave; an exception where it failed."""
+
+
+class Gateway:
+    """The server, while it is open: `with Gateway() as gateway`."""
+
+    def __init__(self) -> None:
+        self.events: SimpleQueue[Asked | Ended] = SimpleQueue()
+        """What programs ask, and that they ended."""
+        self._token = secrets.token_urlsafe(32)
+        self._open = threading.Lock()
+        self._waiting: set[Asked] | None = set()
+        self._server = ThreadingHTTPServer((HOST, 0), _handler_of(self))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def address(self) -> str:
+        """Its base address, as clients of OpenAI's protocol want it."""
+        return f"http://{HOST}:{self._server.server_port}/v1"
+
+    def key(self, session: str) -> str:
+        """What a program of that session authenticates itself with."""
+        return f"{self._token}.{session}"
+
+    def hidden(self, text: str) -> str:
+        """A text without the token, for logs."""
+        return text.replace(self._token, "...")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._open:
+            waiting, self._waiting = self._waiting or set(), None
+        for asked in waiting:
+            asked.answer(Refused(403, "the round is over", "closed"))
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def session_of(self, authorization: str) -> str:
+        """Whose a request is.
+
+        Raises:
+            Refused: it does not know the token.
+        """
+        kind, _, key = authorization.partition(" ")
+        token, _, session = key.strip().rpartition(".")
+        if kind.lower() != "bearer" or not hmac.compare_digest(token.encode(), self._token.encode()):
+            raise Refused(401, "the key is not this server's", "invalid_api_key")
+        return session
+
+    def ask(self, asked: Asked) -> Mapping[str, Any]:
+        """What is answered to a request, once it is.
+
+        Raises:
+            Refused: it is refused, or the server closes.
+        """
+        with self._open:
+            if self._waiting is None:
+                raise Refused(403, "the round is over", "closed")
+            self._waiting.add(asked)
+        self.events.put(asked)
+        try:
+            return asked.wait()
+        finally:
+            with self._open:
+                if self._waiting is not None:
+                    self._waiting.discard(asked)
+
+
+def completion(chat: bool, texts: list[tuple[str, bool]], prompt_tokens: int, drawn_tokens: int) -> dict[str, Any]:
+    """An answer as OpenAI's protocol has it.
+
+    Args:
+        chat: of a conversation, else a plain completion.
+        texts: of each choice, and whether it ended by itself.
+        prompt_tokens: ids of the prompt.
+        drawn_tokens: ids of all choices.
+    """
+    choices = [
+        {
+            "index": number,
+            **({"message": {"role": "assistant", "content": text}} if chat else {"text": text}),
+            "finish_reason": "stop" if finished else "length",
+            "logprobs": None,
+        }
+        for number, (text, finished) in enumerate(texts)
+    ]
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": drawn_tokens}
+    return {
+        "id": f"call-{secrets.token_hex(8)}",
+        "object": "chat.completion" if chat else "text_completion",
+        "created": int(time.time()),
+        "model": MODEL,
+        "choices": choices,
+        "usage": {**usage, "total_tokens": prompt_tokens + drawn_tokens},
+    }
+
+
+def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: Any) -> None:
+            return None
+
+        def do_GET(self) -> None:
+            self._reply(self._models)
+
+        def do_POST(self) -> None:
+            self._reply(self._completions)
+
+        def _models(self) -> Mapping[str, Any]:
+            gateway.session_of(self.headers.get("Authorization", ""))
+            if self.path.rstrip("/") != "/v1/models":
+                raise Refused(404, f"{self.path}: there is no such thing here", "not_found")
+            return {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "local"}]}
+
+        def _completions(self) -> Mapping[str, Any]:
+            length = self.headers.get("Content-Length", "")
+            if not length.isdigit() or int(length) > LARGEST:
+                self.close_connection = True
+                raise Refused(400, f"a request has a Content-Length of at most {LARGEST} bytes")
+            content = self.rfile.read(int(length))
+            session = gateway.session_of(self.headers.get("Authorization", ""))
+            if self.path not in _PATHS:
+                raise Refused(404, f"{self.path}: there is no such thing here", "not_found")
+            try:
+                body = json.loads(content)
+            except (ValueError, RecursionError):
+                raise Refused(400, "the request is no JSON") from None
+            if not isinstance(body, dict):
+                raise Refused(400, "the request is no JSON object")
+            return gateway.ask(Asked(session, self.path == _PATHS[0], body))
+
+        def _reply(self, made: Any) -> None:
+            try:
+                status, body = 200, made()
+            except Refused as error:
+                said = {"message": str(error), "type": "invalid_request_error", "code": error.code or None}
+                status, body = error.status, {"error": said}
+            content = json.dumps(body).encode()
+            try:
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+            except OSError:  # whoever asked is gone
+                self.close_connection = True
+
+    return Handler

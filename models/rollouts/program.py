@@ -1,0 +1,134 @@
+"""Agent programs of a person's own, which ask the policy over OpenAI's protocol: G runs of the program for each prompt.
+
+A program is a command, started anew for every episode, or a Python function. It is told where to ask
+(`models.gateway.runners`), calls the policy as often as it wants, and gives a reward or an answer. Every call is
+recorded as ids with their log-probs, and trained on once; what calls share is read once. Each sequence of an episode is
+worth what the episode is worth, and group means count the episode, not its sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, cast
+
+from pydantic import Field
+
+from models.bounds import Positive
+from models.episodes.play import EpisodeLimits, EpisodeSettings, Rule
+from models.errors import UserError
+from models.gateway.agents import AgentPrograms, ProgramEpisode
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import round_seed
+from models.loop.world import World
+from models.parts import part
+from models.recipe_paths import RecipePath
+from models.rollouts.sample import Sample
+from models.source_code import SourceCode, read_source
+
+
+@part("program")
+class Program(Sample):
+    """Calls of an agent program. Stands under `rollouts:`."""
+
+    command: tuple[str, ...] = ()
+    """The program and its arguments, started anew for every episode."""
+    path: RecipePath = ""
+    """In place of a command: a Python file with a function `run(task, base_url, api_key)`."""
+    at_once: Positive = 16
+    """Programs that run side by side."""
+    calls: Positive = 8
+    """Most completions that an episode may ask for. All of a conversation, with what stands between, has at most
+    `max_tokens` beyond the length of the problem's own prompt."""
+    call_tokens: Positive | None = None
+    """Longest completion of a call, in tokens; null: what is left."""
+    seconds: Annotated[float, Field(gt=0, le=86400)] = 60.0
+    """What a program may take from an answer to its next call, or its end."""
+    when_stuck: Rule = "masked"
+    """An episode whose program took too long or failed counts as it stands (kept), as wrong, or leaves the loss
+    (masked)."""
+    tells_answer: bool = False
+    """Whether a program is told the problem's answer, to say itself what its episode is worth."""
+
+    def __post_init__(self) -> None:
+        source = read_source(Path(self.path), "rollouts.path") if self.path else None
+        object.__setattr__(self, "_source", source)
+
+    @property
+    def given(self) -> tuple[SourceCode, ...]:
+        """The file of the function as it was when the recipe was read."""
+        return () if self._source_code is None else (self._source_code,)
+
+    def try_out(self) -> None:
+        """Look whether there is something to run.
+
+        Raises:
+            UserError: neither a command nor a file is named, or both, or the file has no such function.
+        """
+        if bool(self.command) == bool(self.path):
+            raise UserError("rollouts: a program is a command or a path to a file with a function `run`; name one")
+        if self._source_code is not None and not callable(vars(self._source_code.load()).get("run")):
+            raise UserError(f"rollouts.path: {self.path}: no function is called run")
+
+    @property
+    def episodes(self) -> EpisodeSettings:
+        """What evaluations play, too."""
+        programs = AgentPrograms(
+            command=self.command, source=self._source_code, at_once=self.at_once, tells_answer=self.tells_answer
+        )
+        limits = EpisodeLimits(
+            turns=self.calls,
+            turn_tokens=self.call_tokens,
+            seconds=self.seconds,
+            at_last_turn="kept",
+            when_stuck=self.when_stuck,
+        )
+        return EpisodeSettings(environment=programs, limits=limits, role="user")
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Sequences of episodes about `problems`, those of one prompt side by side, [prompts * G, or more]."""
+        settings, seed = self.episodes, round_seed(world.seed, round_number)
+        driven = settings.environment.drive(
+            world.sampler(), world.codec, settings.limits, problems, self.sampling, seed
+        )
+        assert driven is not None, "programs ask by themselves"
+        made: list[Rollout] = []
+        for group, episodes in enumerate(driven):
+            for number, episode in enumerate(episodes):
+                made += _rollouts(problems[group], group, number, cast(ProgramEpisode, episode), settings.limits)
+        if not made:
+            raise UserError(f"rollouts {self.name}: no program of round {round_number} asked the policy for anything")
+        return made
+
+    @property
+    def _source_code(self) -> SourceCode | None:
+        source: SourceCode | None = vars(self)["_source"]
+        return source
+
+
+def _rollouts(
+    problem: Problem, group: int, number: int, episode: ProgramEpisode, limits: EpisodeLimits
+) -> list[Rollout]:
+    """The sequences of an episode; of one without a call none."""
+    rule = limits.rule(episode.cut)
+    made = [
+        Rollout(
+            replace(problem, tokens=chain.prompt),
+            group,
+            chain.tokens,
+            chain.log_probs,
+            episode.text,
+            finished=rule == "kept",
+            turns=chain.turns,
+            cut=episode.cut,
+            solved=episode.solved,
+            history=chain.history,
+            episode=number,
+        )
+        for chain in episode.chains
+    ]
+    return [
+        replace(rollout, trained=(False,) * len(rollout.completion) if rule == "masked" else rollout.written)
+        for rollout in made
+    ]
