@@ -20,9 +20,10 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.bounds import Share
+from models.formulas.group_statistics import group_mean
 from models.formulas.of_turns import at_tokens, earned_by_turn, less_the_others, returns_to_go, state_of, turns_of
 from models.formulas.token_advantages import EPSILON
-from models.loop.rollout import Scored, group_mean
+from models.loop.rollout import Scored
 from models.loop.signal import Signal
 from models.loop.slots import Advantage
 from models.loop.world import World

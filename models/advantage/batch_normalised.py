@@ -19,9 +19,10 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.critic.fit import trained_mask
+from models.formulas.group_statistics import group_mean
 from models.formulas.kl_in_reward import KlInReward
 from models.formulas.token_advantages import discounted_to_go, whitened
-from models.loop.rollout import Scored, group_mean
+from models.loop.rollout import Scored
 from models.loop.signal import Signal
 from models.loop.world import World
 from models.parts import part

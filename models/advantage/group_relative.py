@@ -24,8 +24,9 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.errors import UserError
+from models.formulas.group_statistics import group_mean, group_sum
 from models.formulas.kl_in_reward import KlInReward
-from models.loop.rollout import Scored, group_mean, group_sum
+from models.loop.rollout import Scored
 from models.loop.slots import CompletionAdvantage
 from models.loop.world import World
 from models.parts import part

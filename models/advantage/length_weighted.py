@@ -12,8 +12,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from models.formulas.group_statistics import group_mean
 from models.formulas.kl_in_reward import KlInReward
-from models.loop.rollout import Scored, group_mean
+from models.loop.rollout import Scored
 from models.loop.slots import CompletionAdvantage
 from models.loop.world import World
 from models.parts import part

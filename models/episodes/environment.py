@@ -16,15 +16,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from models.engine.engine import Engine, Sampling
+from models.episodes.episode import Episode
+from models.episodes.limits import EpisodeLimits
 from models.loop.rollout import Problem
 from models.parts import Part
 from models.text.encoding import Codec
-
-if TYPE_CHECKING:
-    from models.episodes.play import Episode, EpisodeLimits
 
 Info = dict[str, Any]
 

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from models.engine.engine import Engine, Sampling, asks_of
 from models.episodes.answers import in_time
 from models.episodes.environment import Environment
+from models.episodes.episode import Episode
 from models.episodes.limits import EpisodeLimits
 from models.episodes.pace import at_own_pace
-from models.episodes.playing import Episode, Playing
+from models.episodes.playing import Playing
 from models.errors import UserError, shortened
 from models.loop.rollout import Problem
 from models.seeds import turn_seed

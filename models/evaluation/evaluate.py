@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from models.engine.engine import Engine, Generated, Sampling
+from models.episodes.episode import Episode
 from models.episodes.play import EpisodeSettings, play
-from models.episodes.playing import Episode
 from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
 from models.loop.rollout import Problem

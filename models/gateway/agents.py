@@ -22,7 +22,8 @@ import torch
 
 from models.engine.engine import Ask, Engine, Generated, Sampling, asks_of
 from models.episodes.environment import Environment, Opened
-from models.episodes.play import Episode, EpisodeLimits
+from models.episodes.episode import Episode
+from models.episodes.limits import EpisodeLimits
 from models.errors import shortened
 from models.gateway.calls import Chain, Recorded, chains
 from models.gateway.conversation import BadRequest, prompt_of
@@ -55,8 +56,8 @@ class AgentPrograms(Environment):
     """The program and its arguments; empty where it is a function."""
     source: SourceCode | None = None
     """The file of the function `run`, where the program is one."""
-    at_once: int
-    """Programs that run side by side."""
+    side_by_side: int
+    """Programs that run at a time."""
     tells_answer: bool
     """Whether a program is told the problem's answer, to say what its episode is worth."""
 
@@ -195,7 +196,7 @@ class _Round:
         by_key, left, running = {session.key: session for session in sessions}, deque(sessions), list[_Session]()
         try:
             while left or running:
-                while left and len(running) < self._programs.at_once:
+                while left and len(running) < self._programs.side_by_side:
                     running.append(self._begin(left.popleft()))
                 while any(not session.over and not session.waiting for session in running):
                     self._listen(by_key, running)

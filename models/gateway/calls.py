@@ -67,9 +67,7 @@ def parents(calls: Sequence[Recorded]) -> list[int | None]:
     behind: list[int | None] = []
     for number, call in enumerate(calls):
         earlier = [
-            place
-            for place, other in enumerate(calls[:number])
-            if call.prompt[: len(other.whole)] == other.whole
+            place for place, other in enumerate(calls[:number]) if call.prompt[: len(other.whole)] == other.whole
         ]
         behind.append(max(earlier, key=lambda place: len(calls[place].whole), default=None))
     return behind

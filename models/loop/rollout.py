@@ -308,32 +308,6 @@ def sum_of_tokens(rows: Sequence[Tensor]) -> Tensor:
     return torch.stack([row.sum() for row in rows]) if len(rows) else torch.zeros(0)
 
 
-def group_mean(values: Tensor, groups: Tensor, shares: Tensor | None = None) -> Tensor:
-    """Mean of `values` [completions] over each group, given back at every completion, [completions].
-
-    Args:
-        values: one a completion, [completions].
-        groups: number of each completion's group, [completions].
-        shares: what each counts (`Scored.shares`), [completions]; None: all the same.
-    """
-    weights = torch.ones_like(values) if shares is None else shares.to(values)
-    return group_sum(values * weights, groups) / group_sum(weights, groups)
-
-
-def group_sum(values: Tensor, groups: Tensor) -> Tensor:
-    """Sum of `values` [completions] over each group, given back at every completion, [completions]."""
-    count = int(groups.max()) + 1 if groups.numel() else 0
-    return torch.zeros(count, dtype=values.dtype).index_add_(0, groups, values)[groups]
-
-
-def group_spread(values: Tensor, groups: Tensor) -> Tensor:
-    """Largest less smallest of `values` [completions] over each group, given back at all its members, [completions]."""
-    count = int(groups.max()) + 1 if groups.numel() else 0
-    highest = torch.full((count,), -torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amax")
-    lowest = torch.full((count,), torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amin")
-    return (highest - lowest)[groups]
-
-
 @dataclass(frozen=True)
 class TokenBatch:
     """What an objective sees beside the current log-probs: an entry for each trained token, completions in a row."""

@@ -18,9 +18,9 @@ from pydantic import Field
 
 from models.bounds import Positive
 from models.episodes.environment import Environment
+from models.episodes.episode import Episode
 from models.episodes.limits import EpisodeLimits, Rule
 from models.episodes.play import EpisodeSettings, play
-from models.episodes.playing import Episode
 from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import round_seed
 from models.loop.world import World

@@ -16,7 +16,8 @@ from typing import Annotated, cast
 from pydantic import Field
 
 from models.bounds import Positive
-from models.episodes.play import EpisodeLimits, EpisodeSettings, Rule
+from models.episodes.limits import EpisodeLimits, Rule
+from models.episodes.play import EpisodeSettings
 from models.errors import UserError
 from models.gateway.agents import AgentPrograms, ProgramEpisode
 from models.loop.rollout import Problem, Rollout
@@ -75,7 +76,7 @@ class Program(Sample):
     def episodes(self) -> EpisodeSettings:
         """What evaluations play, too."""
         programs = AgentPrograms(
-            command=self.command, source=self._source_code, at_once=self.at_once, tells_answer=self.tells_answer
+            command=self.command, source=self._source_code, side_by_side=self.at_once, tells_answer=self.tells_answer
         )
         limits = EpisodeLimits(
             turns=self.calls,

@@ -19,7 +19,8 @@ from typing import Annotated
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
-from models.loop.rollout import Scored, group_spread
+from models.formulas.group_statistics import group_spread
+from models.loop.rollout import Scored
 from models.loop.slots import Select
 from models.parts import part
 

@@ -12,8 +12,9 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.bounds import Share
+from models.formulas.group_statistics import group_spread
 from models.formulas.soft_label import uncertainty
-from models.loop.rollout import Scored, group_spread
+from models.loop.rollout import Scored
 from models.loop.slots import Select
 from models.parts import part
 

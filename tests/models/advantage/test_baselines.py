@@ -13,9 +13,9 @@ from torch import Tensor
 from models.advantage.group_relative import GroupRelative
 from models.advantage.leave_one_out import LeaveOneOut
 from models.advantage.reward import FixedBaseline, NoAdvantage
+from models.formulas.group_statistics import group_mean
 from models.formulas.policy_gradient import PolicyGradient
 from models.learner.reduce import Normalisation, token_weights
-from models.loop.rollout import group_mean
 from models.loop.slots import CompletionAdvantage
 from models.objective.grpo import Grpo
 from models.objective.reinforce import Reinforce

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from models.advantage.group_relative import GroupRelative
 from models.errors import UserError
-from models.loop.rollout import group_mean
+from models.formulas.group_statistics import group_mean
 from models.objective.grpo import Grpo
 from models.recipe.load import load_recipe
 

@@ -15,8 +15,8 @@ from tiny_worlds import make_world
 
 from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated, Sampling
 from models.engine.transformers_engine import TransformersEngine
+from models.episodes.episode import Episode
 from models.episodes.play import play
-from models.episodes.playing import Episode
 from models.errors import UserError
 from models.loop.readings import Readings
 from models.loop.rollout import Rollout

@@ -27,7 +27,7 @@ from models.loop.rollout import Rollout, sequences_of
 from models.rewards.turn_rewards import TurnRewards
 from models.rollouts.program import Program
 
-AGENT = Path(__file__).with_name("agent.py")
+AGENT = Path(__file__).with_name("agent_program.py")
 
 
 class Listening(TransformersEngine):
@@ -232,4 +232,4 @@ def test_a_recipe_names_a_command_or_a_file_and_not_both(tmp_path: Path) -> None
     with pytest.raises(UserError, match="no function is called run"):
         Program(path=str(tmp_path / "none.py")).try_out()
     with pytest.raises(TypeError, match="asks the policy itself"):
-        AgentPrograms(command=(), at_once=1, tells_answer=False).open(PROBLEMS[0])
+        AgentPrograms(command=(), side_by_side=1, tells_answer=False).open(PROBLEMS[0])
