@@ -11,6 +11,7 @@ import models
 from models.datasets.make_tasks import settings_type
 from models.datasets.params import checked, read_section
 from models.datasets.task_sets.drawing import SOUND, Task, TaskSettings, draw_tasks, make_rows
+from models.environment.calls import Calls
 from models.environment.countdown import Countdown
 from models.environment.grid_walk import GridWalk
 from models.environment.shop import Shop
@@ -21,6 +22,7 @@ from models.loop.rollout import Problem
 
 PARAMS = Path(models.__path__[0]).parent / "params.yaml"
 WORLDS: dict[str, Environment] = {
+    "calls": Calls(tries=2),
     "countdown": Countdown(),
     "grid_walk": GridWalk(),
     "shop": Shop(),

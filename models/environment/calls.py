@@ -1,0 +1,50 @@
+"""A call of a tool, by its name and with named values, as the words ask for; a wrong one hears what is wrong.
+
+    up at 7      {"name":"wake","arguments":{}} | error: missing parameter | {"name":"wake","arguments":{"hour":"7"}}
+
+Nothing is run: a call is held against the expected one, which stands in the problem's answer with all tools that there
+are. The errors are those of `models.episodes.named_calls`; none of them says what would have been right.
+"""
+
+from __future__ import annotations
+
+from models.bounds import Positive
+from models.episodes.named_calls import Expected, category_of
+from models.episodes.environment import Environment, Info, Opened
+from models.episodes.hidden import hidden
+from models.loop.rollout import Problem
+from models.parts import part
+
+
+@part("calls")
+class Calls(Environment):
+    """Which tool, with which values?"""
+
+    needs_answers = True
+    tries: Positive = 1
+    """Calls that the policy may try; a turn is one."""
+
+    def open(self, problem: Problem) -> Opened:
+        """An episode about one problem, whose answer is `{"tools": {...}, "name": ..., "arguments": {...}}`."""
+        return _Calling(hidden(problem, Expected, self.name), self.tries)
+
+
+class _Calling:
+    def __init__(self, expected: Expected, tries: int) -> None:
+        self._expected, self._left = expected, tries
+        self._heard: list[str] = []
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        return "", {"state": ""}
+
+    def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
+        self._left -= 1
+        category = category_of(turn, self._expected)
+        if category == "right":
+            return "", 1.0, True, False, {"solved": True}
+        said = f"error: {category.replace('_', ' ')}"
+        self._heard.append(said)
+        return said, 0.0, not self._left, False, {"state": "; ".join(self._heard), "solved": False}
+
+    def close(self) -> None:
+        return None

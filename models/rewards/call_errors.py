@@ -1,0 +1,62 @@
+"""A table of what each category of error of a call is worth (the rewards of TL-Training, paper 382, 2412.15495).
+
+Every turn is a call and has one category (`models.episodes.named_calls`); its worth stands at the turn's last token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.bounds import Number
+from models.episodes.named_calls import Expected, category_of
+from models.episodes.hidden import hidden
+from models.formulas.of_turns import turns_of
+from models.loop.rollout import Rollout
+from models.loop.slots import TokenReward
+from models.loop.world import World
+from models.parts import part
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorTable:
+    """Category -> worth."""
+
+    right: Number = 1.0
+    """A call as expected."""
+    unreadable: Number = -1.0
+    """No call."""
+    unknown_tool: Number = -0.8
+    """A tool that there is none of."""
+    wrong_tool: Number = -0.6
+    """Another tool."""
+    missing_parameter: Number = -0.4
+    """A parameter is not given."""
+    unknown_parameter: Number = -0.4
+    """One that the tool has not."""
+    wrong_value: Number = -0.2
+    """All but a value is right."""
+
+
+@part("call_errors")
+class CallErrors(TokenReward):
+    """What is wrong with a call, by category."""
+
+    needs_answers = True
+    table: ErrorTable = ErrorTable()
+    """What each category is worth."""
+
+    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """The worth of each turn at its last token, zero elsewhere, [completions] tensors of [tokens of it]."""
+        worth, rows = vars(self.table), []
+        for rollout in rollouts:
+            expected = hidden(rollout.problem, Expected, "calls")
+            row = torch.zeros(len(rollout.completion))
+            for turn in turns_of(rollout):
+                said = turn.said if rollout.turns else rollout.text
+                row[turn.stop - 1] += worth[category_of(said, expected)]
+            rows.append(row)
+        return rows

@@ -1,0 +1,87 @@
+"""How far a call is as expected: format, name of the tool, names of parameters, values (ToolRL, paper 208, 2504.13958).
+
+    value = w_format F + 2 scale (S - 1/2) where readable;   S = sum over the parts of w M / sum of w
+
+F is whether the call can be read, M the share of each part that is as expected (`models.episodes.named_calls.match`): the
+name, the names of parameters (shared over all), the values. S lies in [0, 1], so correctness lies in [-scale, scale] as
+in the paper, where it is 3; what cannot be read is worth -scale. The paper's schedules of scale and granularity are
+`begins`: the settings that hold at first, from which those of the recipe are reached in a straight line over `over`
+updates of the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from pydantic import NonNegativeFloat
+from torch import Tensor
+
+from models.bounds import Count
+from models.episodes.named_calls import Expected, match
+from models.episodes.hidden import hidden
+from models.loop.rollout import Rollout
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.parts import part
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallWeights:
+    """What the parts of a call weigh."""
+
+    format: NonNegativeFloat = 1.0
+    """Of a call that can be read."""
+    scale: NonNegativeFloat = 3.0
+    """Largest worth of a correct call, and of a wrong one below zero."""
+    name: NonNegativeFloat = 1.0
+    """Of the tool's name among the parts of correctness."""
+    parameters: NonNegativeFloat = 1.0
+    """Of the names of parameters."""
+    values: NonNegativeFloat = 1.0
+    """Of the values."""
+
+    def towards(self, other: CallWeights, share: float) -> CallWeights:
+        """What lies `share` of the way to `other`."""
+        ways = {name: (1 - share) * value + share * vars(other)[name] for name, value in vars(self).items()}
+        return CallWeights(**ways)
+
+    def worth(self, turn: str, expected: Expected) -> float:
+        """Of one call."""
+        parts = match(turn, expected)
+        if not parts.format:
+            return -self.scale
+        whole = self.name + self.parameters + self.values
+        met = self.name * parts.name + self.parameters * parts.parameters + self.values * parts.values
+        return self.format + self.scale * (2.0 * met / whole - 1.0) if whole else self.format
+
+
+@part("call_match")
+class CallMatch(Reward):
+    """Partial credit for a call: readable, right tool, right parameters, right values. The last turn counts."""
+
+    needs_answers = True
+    parts: CallWeights = CallWeights()
+    """What each part weighs."""
+    begins: CallWeights | None = None
+    """What each weighs in the first round; null: as `parts`."""
+    over: Count = 0
+    """Updates of the policy until `parts` holds."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Values in [-scale, format + scale], [completions]."""
+        weights = self._at(world.learner.updates)
+        worth = [weights.worth(_last_turn(rollout), hidden(rollout.problem, Expected, "calls")) for rollout in rollouts]
+        return torch.tensor(worth)
+
+    def _at(self, updates: int) -> CallWeights:
+        if self.begins is None or updates >= self.over:
+            return self.parts
+        return self.begins.towards(self.parts, updates / self.over)
+
+
+def _last_turn(rollout: Rollout) -> str:
+    if not rollout.finished:
+        return ""
+    return rollout.turns[-1].said if rollout.turns else rollout.text
