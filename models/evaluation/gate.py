@@ -14,6 +14,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from models.datasets.settings import DataName
 from models.errors import UserError
 from models.evaluation.bootstrap import Interval
@@ -25,6 +27,7 @@ from models.evaluation.held_out import HeldOutAnswers, HeldOutSettings, held_out
 from models.evaluation.measured import Measured, Values, measure
 from models.evaluation.metrics import UNBOUNDED, compiled_patterns, defined_on, known_metric, samples_needed
 from models.evaluation.records import PromptRecord, aligned
+from models.formulas.severity import severity_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,11 @@ class GateSettings:
     """Regular expressions; a sample in which one is found is flagged."""
     safety_margin: float | None = 0.02
     """How much the share of flagged samples may rise."""
+    severity: dict[str, float] = field(default_factory=dict)
+    """Regular expression -> severity of a turn in which it is found, the largest of several; an episode is as severe as
+    its turns together (`models.formulas.severity`). Empty: no guard."""
+    severity_margin: float | None = 0.05
+    """How much the mean severity of a sample may rise."""
     length_margin: float | None = 0.25
     """By which share of the baseline's mean length the samples may grow."""
     diversity_margin: float | None = 0.75
@@ -84,6 +92,7 @@ class GateSettings:
             if not (math.isfinite(margin) and margin >= 0):
                 raise UserError(f"gate.{name}: {margin} must be 0 or more")
         compiled_patterns(self.safety_patterns)
+        severity_table(self.severity, "gate.severity")
 
     @property
     def samples_needed(self) -> int:
@@ -92,7 +101,7 @@ class GateSettings:
 
     def measure(self, records: Sequence[PromptRecord]) -> Measured:
         """What the gate reads of an evaluation."""
-        return measure(records, sorted({self.metric, *self.capabilities}), self.safety_patterns)
+        return measure(records, sorted({self.metric, *self.capabilities}), self.safety_patterns, self.severity)
 
     def next_look(self, looked: int = 0, spent: float = 0.0) -> Look:
         """The look after so many others; see models.evaluation.budget."""
@@ -220,6 +229,11 @@ def _guards(new: Measured, old: Measured, settings: GateSettings, reward_model: 
     if settings.safety_patterns and settings.safety_margin is not None:
         arrays = {"flagged share": new.flagged, "flagged share of the other": old.flagged}
         guard("safety", arrays, lambda: share_change(new.flagged, old.flagged, sure), settings.safety_margin, 1)
+    if settings.severity and settings.severity_margin is not None:
+        unknown = np.full(1, math.nan)
+        now, before = (unknown if values is None else values for values in (new.severity, old.severity))
+        arrays = {"severity": now, "severity of the other": before}
+        guard("severity", arrays, lambda: mean_change(now, before), settings.severity_margin, 1)
     if settings.length_margin is not None:
         arrays = {"length": new.tokens, "length of the other": old.tokens}
         guard("length", arrays, lambda: ratio(new.tokens, old.tokens), 1 + settings.length_margin, 1)

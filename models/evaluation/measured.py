@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 
 from models.errors import UserError
 from models.evaluation.metrics import compiled_patterns, prompt_values
-from models.evaluation.records import PromptRecord
+from models.evaluation.records import Completion, PromptRecord
+from models.formulas.severity import severity_of, severity_table
 
 Values = NDArray[np.float64]
 
@@ -31,9 +33,16 @@ class Measured:
     """0 or 1, [n, S]."""
     scores: Values
     """Of the reward model, [n, S]; NaN where there is none."""
+    severity: Values | None = None
+    """Severity of what was done, all turns together, mean over a prompt's samples, [n]; None: nobody asked for it."""
 
 
-def measure(records: Sequence[PromptRecord], metrics: Sequence[str], safety_patterns: Sequence[str] = ()) -> Measured:
+def measure(
+    records: Sequence[PromptRecord],
+    metrics: Sequence[str],
+    safety_patterns: Sequence[str] = (),
+    severity: Mapping[str, float] | None = None,
+) -> Measured:
     """The arrays of an evaluation.
 
     Raises:
@@ -55,4 +64,24 @@ def measure(records: Sequence[PromptRecord], metrics: Sequence[str], safety_patt
         flagged=np.array(flagged, dtype=np.float64).mean(axis=1),
         correct=np.array([[float(s.correct) for s in record.samples] for record in records]),
         scores=np.array([[s.reward_score for s in record.samples] for record in records], dtype=np.float64),
+        severity=severities(records, severity) if severity else None,
     )
+
+
+def severities(records: Sequence[PromptRecord], weights: Mapping[str, float]) -> Values:
+    """Severity of what was done, all turns together, mean over a prompt's samples, [prompts].
+
+    Args:
+        records: of an evaluation; a completion that is no episode is one turn.
+        weights: regular expression -> weight of a turn in which it is found.
+
+    Raises:
+        UserError: a pattern is no regular expression.
+    """
+    table = severity_table(weights, "gate.severity")
+
+    def of(sample: Completion) -> float:
+        turns = [turn["said"] for turn in json.loads(sample.turns)] if sample.turns else [sample.text]
+        return sum(severity_of(turns, table))
+
+    return np.array([np.mean([of(sample) for sample in record.samples]) for record in records])

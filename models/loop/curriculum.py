@@ -6,6 +6,9 @@
     phases      prompts from the shortest to the longest, in as many phases as are set; beside the phase's own come some
                 of earlier ones again, by chance in proportion to how rarely they are solved (QwenLong-L1, paper 215:
                 phased context and difficulty-aware retrospective sampling)
+    by_level    prompts of the lowest level that is not mastered yet, and beside them some of lower ones; a level is
+                mastered where the discounted share of its tries that succeed is large enough (QWeb, paper 44: a
+                curriculum of growing sets of sub-goals)
     adaptive    blocks of rounds: the prompts of the next block are tried by the policy as it stands, and come from the
                 easiest to the hardest (adaptive difficulty curriculum learning, paper 244)
 
@@ -30,7 +33,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.bounds import Positive, Share
-from models.loop.problem_rows import ids_of, places_of, prompt_lengths, taken
+from models.loop.problem_rows import ids_of, levels_of, places_of, prompt_lengths, taken
 from models.loop.prompts import first_drawn, prompts_of_round
 from models.loop.rollout import Problem, Scored
 from models.loop.tally import Tally
@@ -41,18 +44,20 @@ from models.seeds import seed_of
 class CurriculumSettings:
     """Which prompts the rounds have. Stands under `schedule.curriculum`."""
 
-    order: Literal["shuffled", "signal", "phases", "adaptive"] = "shuffled"
+    order: Literal["shuffled", "signal", "phases", "by_level", "adaptive"] = "shuffled"
     """The rule."""
     by: str = "total"
     """The reward component that says whether a prompt is solved; `total` is the weighted sum."""
     discount: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """What an earlier visit of a prompt counts when it is visited again."""
+    """What an earlier visit of a prompt counts when it is visited again; of by_level, of a level."""
     floor: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Of signal: chance of a prompt without any, against one of the most."""
     phases: Positive = 3
     """Of phases: their number."""
     again: Share = 0.25
-    """Of phases: share of a round's prompts that come from earlier ones."""
+    """Of phases and by_level: share of a round's prompts that come from earlier phases, or lower levels."""
+    mastery: Share = 0.7
+    """Of by_level: share of a level's tries that must succeed before the next one comes."""
     every: Positive = 3
     """Of adaptive: rounds of a block."""
     low: Share = 0.0
@@ -107,6 +112,8 @@ def choose(
         return _by_signal(problems, settings, tally, count, number, seed)
     if settings.order == "phases":
         return _by_phase(problems, settings, tally, count, number, rounds, seed)
+    if settings.order == "by_level":
+        return _by_level(problems, settings, tally, count, number, seed)
     if settings.order == "adaptive":
         first = number % settings.every * count
         names = tally.order[first : first + count]
@@ -137,18 +144,31 @@ def note(tally: Tally, scored: Scored, settings: CurriculumSettings) -> None:
     """Count what the round's completions tell of their prompts; of what the policy has sampled alone."""
     worth = scored.component(settings.by, "schedule.curriculum.by").clamp(0.0, 1.0).tolist()
     seen: dict[str, list[float]] = {}
+    levels: dict[int, list[float]] = {}
     for rollout, value in zip(scored.rollouts, worth, strict=True):
         if rollout.origin == "policy":
             seen.setdefault(rollout.problem.id, []).append(value)
+            levels.setdefault(rollout.problem.level, []).append(value)
     for name, values in seen.items():
-        total, weight = tally.seen.get(name, (0.0, 0.0))
-        tally.seen[name] = (settings.discount * total + sum(values), settings.discount * weight + len(values))
+        tally.seen[name] = _discounted(tally.seen.get(name, (0.0, 0.0)), values, settings.discount)
+    for level, values in levels.items():
+        tally.levels[level] = _discounted(tally.levels.get(level, (0.0, 0.0)), values, settings.discount)
+
+
+def _discounted(known: tuple[float, float], values: Sequence[float], discount: float) -> tuple[float, float]:
+    return discount * known[0] + sum(values), discount * known[1] + len(values)
 
 
 def solved(tally: Tally, name: str) -> float:
     """Estimate of the mean reward of the prompt with this id, in (0, 1); a half where it was never seen."""
     total, weight = tally.seen.get(name, (0.0, 0.0))
     return (1.0 + total) / (2.0 + weight)
+
+
+def level_reached(levels: Sequence[int], tally: Tally, mastery: float) -> int:
+    """The lowest of `levels` that is not mastered, the highest where all are; whatever is not seen is not mastered."""
+    rates = {level: total / weight for level, (total, weight) in tally.levels.items()}
+    return next((level for level in sorted(levels) if rates.get(level, -1.0) < mastery), max(levels))
 
 
 def drawn(
@@ -200,3 +220,17 @@ def _by_phase(
         return fresh
     weights = [1.0 - solved(tally, name) for name in ids_of(before)]
     return fresh[: count - again] + drawn(before, weights, again, seed_of(seed, "again", number))
+
+
+def _by_level(
+    problems: Sequence[Problem], settings: CurriculumSettings, tally: Tally, count: int, number: int, seed: int
+) -> list[Problem]:
+    levels = levels_of(problems)
+    reached = level_reached(np.unique(levels).tolist(), tally, settings.mastery)
+    own, lower = np.flatnonzero(levels == reached), np.flatnonzero(levels < reached)
+    again = min(round(settings.again * count), len(lower), count - 1)
+    fresh = prompts_of_round(taken(problems, own), count, number, seed_of(seed, "level", reached))
+    if not again:
+        return fresh
+    back = drawn(taken(problems, lower), np.ones(len(lower)), again, seed_of(seed, "lower", number))
+    return fresh[: count - again] + back

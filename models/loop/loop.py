@@ -145,7 +145,7 @@ def run_loop(
             gathered = gather(seen, slots, score, problems, rollouts, number, meter)
             scored, chosen = gathered.scored, gathered.chosen
             learner.tally.completions += len(scored.rollouts)
-            if curriculum.order in ("signal", "phases"):
+            if curriculum.order in ("signal", "phases", "by_level"):
                 note(learner.tally, scored, curriculum)
             meter.lap("score")
             last = done == settings.rounds or settings.spent(learner.tally.completions)

@@ -154,6 +154,12 @@ class Problems(Sequence[Problem]):
             rows = self._source.table.rows(self._firsts[first : first + TOGETHER].tolist())
             yield from (str(row[self._source.key]) for row in rows)
 
+    @property
+    def levels(self) -> Numbers:
+        """The level of each, [problems]."""
+        pieces = (self._firsts[first : first + TOGETHER].tolist() for first in range(0, len(self), TOGETHER))
+        return np.array([int(row["level"]) for rows in pieces for row in self._source.table.rows(rows)], np.int64)
+
     def places_of(self, names: Collection[str]) -> Numbers:
         """Where those with these ids stand, rising; of names that none has nothing."""
         if not names:
@@ -192,6 +198,13 @@ def prompt_lengths(problems: Sequence[Problem]) -> Numbers:
     if isinstance(problems, Problems):
         return problems.prompt_lengths
     return np.fromiter((len(problem.tokens) for problem in problems), np.int64, len(problems))
+
+
+def levels_of(problems: Sequence[Problem]) -> Numbers:
+    """The level of each problem, [problems]."""
+    if isinstance(problems, Problems):
+        return problems.levels
+    return np.fromiter((problem.level for problem in problems), np.int64, len(problems))
 
 
 def known_answers(problems: Sequence[Problem]) -> Numbers:

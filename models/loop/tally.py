@@ -14,6 +14,8 @@ class Tally:
     """Completions sampled or read, those included that only try how hard prompts are."""
     seen: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By the id of a prompt: rewards of its completions and how many they were, the earlier ones discounted."""
+    levels: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """The same by the level of the prompt."""
     kept: list[str] | None = None
     """Ids of the prompts that the filter has left; None where there is none, or it has not run yet."""
     order: list[str] = field(default_factory=list)
@@ -43,6 +45,7 @@ def read(content: bytes) -> Tally:
     known = json.loads(content)
     pairs = {
         "seen": {name: tuple(pair) for name, pair in known.get("seen", {}).items()},
+        "levels": {int(level): tuple(pair) for level, pair in known.get("levels", {}).items()},
         "open": [tuple(pair) for pair in known.get("open", [])],
     }
     return Tally(**known | pairs)

@@ -225,7 +225,9 @@ def test_the_rows_of_a_run_are_those_of_its_rounds_or_all_where_rewards_decide()
 
 
 def test_a_tally_is_written_to_the_last_digit() -> None:
-    tally = Tally(completions=3, seen={"a": (0.1 + 0.2, 1 / 3)}, kept=["a"], order=["a", "b"])
+    tally = Tally(
+        completions=3, seen={"a": (0.1 + 0.2, 1 / 3)}, levels={2: (0.1 + 0.2, 1 / 3)}, kept=["a"], order=["a", "b"]
+    )
     assert tallies.read(tallies.written(tally)) == tally
 
 

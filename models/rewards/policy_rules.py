@@ -1,0 +1,95 @@
+"""Rules of conduct, checked on every turn of an episode (the rule circuits of ShieldAgent, paper 308, 2503.22738).
+
+    reward of a turn = -(weights of the rules that it violates)            `models.formulas.circuits`
+
+Rules are written by hand in the recipe, where the paper draws them from documents with a language model. With `most`
+the rules constrain in place of being weighed: in a round in which at most this share of the episodes violates any, they
+cost nothing and the other rewards alone are learned from; else a violation costs its weight (constraint-rectified
+policy optimisation, arXiv 2011.05869).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from pydantic import NonNegativeFloat
+from torch import Tensor
+
+from models.bounds import Share
+from models.errors import UserError
+from models.formulas.circuits import Circuit, names_of, violations
+from models.formulas.of_turns import turns_of
+from models.loop.rollout import Rollout
+from models.loop.slots import TokenReward
+from models.loop.world import World
+from models.parts import part
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What must hold where an action is taken."""
+
+    when: str = ""
+    """Regular expression: the turns that the rule is about; empty: all."""
+    requires: str = ""
+    """Formula of propositions with and, or, not and brackets."""
+    weight: NonNegativeFloat = 1.0
+    """What a violation costs."""
+
+
+@part("policy_rules")
+class PolicyRules(TokenReward):
+    """What the turns that break rules cost."""
+
+    rules: tuple[Rule, ...] = ()
+    """All must hold."""
+    propositions: dict[str, str] = field(default_factory=dict)
+    """Name -> regular expression that is looked for in what was said and heard before the turn, line by line."""
+    most: Share | None = None
+    """Share of a round's episodes that may violate a rule at no cost; null: every violation costs."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"rewards.{self.label}"
+        known = {
+            name: _compiled(pattern, f"{where}.propositions.{name}") for name, pattern in self.propositions.items()
+        }
+        circuits = []
+        for number, rule in enumerate(self.rules):
+            place = f"{where}.rules.{number}"
+            try:
+                missing = sorted(names_of(rule.requires) - set(known))
+            except ValueError as error:
+                raise UserError(f"{place}.requires: {error}") from None
+            if missing:
+                raise UserError(f"{place}.requires: no proposition is called {missing[0]!r}")
+            circuits.append(Circuit(_compiled(rule.when, f"{place}.when"), rule.requires, rule.weight))
+        object.__setattr__(self, "_propositions", known)
+        object.__setattr__(self, "_circuits", circuits)
+
+    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """The cost of each turn at its last token, below zero, [completions] tensors of [tokens of it]."""
+        costs = [self._costs(rollout) for rollout in rollouts]
+        share = sum(any(row) for row in costs) / max(1, len(costs))
+        free = self.most is not None and share <= self.most
+        rows = []
+        for rollout, of_turns in zip(rollouts, costs, strict=True):
+            row = torch.zeros(len(rollout.completion))
+            for turn, cost in zip(turns_of(rollout), of_turns, strict=True):
+                row[turn.stop - 1] -= 0.0 if free else cost
+            rows.append(row)
+        return rows
+
+    def _costs(self, rollout: Rollout) -> list[float]:
+        turns = [turn if rollout.turns else turn._replace(said=rollout.text) for turn in turns_of(rollout)]
+        return violations(turns, vars(self)["_circuits"], vars(self)["_propositions"])
+
+
+def _compiled(pattern: str, where: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+    except re.error as error:
+        raise UserError(f"{where}: {pattern!r} is no regular expression ({error})") from None

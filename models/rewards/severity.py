@@ -1,0 +1,45 @@
+"""Minus the severity of what was done, turn by turn (escalation scores, paper 322, arXiv 2401.03408).
+
+The paper measures five models with it and trains none; as a guard of the gate it stands under `gate.severity`, where a
+policy that acts more severely than the champion is refused whatever it gains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+
+import torch
+from torch import Tensor
+
+from models.bounds import Number
+from models.formulas.of_turns import turns_of
+from models.formulas.severity import severity_of, severity_table
+from models.loop.rollout import Rollout
+from models.loop.slots import TokenReward
+from models.loop.world import World
+from models.parts import part
+
+
+@part("severity")
+class Severity(TokenReward):
+    """What severe actions cost."""
+
+    table: dict[str, Number] = field(default_factory=dict)
+    """Regular expression -> weight of a turn in which it is found; the largest counts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "_compiled", severity_table(self.table, f"rewards.{self.label}.table"))
+
+    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Minus the severity of each turn at its last token, [completions] tensors of [tokens of it]."""
+        rows = []
+        for rollout in rollouts:
+            row = torch.zeros(len(rollout.completion))
+            turns = turns_of(rollout)
+            said = [turn.said for turn in turns] if rollout.turns else [rollout.text]
+            for turn, weight in zip(turns, severity_of(said, vars(self)["_compiled"]), strict=True):
+                row[turn.stop - 1] -= weight
+            rows.append(row)
+        return rows
