@@ -9,9 +9,9 @@ are. The errors are those of `models.episodes.named_calls`; none of them says wh
 from __future__ import annotations
 
 from models.bounds import Positive
-from models.episodes.named_calls import Expected, category_of
 from models.episodes.environment import Environment, Info, Opened
 from models.episodes.hidden import hidden
+from models.episodes.named_calls import Expected, category_of
 from models.loop.rollout import Problem
 from models.parts import part
 

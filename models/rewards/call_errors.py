@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from models.bounds import Number
-from models.episodes.named_calls import Expected, category_of
 from models.episodes.hidden import hidden
+from models.episodes.named_calls import Expected, category_of
 from models.formulas.of_turns import turns_of
 from models.loop.rollout import Rollout
 from models.loop.slots import TokenReward

@@ -2,7 +2,7 @@
 
     value = w_format F + 2 scale (S - 1/2) where readable;   S = sum over the parts of w M / sum of w
 
-F is whether the call can be read, M the share of each part that is as expected (`models.episodes.named_calls.match`): the
+F is whether the call can be read, M the share of each part that is as expected (`models.episodes.named_calls`): the
 name, the names of parameters (shared over all), the values. S lies in [0, 1], so correctness lies in [-scale, scale] as
 in the paper, where it is 3; what cannot be read is worth -scale. The paper's schedules of scale and granularity are
 `begins`: the settings that hold at first, from which those of the recipe are reached in a straight line over `over`
@@ -19,8 +19,8 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.bounds import Count
-from models.episodes.named_calls import Expected, match
 from models.episodes.hidden import hidden
+from models.episodes.named_calls import Expected, match
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
