@@ -1,7 +1,7 @@
 """Rules of conduct and severity: circuits as truth tables, turns as counted by hand."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -15,7 +15,7 @@ from models.loop.rollout import Problem, Rollout, Turn
 from models.rewards.policy_rules import PolicyRules, Rule
 from models.rewards.severity import Severity
 
-FORMULAS = {
+FORMULAS: dict[str, Callable[[bool, bool, bool], bool]] = {
     "a": lambda a, b, c: a,
     "not a": lambda a, b, c: not a,
     "a and b or c": lambda a, b, c: (a and b) or c,
