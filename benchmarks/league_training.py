@@ -245,7 +245,7 @@ def train(
 
     began = time.perf_counter()
     unread = Readings(learner, recipe.schedule.token_budget)
-    world = World(codec, engine, None, recipe.seed, learner, unread, recipe.truncated)
+    world = World(codec, engine, None, recipe.seed, learner, unread, recipe.truncated, start)
     run_loop(world, slots, recipe.schedule, problems, work.folder / "none", Watchers(metrics=watch))
     seconds = time.perf_counter() - began - outside
     if curve[-1].round < len(rounds):  # further draws spent the budget before the last round
@@ -268,7 +268,7 @@ def _beginning(judge: TransformersEngine, codec: Codec, problems: Sequence[Probl
     """The start of a curve, which recipes of one warm start and one limit of tokens share: measured once a process."""
     shared = (start, f"{recipe.rollouts.max_tokens} {recipe.rollouts.episodes}", tuple(each.id for each in problems))
     if shared not in _BEGUN:
-        _BEGUN[shared] = measure(judge, codec, problems, recipe, 0)
+        _BEGUN[shared] = measure(judge, codec, problems, recipe, 0, beside=start)
     return _BEGUN[shared]
 
 
@@ -294,7 +294,7 @@ def measure_learner(
         )
         engine = open_engine(folder, EngineSettings(name="transformers"), longest=0, end=codec.end, seed=0)
         try:
-            return measure(engine, codec, problems, recipe, done, read_use(folder).after_prompt)
+            return measure(engine, codec, problems, recipe, done, read_use(folder).after_prompt, folder)
         finally:
             engine.close()
 
@@ -325,11 +325,20 @@ def measure(
     recipe: Any,
     done: int,
     after_prompt: Sequence[int] = (),
+    beside: Path | None = None,
 ) -> Point:
     """Held-out accuracy and length of the policy that `engine` runs, after `done` rounds."""
     sampling = Sampling(max_tokens=recipe.rollouts.max_tokens, samples=SAMPLES)
     records = evaluate(
-        engine, codec, problems, sampling, 0, None, after_prompt=after_prompt, episodes=recipe.rollouts.episodes
+        engine,
+        codec,
+        problems,
+        sampling,
+        0,
+        None,
+        after_prompt=after_prompt,
+        episodes=recipe.rollouts.episodes,
+        beside=beside,
     )
     values = {name: prompt_values(records, name) for name in JUDGED}
     return Point(

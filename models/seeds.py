@@ -44,3 +44,15 @@ def call_seed(seed: int, call: int) -> int:
     if call == 0:
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed} call {call}".encode()).digest()[:8], "big") >> 1
+
+
+def seat_seed(seed: int, seat: int) -> int:
+    """The seed of what is said at a seat of an episode, in [0, 2^63): the episode's own at the first.
+
+    Args:
+        seed: of the episode (`completion_seed`).
+        seat: from 0.
+    """
+    if seat == 0:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"{seed} seat {seat}".encode()).digest()[:8], "big") >> 1

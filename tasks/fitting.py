@@ -132,7 +132,7 @@ def fit_here(asked: Asked, watchers: Watchers) -> Collapse | None:
     with engine_for(asked.start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine:
         scorer = reward_scorer(made_reward_model(asked.rewarded), recipe, home, codec)
         unread = Readings(learner, settings.token_budget)
-        world = World(codec, engine, scorer, recipe.seed, learner, unread, recipe.truncated)
+        world = World(codec, engine, scorer, recipe.seed, learner, unread, recipe.truncated, asked.start)
         checkpoints = asked.folder / CHECKPOINTS
         collapse = run_loop(world, recipe.slots, settings, problems, checkpoints, watchers, recipe.alarm)
     save_model_folder(

@@ -81,7 +81,8 @@ def answers(
                 spent = strategic.policy.spent
             scorer = tokens.scorer(reward_scorer(rewarded, recipe, home, tokens.run), problems)
             seed = recipe.evaluation_seed
-            made = evaluate(drawn, codec, problems, sampling, seed, scorer, begin, after_prompt, episodes)
+            where = policy.folder  # of the frozen model that it was trained beside
+            made = evaluate(drawn, codec, problems, sampling, seed, scorer, begin, after_prompt, episodes, where)
     return made, spent
 
 

@@ -84,4 +84,15 @@ def _answers(
     )
     after, seed = read_use(policy.folder).after_prompt, recipe.evaluation_seed
     with engine_place(), measuring_engine(policy, recipe, tokens.own) as engine:
-        return evaluate(engine, tokens.own, problems, sampling, seed, None, lambda stage: None, after, recipe.episodes)
+        return evaluate(
+            engine,
+            tokens.own,
+            problems,
+            sampling,
+            seed,
+            None,
+            lambda stage: None,
+            after,
+            recipe.episodes,
+            policy.folder,
+        )

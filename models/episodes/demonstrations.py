@@ -4,7 +4,8 @@
 
 The tokens are those that the episode has when it is played: every turn is encoded by itself and ends with the end
 token, and the bridge stands between. No token of prompt and environment carries loss, so the gradient is that of every
-turn by itself behind its history, which is read once.
+turn by itself behind its history, which is read once. Where the first turn is empty the environment speaks first, as on
+lines of its own behind the prompt.
 
 Tokens may count more or less than others (TL-Training, paper 382): those of a turn that the environment answered by an
 error, which nobody should imitate, and those that make a call what it is, its quoted names and values.
@@ -51,7 +52,7 @@ def in_turns(
     made: list[tuple[Sequence[int], tuple[int, ...], tuple[float, ...]]] = []
     listed = list(rows)
     for first in range(0, len(listed), TOGETHER):
-        some = [(prompt, text.split(TURNS)) for prompt, text in listed[first : first + TOGETHER]]
+        some = [_opened(codec, prompt, text.split(TURNS)) for prompt, text in listed[first : first + TOGETHER]]
         own = iter(codec.completions([turn for _, turns in some for turn in turns[::2]]))
         heard = iter(bridge.ids([turn for _, turns in some for turn in turns[1::2]]))
         for prompt, turns in some:
@@ -69,6 +70,14 @@ def in_turns(
                 made.append((prompt, ids, weights))
     prompts, completions, counted = ([row[place] for row in made] for place in range(3))
     return Sequences(prompts, completions, weights=counted)  # type: ignore[arg-type]
+
+
+def _opened(codec: Codec, prompt: Sequence[int], turns: list[str]) -> tuple[Sequence[int], list[str]]:
+    """A prompt with what the environment says before the first turn, and the turns from then on."""
+    if turns[0] or len(turns) == 1:
+        return prompt, turns
+    (opening,) = codec.inside([f"\n{turns[1]}\n"])
+    return (*prompt, *opening), turns[2:]
 
 
 def _of_turn(codec: Codec, text: str, ids: tuple[int, ...], counts: TokenCounts, failed: bool) -> tuple[float, ...]:

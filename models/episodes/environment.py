@@ -10,13 +10,22 @@ An environment of Gymnasium (https://gymnasium.farama.org) whose observations an
     actions  all texts that are admitted as the next turn, where they can be listed (strategy masked_actions)
     solved   whether the episode reached its goal, once it is over; else the verifier reads what the policy said
     duration what the turn's action takes, in seconds that do not hang on the machine (advantage turn_returns)
+
+Where several play, each has a seat: a view of its own, in tokens of its own, and who speaks for it. A seat that is not
+to move yet is asked for its news after every wave:
+
+    info["waits"]    of a reset: others move first
+    step(turn)       None: others move first
+    news()           what the seat hears once it is to move, or the episode is over; None: still not
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from models.engine.engine import Engine, Sampling
 from models.episodes.episode import Episode
@@ -26,6 +35,8 @@ from models.parts import Part
 from models.text.encoding import Codec
 
 Info = dict[str, Any]
+Heard = tuple[str, float, bool, bool, Info]
+"""Text, reward, terminated, truncated, info."""
 
 
 class Opened(Protocol):
@@ -36,7 +47,7 @@ class Opened(Protocol):
         empty where the prompt says all, and what there is to know."""
         ...
 
-    def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
+    def step(self, turn: str) -> Heard:
         """Take the policy's turn. Returns what it reads next, the turn's reward, whether the episode is over, whether
         it was broken off, and what there is to know."""
         ...
@@ -44,6 +55,48 @@ class Opened(Protocol):
     def close(self) -> None:
         """Let go of what it holds; called once for each episode that was opened."""
         ...
+
+
+class View(Protocol):
+    """An episode of several as it looks from a seat."""
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        """As `Opened.reset`; all seats of an episode are given the same seed."""
+        ...
+
+    def step(self, turn: str) -> Heard | None:
+        """As `Opened.step`; None: others move first, and then `news` says what came of it."""
+        ...
+
+    def news(self) -> Heard | None:
+        """What the seat hears before it is to move, or as the episode is over; None: others move first."""
+        ...
+
+    def close(self) -> None:
+        """As `Opened.close`."""
+        ...
+
+
+Speaker = Literal["policy", "frozen"]
+"""Who speaks for a seat: the policy as it is trained or measured, or a model that stays as it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seat:
+    """A place at an episode. What is said there is drawn in waves, beside all others of the round."""
+
+    opened: Opened | View
+    speaker: Speaker = "policy"
+    learns: bool = True
+    """Whether its turns are a rollout that the policy is trained on."""
+    prompt: str | None = None
+    """What it reads first; None: the problem's prompt."""
+    forgets: bool = False
+    """Whether it reads what it hears as a prompt of its own, and nothing of what was before."""
+
+    def __post_init__(self) -> None:
+        if self.learns and (self.speaker != "policy" or self.forgets):
+            raise ValueError("a seat that learns is the policy's and reads its whole episode")
 
 
 class Environment(Part):
@@ -73,6 +126,39 @@ class Environment(Part):
         """Episodes as `models.episodes.play.play` gives them, where the environment asks the policy by itself; None:
         it answers the policy's turns."""
         return None
+
+    @property
+    def learning(self) -> int:
+        """Seats of an episode that learn; each gives a rollout of its own, in a group of its own."""
+        return 1
+
+    @property
+    def several(self) -> bool:
+        """Whether an episode has more seats than the policy's."""
+        return False
+
+    @property
+    def asks_frozen(self) -> bool:
+        """Whether a model that stays as it is speaks for one of them."""
+        return False
+
+    @property
+    def frozen(self) -> Path | None:
+        """Folder of the model that speaks for frozen seats; None: the policy that the run began with."""
+        return None
+
+    @property
+    def measured(self) -> Environment:
+        """What evaluations play, with one seat that learns."""
+        return self
+
+    def seats(self, problem: Problem) -> Sequence[Seat]:
+        """The seats of an episode about `problem`; by default the policy's alone.
+
+        Raises:
+            UserError: the problem is none of this environment's.
+        """
+        return (Seat(self.open(problem)),)
 
     @abstractmethod
     def open(self, problem: Problem) -> Opened:

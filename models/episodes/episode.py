@@ -25,6 +25,10 @@ class Episode:
     cut: Cut
     solved: bool | None
     """What the environment says of the goal; None: nothing."""
+    prompt: tuple[int, ...] = ()
+    """What it was read behind, [tokens]; empty: its problem's prompt."""
+    seat: int = 0
+    """Which of the seats that learn it was played at."""
 
     @property
     def reward(self) -> float:

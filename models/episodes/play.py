@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from models.engine.engine import Engine, Sampling, asks_of
 from models.episodes.answers import in_time
@@ -22,6 +23,8 @@ from models.episodes.episode import Episode
 from models.episodes.limits import EpisodeLimits
 from models.episodes.pace import at_own_pace
 from models.episodes.playing import Playing
+from models.episodes.seated import play_seated
+from models.episodes.speakers import voices_of
 from models.errors import UserError, shortened
 from models.loop.rollout import Problem
 from models.seeds import turn_seed
@@ -42,9 +45,16 @@ class EpisodeSettings:
 
 
 def play(
-    engine: Engine, codec: Codec, settings: EpisodeSettings, problems: Sequence[Problem], sampling: Sampling, seed: int
+    engine: Engine,
+    codec: Codec,
+    settings: EpisodeSettings,
+    problems: Sequence[Problem],
+    sampling: Sampling,
+    seed: int,
+    beside: Path | None = None,
 ) -> list[list[Episode]]:
-    """`sampling.samples` episodes of each problem, [problems][G]; the same seed gives the same ones.
+    """`sampling.samples` episodes of each problem, [problems][G]; the same seed gives the same ones. Where several
+    seats learn there are as many of each seat, less those in which it never came to move.
 
     Args:
         engine: draws the policy's turns.
@@ -53,6 +63,7 @@ def play(
         problems: with encoded prompts, which the episodes begin with.
         sampling: how turns are drawn; `max_tokens` is the longest episode, the environment's words included.
         seed: of the completions, as `Engine.generate` takes it: an episode of one turn is that completion, bit for bit.
+        beside: the model folder that the policy is, or began as, where a frozen model is found.
 
     Raises:
         UserError: a problem is none of this environment's, the chat template cannot be continued, or the engine cannot
@@ -61,6 +72,11 @@ def play(
     driven = settings.environment.drive(engine, codec, settings.limits, problems, sampling, seed)
     if driven is not None:
         return driven
+    if settings.environment.several:
+        if not settings.waves:
+            raise UserError(f"rollouts.waves is false, but environment {settings.environment.name} has several seats")
+        voices = voices_of(settings.environment, engine, codec, settings.role, settings.limits.turns, beside)
+        return play_seated(voices, settings.environment, settings.limits, problems, sampling, seed)
     bridge = bridge_of(codec, settings.role) if settings.limits.turns > 1 else None
     asks = asks_of([problem.tokens for problem in problems], sampling, seed)
     playing: list[Playing] = []

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from models.engine.engine import Ask, Generated
-from models.episodes.environment import Info, Opened
+from models.episodes.environment import Heard, Info, Opened, View
 from models.episodes.episode import Episode
 from models.episodes.limits import EpisodeLimits
 from models.errors import UserError
@@ -28,16 +28,13 @@ from models.seeds import turn_seed
 
 _LOG = logging.getLogger("rewardflow.episodes")
 
-Answer = tuple[str, float, bool, bool, Info]
-"""What `Opened.step` gives."""
-
 
 @dataclass
 class Playing:
     """An episode that goes on."""
 
     prompt: Sequence[int]
-    opened: Opened
+    opened: Opened | View
     seed: int
     """Of the completion; its turns' are made of it."""
     longest: int
@@ -70,9 +67,9 @@ class Playing:
             self.log_probs.append(generated.log_probs)
         self.turns.append(Turn(start, len(self.tokens), state=self.state, said=text))
         if not generated.finished:
-            self._end("tokens")
+            self.end("tokens")
 
-    def heard(self, answer: Answer | None, error: BaseException | None, seconds: float) -> None:
+    def heard(self, answer: Heard | None, error: BaseException | None, seconds: float) -> None:
         """Take what the environment answered to the last turn, or what it raised, and the seconds that it took.
 
         Raises:
@@ -87,22 +84,23 @@ class Playing:
         if isinstance(error, (UserError, MemoryError)) or not isinstance(error, Exception):
             raise error
         if isinstance(error, TimeoutError):
-            return self._end("time")
+            return self.end("time")
         _LOG.warning("an environment failed, and with it one episode (%s: %s)", type(error).__name__, error)
-        return self._end("error")
+        return self.end("error")
 
-    def _take(self, answer: Answer, seconds: float) -> None:
+    def _take(self, answer: Heard, seconds: float) -> None:
         words, reward, terminated, truncated, info = answer
-        self.turns[-1] = self.turns[-1]._replace(
-            reward=float(reward), seconds=seconds, heard=words, duration=float(info.get("duration", 0.0))
-        )
+        if self.turns:  # what a seat hears before it had a turn is no turn's
+            self.turns[-1] = self.turns[-1]._replace(
+                reward=float(reward), seconds=seconds, heard=words, duration=float(info.get("duration", 0.0))
+            )
         self.note(info)
         if "solved" in info:
             self.solved = bool(info["solved"])
         if terminated or truncated:
-            self._end()
+            self.end()
         elif len(self.turns) == self.limits.turns:
-            self._end("turns")
+            self.end("turns")
 
     def note(self, info: Info) -> None:
         """Take what there is to know of the next turn."""
@@ -112,13 +110,13 @@ class Playing:
     def read(self, ids: Sequence[int]) -> None:
         """Take the ids of what was heard; where they leave no room for a turn the episode ends before them."""
         if len(self.tokens) + len(ids) >= self.longest:
-            return self._end("tokens")
+            return self.end("tokens")
         self.tokens += ids
         self.log_probs.append(torch.zeros(len(ids)))
         return None
 
-    def played(self, log_probs: bool) -> Episode:
-        """The episode that it has become. `log_probs`: whether they are wanted."""
+    def played(self, log_probs: bool, seat: int = 0) -> Episode:
+        """The episode that it has become. `log_probs`: whether they are wanted; `seat`: see `Episode`."""
         return Episode(
             tuple(self.tokens),
             torch.cat(self.log_probs) if log_probs else None,
@@ -126,7 +124,9 @@ class Playing:
             "\n".join(turn.said for turn in self.turns),
             self.cut,
             self.solved,
+            tuple(self.prompt),
+            seat,
         )
 
-    def _end(self, cut: Cut = "") -> None:
+    def end(self, cut: Cut = "") -> None:
         self.over, self.cut = True, cut

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from torch import Tensor
 
@@ -36,6 +37,7 @@ def evaluate(
     begin: Callable[[str], None] = lambda stage: None,
     after_prompt: Sequence[int] = (),
     episodes: EpisodeSettings | None = None,
+    beside: Path | None = None,
 ) -> list[PromptRecord]:
     """What a policy answers to each problem, [problems].
 
@@ -49,13 +51,16 @@ def evaluate(
         begin: called with each of STAGES as it begins.
         after_prompt: ids that the policy wants between prompt and completion; the reward model does not see them.
         episodes: whom the policy takes turns with, as in training; None: it answers in one turn.
+        beside: the policy's model folder, where the frozen model that it was trained beside is found.
     """
     asked = [replace(problem, tokens=(*problem.tokens, *after_prompt)) for problem in problems]
     begin("samples")
-    sampled = _answers(engine, codec, episodes, asked, replace(sampling, log_probs=False), seed)
+    if episodes is not None:
+        episodes = replace(episodes, environment=episodes.environment.measured)
+    sampled = _answers(engine, codec, episodes, asked, replace(sampling, log_probs=False), seed, beside)
     begin("greedy")
     likeliest = Sampling(max_tokens=sampling.max_tokens, temperature=0.0, log_probs=False)
-    greedy = _answers(engine, codec, episodes, asked, likeliest, seed)
+    greedy = _answers(engine, codec, episodes, asked, likeliest, seed, beside)
     begin("scores")
     flat = [
         (problem, answer)
@@ -101,10 +106,11 @@ def _answers(
     problems: Sequence[Problem],
     sampling: Sampling,
     seed: int,
+    beside: Path | None,
 ) -> list[list[_Answer]]:
     """`sampling.samples` answers to each problem, [problems][samples]."""
     if episodes is not None:
-        played = play(engine, codec, episodes, problems, sampling, seed)
+        played = play(engine, codec, episodes, problems, sampling, seed, beside)
         return [
             [_of_episode(problem, episode, episodes) for episode in group]
             for problem, group in zip(problems, played, strict=True)

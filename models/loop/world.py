@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Tensor
 
@@ -31,6 +32,8 @@ class World:
     """Log-probs under policy and reference, each completion read once a round: the loop renews them every round."""
     truncated: TruncationSettings = WRONG
     """What becomes of completions that did not end."""
+    start: Path | None = None
+    """Model folder of the policy that the run began with."""
 
     @property
     def token_budget(self) -> int:

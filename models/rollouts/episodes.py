@@ -2,7 +2,8 @@
 
     prompt | turn 1 | what the environment says | turn 2 | ... | turn n
 
-An episode is one rollout, whose completion is all that follows the prompt; only the policy's tokens are trained on, and
+An episode is one rollout, whose completion is all that follows the prompt, and where several seats learn it is one for
+each of them, in a group of the seat's own; only the policy's tokens are trained on, and
 what the environment said is neither rewarded nor penalised. With one turn it is `sample`, bit for bit. The chain of
 text and tool calls as one sequence with masked tool output is that of ReTool (arXiv 2504.11536) and Search-R1 (arXiv
 2503.09516).
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -21,6 +23,8 @@ from models.episodes.environment import Environment
 from models.episodes.episode import Episode
 from models.episodes.limits import EpisodeLimits, Rule
 from models.episodes.play import EpisodeSettings, play
+from models.episodes.speakers import keep_partner
+from models.loop.learner import Learner
 from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import round_seed
 from models.loop.world import World
@@ -29,6 +33,7 @@ from models.parts import default_part, part
 from models.rollouts.sample import Sample
 from models.source_code import GivenFile
 from models.text.bridge import Role
+from models.text.encoding import Codec
 
 if TYPE_CHECKING:
     Chosen = Environment
@@ -68,6 +73,15 @@ class Episodes(Sample):
         self.environment.try_out()
 
     @property
+    def exports(self) -> bool:
+        """Whether the model that it was trained beside is kept with the policy."""
+        return self.environment.asks_frozen and self.environment.frozen is None
+
+    def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
+        """Keep the frozen model that the run began with beside the policy. See `Rollouts.export`."""
+        keep_partner(self.environment, start, folder)
+
+    @property
     def episodes(self) -> EpisodeSettings:
         """What evaluations play, too."""
         limits = EpisodeLimits(
@@ -80,12 +94,13 @@ class Episodes(Sample):
         return EpisodeSettings(environment=self.environment, limits=limits, role=self.role, waves=self.waves)
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Episodes about `problems`, those of one prompt side by side, [prompts * G]."""
+        """Episodes about `problems`, those of one prompt and seat side by side, [prompts * seats * G]."""
         seed = round_seed(world.seed, round_number)
         settings = replace(self.episodes, environment=self.environment.in_round(round_number))
-        groups = play(world.sampler(), world.codec, settings, problems, self.sampling, seed)
+        groups = play(world.sampler(), world.codec, settings, problems, self.sampling, seed, world.start)
+        seats = self.environment.learning
         return [
-            as_rollout(problem, number, episode, settings.limits)
+            as_rollout(problem, number * seats + episode.seat, episode, settings.limits)
             for number, (problem, group) in enumerate(zip(problems, groups, strict=True))
             for episode in group
         ]
@@ -96,11 +111,13 @@ def as_rollout(problem: Problem, group: int, episode: Episode, limits: EpisodeLi
 
     Args:
         problem: what it was about.
-        group: number of its prompt in the round.
+        group: number of its prompt, and of the seat, in the round.
         episode: as it was played.
         limits: say what becomes of one that was cut.
     """
     rule = limits.rule(episode.cut)
+    if episode.prompt and episode.prompt != tuple(problem.tokens):
+        problem = replace(problem, tokens=episode.prompt)
     made = Rollout(
         problem,
         group,

@@ -1,0 +1,187 @@
+"""A table where games of several seats are played, by the policy against itself or against somebody who does not learn.
+
+    opening    what the seat was dealt, and what was played before it had a turn     second jack bet
+    turn       an action of the game                                                 call
+    heard      what the others played since                                          check
+
+Every seat reads its own view alone: what others were dealt is in none of its tokens. In self-play all seats are the
+policy's, and each is a rollout of its own; against others the policy's seat is drawn anew for every game. A turn that
+is no action ends the game: it costs the seat the worst that the game has, which the others share. What was won stands
+at a seat's last turn, and its states are the game's information sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from random import Random
+from typing import Literal
+
+from models.episodes.environment import Environment, Heard, Info, Seat
+from models.episodes.games import GAMES
+from models.episodes.games.game import Game, Profile, State, knows, uniform
+from models.episodes.games.solving import regret_matching
+from models.errors import UserError
+from models.loop.rollout import Problem
+from models.parts import part
+
+Others = Literal["policy", "frozen", "uniform", "solved"]
+ROUNDS = 1000
+"""Of regret matching, for the strategy `solved`."""
+
+
+@part("table")
+class Table(Environment):
+    """A game that several play."""
+
+    game: Literal["kuhn_poker", "tic_tac_toe"] = "kuhn_poker"
+    """Which."""
+    others: Others = "policy"
+    """Who plays the other seats. policy: the policy itself, which learns at every seat. frozen: the policy that the run
+    began with. uniform: any action, all alike. solved: the average strategy of regret matching."""
+    measured_against: Literal["frozen", "uniform", "solved"] = "uniform"
+    """Who plays the other seats in evaluations; a game counts as solved where the policy wins."""
+
+    @property
+    def several(self) -> bool:
+        """Whether models play more than one seat."""
+        return self.others in ("policy", "frozen")
+
+    @property
+    def learning(self) -> int:
+        """All seats in self-play."""
+        return GAMES[self.game].seats if self.others == "policy" else 1
+
+    @property
+    def asks_frozen(self) -> bool:
+        """Whether the policy that the run began with plays, in training or in evaluations."""
+        return "frozen" in (self.others, self.measured_against)
+
+    @property
+    def measured(self) -> Table:
+        """The policy against those that it is measured against."""
+        return Table(game=self.game, others=self.measured_against, measured_against=self.measured_against)
+
+    def seats(self, problem: Problem) -> Sequence[Seat]:
+        """The game's seats that models play; every problem is a game of its own."""
+        game = GAMES[self.game]
+        if self.others == "policy":
+            shared = _Played(game)
+            return [Seat(_View(shared, place)) for place in range(game.seats)]
+        if self.others == "frozen":
+            shared = _Played(game, turned=True)
+            views = [_View(shared, place) for place in range(game.seats)]
+            return [Seat(views[0]), *(Seat(view, speaker="frozen", learns=False) for view in views[1:])]
+        return [Seat(_View(_Played(game, turned=True, fixed=fixed_strategy(self.game, self.others)), 0))]
+
+    def open(self, problem: Problem) -> _View:  # type: ignore[override]
+        """The view from a single seat.
+
+        Raises:
+            UserError: several are played by models.
+        """
+        (seat, *rest) = self.seats(problem)
+        if rest:
+            raise UserError(f"environment table: {self.others} plays with several seats, not one")
+        assert isinstance(seat.opened, _View)
+        return seat.opened
+
+
+@lru_cache(maxsize=4)
+def fixed_strategy(game: str, name: str) -> Profile:
+    """A strategy that does not learn, for each seat."""
+    return uniform(GAMES[game]) if name == "uniform" else regret_matching(GAMES[game], ROUNDS)
+
+
+class _Played:
+    """A game as it stands, for all of its seats."""
+
+    def __init__(self, game: Game, turned: bool = False, fixed: Profile | None = None) -> None:
+        self.game, self.fixed = game, fixed
+        self._turned = turned
+        self._random = Random(0)
+        self._first = 0
+        self.state: State = ("",)
+        self.broken: int | None = None
+        """The seat that said what is no action."""
+
+    def begin(self, seed: int) -> None:
+        """Deal. The same for all seats, who call it by turns."""
+        self._random = Random(seed)
+        self._first = self._random.randrange(self.game.seats) if self._turned else 0
+        deals = self.game.deals()
+        (self.state,) = self._random.choices([(deal,) for _, deal in deals], [chance for chance, _ in deals])
+        self.broken = None
+        self._others_move()
+
+    def player(self, place: int) -> int:
+        """The seat of the game that a place at the table is."""
+        return (place + self._first) % self.game.seats
+
+    @property
+    def mover(self) -> int | None:
+        """Whose turn it is; None: the game is over."""
+        return None if self.broken is not None else self.game.mover(self.state)
+
+    def move(self, seat: int, turn: str) -> None:
+        """Take a seat's turn, and those of seats that no model plays."""
+        action = " ".join(turn.lower().split())
+        if action in self.game.actions(self.state):
+            self.state = (*self.state, action)
+            self._others_move()
+        else:
+            self.broken = seat
+
+    def worth(self, seat: int) -> float:
+        """What a seat has won."""
+        if self.broken is None:
+            return self.game.worth(self.state)[seat]
+        return self.game.least if seat == self.broken else -self.game.least / (self.game.seats - 1)
+
+    def _others_move(self) -> None:
+        mine = self.player(0)
+        while self.fixed is not None and (mover := self.mover) is not None and mover != mine:
+            chances = self.fixed[mover][knows(self.game, self.state, mover)]
+            (action,) = self._random.choices(self.game.actions(self.state), chances)
+            self.state = (*self.state, action)
+
+
+class _View:
+    """The game from one seat."""
+
+    def __init__(self, played: _Played, place: int) -> None:
+        self._played, self._place = played, place
+        self._seen = 1
+        """How much of the state it was told."""
+
+    @property
+    def _seat(self) -> int:
+        return self._played.player(self._place)
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        self._played.begin(seed)
+        self._seen = 1
+        told = self._played.game.told(self._played.state[0], self._seat)
+        heard = self.news()
+        if heard is None:
+            return told, {"waits": True}
+        return " ".join(part for part in (told, heard[0]) if part), heard[4]
+
+    def step(self, turn: str) -> Heard | None:
+        self._played.move(self._seat, turn)
+        self._seen += 1
+        return self.news()
+
+    def news(self) -> Heard | None:
+        mover = self._played.mover
+        if mover is not None and mover != self._seat:
+            return None
+        since = " ".join(self._played.state[self._seen :])
+        self._seen = len(self._played.state)
+        if mover is None:
+            won = self._played.worth(self._seat)
+            return since, won, True, False, {"solved": won > 0}
+        return since, 0.0, False, False, {"state": " ".join(knows(self._played.game, self._played.state, self._seat))}
+
+    def close(self) -> None:
+        return None

@@ -1,0 +1,10 @@
+"""Games of several seats as pure rules, small enough to go through every way they can be played."""
+
+from __future__ import annotations
+
+from models.episodes.games.game import Game
+from models.episodes.games.kuhn_poker import KuhnPoker
+from models.episodes.games.tic_tac_toe import TicTacToe
+
+GAMES: dict[str, Game] = {game.name: game for game in (KuhnPoker(), TicTacToe())}
+"""By name."""

@@ -1,0 +1,113 @@
+"""What a strategy is worth against the best that can be done against it, and regret matching, which finds equilibria.
+
+    exploitability = (best response to the second seat + best response to the first) / 2        two seats, zero sum
+
+in the game's units, computed by going through every way the game can be played. It is zero in an equilibrium alone.
+Counterfactual regret minimisation (Zinkevich et al. 2007): at every information set the next strategy is proportional
+to the positive part of the regrets so far, weighted by how likely the others and chance lead there; the average
+strategy goes to an equilibrium.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from models.episodes.games.game import Game, Knows, Profile, State, information_sets, knows
+
+
+def value(game: Game, profile: Profile) -> tuple[float, ...]:
+    """What each seat wins on average, [seats]."""
+
+    def of(state: State) -> tuple[float, ...]:
+        mover = game.mover(state)
+        if mover is None:
+            return game.worth(state)
+        chances = profile[mover][knows(game, state, mover)]
+        rows = [of((*state, action)) for action in game.actions(state)]
+        return tuple(sum(p * row[seat] for p, row in zip(chances, rows, strict=True)) for seat in range(game.seats))
+
+    rows = [(chance, of((deal,))) for chance, deal in game.deals()]
+    return tuple(sum(chance * row[seat] for chance, row in rows) for seat in range(game.seats))
+
+
+def best_response(game: Game, profile: Profile, seat: int) -> float:
+    """The most that a seat can win on average against what the others play."""
+
+    def of(weighted: Sequence[tuple[float, State]]) -> float:
+        """Of states that the seat cannot tell apart, up to its next move: their weighted sum."""
+        total = 0.0
+        waiting = list(weighted)
+        sets: dict[Knows, list[tuple[float, State]]] = {}
+        while waiting:
+            weight, state = waiting.pop()
+            mover = game.mover(state)
+            if mover is None:
+                total += weight * game.worth(state)[seat]
+            elif mover == seat:
+                sets.setdefault(knows(game, state, seat), []).append((weight, state))
+            else:
+                chances = profile[mover][knows(game, state, mover)]
+                waiting += [
+                    (weight * chance, (*state, action))
+                    for chance, action in zip(chances, game.actions(state), strict=True)
+                ]
+        for alike in sets.values():
+            actions = game.actions(alike[0][1])
+            total += max(of([(weight, (*state, action)) for weight, state in alike]) for action in actions)
+        return total
+
+    return of([(chance, (deal,)) for chance, deal in game.deals()])
+
+
+def exploitability(game: Game, profile: Profile) -> float:
+    """What a player who knows the profile wins against it on average over both seats, in the game's units.
+
+    Raises:
+        ValueError: the game has not two seats.
+    """
+    if game.seats != 2:
+        raise ValueError(f"exploitability is that of games of two seats, not of {game.seats}")
+    return (best_response(game, profile, 0) + best_response(game, profile, 1)) / 2
+
+
+def regret_matching(game: Game, rounds: int) -> list[dict[Knows, tuple[float, ...]]]:
+    """The average strategies after so many rounds of counterfactual regret minimisation, one for each seat."""
+    sets = information_sets(game)
+    regrets = [{known: [0.0] * len(actions) for known, actions in of_seat.items()} for of_seat in sets]
+    played = [{known: [0.0] * len(actions) for known, actions in of_seat.items()} for of_seat in sets]
+
+    def of(state: State, reach: tuple[float, ...], chance: float) -> tuple[float, ...]:
+        mover = game.mover(state)
+        if mover is None:
+            return game.worth(state)
+        known = knows(game, state, mover)
+        now = strategies[mover][known]
+        rows = [
+            of((*state, action), (*reach[:mover], reach[mover] * p, *reach[mover + 1 :]), chance)
+            for p, action in zip(now, game.actions(state), strict=True)
+        ]
+        mean = tuple(sum(p * row[seat] for p, row in zip(now, rows, strict=True)) for seat in range(game.seats))
+        others = chance
+        for seat, share in enumerate(reach):
+            others *= share if seat != mover else 1.0
+        for number, row in enumerate(rows):
+            regrets[mover][known][number] += others * (row[mover] - mean[mover])
+            played[mover][known][number] += reach[mover] * now[number]
+        return mean
+
+    for _ in range(rounds):
+        strategies = [{known: matched(row) for known, row in of_seat.items()} for of_seat in regrets]
+        for chance, deal in game.deals():
+            of((deal,), (1.0,) * game.seats, chance)
+    return [{known: normalised(row) for known, row in of_seat.items()} for of_seat in played]
+
+
+def matched(regrets: Sequence[float]) -> tuple[float, ...]:
+    """Probabilities in proportion to what is positive of the regrets; all alike where nothing is."""
+    return normalised([max(0.0, regret) for regret in regrets])
+
+
+def normalised(weights: Sequence[float]) -> tuple[float, ...]:
+    """Weights over their sum; all alike where it is zero."""
+    total = sum(weights)
+    return tuple(weight / total if total > 0 else 1 / len(weights) for weight in weights)

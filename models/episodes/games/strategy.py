@@ -1,0 +1,84 @@
+"""The strategy that a policy plays, at every information set: its probability of each action, in the tokens in which it
+plays at a table (`models.environment.table`), over their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from models.episodes.games.game import Game, Knows, State, knows, states
+from models.loop.rollout import Problem, Rollout, Turn
+from models.text.bridge import Role, bridge_of
+from models.text.encoding import Codec
+
+
+class Choice(NamedTuple):
+    """An action at an information set, as a completion."""
+
+    seat: int
+    known: Knows
+    rollout: Rollout
+
+
+def choices(game: Game, codec: Codec, problem: Problem, role: Role = "user") -> list[Choice]:
+    """Every action at every information set, the last turn of a completion behind the problem's prompt.
+
+    Raises:
+        UserError: the chat template cannot be continued.
+    """
+    made: list[Choice] = []
+    seen: set[tuple[int, Knows]] = set()
+    for state in states(game):
+        seat = game.mover(state)
+        assert seat is not None
+        known = knows(game, state, seat)
+        if (seat, known) in seen:
+            continue
+        seen.add((seat, known))
+        before = _view(game, codec, state, seat, role)
+        for ids in codec.completions(game.actions(state)):
+            turn = Turn(len(before), len(before) + len(ids))
+            made.append(Choice(seat, known, Rollout(problem, 0, (*before, *ids), None, "", True, turns=(turn,))))
+    return made
+
+
+def strategies(
+    game: Game, asked: Sequence[Choice], log_probs: Callable[[Sequence[Rollout]], Sequence[Tensor]]
+) -> list[dict[Knows, tuple[float, ...]]]:
+    """What is played, a strategy for each seat.
+
+    Args:
+        game: whose `choices` are asked for.
+        asked: all of them, actions of an information set in their order.
+        log_probs: of the tokens of completions, zero where the policy did not write, [completions] tensors, nats.
+    """
+    weights: list[dict[Knows, list[float]]] = [{} for _ in range(game.seats)]
+    for choice, row in zip(asked, log_probs([choice.rollout for choice in asked]), strict=True):
+        (turn,) = choice.rollout.turns
+        chance = float(row[turn.start :].double().sum().exp())
+        weights[choice.seat].setdefault(choice.known, []).append(chance)
+    return [{known: tuple(value / sum(row) for value in row) for known, row in of_seat.items()} for of_seat in weights]
+
+
+def _view(game: Game, codec: Codec, state: State, seat: int, role: Role) -> tuple[int, ...]:
+    """All that a seat has read and said before it is to move, behind the prompt, [tokens]."""
+    ids: tuple[int, ...] = ()
+    heard = [told] if (told := game.told(state[0], seat)) else []
+    spoken = False
+    bridge = bridge_of(codec, role)
+    for number, action in enumerate((*state[1:], "")):
+        if game.mover(state[: number + 1]) != seat:
+            heard.append(action)
+            continue
+        text = " ".join(heard)
+        if spoken:
+            ids += tuple(bridge.ids([text])[0])
+        elif text:
+            ids += tuple(codec.inside([f"\n{text}\n"])[0])
+        if action:
+            ids += tuple(codec.completions([action])[0])
+        heard, spoken = [], True
+    return ids

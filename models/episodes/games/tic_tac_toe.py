@@ -1,0 +1,50 @@
+"""Tic-tac-toe: three in a row win. Fields are a1 to c3, a letter for the column."""
+
+from __future__ import annotations
+
+from models.episodes.games.game import State
+
+_FIELDS = tuple(f"{column}{row}" for row in "123" for column in "abc")
+_ROWS = (
+    *(tuple(f"{column}{row}" for column in "abc") for row in "123"),
+    *(tuple(f"{column}{row}" for row in "123") for column in "abc"),
+    ("a1", "b2", "c3"),
+    ("c1", "b2", "a3"),
+)
+
+
+class TicTacToe:
+    """Nothing is dealt and nothing is hidden."""
+
+    name = "tic_tac_toe"
+    seats = 2
+    least = -1.0
+
+    def deals(self) -> list[tuple[float, str]]:
+        """One, which says nothing."""
+        return [(1.0, "")]
+
+    def told(self, deal: str, seat: int) -> str:
+        """Who it is: the first plays x."""
+        return "xo"[seat]
+
+    def mover(self, state: State) -> int | None:
+        """By turns, until a row is full or no field is free."""
+        return None if len(state) == 10 or _winner(state) is not None else (len(state) - 1) % 2
+
+    def actions(self, state: State) -> tuple[str, ...]:
+        """Every free field."""
+        return tuple(field for field in _FIELDS if field not in state[1:])
+
+    def worth(self, state: State) -> tuple[float, ...]:
+        """One for who has a row, zero for both where nobody has."""
+        winner = _winner(state)
+        return (0.0, 0.0) if winner is None else ((1.0, -1.0) if winner == 0 else (-1.0, 1.0))
+
+
+def _winner(state: State) -> int | None:
+    for seat in (0, 1):
+        taken = set(state[1:][seat::2])
+        if any(taken.issuperset(row) for row in _ROWS):
+            return seat
+    return None

@@ -1,0 +1,166 @@
+"""Play episodes of several seats in waves: every seat that is to move takes one turn, then the environments answer.
+
+Each seat is an episode of its own: its view alone, in tokens of its own, spoken for by the policy or by a model that
+stays as it is. What a turn is asked with hangs on run, round, problem, seat and turn alone. What ends one seat's
+episode before its time ends those of the others, too. A seat that learns gives an episode where it came to move.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from models.engine.engine import Sampling, asks_of
+from models.episodes.answers import in_time
+from models.episodes.environment import Environment, Heard, Seat, Speaker, View
+from models.episodes.limits import EpisodeLimits
+from models.episodes.playing import Episode, Playing
+from models.episodes.speakers import Voice
+from models.errors import UserError, shortened
+from models.loop.rollout import Problem
+from models.seeds import seat_seed, turn_seed
+
+
+@dataclass
+class _Placed:
+    """A seat of an episode that goes on."""
+
+    seat: Seat
+    playing: Playing
+    game: int
+    """Which episode it belongs to."""
+    waits: bool = False
+    """Whether others move first."""
+    unread: str | None = None
+    """What it was told and has not read, while it may be told more."""
+
+
+def play_seated(
+    voices: Mapping[Speaker, Voice],
+    environment: Environment,
+    limits: EpisodeLimits,
+    problems: Sequence[Problem],
+    sampling: Sampling,
+    seed: int,
+) -> list[list[Episode]]:
+    """See `models.episodes.play.play`. Those of one seat stand side by side, [problems][seats that learn * G] at most.
+
+    Args:
+        voices: who speaks.
+        environment: whose seats they are.
+        limits: of each seat.
+        problems: with encoded prompts.
+        sampling: how turns are drawn.
+        seed: of the completions.
+    """
+    placed: list[_Placed] = []
+    try:
+        for game, ask in enumerate(asks_of([problem.tokens for problem in problems], sampling, seed)):
+            for number, seat in enumerate(environment.seats(problems[game // sampling.samples])):
+                prompt = ask.prompt if seat.prompt is None else voices[seat.speaker].codec.prompts([seat.prompt])[0]
+                own = limits if seat.learns else replace(limits, turns=limits.turns * 2 + 1)
+                playing = Playing(prompt, seat.opened, seat_seed(ask.seed, number), sampling.max_tokens, own)
+                placed.append(_Placed(seat, playing, game))
+            _begin(placed[-1 - number :], environment, limits, turn_seed(ask.seed, -1))
+        _read(placed, voices)
+        while going := [each for each in placed if not each.playing.over and not each.waits]:
+            _wave(going, voices, sampling)
+            for each in placed:
+                if each.waits and not each.playing.over:
+                    _answered(each, _news_of(each))
+            _end_together(placed)
+            _read([each for each in placed if not each.playing.over], voices)
+            _end_together(placed)
+        for each in placed:
+            if not each.playing.over:  # nobody is to move, and nobody says that it is over
+                each.playing.end("turns")
+    finally:
+        for each in placed:
+            each.playing.opened.close()
+    return _by_problem(placed, sampling, len(problems))
+
+
+def _begin(placed: Sequence[_Placed], environment: Environment, limits: EpisodeLimits, seed: int) -> None:
+    """Reset the environment for each seat of an episode."""
+    for each in placed:
+        try:
+            text, info = in_time(limits.seconds, lambda: each.playing.opened.reset(seed))  # noqa: B023 - called here
+        except (UserError, MemoryError):
+            raise
+        except Exception as error:  # whatever an environment raises
+            raise UserError(
+                f"environment {environment.name}: an episode could not begin "
+                f"({type(error).__name__}: {shortened(str(error), 200)})"
+            ) from error
+        each.playing.state = str(info.get("state", ""))
+        each.unread, each.waits = text, bool(info.get("waits"))
+
+
+def _wave(going: Sequence[_Placed], voices: Mapping[Speaker, Voice], sampling: Sampling) -> None:
+    """One turn of each seat that is to move, and what comes of it at once."""
+    for speaker, voice in voices.items():
+        own = [each for each in going if each.seat.speaker == speaker]
+        made = voice.engine.each([each.playing.ask() for each in own], sampling) if own else []
+        texts = voice.codec.text([generated.tokens for generated in made])
+        for each, generated, text in zip(own, made, texts, strict=True):
+            # half a turn of somebody who does not learn is said like a whole one
+            each.playing.drew(generated if each.seat.learns else replace(generated, finished=True), text)
+            if not each.playing.over:
+                _answered(each, lambda: each.playing.opened.step(text))  # noqa: B023 - called here
+
+
+def _news_of(placed: _Placed) -> Callable[[], Heard | None]:
+    return cast(View, placed.playing.opened).news  # only a view lets a seat wait
+
+
+def _answered(placed: _Placed, ask: Callable[[], Heard | None]) -> None:
+    """Let the environment answer a seat, or say that others move first."""
+    answer, raised, began = None, None, time.perf_counter()
+    try:
+        answer = in_time(placed.playing.limits.seconds, ask)
+    except Exception as error:  # whatever an environment raises
+        raised = error
+    placed.waits = answer is None and raised is None
+    if not placed.waits:
+        placed.playing.heard(answer, raised, time.perf_counter() - began)
+        if answer is not None:
+            placed.unread = "\n".join(text for text in (placed.unread, answer[0]) if text)
+
+
+def _end_together(placed: Sequence[_Placed]) -> None:
+    """Where a seat's episode was cut, the others' cannot go on."""
+    cuts = {each.game: each.playing.cut for each in placed if each.playing.cut}
+    for each in placed:
+        if not each.playing.over and each.game in cuts:
+            each.playing.end(cuts[each.game])
+
+
+def _read(placed: Sequence[_Placed], voices: Mapping[Speaker, Voice]) -> None:
+    """Put what seats that are to move were told behind what stands there, or for one that forgets in its place."""
+    for each in placed:
+        if each.waits or each.unread is None:
+            continue
+        voice, playing = voices[each.seat.speaker], each.playing
+        if each.seat.forgets:
+            (playing.prompt,) = voice.codec.prompts([each.unread])
+            playing.tokens, playing.log_probs = [], []
+        elif not playing.turns:
+            if each.unread:
+                playing.read(voice.codec.inside([f"\n{each.unread}\n"])[0])
+        elif voice.bridge is not None:
+            playing.read(voice.bridge.ids([each.unread])[0])
+        each.unread = None
+
+
+def _by_problem(placed: Sequence[_Placed], sampling: Sampling, count: int) -> list[list[Episode]]:
+    problems: list[dict[int, list[Episode]]] = [{} for _ in range(count)]
+    seats: dict[int, int] = {}
+    for each in placed:
+        if each.seat.learns:
+            seat = seats[each.game] = seats.get(each.game, -1) + 1
+            if each.playing.turns:
+                of_seats = problems[each.game // sampling.samples]
+                of_seats.setdefault(seat, []).append(each.playing.played(sampling.log_probs, seat))
+    return [[episode for seat in sorted(seats) for episode in seats[seat]] for seats in problems]

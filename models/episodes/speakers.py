@@ -1,0 +1,92 @@
+"""Who speaks for the seats of an episode: the policy's engine, and models that stay as they are.
+
+A frozen model is one that a recipe names by its folder, or else the policy as the run began: a policy that was trained
+beside it keeps it in `partner/` of its own folder, so that it is measured with the same one. Its words hang on the
+seeds of its seat alone, as the policy's do.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from models.engine.engine import Engine, EngineSettings
+from models.engine.transformers_engine import TransformersEngine
+from models.episodes.environment import Environment, Speaker
+from models.errors import UserError
+from models.policy.folder import check_model_folder, load_tokenizer
+from models.text.bridge import Bridge, Role, bridge_of
+from models.text.encoding import Codec
+from models.text.end_ids import ends_of_folder
+
+PARTNER = "partner"
+"""Folder of the model that a policy was trained beside, in its model folder."""
+
+
+@dataclass(frozen=True, eq=False)
+class Voice:
+    """A model with its tokens."""
+
+    engine: Engine
+    codec: Codec
+    bridge: Bridge | None
+    """None where nobody takes a second turn."""
+
+
+def voices_of(
+    environment: Environment, policy: Engine, codec: Codec, role: Role, turns: int, beside: Path | None
+) -> Mapping[Speaker, Voice]:
+    """The speakers that an environment's seats name.
+
+    Args:
+        environment: says which frozen model, where it has one.
+        policy: draws the policy's turns.
+        codec: the policy's tokenizer.
+        role: who the environment is in a chat template.
+        turns: most of an episode.
+        beside: the policy's model folder, or that of the policy that a run begins with; None where nobody knows.
+
+    Raises:
+        UserError: a chat template cannot be continued, or there is no frozen model.
+    """
+    bridge = bridge_of(codec, role) if turns > 1 else None
+    voices: dict[Speaker, Voice] = {"policy": Voice(policy, codec, bridge)}
+    if environment.asks_frozen:
+        folder = frozen_folder(environment, beside)
+        voices["frozen"] = _opened(folder, (folder / "config.json").stat().st_mtime_ns, codec.chat, role)
+    return voices
+
+
+def frozen_folder(environment: Environment, beside: Path | None) -> Path:
+    """Where the frozen model of an environment lies.
+
+    Raises:
+        UserError: there is none.
+    """
+    folder = environment.frozen
+    if folder is None and beside is not None:
+        folder = beside / PARTNER if (beside / PARTNER).is_dir() else beside
+    if folder is None:
+        raise UserError(f"rollouts.environment: {environment.name} needs a model as partner; set its folder")
+    check_model_folder(folder)
+    return folder
+
+
+def keep_partner(environment: Environment, start: Path, folder: Path) -> None:
+    """Write the frozen model that a run began with beside the policy that it made."""
+    if environment.asks_frozen and environment.frozen is None:
+        shutil.copytree(
+            frozen_folder(environment, start), folder / PARTNER, ignore=lambda at, names: {PARTNER} & set(names)
+        )
+
+
+@lru_cache(maxsize=1)
+def _opened(folder: Path, changed: int, chat: bool, role: Role) -> Voice:
+    """A frozen model, kept open from round to round; `changed` is when its folder was written."""
+    ends = ends_of_folder(folder)
+    codec = Codec(load_tokenizer(folder), chat, ends)
+    engine = TransformersEngine(folder, EngineSettings(name="transformers", precision="float32"), end=codec.ends)
+    return Voice(engine, codec, bridge_of(codec, role))

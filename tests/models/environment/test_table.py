@@ -1,0 +1,186 @@
+"""A table: each seat in a view of its own, chance and others by the seed, what is won at the last turn."""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+import torch
+
+from models.engine.engine import Ask, Drawing, Engine, Generated, Sampling
+from models.environment.table import Table, fixed_strategy
+from models.episodes.environment import Environment
+from models.episodes.games.kuhn_poker import KuhnPoker
+from models.episodes.games.solving import exploitability
+from models.episodes.games.strategy import choices, strategies
+from models.episodes.limits import EpisodeLimits
+from models.episodes.play import EpisodeSettings, play
+from models.episodes.playing import Episode
+from models.errors import UserError
+from models.loop.rollout import Problem, Rollout
+from models.rollouts.episodes import as_rollout
+from models.text.encoding import Codec
+from models.text.tokenizer import TokenizerSettings, train_tokenizer
+
+CARDS = "jack queen king".split()
+ACTIONS = "check bet fold call".split()
+FIELDS = [f"{column}{row}" for row in "123" for column in "abc"]
+TOKENIZER = train_tokenizer(
+    [" ".join(["ada and bob play", *CARDS, *ACTIONS, "first second x o nonsense", *FIELDS])],
+    TokenizerSettings(kind="words", vocabulary=64),
+)
+CODEC = Codec(TOKENIZER)
+PROBLEMS = [
+    Problem(f"p{number}", text, "win", 1, tuple(CODEC.prompts([text])[0]))
+    for number, text in enumerate(["ada and bob play", "bob and ada play"])
+]
+LIMITS = EpisodeLimits(turns=5, turn_tokens=None, seconds=10.0, at_last_turn="kept", when_stuck="masked")
+
+
+class AtRandom(Engine):
+    """Says what may be said, by the seed of the ask alone; remembers what it was asked."""
+
+    dtype, vocabulary = torch.float32, len(TOKENIZER)
+
+    def __init__(self, nonsense: bool = False) -> None:
+        self.asked: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self.nonsense = nonsense
+
+    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        made = []
+        for ask in asks:
+            read = str(CODEC.tokenizer.decode(list(ask.prompt))).split()
+            if read[-1] in ("x", "o") or read[-1] in FIELDS:
+                may = [field for field in FIELDS if field not in read]
+            else:
+                may = ["fold", "call"] if read[-1] == "bet" else ["check", "bet"]
+            said = "nonsense" if self.nonsense else Random(ask.seed).choice(may)
+            ids = tuple(CODEC.completions([said])[0])
+            self.asked.append((tuple(ask.prompt), ids))
+            made.append(Generated(ids, torch.zeros(len(ids)), True))
+        return made
+
+    def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
+        raise NotImplementedError
+
+    def load(self, weights: object, version: int = 0) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        return None
+
+
+def played(
+    environment: Environment, engine: Engine | None = None, samples: int = 40, seed: int = 3
+) -> list[list[Episode]]:
+    settings = EpisodeSettings(environment=environment, limits=LIMITS, role="user")
+    return play(engine or AtRandom(), CODEC, settings, PROBLEMS, Sampling(max_tokens=40, samples=samples), seed)
+
+
+def words(episode: Episode) -> list[str]:
+    return str(CODEC.tokenizer.decode(list(episode.tokens))).split()
+
+
+def test_every_game_gives_a_rollout_for_each_seat_and_what_the_seats_win_sums_to_zero() -> None:
+    for episodes in played(Table()):
+        assert [episode.seat for episode in episodes] == [0] * 40 + [1] * 40
+        for first, second in zip(episodes[:40], episodes[40:], strict=True):
+            assert first.reward == -second.reward != 0
+            assert first.solved is (first.reward > 0)
+            assert all(turn.reward == 0 for turn in first.turns[:-1])
+
+
+def test_a_card_is_in_no_tokens_but_its_own_seats() -> None:
+    for episodes in played(Table()):
+        for first, second in zip(episodes[:40], episodes[40:], strict=True):
+            mine, other = ([word for word in words(each) if word in CARDS] for each in (first, second))
+            assert len(mine) == len(other) == 1 and mine != other
+            assert next(word for word in words(first) if word in ACTIONS) == first.turns[0].said
+
+
+def test_all_deals_are_played_and_the_states_of_turns_are_the_information_sets() -> None:
+    episodes = [each for group in played(Table()) for each in group]
+    states = {turn.state for episode in episodes for turn in episode.turns}
+    assert states == {" ".join(choice.known) for choice in choices(KuhnPoker(), CODEC, PROBLEMS[0])}
+    assert len(states) == 12
+
+
+def test_the_next_asks_ids_of_a_seat_begin_with_all_that_it_read_and_said() -> None:
+    engine = AtRandom()
+    episodes = [each for group in played(Table(), engine) for each in group]
+    whole = {(*episode.prompt, *episode.tokens) for episode in episodes}
+    for prompt, said in engine.asked:
+        assert any(ids[: len(prompt) + len(said)] == (*prompt, *said) for ids in whole)
+
+
+def test_a_strategy_is_read_in_the_very_tokens_in_which_it_is_played() -> None:
+    asked = choices(KuhnPoker(), CODEC, PROBLEMS[0])
+    behind = {choice.rollout.completion for choice in asked}
+    for episode in played(Table(), samples=200)[0]:
+        for turn in episode.turns:
+            assert episode.tokens[: turn.stop] in behind
+    assert len(behind) == 24
+
+
+def test_the_strategy_that_is_read_is_the_policys_chance_of_each_action_over_their_sum() -> None:
+    def log_probs(rollouts: Sequence[Rollout]) -> list[torch.Tensor]:
+        rows = []
+        for rollout in rollouts:
+            (turn,) = rollout.turns
+            row = torch.full((len(rollout.completion),), -9.0)
+            row[turn.start :] = 0.0
+            row[turn.start] = {"bet": -0.5, "call": -0.5}.get(CODEC.text([rollout.completion[turn.start :]])[0], -1.5)
+            rows.append(row)
+        return rows
+
+    asked = choices(KuhnPoker(), CODEC, PROBLEMS[0])
+    raised = 1 / (1 + torch.tensor(-1.0).exp().item())
+    for of_seat in strategies(KuhnPoker(), asked, log_probs):
+        assert len(of_seat) == 6
+        assert all(row == pytest.approx((1 - raised, raised)) for row in of_seat.values())
+
+
+def test_the_same_seed_plays_the_same_games_and_another_others() -> None:
+    first, again, other = (
+        [each.tokens for group in played(Table(), seed=seed) for each in group] for seed in (5, 5, 6)
+    )
+    assert first == again != other
+
+
+def test_a_turn_that_is_no_action_costs_the_worst_of_the_game() -> None:
+    for episodes in played(Table(), AtRandom(nonsense=True)):
+        assert [(each.seat, each.reward, each.solved) for each in episodes] == [(0, -2.0, False)] * 40
+
+
+def test_against_a_fixed_strategy_the_policy_plays_either_seat_and_alone_learns() -> None:
+    episodes = [each for group in played(Table(others="uniform")) for each in group]
+    assert len(episodes) == 80
+    first = [words(episode)[0] for episode in episodes]
+    assert 20 < first.count("first") < 60 and set(first) == {"first", "second"}
+    assert Table().measured.learning == 1 and Table().learning == 2
+
+
+def test_the_solved_opponent_can_hardly_be_exploited() -> None:
+    assert exploitability(KuhnPoker(), fixed_strategy("kuhn_poker", "solved")) < 0.01
+
+
+def test_tic_tac_toe_is_played_to_its_end_by_turns() -> None:
+    for episodes in played(Table(game="tic_tac_toe"), samples=10):
+        for first, second in zip(episodes[:10], episodes[10:], strict=True):
+            said = [turn.said for turn in first.turns], [turn.said for turn in second.turns]
+            assert len(said[0]) - len(said[1]) in (0, 1) and not set(said[0]) & set(said[1])
+            assert first.reward == -second.reward
+
+
+def test_a_rollout_of_a_seat_trains_on_its_own_turns_alone() -> None:
+    for episode in played(Table())[0]:
+        rollout = as_rollout(PROBLEMS[0], episode.seat, episode, LIMITS)
+        assert rollout.trained is not None
+        trained = [token for token, own in zip(rollout.completion, rollout.trained, strict=True) if own]
+        own = [turn.said for turn in episode.turns]
+        assert trained == [token for ids in CODEC.completions(own) for token in ids]
+
+
+def test_several_seats_at_their_own_pace_are_refused_by_a_line() -> None:
+    settings = EpisodeSettings(environment=Table(), limits=LIMITS, role="user", waves=False)
+    with pytest.raises(UserError, match=r"rollouts\.waves is false, but environment table has several seats"):
+        play(AtRandom(), CODEC, settings, PROBLEMS, Sampling(max_tokens=40), 0)
