@@ -26,7 +26,7 @@ from models.datasets.built_in import TASK_SETS
 from models.datasets.make_arithmetic import ArithmeticSettings
 from models.datasets.params import checked, read_section
 from models.datasets.prepare import prepare
-from models.datasets.schema import read_rows
+from models.datasets.schema import available, read_rows
 from models.datasets.settings import DataSettings
 from models.engine.engine import Engine, EngineSettings, Sampling
 from models.engine.open_engine import open_engine
@@ -253,7 +253,8 @@ def train(
     if keep is not None:
         save_model_folder(plain_model(learner.policy), codec.tokenizer, keep)
     claims = {}
-    if recipe.objective.level == "pair" or recipe.rollouts.reads != "problems":
+    given = "validation" in available(work.data).get("preferences", ())
+    if given and (recipe.objective.level == "pair" or recipe.rollouts.reads != "problems"):
         begun = load_causal_model(start, torch.float32)
         claims["pair_accuracy"] = pair_accuracy(work.data, codec, learner.policy, begun)
     if any(reward.name == "win_rate" for reward in recipe.rewards) or recipe.objective.level == "pair":

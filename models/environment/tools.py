@@ -12,15 +12,16 @@ no tool of, is answered by a line that begins with `error:`; the episode goes on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from models.datasets.task_sets.drawing import split_of
 from models.episodes.calls import read_call
 from models.episodes.environment import Environment, Info, Opened
 from models.episodes.tool import Offer, Tool, ToolError
 from models.errors import UserError
-from models.loop.rollout import Problem
+from models.loop.rollout import Problem, Turn
 from models.part_types import slot_type
 from models.parts import default_part, part
 from models.source_code import GivenFile
@@ -39,6 +40,8 @@ class Tools(Environment):
     """Which; a list of parts."""
     introduced: bool = False
     """Whether an episode begins with the names of the tools and what they take, a line each."""
+    goal: str = ""
+    """The problem that a call solves, `{argument}` replaced by the call's; empty: none is known."""
 
     @property
     def given(self) -> tuple[GivenFile, ...]:
@@ -62,6 +65,20 @@ class Tools(Environment):
     def open(self, problem: Problem) -> Opened:
         """An episode about one problem; every problem has some."""
         return _Calls(self)
+
+    def reached(self, problem: Problem, turns: Sequence[Turn]) -> Problem | None:
+        """What the last call asked for, where it was answered and is a problem of its own: one of the same split, so
+        that nothing is trained on a problem that is held out."""
+        names = tuple(tool.name for tool in self.tool)
+        for turn in reversed(turns):
+            call = read_call(turn.said, names)
+            if not self.goal or call is None or turn.heard.startswith("error:"):
+                continue
+            prompt = self.goal.replace("{argument}", call.argument.strip())
+            if prompt == problem.prompt or split_of(prompt) != split_of(problem.prompt):
+                return None
+            return replace(problem, id=f"{problem.id}/{prompt}", prompt=prompt, answer=turn.heard, tokens=(), known=())
+        return None
 
 
 class _Calls:

@@ -30,7 +30,7 @@ from typing import Any, Literal, Protocol
 from models.engine.engine import Engine, Sampling
 from models.episodes.episode import Episode
 from models.episodes.limits import EpisodeLimits
-from models.loop.rollout import Problem
+from models.loop.rollout import Problem, Turn
 from models.parts import Part
 from models.text.encoding import Codec
 
@@ -167,3 +167,8 @@ class Environment(Part):
         Raises:
             UserError: the problem is none of this environment's.
         """
+
+    def reached(self, problem: Problem, turns: Sequence[Turn]) -> Problem | None:
+        """Another problem that an episode about `problem` solves, with its prompt as text; None: it solves none, or
+        nobody knows. Whether it does is verified by whoever asks (rollouts relabelled)."""
+        return None

@@ -15,7 +15,8 @@ from models.errors import UserError
 from models.learner.packing import Sequences
 
 Origin = Literal[
-    "policy", "greedy", "reference", "teacher", "guide", "explained", "demonstration", "chosen", "rejected"
+    "policy", "greedy", "reference", "teacher", "guide", "explained", "relabelled", "demonstration", "chosen",
+    "rejected",
 ]  # fmt: skip
 """Where a completion comes from.
 
@@ -23,6 +24,7 @@ policy, greedy, reference: an engine drew it, from the policy, at temperature ze
 teacher: the frozen model that the policy is distilled from wrote it
 guide: the policy went on from the beginning of somebody else's answer
 explained: the policy wrote it knowing the answer
+relabelled: the policy wrote it for another prompt
 demonstration, chosen, rejected: the data hold it
 """
 
@@ -30,13 +32,14 @@ Reads = Literal["problems", "demonstrations", "preferences"]
 """What the prompts of the rollouts are taken from: problems with an answer, or prompts with the answers that the data
 hold."""
 
-Extra = Literal["greedy", "opponents", "choices", "privileged"]
+Extra = Literal["greedy", "opponents", "choices", "privileged", "values"]
 """What rollouts may give with the completions that the policy is trained on, for parts that cannot do without.
 
 greedy: the policy's likeliest completion of each prompt
 opponents: completions to be compared with only, which the policy is not trained on
 choices: at each token, whether the policy wrote it
 privileged: what a judge reads in place of the prompt, such as the prompt and its answer
+values: what the source says that a completion is worth
 """
 
 
@@ -152,6 +155,8 @@ class Rollout:
     episode: int | None = None
     """Number in its group of the episode that the completion is a sequence of, where an episode may have several; None:
     it is one by itself."""
+    value: float | None = None
+    """What the source says that the completion is worth; None: it does not say."""
 
     @property
     def written(self) -> tuple[bool, ...]:

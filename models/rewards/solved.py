@@ -23,8 +23,9 @@ class Solved(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """One or zero for each completion, [completions]."""
-        return torch.tensor([float(_reached(rollout)) for rollout in rollouts])
+        return torch.tensor([float(reached_goal(rollout)) for rollout in rollouts])
 
 
-def _reached(rollout: Rollout) -> bool:
+def reached_goal(rollout: Rollout) -> bool:
+    """Whether an episode reached its goal, as the environment or else the verifier says."""
     return solves(rollout) if rollout.solved is None else rollout.solved and rollout.finished

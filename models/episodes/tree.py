@@ -1,0 +1,262 @@
+"""A tree of turns: what was tried at each point of an episode, what came of it, and where the search goes on.
+
+    root - turn a - heard - turn a'          a node is a turn of the policy and what the environment answered
+         - turn b - heard - turn b'          siblings are turns that were tried at the same point
+
+An episode that ends is worth what it is worth at every node on its path: W(n) adds these up, N(n) counts them, and a
+node's mean Q(n) = W(n) / N(n) is the Monte-Carlo estimate of its worth under the policy. In place of the mean a node
+may have the worth of its best child, which is what the policy could reach from there. Where the search has a critique
+c(n) in [0, 1] of each turn, as in Agent Q (paper 82), a node is worth
+
+    V(n) = (1 - a) Q(n) + a c(n)            c(n) alone where no episode has ended below it
+
+but for a failed node, below which episodes ended and none of them reached the goal: the critique has no say there.
+
+The next node that is expanded:
+
+    uct       down from the root to the child of the highest V + k sqrt(ln N(parent) / (1 + N(child))), until a node has
+              not all its candidates; from there one turn after the other to the end of the episode (Kocsis and
+              Szepesvari 2006; in the form of Agent Q)
+    best      the open node of the highest V; one without is worth as much as its parent
+    breadth   the first that was made
+    depth     the deepest, of these the first that was made (DFSDT, paper 359)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import Tensor
+
+from models.loop.rollout import Cut, Turn
+
+Order = Literal["uct", "best", "breadth", "depth"]
+"""Which node is expanded next."""
+Backup = Literal["mean", "best"]
+"""What a node is worth: the mean of the episodes below it, or what its best child is worth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Valuing:
+    """How worth goes up the tree."""
+
+    backup: Backup = "mean"
+    critique_share: float = 0.0
+    """What the critique counts in a node's value (a), in [0, 1]."""
+
+
+@dataclass(eq=False)
+class Node:
+    """A turn of the policy with what came of it. The root has no turn: there the policy begins."""
+
+    parent: Node | None = None
+    tokens: tuple[int, ...] = ()
+    """The turn's, [tokens]."""
+    log_probs: Tensor | None = None
+    """Under the policy that drew them, [tokens], nats."""
+    turn: Turn = field(default_factory=lambda: Turn(0, 0))
+    """What was said and heard; its places are within `tokens`."""
+    heard: tuple[int, ...] = ()
+    """Ids of what the policy reads behind the turn, [tokens]; of the root what it reads behind the prompt."""
+    state: str = ""
+    """What the next turn is taken in, as the environment says."""
+    over: bool = False
+    """Whether the episode has ended here."""
+    cut: Cut = ""
+    finished: bool = True
+    """Whether it ended as a completion does that was not cut."""
+    masked: bool = False
+    """Whether the environment broke here, and the recipe leaves such an episode out."""
+    critique: float | None = None
+    drawn: int = 0
+    """Candidates that were drawn here; equal ones are the same child."""
+    visits: int = 0
+    """Episodes that ended here or below (N)."""
+    total: float = 0.0
+    """What they are worth together (W)."""
+    solved: int = 0
+    """How many of them reached the goal."""
+    missed: int = 0
+    """How many did not; of others nobody knows."""
+    children: list[Node] = field(default_factory=list)
+
+    @property
+    def depth(self) -> int:
+        """Turns up to and with this one."""
+        return 0 if self.parent is None else self.parent.depth + 1
+
+    @property
+    def failed(self) -> bool:
+        """Whether episodes ended here or below, and none of them reached the goal."""
+        return 0 < self.missed == self.visits
+
+    @property
+    def path(self) -> list[Node]:
+        """The nodes from behind the root down to this one."""
+        return [] if self.parent is None else [*self.parent.path, self]
+
+    @property
+    def history(self) -> tuple[int, ...]:
+        """All ids behind the prompt up to where the next turn begins, [tokens]."""
+        before = () if self.parent is None else self.parent.history
+        return (*before, *self.tokens, *self.heard)
+
+    def below(self) -> Iterator[Node]:
+        """This node and all below it, in the order in which they were made within each parent."""
+        yield self
+        for child in self.children:
+            yield from child.below()
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether an episode that ended here or below reached the goal; None: nobody knows."""
+        return True if self.solved else False if self.failed else None
+
+    def ended(self, worth: float, solved: bool | None) -> None:
+        """Note an episode that ended here at every node of its path, the root included.
+
+        Args:
+            worth: of the episode.
+            solved: whether it reached the goal; None: nobody knows.
+        """
+        node: Node | None = self
+        while node is not None:
+            node.visits += 1
+            node.total += worth
+            node.solved += solved is True
+            node.missed += solved is False
+            node = node.parent
+
+    def again(self) -> None:
+        """Note that the same turn was drawn once more: where the episode ended with it, another one has ended alike."""
+        if self.over and self.visits:
+            self.ended(self.total / self.visits, self.reached)
+
+    def value(self, valuing: Valuing) -> float | None:
+        """What the node is worth; None where nobody knows."""
+        known = self._of_episodes(valuing)
+        if self.critique is None or not valuing.critique_share or self.failed:
+            return known
+        if known is None:
+            return self.critique
+        return (1.0 - valuing.critique_share) * known + valuing.critique_share * self.critique
+
+    def _of_episodes(self, valuing: Valuing) -> float | None:
+        if not self.visits:
+            return None
+        if valuing.backup == "best" and not self.over:
+            return max(value for child in self.children if (value := child._of_episodes(valuing)) is not None)
+        return self.total / self.visits
+
+    def spent(self, candidates: int) -> bool:
+        """Whether nothing is left to be tried here or below."""
+        if self.over:
+            return True
+        return self.drawn >= candidates and all(child.spent(candidates) for child in self.children)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """How a tree grows."""
+
+    order: Order
+    candidates: int
+    """Turns that are tried at each node."""
+    nodes: int
+    """Turns that are drawn before the search ends."""
+    goals: int
+    """Episodes that reach the goal before it ends; 0: it does not end by them."""
+    exploration: float
+    """Of uct (k)."""
+    valuing: Valuing
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Where turns are drawn next, and how many."""
+
+    node: Node
+    count: int
+
+
+@dataclass
+class Tree:
+    """One search."""
+
+    growth: Growth
+    root: Node = field(default_factory=Node)
+    drawn: int = 0
+    _playing: Node | None = None
+    """Of uct: where the episode stands that is being played to its end."""
+
+    @property
+    def done(self) -> bool:
+        """Whether no more candidates are tried."""
+        growth = self.growth
+        reached = bool(growth.goals) and self.root.solved >= growth.goals
+        return reached or self.drawn >= growth.nodes or self.root.spent(growth.candidates)
+
+    def next(self) -> list[Expansion]:
+        """Where the search goes on, all at once; none: it is over, and every episode that it began has ended.
+
+        An episode that is under way when the search is done is played to its end, without candidates beside it. Under
+        uct that is the last; otherwise every node that nobody went on from.
+        """
+        if self._playing is not None and not self._playing.over:
+            return [Expansion(self._playing, 1)]
+        if self.done:
+            left = [] if self.growth.order == "uct" else self._open()
+            return [Expansion(node, 1) for node in left if not node.drawn]
+        return list(self._within_budget(self._chosen()))
+
+    def _chosen(self) -> list[Node]:
+        if self.growth.order == "uct":
+            return [self._descend()]
+        nodes = self._open()
+        match self.growth.order:
+            case "breadth":
+                least = min(node.depth for node in nodes)
+                return [node for node in nodes if node.depth == least]
+            case "depth":
+                return [max(nodes, key=lambda node: node.depth)]
+        return [max(nodes, key=self._estimate)]
+
+    def _within_budget(self, nodes: list[Node]) -> Iterator[Expansion]:
+        left = self.growth.nodes - self.drawn
+        for node in nodes:
+            count = min(self.growth.candidates - node.drawn, left)
+            if count:
+                yield Expansion(node, count)
+            left -= count
+
+    def grown(self, expansion: Expansion, new: list[Node]) -> None:
+        """Note what an expansion gave: the nodes that candidates led to, [candidates], equal ones the same node."""
+        expansion.node.drawn += expansion.count
+        self.drawn += expansion.count
+        if self.growth.order == "uct":
+            going = [node for node in new if not node.over]
+            self._playing = max(going, key=lambda node: node.critique or 0.0) if going else None
+
+    def _open(self) -> list[Node]:
+        return [node for node in self.root.below() if not node.over and node.drawn < self.growth.candidates]
+
+    def _estimate(self, node: Node) -> float:
+        value = node.value(self.growth.valuing)
+        if value is not None or node.parent is None:
+            return value or 0.0
+        return self._estimate(node.parent)
+
+    def _descend(self) -> Node:
+        node, candidates = self.root, self.growth.candidates
+        while node.drawn >= candidates:
+            going = [child for child in node.children if not child.spent(candidates)]
+            node = max(going, key=self._upper_bound)
+        return node
+
+    def _upper_bound(self, node: Node) -> float:
+        assert node.parent is not None, "the root has no siblings"
+        spread = math.sqrt(math.log(max(1, node.parent.visits)) / (1 + node.visits))
+        return (node.value(self.growth.valuing) or 0.0) + self.growth.exploration * spread

@@ -1,0 +1,93 @@
+"""The value of a turn by a critic of logged episodes: temporal differences on frozen features (Digi-Q; paper 123).
+
+Episodes of the data, which carry no loss of the policy, train the critic by the reward that stands before this one and
+comes with their last turn; then every completion is worth what the critic says of its last turn behind its history.
+Candidates at logged states are so compared by what is to come of them, before any of them is played
+(rollouts logged_candidates, select best_by_value).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+import torch
+from torch import Tensor, nn
+
+from models.bounds import Positive, Share
+from models.critic.action_values import ActionValues, fit_action_values, following_turns
+from models.errors import UserError
+from models.formulas.of_turns import turns_of
+from models.learner.optimiser import OptimiserSettings, build_optimiser
+from models.loop.learner import Companion
+from models.loop.rollout import Rollout, Turn
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.parts import part
+
+
+@part("action_value")
+class ActionValue(Reward):
+    """What a critic of logged turns says. Its companion learns before it judges."""
+
+    companion = "action_values"
+    reads_learner = True
+    by: str = "exact_answer"
+    """Label of the reward of logged episodes, which stands before this one."""
+    gamma: Share = 1.0
+    """What a reward one turn later is worth now."""
+    passes: Positive = 50
+    """Optimiser steps a round, each on all logged turns of the round."""
+    optimiser: OptimiserSettings = field(default_factory=lambda: OptimiserSettings(learning_rate=1e-3, warmup_steps=5))
+    """How the head moves."""
+
+    def accompany(self, policy: nn.Module) -> Companion:
+        """Values on the policy's features as it begins."""
+        model = ActionValues(policy)
+        return Companion(model, build_optimiser(model, self.optimiser))
+
+    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+        """Fit the critic to the logged episodes of the round. Returns what is worth watching.
+
+        Raises:
+            UserError: no reward before this one is called `by`.
+        """
+        if self.by not in components:
+            raise UserError(
+                f"reward {self.label}: no reward before it is called {self.by}; there are {', '.join(components)}"
+            )
+        logged = [index for index, rollout in enumerate(rollouts) if rollout.origin == "demonstration"]
+        if not logged:
+            return {}
+        companion = world.learner.companions[self.companion]
+        turns = [(rollouts[index], turn) for index in logged for turn in turns_of(rollouts[index])]
+        following = following_turns([len(turns_of(rollouts[index])) for index in logged])
+        rewards = torch.zeros(len(turns))
+        rewards[following < 0] = components[self.by][logged].float()
+        features = self._features(world, turns)
+        return fit_action_values(
+            companion,
+            features,
+            rewards,
+            following.to(features.device),
+            gamma=self.gamma,
+            passes=self.passes,
+            optimiser=self.optimiser,
+            setting=f"rewards.{self.label}.optimiser",
+        )
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Value of the last turn of each, [completions]."""
+        model = self._model(world)
+        with torch.no_grad():
+            return model.values(self._features(world, [(rollout, turns_of(rollout)[-1]) for rollout in rollouts])).cpu()
+
+    def _features(self, world: World, turns: Sequence[tuple[Rollout, Turn]]) -> Tensor:
+        histories = [(*rollout.problem.tokens, *rollout.completion[: turn.start]) for rollout, turn in turns]
+        said = [rollout.completion[turn.start : turn.stop] for rollout, turn in turns]
+        return self._model(world).features(histories, said, world.token_budget)
+
+    def _model(self, world: World) -> ActionValues:
+        model = world.learner.companions[self.companion].model
+        assert isinstance(model, ActionValues), "the companion is this part's own"
+        return model

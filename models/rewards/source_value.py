@@ -1,0 +1,27 @@
+"""What the source of a completion says that it is worth: the value of a turn in a search, the change of a return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models.bounds import Number
+from models.loop.rollout import Rollout
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.parts import part
+
+
+@part("source_value")
+class SourceValue(Reward):
+    """The value that came with the completion."""
+
+    asks_for = "values"
+    unknown: Number = 0.0
+    """Of a completion that came without one."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Values, [completions]."""
+        return torch.tensor([self.unknown if rollout.value is None else rollout.value for rollout in rollouts])

@@ -1,0 +1,76 @@
+"""Failed episodes under the goal that they reached (hindsight in active data gathering, LID; paper 51).
+
+    x, y failed   ->   x', y      where y solves x': the environment says which problem that is (`reached`)
+
+What an episode did is right for something, if not for what was asked; under that goal it is a demonstration that the
+policy wrote itself. A new goal counts only when it is verified: the environment is opened with the relabelled problem
+and the episode's own seed, its turns are played again, and it must answer word for word as it did and the goal be
+reached. A relabelled episode has a group of its own and no behaviour log-probs, for nobody drew it from pi(. | x').
+Andrychowicz et al. 2017 (arXiv 1707.01495) for the idea.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from models.engine.engine import asks_of
+from models.episodes.replaying import replay
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import round_seed
+from models.loop.world import World
+from models.parts import part
+from models.rewards.solved import reached_goal
+from models.rollouts.episodes import Episodes
+from models.seeds import turn_seed
+from models.text.encoding import Codec
+
+
+@part("relabelled")
+class Relabelled(Episodes):
+    """Episodes, and beside them those that failed under the goals that they reached. Stands under `rollouts:`."""
+
+    def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
+        """What the prompt of another goal may be longer, [problems]: as much as an episode has tokens."""
+        return [self.max_tokens] * len(problems)
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Episodes, those of one prompt side by side, then the relabelled ones, [prompts * G and more]."""
+        made = super().__call__(world, problems, round_number)
+        asks = asks_of([problem.tokens for problem in problems], self.sampling, round_seed(world.seed, round_number))
+        again = [
+            (relabelled, len(rollout.problem.tokens) + self.max_tokens)
+            for rollout, ask in zip(made, asks, strict=True)
+            if rollout.cut in ("", "turns") and not reached_goal(rollout)
+            if (relabelled := self._relabelled(rollout, turn_seed(ask.seed, -1))) is not None
+        ]
+        prompts = world.codec.prompts([rollout.problem.prompt for rollout, _ in again])
+        return made + [
+            replace(rollout, problem=replace(rollout.problem, tokens=tuple(ids)), group=len(problems) + number)
+            for number, ((rollout, room), ids) in enumerate(zip(again, prompts, strict=True))
+            if len(ids) <= room
+        ]
+
+    def _relabelled(self, rollout: Rollout, seed: int) -> Rollout | None:
+        """The episode, up to where it reached another goal, under that goal; None: it is verified to reach none."""
+        goal = self.environment.reached(rollout.problem, rollout.turns)
+        if goal is None:
+            return None
+        seen = replay(self.environment, rollout.problem, goal, rollout.turns, seed, self.seconds)
+        if seen is None:
+            return None
+        stop = seen.turns[-1].stop
+        made = replace(
+            rollout,
+            problem=goal,
+            completion=rollout.completion[:stop],
+            behaviour_log_probs=None,
+            text="\n".join(turn.said for turn in seen.turns),
+            finished=True,
+            origin="relabelled",
+            trained=None if rollout.trained is None else rollout.written[:stop],
+            turns=seen.turns,
+            cut="",
+            solved=seen.solved,
+        )
+        return made if reached_goal(made) else None

@@ -1,0 +1,103 @@
+"""A failed problem is tried again with guidance, which no trained sequence holds (Agent-RLVR; paper 233).
+
+    y ~ pi(. | x)                  G episodes; where none of them reaches the goal:
+    y' ~ pi(. | x with guidance)   placed under x alone
+
+Guidance is what somebody who knows the task would say: a plan, the mistake that was made, where to look. It stands in
+the prompt while an episode is drawn, and nowhere else: what the policy is trained on is the plain prompt with the
+episode behind it, which joins the group that failed. Nobody drew it from pi(. | x), so it has no behaviour log-probs.
+The environment is opened with the plain problem. What the policy makes of guidance is a matter of the model; one that
+is new learns to read it in the warm start (`warm_start.context`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field
+
+from models.bounds import Positive
+from models.episodes.play import play
+from models.episodes.playing import Episode
+from models.loop.rollout import Problem, Rollout, transcript
+from models.loop.round_seeds import for_second_draw, round_seed
+from models.loop.world import World
+from models.parts import part
+from models.rewards.solved import reached_goal
+from models.rollouts.episodes import Episodes, as_rollout
+from models.text.encoding import Codec
+
+
+@part("second_try")
+class SecondTry(Episodes):
+    """Episodes, and guided ones of the problems that all of them failed. Stands under `rollouts:`."""
+
+    retries: Positive = 2
+    """Guided episodes of each problem that failed."""
+    guidance: Annotated[str, Field(pattern=r"\{prompt\}")] = (
+        "{prompt}\nA first try failed:\n{failed}\nThe answer is {answer}. Find the way to it."
+    )
+    """The guided prompt; `{prompt}` and `{answer}` are replaced by the problem's, `{failed}` by its first episode."""
+    only_right: bool = True
+    """Leave out guided episodes that fail too."""
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """Episodes, plain and guided."""
+        return self.group_size + self.retries
+
+    def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
+        """What a guided prompt says beside the question, while it is drawn, [problems]; a failed episode has
+        `max_tokens` at most."""
+        room = self.max_tokens if "{failed}" in self.guidance else 0
+        guided = codec.prompts([self._guided(problem, "") for problem in problems])
+        return [max(0, len(ids) + room - len(problem.tokens)) for ids, problem in zip(guided, problems, strict=True)]
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Episodes, then guided ones where all failed, prompt by prompt, [prompts * G and more]."""
+        first = super().__call__(world, problems, round_number)
+        groups = [first[at : at + self.group_size] for at in range(0, len(first), self.group_size)]
+        failed = [number for number, group in enumerate(groups) if not any(map(reached_goal, group))]
+        guided = self._again(world, problems, groups, failed, round_number)
+        return [rollout for number, group in enumerate(groups) for rollout in (*group, *guided.get(number, ()))]
+
+    def _again(
+        self,
+        world: World,
+        problems: Sequence[Problem],
+        groups: Sequence[Sequence[Rollout]],
+        failed: Sequence[int],
+        round_number: int,
+    ) -> dict[int, list[Rollout]]:
+        """Guided episodes by the number of their problem, each under the plain prompt."""
+        if not failed:
+            return {}
+        texts = [self._guided(problems[number], _shown(groups[number][0])) for number in failed]
+        asked = [
+            replace(problems[number], tokens=tuple(ids))
+            for number, ids in zip(failed, world.codec.prompts(texts), strict=True)
+        ]
+        sampling = replace(self.sampling, samples=self.retries)
+        seed = for_second_draw(round_seed(world.seed, round_number))
+        played = play(world.sampler(), world.codec, self.episodes, asked, sampling, seed)
+        made = {
+            number: [self._plain(problems[number], number, episode) for episode in group]
+            for number, group in zip(failed, played, strict=True)
+        }
+        return {
+            number: [rollout for rollout in group if not self.only_right or reached_goal(rollout)]
+            for number, group in made.items()
+        }
+
+    def _plain(self, problem: Problem, number: int, episode: Episode) -> Rollout:
+        rollout = as_rollout(problem, number, episode, self.episodes.limits)
+        return replace(rollout, behaviour_log_probs=None, origin="explained")
+
+    def _guided(self, problem: Problem, failed: str) -> str:
+        known = self.guidance.replace("{prompt}", problem.prompt).replace("{answer}", problem.answer)
+        return known.replace("{failed}", failed)
+
+
+def _shown(rollout: Rollout) -> str:
+    return transcript(rollout.turns) or rollout.text
