@@ -27,8 +27,8 @@ SETTINGS = {"environment": Chatter(), "prompts": 1, "turns": 3, "max_tokens": 40
 def test_a_logged_episode_has_the_tokens_that_the_warm_start_shows() -> None:
     made = Logged(**SETTINGS)(make_world(), [PROBLEM], 0)  # type: ignore[arg-type]
     shown = in_turns(CODEC, "user", [(PROBLEM.tokens, text) for text in TEXTS], 99)
-    whole = {(*rollout.problem.tokens, *rollout.completion) for rollout in made}
-    assert {shown.whole(2), shown.whole(3)} == whole
+    whole = [(*rollout.problem.tokens, *rollout.completion) for rollout in made]
+    assert [shown.whole(0), shown.whole(1)] == whole
     long, short = made
     assert [turn.said for turn in long.turns] == ["1 + 2", "4 +", "#### 7"]
     assert [turn.heard for turn in long.turns] == ["3", "5", ""] and long.text == "1 + 2\n4 +\n#### 7"
