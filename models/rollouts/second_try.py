@@ -19,8 +19,8 @@ from typing import Annotated
 from pydantic import Field
 
 from models.bounds import Positive
+from models.episodes.episode import Episode
 from models.episodes.play import play
-from models.episodes.playing import Episode
 from models.loop.rollout import Problem, Rollout, transcript
 from models.loop.round_seeds import for_second_draw, round_seed
 from models.loop.world import World

@@ -12,7 +12,8 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from models.loop.rollout import Scored, group_mean
+from models.formulas.group_statistics import group_mean
+from models.loop.rollout import Scored
 from models.loop.slots import Select
 from models.parts import part
 
