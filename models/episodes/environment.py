@@ -92,7 +92,7 @@ class Seat:
     prompt: str | None = None
     """What it reads first; None: the problem's prompt."""
     forgets: bool = False
-    """Whether it reads what it hears as a prompt of its own, and nothing of what was before."""
+    """Whether it reads what it hears behind its prompt alone, and nothing of what was before."""
 
     def __post_init__(self) -> None:
         if self.learns and (self.speaker != "policy" or self.forgets):

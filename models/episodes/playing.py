@@ -50,10 +50,15 @@ class Playing:
     cut: Cut = ""
     solved: bool | None = None
 
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """What stands before its next turn, [tokens]."""
+        return (*self.prompt, *self.tokens)
+
     def ask(self) -> Ask:
         """Its next turn."""
         return Ask(
-            (*self.prompt, *self.tokens) if self.tokens else self.prompt,
+            self.reads if self.tokens else self.prompt,
             turn_seed(self.seed, len(self.turns)),
             min(self.limits.turn_tokens or self.longest, self.longest - len(self.tokens)),
             actions=self.actions,

@@ -15,8 +15,9 @@ from typing import cast
 from models.engine.engine import Sampling, asks_of
 from models.episodes.answers import in_time
 from models.episodes.environment import Environment, Heard, Seat, Speaker, View
+from models.episodes.episode import Episode
 from models.episodes.limits import EpisodeLimits
-from models.episodes.playing import Episode, Playing
+from models.episodes.playing import Playing
 from models.episodes.speakers import Voice
 from models.errors import UserError, shortened
 from models.loop.rollout import Problem
@@ -102,6 +103,7 @@ def _wave(going: Sequence[_Placed], voices: Mapping[Speaker, Voice], sampling: S
     """One turn of each seat that is to move, and what comes of it at once."""
     for speaker, voice in voices.items():
         own = [each for each in going if each.seat.speaker == speaker]
+        own.sort(key=lambda each: each.playing.reads)  # neighbours that read the same share the work for it
         made = voice.engine.each([each.playing.ask() for each in own], sampling) if own else []
         texts = voice.codec.text([generated.tokens for generated in made])
         for each, generated, text in zip(own, made, texts, strict=True):
@@ -138,15 +140,14 @@ def _end_together(placed: Sequence[_Placed]) -> None:
 
 
 def _read(placed: Sequence[_Placed], voices: Mapping[Speaker, Voice]) -> None:
-    """Put what seats that are to move were told behind what stands there, or for one that forgets in its place."""
+    """Put what seats that are to move were told behind what stands there, or for one that forgets behind its prompt."""
     for each in placed:
         if each.waits or each.unread is None:
             continue
         voice, playing = voices[each.seat.speaker], each.playing
         if each.seat.forgets:
-            (playing.prompt,) = voice.codec.prompts([each.unread])
             playing.tokens, playing.log_probs = [], []
-        elif not playing.turns:
+        if each.seat.forgets or not playing.turns:
             if each.unread:
                 playing.read(voice.codec.inside([f"\n{each.unread}\n"])[0])
         elif voice.bridge is not None:

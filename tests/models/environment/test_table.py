@@ -9,12 +9,12 @@ import torch
 from models.engine.engine import Ask, Drawing, Engine, Generated, Sampling
 from models.environment.table import Table, fixed_strategy
 from models.episodes.environment import Environment
+from models.episodes.episode import Episode
 from models.episodes.games.kuhn_poker import KuhnPoker
 from models.episodes.games.solving import exploitability
 from models.episodes.games.strategy import choices, strategies
 from models.episodes.limits import EpisodeLimits
 from models.episodes.play import EpisodeSettings, play
-from models.episodes.playing import Episode
 from models.errors import UserError
 from models.loop.rollout import Problem, Rollout
 from models.rollouts.episodes import as_rollout

@@ -1,0 +1,104 @@
+"""A frozen model plays the other side: a simulated user, a speaker, a worker or an actor.
+
+    consult    the policy asks, the partner answers for a patient           (ProMed, paper 239)
+    direct     the policy says what is to be done, the partner does it      (RLAP 14, OWL 185, EPO 301, PPDPP 349)
+    brief      the policy writes what the partner is to know                (RLAdapter, paper 46)
+    comfort    the partner speaks for somebody with a mood that follows a rule    (RLVER, paper 267)
+
+The partner is the policy that the run began with, or a model folder. Its weights stay as they are and its words are not
+trained on: they are none of the policy's tokens, or stand there as what the environment said. It reads the problem's
+prompt and, behind it, what the scene gives it, and nothing of what was before. Both are drawn in waves. Which patient
+it is, or how somebody feels, is chance of the problem: the episodes of a group meet the same, held-out problems others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from pydantic import NonNegativeFloat
+
+from models.episodes.environment import Environment, Heard, Info, Seat
+from models.episodes.scenes import Brief, Comfort, Consult, Direct, Scene, Who
+from models.errors import UserError
+from models.loop.rollout import Problem
+from models.parts import part
+
+
+@part("partner")
+class Partner(Environment):
+    """A model that stays as it is, in a scene with the policy."""
+
+    several = True
+    asks_frozen = True
+    scene: Literal["consult", "direct", "brief", "comfort"] = "consult"
+    """What is played."""
+    model: str = ""
+    """Model folder of the partner; empty: the policy that the run began with."""
+    gain: NonNegativeFloat = 1.0
+    """What a nat is worth that a question gained (consult)."""
+    cost: NonNegativeFloat = 0.05
+    """What a check costs (direct)."""
+
+    @property
+    def frozen(self) -> Path | None:
+        """The folder that the recipe names."""
+        return Path(self.model) if self.model else None
+
+    def seats(self, problem: Problem) -> Sequence[Seat]:
+        """The policy's and the partner's."""
+        shared = _Playing(self._scene(), Random(problem.prompt))
+        partner = Seat(_Side(shared, "partner"), "frozen", learns=False, prompt=problem.prompt, forgets=True)
+        return Seat(_Side(shared, "policy")), partner
+
+    def open(self, problem: Problem) -> _Side:  # type: ignore[override]
+        """The policy cannot play alone.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("environment partner: its episodes have two seats")
+
+    def _scene(self) -> Scene:
+        if self.scene == "consult":
+            return Consult(gain=self.gain)
+        if self.scene == "direct":
+            return Direct(cost=self.cost)
+        return Brief() if self.scene == "brief" else Comfort()
+
+
+class _Playing:
+    """A scene as it stands, for both sides."""
+
+    def __init__(self, scene: Scene, chance: Random) -> None:
+        self.scene = scene
+        self.told = scene.begin(chance)
+
+
+class _Side:
+    """The scene from one side."""
+
+    def __init__(self, playing: _Playing, who: Who) -> None:
+        self._playing, self._who = playing, who
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        told = self._playing.told
+        if told.next != self._who:
+            return "", {"waits": True}
+        return told.text, {"state": told.state}
+
+    def step(self, turn: str) -> Heard | None:
+        self._playing.told = self._playing.scene.hear(self._who, turn)
+        return self.news()
+
+    def news(self) -> Heard | None:
+        told = self._playing.told
+        if not told.over and told.next != self._who:
+            return None
+        info = {"state": told.state} | ({"solved": told.solved} if told.over else {})
+        return told.text, told.reward, told.over, False, info
+
+    def close(self) -> None:
+        return None
