@@ -38,6 +38,7 @@ BENCHMARKS = {
     "histories": "benchmarks.episodes",
     "projection": "benchmarks.episodes",
     "episode_pace": "benchmarks.episode_pace",
+    "sandbox": "benchmarks.sandbox",
 }
 """Name and module; the module's `measure(settings, name)` gives the rows."""
 

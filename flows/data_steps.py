@@ -53,14 +53,14 @@ def call_preparation(opened: Opened) -> Prepared:
     """Bring the data and the held-out sets up to date with DVC, which knows by itself what has changed.
 
     Raises:
-        UserError: no row of a held-out set has an answer.
+        UserError: no row of a held-out set can be told right from wrong.
     """
     result, version = _prepared(opened, opened.recipe, "data")
     held_out: dict[str, PreparedHeldOut] = {}
     for name, recipe in held_out_recipes(opened.recipe).items():
         with _named(name):
             held_out[name] = PreparedHeldOut(recipe, *_prepared(opened, recipe, f"data {name}"))
-        require_held_out_answers(held_out[name].version.folder, name)
+        require_held_out_answers(held_out[name].version.folder, name, opened.recipe.verifier)
     return Prepared(result, version, held_out)
 
 

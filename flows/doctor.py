@@ -26,8 +26,10 @@ from flows.environment import MLFLOW_PORT, PREFECT_PORT, state_folder
 from flows.server_process import port_is_free
 from flows.server_record import running_servers
 from flows.servers import check_given, given_servers
-from models.errors import UserError
+from models.errors import UserError, shortened
 from models.processor import processor
+from models.sandbox.fork_servers import NotStarted
+from models.sandbox.layers import had_here
 from tasks import dvc_remote
 from tasks.machine import normal_name, packages
 from tasks.tracking.schema import schema_of
@@ -70,6 +72,7 @@ def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = Fa
         lambda: _server("MLflow", MLFLOW_PORT, home),
         lambda: _server("Prefect", PREFECT_PORT, home),
         lambda: _remote(Path.cwd()),
+        _sandbox,
         _browser,
     ]
     return [look() for look in looks]
@@ -248,6 +251,16 @@ def _s3_remotes(here: Path) -> dict[str, str | None]:
     remotes = [parser[section] for section in parser.sections() if section.strip("'").startswith("remote ")]
     meant = {dvc_remote.wished(): None} if dvc_remote.wished() else {}  # its endpoint: AWS_ENDPOINT_URL
     return meant | {it["url"]: it.get("endpointurl") for it in remotes if it.get("url", "").startswith("s3://")}
+
+
+def _sandbox() -> Finding:
+    mend = "let this user have namespaces (sysctl user.max_user_namespaces), or take a kernel with Landlock (5.13)"
+    try:
+        had = had_here()
+    except NotStarted as error:
+        return Finding("Sandbox", False, f"its fork server does not start: {shortened(error, 200)}", mend)
+    why = f" (no namespaces: {shortened(had.without_namespaces, 120)})" if had.without_namespaces else ""
+    return Finding("Sandbox", had.layers.enough, f"{had.layers.line}{why}", "" if had.layers.enough else mend)
 
 
 def _browser() -> Finding:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-PROMISED = {"companion": "accompany", "exports": "export", "moves": "follow", "by_token": "tokens"}
+PROMISED = {"companion": "accompany", "exports": "export", "moves": "follow", "by_token": "tokens", "verifies": "right"}
 """Traits that promise a method which the class of the slot has none of, or only an empty one."""
 
 

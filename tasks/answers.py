@@ -1,4 +1,4 @@
-"""Whether the data hold the answers that a recipe's rewards ask for: without one, every completion is wrong."""
+"""Whether the data hold the answers or tests that a recipe's rewards ask for: without, every completion is wrong."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tasks.sections import Sections
 KINDS_WITH_ANSWERS: tuple[Kind, ...] = ("problems", "demonstrations")
 
 
-def _any_text(data: Path, kind: Kind, split: Split = "train") -> bool:
+def _any_text(data: Path, kind: Kind, split: Split = "train", column: str = "answer") -> bool:
     pieces = table_pieces(data, kind, split)
-    return any(str(answer).strip() for piece in pieces for answer in piece.column("answer").to_pylist())
+    return any(str(text).strip() for piece in pieces for text in piece.column(column).to_pylist())
 
 
 class DataSections(Sections):
@@ -28,15 +28,16 @@ class DataSections(Sections):
 
 
 def require_answers(data: Path, recipe: DataSections) -> None:
-    """Make sure that a reward which holds completions against answers has one to hold them against.
+    """Make sure that a reward which holds completions against answers, or runs tests, has one to hold them against.
 
     Args:
         data: a prepared data set.
         recipe: what is to be trained on it.
 
     Raises:
-        UserError: no training row has an answer, and a reward asks for them.
+        UserError: no training row has an answer, and a reward asks for them, or none has tests.
     """
+    _require_tests(data, recipe)
     asking = [
         f"rewards.{number} ({reward.name})" for number, reward in enumerate(recipe.rewards) if reward.needs_answers
     ]
@@ -52,18 +53,31 @@ def require_answers(data: Path, recipe: DataSections) -> None:
     )
 
 
-def require_held_out_answers(data: Path, name: str) -> None:
+def _require_tests(data: Path, recipe: DataSections) -> None:
+    asking = [f"rewards.{number} ({reward.name})" for number, reward in enumerate(recipe.rewards) if reward.needs_tests]
+    if recipe.schedule is None or not asking:
+        return
+    if "train" not in available(data).get("problems", ()) or not _any_text(data, "problems", column="tests"):
+        raise UserError(
+            f"data set {recipe.data.name}: no training problem has tests, which {asking[0]} runs; name the column of "
+            "tests in data.columns.tests, or take another reward"
+        )
+
+
+def require_held_out_answers(data: Path, name: str, verifier: Reward | None) -> None:
     """Make sure that the answers to a held-out set can be told right from wrong.
 
     Args:
         data: the set, prepared.
         name: of it.
+        verifier: decides what is right; None: the problems' answers do.
 
     Raises:
-        UserError: no problem of it has an answer.
+        UserError: no problem of it has an answer, or tests where these are run.
     """
-    if "gate" not in available(data).get("problems", ()) or not _any_text(data, "problems", "gate"):
+    column = "tests" if verifier is not None and verifier.needs_tests else "answer"
+    if "gate" not in available(data).get("problems", ()) or not _any_text(data, "problems", "gate", column):
+        asked = "has tests, which are run" if column == "tests" else "has an answer, which completions are held against"
         raise UserError(
-            f"gate.held_out.{name}: no problem has an answer, which completions are held against; name the column of "
-            f"answers in gate.held_out.{name}.columns.answer"
+            f"gate.held_out.{name}: no problem {asked}; name the column in gate.held_out.{name}.columns.{column}"
         )

@@ -12,10 +12,13 @@ from models.episodes.play import EpisodeSettings
 from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.records import PromptRecord
 from models.evaluation.strategy import Spent, Strategic, Strategy
+from models.loop.attempt import Verify
 from models.loop.rollout import Problem
+from models.loop.slots import Reward
 from models.policy.base_folder import check_base_folder
 from models.policy.build import PolicySettings
 from models.policy.use import read_use
+from models.rewards.exact_answer import by_answer
 from models.text.encoding import Codec
 from tasks.open_learner import ScorerSections, reward_scorer
 from tasks.progress import stages
@@ -37,6 +40,13 @@ class EvaluationSections(LengthSections, ScorerSections):
     evaluation_seed: int = of("evaluation.seed")
     samples: int = of("evaluation.samples")
     episodes: EpisodeSettings | None = of("rollouts.episodes")
+    verifier: Reward | None
+    """Decides what is right; None: the problems' answers do."""
+
+    @property
+    def verify(self) -> Verify:
+        """The rule that decides."""
+        return by_answer if self.verifier is None else self.verifier.right
 
 
 def answers(
@@ -82,7 +92,8 @@ def answers(
             scorer = tokens.scorer(reward_scorer(rewarded, recipe, home, tokens.run), problems)
             seed = recipe.evaluation_seed
             where = policy.folder  # of the frozen model that it was trained beside
-            made = evaluate(drawn, codec, problems, sampling, seed, scorer, begin, after_prompt, episodes, where)
+            rules = (episodes, where, recipe.verify)
+            made = evaluate(drawn, codec, problems, sampling, seed, scorer, begin, after_prompt, *rules)
     return made, spent
 
 

@@ -95,4 +95,5 @@ def _answers(
             after,
             recipe.episodes,
             policy.folder,
+            recipe.verify,
         )

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from models.engine.engine import Engine, Generated, Sampling
+from models.engine.engine import Engine, Sampling
 from models.episodes.episode import Episode
 from models.episodes.play import EpisodeSettings, play
 from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
+from models.loop.attempt import Attempt, Verify
 from models.loop.rollout import Problem
-from models.rewards.exact_answer import is_right
+from models.rewards.exact_answer import by_answer
 from models.text.encoding import Codec
 
 ScoreAll = Callable[[Sequences], Tensor]
@@ -38,6 +39,7 @@ def evaluate(
     after_prompt: Sequence[int] = (),
     episodes: EpisodeSettings | None = None,
     beside: Path | None = None,
+    verify: Verify = by_answer,
 ) -> list[PromptRecord]:
     """What a policy answers to each problem, [problems].
 
@@ -52,15 +54,16 @@ def evaluate(
         after_prompt: ids that the policy wants between prompt and completion; the reward model does not see them.
         episodes: whom the policy takes turns with, as in training; None: it answers in one turn.
         beside: the policy's model folder, where the frozen model that it was trained beside is found.
+        verify: decides which completions are right, as in training.
     """
     asked = [replace(problem, tokens=(*problem.tokens, *after_prompt)) for problem in problems]
     begin("samples")
     if episodes is not None:
         episodes = replace(episodes, environment=episodes.environment.measured)
-    sampled = _answers(engine, codec, episodes, asked, replace(sampling, log_probs=False), seed, beside)
+    sampled = _answers(engine, codec, episodes, asked, replace(sampling, log_probs=False), seed, verify, beside)
     begin("greedy")
     likeliest = Sampling(max_tokens=sampling.max_tokens, temperature=0.0, log_probs=False)
-    greedy = _answers(engine, codec, episodes, asked, likeliest, seed, beside)
+    greedy = _answers(engine, codec, episodes, asked, likeliest, seed, verify, beside)
     begin("scores")
     flat = [
         (problem, answer)
@@ -81,7 +84,7 @@ def evaluate(
     ]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Answer:
     """What a policy answered, in one turn or in several."""
 
@@ -91,12 +94,14 @@ class _Answer:
     written: int
     """How many of them the policy wrote."""
     finished: bool
-    correct: bool
+    solved: bool | None = None
+    """Whether the environment says so, and else the verifier; None: nobody has been asked yet."""
     turns: str = ""
     """Of an episode, as JSON."""
 
     def as_completion(self, score: float) -> Completion:
-        return Completion(self.text, self.written, self.correct, self.finished, score, self.turns)
+        correct = bool(self.solved) and self.finished
+        return Completion(self.text, self.written, correct, self.finished, score, self.turns)
 
 
 def _answers(
@@ -106,32 +111,39 @@ def _answers(
     problems: Sequence[Problem],
     sampling: Sampling,
     seed: int,
+    verify: Verify,
     beside: Path | None,
 ) -> list[list[_Answer]]:
     """`sampling.samples` answers to each problem, [problems][samples]."""
+    groups = _drawn(engine, codec, episodes, problems, sampling, seed, beside)
+    flat = [(problem, answer) for problem, group in zip(problems, groups, strict=True) for answer in group]
+    open_ones = [(problem, answer) for problem, answer in flat if answer.solved is None]
+    attempts = [Attempt(problem, answer.text, answer.finished) for problem, answer in open_ones]
+    for (_, answer), right in zip(open_ones, verify(attempts), strict=True):
+        answer.solved = right
+    return groups
+
+
+def _drawn(
+    engine: Engine,
+    codec: Codec,
+    episodes: EpisodeSettings | None,
+    problems: Sequence[Problem],
+    sampling: Sampling,
+    seed: int,
+    beside: Path | None,
+) -> list[list[_Answer]]:
+    """The same, of which nobody has said yet whether they are right where no environment has."""
     if episodes is not None:
         played = play(engine, codec, episodes, problems, sampling, seed, beside)
-        return [
-            [_of_episode(problem, episode, episodes) for episode in group]
-            for problem, group in zip(problems, played, strict=True)
-        ]
+        return [[_of_episode(episode, episodes) for episode in group] for group in played]
     groups = engine.generate([problem.tokens for problem in problems], sampling, seed)
     texts = iter(codec.text([made.tokens for group in groups for made in group]))
-    return [
-        [_of_completion(problem, made, next(texts)) for made in group]
-        for problem, group in zip(problems, groups, strict=True)
-    ]
+    return [[_Answer(next(texts), made.tokens, len(made.tokens), made.finished) for made in group] for group in groups]
 
 
-def _of_completion(problem: Problem, made: Generated, text: str) -> _Answer:
-    right = is_right(text, problem.answer, finished=made.finished)
-    return _Answer(text, made.tokens, len(made.tokens), made.finished, right)
-
-
-def _of_episode(problem: Problem, episode: Episode, settings: EpisodeSettings) -> _Answer:
-    """Right where the environment says so, and else where the policy stated the answer."""
+def _of_episode(episode: Episode, settings: EpisodeSettings) -> _Answer:
     finished = settings.limits.rule(episode.cut) == "kept"
-    right = is_right(episode.text, problem.answer, finished=finished) if episode.solved is None else episode.solved
     written = sum(turn.stop - turn.start for turn in episode.turns)
     turns = [{"said": turn.said, "heard": turn.heard, "reward": turn.reward} for turn in episode.turns]
-    return _Answer(episode.text, episode.tokens, written, finished, right and finished, json.dumps(turns))
+    return _Answer(episode.text, episode.tokens, written, finished, episode.solved, json.dumps(turns))

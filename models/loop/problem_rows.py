@@ -24,6 +24,8 @@ from models.text.token_rows import TokenRows, few
 
 TOGETHER = 4096
 """Problems that are made together where all are gone through."""
+TRUTHS = ("answer", "tests", "entry_point")
+"""Columns of a problem that say what is right."""
 Numbers = NDArray[np.int64]
 
 
@@ -38,7 +40,7 @@ class ProblemRows:
     answers: Mapping[str, tuple[Origin, TokenRows]]
     """Columns that hold answers: what such an answer is to the loop, and its tokens."""
     truths: tuple[Names, RowTable] | None = None
-    """The problems whose answers are those of rows that state none, by their id."""
+    """The problems whose answers and tests are those of rows that state none, by their id."""
 
     @cached_property
     def names(self) -> Names:
@@ -54,10 +56,12 @@ class ProblemRows:
             Problem(
                 str(some[0][self.key]),
                 str(some[0]["prompt"]),
-                truth,
+                truth["answer"],
                 int(some[0]["level"]),
                 tuple(self.prompts[group[0]]),
                 tuple(known for number, row in zip(group, some, strict=True) for known in self._known(number, row)),
+                truth["tests"],
+                truth["entry_point"],
             )
             for group, some, truth in zip(groups, read, truths, strict=True)
         ]
@@ -66,16 +70,16 @@ class ProblemRows:
         for column, (origin, tokens) in self.answers.items():
             yield Known(origin, tuple(tokens[number]), str(row[column]), _flaw(origin, str(row["flaw"])))
 
-    def _truths(self, rows: Sequence[Row]) -> list[str]:
-        own = [str(row.get("answer", "")) for row in rows]
+    def _truths(self, rows: Sequence[Row]) -> list[dict[str, str]]:
+        own = [{column: str(row.get(column, "")) for column in TRUTHS} for row in rows]
         if self.truths is None:
             return own
         names, table = self.truths
-        unknown = [place for place, answer in enumerate(own) if not answer]
+        unknown = [place for place, truth in enumerate(own) if not truth["answer"]]
         looked_up = zip(unknown, names.rows([str(rows[place]["prompt_id"]) for place in unknown]), strict=True)
         there = [(place, rows[-1]) for place, rows in looked_up if rows]
         for (place, _), truth in zip(there, table.rows([row for _, row in there]), strict=True):
-            own[place] = str(truth["answer"])
+            own[place] = {column: str(truth[column]) for column in TRUTHS}
         return own
 
 

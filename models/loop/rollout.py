@@ -108,6 +108,10 @@ class Problem:
     """The encoded prompt, [tokens]."""
     known: tuple[Known, ...] = ()
     """Answers that the data hold, where the recipe's source reads them."""
+    tests: str = ""
+    """Code that decides whether an answer, which is code too, is right; empty where there is none."""
+    entry_point: str = ""
+    """Name of the function that the tests ask."""
 
 
 @dataclass(frozen=True, eq=False)

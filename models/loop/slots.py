@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from models.bounds import Number
 from models.engine.engine import Sampling
 from models.episodes.play import EpisodeSettings
+from models.loop.attempt import Attempt
 from models.loop.judge import Divergence, TeacherUse
 from models.loop.learner import Companion, Learner
 from models.loop.limits import AS_USUAL, Limits
@@ -189,6 +190,20 @@ class Reward(SlotPart):
     def needs_answers(self) -> bool:
         """Whether it holds completions against the problems' answers."""
         return False
+
+    @property
+    def needs_tests(self) -> bool:
+        """Whether it runs the problems' tests."""
+        return False
+
+    @property
+    def verifies(self) -> bool:
+        """Whether `right` decides in evaluations and at the gate too, in place of the problems' answers."""
+        return False
+
+    def right(self, attempts: Sequence[Attempt]) -> list[bool]:
+        """Which attempts solve their problems, [attempts], of a reward that `verifies`."""
+        return []
 
     @property
     def by_token(self) -> bool:

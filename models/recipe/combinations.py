@@ -87,6 +87,8 @@ def _labels(recipe: Recipe) -> None:
     labels = [*(reward.label for reward in recipe.rewards), *penalty]
     if len(set(labels)) < len(labels):
         raise ValueError(f"rewards: two components are labelled {max(labels, key=labels.count)!r}")
+    if len(deciding := [reward.label for reward in recipe.rewards if reward.verifies]) > 1:
+        raise ValueError(f"rewards: {deciding[0]} and {deciding[1]} would both decide what is right in evaluations")
     for number, reward in enumerate(recipe.rewards):
         if reward.companion and reward.by not in labels[:number]:
             raise ValueError(

@@ -125,6 +125,11 @@ class Recipe(Section):
         return [source for part in (self.rollouts, *self.rewards) for source in part.given]
 
     @property
+    def verifier(self) -> Reward | None:
+        """The reward that decides in evaluations and at the gate too; None: the problems' answers do."""
+        return next((reward for reward in self.rewards if reward.verifies), None)
+
+    @property
     def slots(self) -> Slots:
         """The parts that the loop is made of."""
         return Slots(**{slot: getattr(self, slot) for slot in SLOTS})

@@ -82,15 +82,19 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         spread = [selector | {"by": "total"} if selector["name"] == "drop_flat" else selector for selector in select]
         settings["select"] = json.dumps(spread)
         rewards: list[dict[str, Any]] = described["rewards"]
-        settings["rewards"] = json.dumps([_tossed(reward) for reward in rewards])
+        verifying = [reward.label for reward in recipe.rewards if reward.verifies]
+        settings["rewards"] = json.dumps([made for reward in rewards for made in _tossed(reward, verifying)])
         if recipe.advantage.critic_pretraining:
             settings["advantage.critic.pretraining"] = 0  # else two rounds train the critic alone
     return [KS, *(f"{key}={value}" for key, value in settings.items())]
 
 
-def _tossed(reward: dict[str, Any]) -> dict[str, Any]:
+def _tossed(reward: dict[str, Any], verifying: Sequence[str]) -> list[dict[str, Any]]:
     """The reward, with a coin in place of the verdict on the answer: the learner sees right and wrong ones to learn
-    from, though so untrained a policy is never right."""
+    from, though so untrained a policy is never right. A reward that decides in evaluations stays beside the coin."""
+    coin = {"name": "coin", "weight": reward["weight"], "label": reward["label"]}
+    if reward["label"] in verifying:
+        return [coin, reward | {"weight": 0.0, "label": f"{reward['label']}_verdict"}]
     if reward["name"] != "exact_answer" and (reward["name"], reward.get("judge")) != ("win_rate", "exact_answer"):
-        return reward
-    return {"name": "coin", "weight": reward["weight"], "label": reward["label"]}
+        return [reward]
+    return [coin]

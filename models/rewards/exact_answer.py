@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from models.loop.attempt import Attempt
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
@@ -21,6 +22,11 @@ def is_right(text: str, answer: str, *, finished: bool) -> bool:
     """
     given = extract_answer(text) if finished else None
     return given is not None and same_answer(given, answer)
+
+
+def by_answer(attempts: Sequence[Attempt]) -> list[bool]:
+    """Which attempts end and state the answers of their problems, [attempts]."""
+    return [is_right(text, problem.answer, finished=finished) for problem, text, finished in attempts]
 
 
 def solves(rollout: Rollout) -> bool:

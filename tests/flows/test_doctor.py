@@ -10,6 +10,8 @@ from running import ROOT, free_port, start_python
 
 from flows.command_line import main
 from flows.doctor import Finding, diagnose, table
+from models.sandbox.fork_servers import Layers
+from models.sandbox.layers import Had, had_here
 
 
 def finding(findings: list[Finding], name: str) -> Finding:
@@ -48,6 +50,14 @@ def test_a_damaged_tracking_store_is_found_and_a_sound_one_is_counted(tmp_path: 
     assert finding(diagnose(ROOT, tmp_path), "Tracking store").detail.endswith("1 runs")
     (tmp_path / "mlflow.db").write_bytes(b"this is no database" * 100)
     assert not finding(diagnose(ROOT, tmp_path), "Tracking store").ok
+
+
+def test_the_layers_of_the_sandbox_are_those_that_its_fork_server_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = finding(diagnose(ROOT), "Sandbox")
+    assert look.ok == had_here().layers.enough and had_here().layers.line in look.detail
+    monkeypatch.setattr("flows.doctor.had_here", lambda: Had(Layers(False, 0, True), "refused"))
+    look = finding(diagnose(ROOT), "Sandbox")
+    assert not look.ok and look.mend and "refused" in look.detail and "missing: namespaces, Landlock" in look.detail
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from models.recipe.load import load_recipe
 DATA = {
     "gsm8k": {"data.path": "gsm8k_train.jsonl", "data.test_path": "gsm8k_test.jsonl"},
     "hh": {"data.path": "hh_harmless_pairs.jsonl"},
+    "humaneval": {"data.path": "humaneval.jsonl"},
 }
 """Recipes that read a user's files."""
 RECIPES = sorted(file.stem for file in (ROOT / "recipes").glob("*.yaml"))

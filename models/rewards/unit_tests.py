@@ -1,0 +1,105 @@
+"""What a program is worth by the tests of its problem, in grades (CodeRL, paper 29, arXiv 2207.01780).
+
+    no program that compiles                        -1
+    fails at running, in every case                 -0.6
+    answers, and passes a share s of the cases      -0.3 + 0.6 s
+    passes all cases                                1
+
+CodeRL gives -0.3 to whatever fails a test; here the share of cases that pass counts too, as execution feedback does in
+ACECode (paper 383, arXiv 2412.17264), so that a group of failing programs need not be flat. Its bonus for speed is not
+here: seconds differ from run to run. Programs run in the sandbox and nowhere else, and nothing of the problem's tests
+but inputs goes in there. The same verdict decides in evaluations and at the gate: solved is what passes all cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+
+import torch
+from torch import Tensor
+
+from models.bounds import Number
+from models.loop.attempt import Attempt
+from models.loop.rollout import Rollout
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.parts import part
+from models.sandbox.sandbox import Program, Verdict, shared_sandbox
+from models.sandbox.settings import SandboxSettings
+from models.sandbox.written import written_program
+
+
+@part("unit_tests")
+class UnitTests(Reward):
+    """Grades of a program under the unit tests of its problem."""
+
+    needs_tests = True
+    verifies = True
+    uncompilable: Number = -1.0
+    """Of what is no Python, and of a completion that was cut."""
+    failed: Number = -0.6
+    """Of a program that answers in no case: it raises, ends, takes too long or has no such function."""
+    wrong: Number = -0.3
+    """Of a program that answers and passes no case."""
+    nearly: Number = 0.3
+    """What a program nears with the share of the cases that it passes, while not all do."""
+    passed: Number = 1.0
+    """Of a program that passes all cases."""
+    untested: Number = 0.0
+    """Of any completion where the problem has no tests, or tests that ask the program nothing."""
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    """What a program may use."""
+
+    def try_out(self) -> None:
+        """Raise a UserError where this machine cannot hold a program."""
+        _ = shared_sandbox(self.sandbox).layers
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """The grade of each completion, [completions]."""
+        verdicts = self._verdicts([Attempt(each.problem, each.text, each.finished) for each in rollouts])
+        return torch.tensor([self._grade(verdict) for verdict in verdicts])
+
+    def right(self, attempts: Sequence[Attempt]) -> list[bool]:
+        """Which attempts ended and pass all cases, [attempts]."""
+        return [verdict.outcome == "passed" for verdict in self._verdicts(attempts)]
+
+    def _grade(self, verdict: Verdict) -> float:
+        """What a verdict is worth."""
+        match verdict.outcome:
+            case "partly":
+                return self.wrong + verdict.share * (self.nearly - self.wrong)
+            case "useless_tests":
+                return self.untested
+            case "uncompilable":
+                return self.uncompilable
+            case "failed":
+                return self.failed
+        return self.passed
+
+    def _verdicts(self, attempts: Sequence[Attempt]) -> list[Verdict]:
+        """Of each attempt, [attempts]; equal programs are run once."""
+        known: dict[Program, Verdict] = {}
+        programs = [_program(attempt) for attempt in attempts]
+        run = list(dict.fromkeys(program for program in programs if program is not None))
+        if run:
+            known = dict(zip(run, shared_sandbox(self.sandbox).judge(run), strict=True))
+        return [
+            _unrun(attempt) if program is None else known[program]
+            for attempt, program in zip(attempts, programs, strict=True)
+        ]
+
+
+def _program(attempt: Attempt) -> Program | None:
+    """What is to be run; None where there is nothing to run, or nothing to hold it against."""
+    problem = attempt.problem
+    if not attempt.finished or not problem.tests.strip():
+        return None
+    source = written_program(problem.prompt, attempt.text, problem.entry_point)
+    return Program(source, problem.tests, problem.entry_point, problem.prompt)
+
+
+def _unrun(attempt: Attempt) -> Verdict:
+    if not attempt.problem.tests.strip():
+        return Verdict("useless_tests", 0, 0, "the problem has no tests")
+    return Verdict("uncompilable", 0, 0, "the completion was cut")
