@@ -10,6 +10,16 @@ TASK_SETS = (
     "twenty_questions",
     "kuhn_poker",
     "clinic",
+    "combined",
+    "countdown",
+    "grid_walk",
+    "kuhn_poker",
+    "lookup",
+    "plans",
+    "routing",
+    "shop",
+    "translation",
+    "twenty_questions",
 )
 """Those for environments, made by `models.datasets.make_tasks`; each has a file in `models/datasets/task_sets`."""
 BUILT_IN = ("arithmetic", *TASK_SETS)

@@ -90,6 +90,10 @@ class Index:
         self._texts = texts
         rows = [_words(text) for text in texts]
         self._known = {word for row in rows for word in row}
+        self._by_first: dict[str, list[str]] = {}
+        for text, row in zip(texts, rows, strict=True):
+            if row:
+                self._by_first.setdefault(row[0], []).append(text)
         self._ranks = bm25s.BM25()
         if self._known:
             self._ranks.index(rows, show_progress=False)
@@ -102,6 +106,11 @@ class Index:
         scores = np.asarray(self._ranks.get_scores(words))
         order = np.argsort(-scores, kind="stable")[:results]
         return [self._texts[place] for place in order if scores[place] > 0]
+
+    def like(self, text: str) -> list[str]:
+        """The documents that begin with the same word, in their order."""
+        first = _words(text)[:1]
+        return self._by_first.get(first[0], []) if first else []
 
 
 def _words(text: str) -> list[str]:

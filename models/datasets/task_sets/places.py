@@ -42,14 +42,19 @@ def fact(attribute: str, place: str, value: str) -> str:
 def invent(lands: int, seed: int) -> Places:
     """So many lands with their capitals; the same numbers give the same places."""
     random = Random(f"{seed}/places")
-    names: dict[str, None] = {}
-    while len(names) < lands * (2 + len(ASKED)):
-        letters = [random.choice(kind) for kind in (CONSONANTS, VOWELS, CONSONANTS, VOWELS, CONSONANTS)]
-        names.setdefault("".join(letters[: random.choice((4, 5))]))
-    free = iter(names)
+    free = iter(names(lands * (2 + len(ASKED)), random))
     capitals = {next(free): next(free) for _ in range(lands)}
     facts = {
         town: {**{attribute: next(free) for attribute in ASKED}, "people": str(random.randint(12, 99))}
         for town in capitals.values()
     }
     return Places(capitals, facts)
+
+
+def names(count: int, random: Random) -> list[str]:
+    """So many different words of four or five letters."""
+    drawn: dict[str, None] = {}
+    while len(drawn) < count:
+        letters = [random.choice(kind) for kind in (CONSONANTS, VOWELS, CONSONANTS, VOWELS, CONSONANTS)]
+        drawn.setdefault("".join(letters[: random.choice((4, 5))]))
+    return list(drawn)

@@ -1,0 +1,58 @@
+"""A plan of small models, carried out one after the other; what comes out is held against what was wanted.
+
+    prompt   shifted then dotted: s.j.w.f.s
+    turn     undot shift                            the plan: names with spaces between
+    reward   similarity of what comes out and the problem's answer
+
+The reward is the metric of the task's result and not whether the plan is a known one (OpenAGI, paper 184, arXiv
+2304.04370: reinforcement learning from task feedback). A name that is no model's gives nothing.
+"""
+
+from __future__ import annotations
+
+from models.bounds import Positive
+from models.episodes.environment import Environment, Info, Opened
+from models.formulas.likeness import likeness
+from models.formulas.repairs import REPAIRS
+from models.loop.rollout import Problem
+from models.parts import part
+
+
+@part("pipeline")
+class Pipeline(Environment):
+    """Carries out a plan on the word behind the prompt's colon."""
+
+    needs_answers = True
+    longest: Positive = 8
+    """Models of a plan; a longer one is worth nothing."""
+
+    def open(self, problem: Problem) -> Opened:
+        """An episode about one damaged word."""
+        return _Carried(problem, self.longest)
+
+
+class _Carried:
+    def __init__(self, problem: Problem, longest: int) -> None:
+        self._problem, self._longest = problem, longest
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        return "", {}
+
+    def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
+        result = carried_out(turn.split(), self._problem.prompt.rpartition(": ")[2], self._longest)
+        if result is None:
+            return "", 0.0, True, False, {"solved": False}
+        score = likeness(result, self._problem.answer, "chrf")
+        return "", score, True, False, {"solved": result == self._problem.answer}
+
+    def close(self) -> None:
+        return None
+
+
+def carried_out(plan: list[str], word: str, longest: int) -> str | None:
+    """What the models of a plan make of a word, one after the other; None where it is no plan."""
+    if not plan or len(plan) > longest or any(name not in REPAIRS for name in plan):
+        return None
+    for name in plan:
+        word = REPAIRS[name](word)
+    return word

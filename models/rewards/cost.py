@@ -1,0 +1,52 @@
+"""What an episode's calls and tokens cost, taken off its reward (Router-R1, paper 273, arXiv 2506.09033).
+
+    value = - (sum of the prices of its calls + price a token of what each tool said + price a token that was written)
+
+Prices are those of the recipe, tool by tool; one that is not named costs nothing. A call that a tool refused is paid
+for as any other. What the policy wrote is counted in its own tokens, and so is what it heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Annotated
+
+import torch
+from pydantic import Field, NonNegativeFloat
+from torch import Tensor
+
+from models.episodes.calls import read_call
+from models.loop.rollout import Rollout
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.parts import part
+
+Prices = Mapping[str, Annotated[float, Field(ge=0)]]
+
+
+@part("cost")
+class Cost(Reward):
+    """Minus the price of calls and tokens."""
+
+    calls: Prices = field(default_factory=dict)
+    """Price of a call of each tool, by its name."""
+    heard: Prices = field(default_factory=dict)
+    """Price of a token that each tool says, by its name."""
+    written: NonNegativeFloat = 0.0
+    """Price of a token that the policy writes."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Values at most zero, [completions]."""
+        return torch.tensor([-self._price(world, rollout) for rollout in rollouts])
+
+    def _price(self, world: World, rollout: Rollout) -> float:
+        price, names = self.written * rollout.written_tokens, {*self.calls, *self.heard}
+        for turn in rollout.turns:
+            call = read_call(turn.said, names)
+            if call is None:
+                continue
+            price += self.calls.get(call.tool, 0.0)
+            if call.tool in self.heard and turn.heard:
+                price += self.heard[call.tool] * len(world.codec.inside([turn.heard])[0])
+        return price

@@ -1,0 +1,129 @@
+"""The tools of any MCP server (Model Context Protocol): a command here, or an address on loopback.
+
+    add: {"a": 2, "b": 3}      5
+    shout: hello               HELLO       the one argument of a tool that takes one needs no JSON
+
+They appear by their own names, with what they take from their schemas. A session is opened once a process and not once
+a call. A server that ends is started again, a number of times, and the policy reads that its call was lost; one that
+does not answer ends the episode that asked, and is started again for the others. The command is the recipe's, trusted
+as the recipe is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from models.episodes.mcp_sessions import Described, ServerAddress, ServerLost, Session, require_loopback, session_with
+from models.episodes.tool import Offer, Tool, ToolError
+from models.errors import UserError, listed
+from models.parts import part
+
+SETTING = "rollouts.environment.tool"
+
+
+@part("mcp")
+class Mcp(Tool):
+    """What an MCP server offers."""
+
+    command: tuple[str, ...] = ()
+    """The server and its arguments; it speaks over its standard input and output."""
+    address: str = ""
+    """In place of a command: the address of a server on this machine, such as http://127.0.0.1:8000/mcp."""
+    only: tuple[str, ...] = ()
+    """Names of the tools that the policy may call; empty: all."""
+    seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    """What a call may take; below `rollouts.seconds`."""
+    restarts: Annotated[int, Field(ge=0, le=10_000)] = 10
+    """How often a server that was lost is started again in a process."""
+
+    def try_out(self) -> None:
+        """Ask the server what it offers.
+
+        Raises:
+            UserError: neither or both of command and address are named, the address is not on this machine, the server
+                cannot be started, or has none of the tools in `only`.
+        """
+        if bool(self.command) == bool(self.address):
+            raise UserError(f"{SETTING}: mcp needs a command or an address; name one of them")
+        if self.address:
+            require_loopback(self.address, f"{SETTING}.address")
+        try:
+            self.offers()
+        except ServerLost as error:
+            raise UserError(f"{SETTING}: the MCP server {' '.join(self.command) or self.address}: {error}") from None
+
+    def offers(self) -> Mapping[str, Offer]:
+        """The server's tools, by their names."""
+        described = {tool.name: tool for tool in self._session.tools()}
+        if strangers := [name for name in self.only if name not in described]:
+            raise UserError(f"{SETTING}.only: the server has no tool {strangers[0]!r}; there is {listed([*described])}")
+        return {
+            name: Offer(usage_of(tool), partial(self._ask, tool))
+            for name, tool in described.items()
+            if not self.only or name in self.only
+        }
+
+    def call(self, argument: str) -> str:
+        """A server is called by the names of its tools."""
+        raise ToolError("call one of the server's tools by its name")
+
+    @property
+    def _session(self) -> Session:
+        return session_with(ServerAddress(self.command, self.address, self.restarts))
+
+    def _ask(self, tool: Described, argument: str) -> str:
+        try:
+            text, failed = self._session.call(tool.name, arguments_of(tool, argument), self.seconds)
+        except ServerLost:
+            raise ToolError("the server was lost, and the call with it") from None
+        if failed:
+            raise ToolError(text or "the tool failed")
+        return text
+
+
+def usage_of(tool: Described) -> str:
+    """What a tool does and takes, in a line."""
+    taken = [f"{name}: {_kind(entry)}" for name, entry in _properties(tool).items()]
+    described = " ".join(tool.description.split())
+    return f"{described} ({', '.join(taken)})".strip() if taken else described
+
+
+def arguments_of(tool: Described, argument: str) -> dict[str, Any]:
+    """What a policy wrote behind a tool's name, as the tool takes it.
+
+    Raises:
+        ToolError: it is no JSON object, where the tool takes several arguments.
+    """
+    properties, text = _properties(tool), argument.strip()
+    if text.startswith("{"):
+        try:
+            given = json.loads(text)
+        except (ValueError, RecursionError):
+            raise ToolError("the arguments are no JSON") from None
+        return dict(given)
+    if not properties and not text:
+        return {}
+    wanted = list(properties) if len(properties) == 1 else list(tool.schema.get("required", ()))
+    if len(wanted) != 1:
+        raise ToolError(f"the arguments are a JSON object with {', '.join(properties) or 'nothing in it'}")
+    (name,) = wanted
+    if _kind(properties.get(name, {})) == "string":
+        return {name: text}
+    try:
+        return {name: json.loads(text)}
+    except (ValueError, RecursionError):
+        raise ToolError(f"{name} is a {_kind(properties.get(name, {}))}") from None
+
+
+def _properties(tool: Described) -> Mapping[str, Mapping[str, Any]]:
+    properties: Mapping[str, Mapping[str, Any]] = tool.schema.get("properties", {})
+    return properties
+
+
+def _kind(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("type", "string"))

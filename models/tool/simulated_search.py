@@ -1,0 +1,84 @@
+"""A simulated search engine whose answers are noise more and more often (ZeroSearch, paper 67, arXiv 2505.04588).
+
+    p_i = start + (base^(i / rounds) - 1) / (base - 1) * (end - start)
+
+is the share of noise in round i; behind the last round, and in evaluations, it is `end`. With base 1 it rises evenly. A
+policy that has learned to search with good answers learns to see through bad ones. An answer that is noise is of the
+same form and about the same thing, and what it says is another document's. The published engine is a fine-tuned model
+that writes useful or noisy documents as its prompt asks for; this one quotes true ones.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from typing import Annotated
+
+from pydantic import Field
+
+from models.bounds import Share
+from models.parts import part
+from models.tool.search import Search
+
+
+@part("simulated_search")
+class SimulatedSearch(Search):
+    """Looks words up, and answers with noise by a schedule."""
+
+    start: Share = 0.0
+    """Share of noise in the first round."""
+    end: Share = 0.5
+    """Share of noise from the last round on."""
+    base: Annotated[float, Field(ge=1, le=1000)] = 4.0
+    """How steeply it rises; 1: evenly."""
+    rounds: Annotated[int, Field(ge=1, le=1_000_000)] = 40
+    """Rounds in which it rises."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set(1.0, 0)
+
+    def _noise(self) -> float:
+        """Share of noise at this point of the schedule."""
+        done: float = vars(self)["_done"]
+        risen = done if self.base == 1 else (self.base**done - 1) / (self.base - 1)
+        return self.start + risen * (self.end - self.start)
+
+    def in_round(self, number: int) -> SimulatedSearch:
+        """The engine as it is in that round."""
+        return self._with(min(1.0, number / self.rounds), vars(self)["_seed"])
+
+    def in_episode(self, seed: int) -> SimulatedSearch:
+        """The engine with chance of its own; a query that is asked again is answered again as before."""
+        return self._with(vars(self)["_done"], seed)
+
+    def call(self, argument: str) -> str:
+        """What the documents say, or noise in its place."""
+        lines = super().call(argument)
+        if _point(vars(self)["_seed"], argument) >= self._noise():
+            return lines
+        return "\n".join(self._noisy(line, argument) for line in lines.splitlines())
+
+    def _noisy(self, line: str, query: str) -> str:
+        """The line with what another document says behind its colon."""
+        head, colon, said = line.partition(": ")
+        others = [text.partition(": ")[2] for text in self._index().like(line)]
+        others = [text for text in others if text != said]
+        if not colon or not others:
+            return ""
+        return f"{head}: {others[int(_point(vars(self)['_seed'], f'{query} {line}') * len(others))]}"
+
+    def _with(self, done: float, seed: int) -> SimulatedSearch:
+        """A copy; its documents are not read again."""
+        made = copy.copy(self)
+        made._set(done, seed)
+        return made
+
+    def _set(self, done: float, seed: int) -> None:
+        object.__setattr__(self, "_done", done)
+        object.__setattr__(self, "_seed", seed)
+
+
+def _point(seed: int, text: str) -> float:
+    """A point in [0, 1) that hangs on both."""
+    return int.from_bytes(hashlib.sha256(f"{seed} noise {text}".encode()).digest()[:6], "big") / 2**48
