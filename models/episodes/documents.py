@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-import bm25s
 import numpy as np
 
 from models.datasets.strict_json import JsonError, parse_json
@@ -87,6 +86,8 @@ class Index:
         Args:
             texts: of the documents, one or more.
         """
+        import bm25s  # it brings a compiler, and whoever reads a recipe would wait seconds for it
+
         self._texts = texts
         rows = [_words(text) for text in texts]
         self._known = {word for row in rows for word in row}
