@@ -48,6 +48,7 @@ def evaluate_strategy(policy: str, strategy: str, recipe: str, overrides: Overri
     chosen, own = read_strategy(strategy, overrides or [])
     with open_flow("evaluate", recipe, own) as opened:
         files, version = _policy(policy)
+        partners = [_policy(named)[0] for named in chosen.partners]
         data = call_preparation(opened)
         log_data(opened.run_id, data.version, "measured on")
         rewarded = reward_model_of(version, opened.recipe)[1] if version is not None else None
@@ -56,7 +57,9 @@ def evaluate_strategy(policy: str, strategy: str, recipe: str, overrides: Overri
         with shared_engine(opened.recipe.placement):
             inputs = (files, validated, rewarded)
             plain = call_step(opened, evaluate_policy, sections, *inputs, name="evaluate plain")
-            made = call_step(opened, evaluate_with, sections, *inputs, plain, chosen, name=f"evaluate {strategy}")
+            made = call_step(
+                opened, evaluate_with, sections, *inputs, plain, chosen, partners, name=f"evaluate {strategy}"
+            )
         records.log_metrics(opened.run_id, made.metrics)
         runs.set_tags(opened.run_id, {tags.STRATEGY: strategy})
         runs.rename(opened.run_id, f"{policy} with {strategy}: {made.headline}")

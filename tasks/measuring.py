@@ -9,6 +9,7 @@ from pathlib import Path
 
 from models.engine.engine import Engine, EngineSettings, Sampling
 from models.episodes.play import EpisodeSettings
+from models.errors import UserError
 from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.records import PromptRecord
 from models.evaluation.strategy import Spent, Strategic, Strategy
@@ -58,6 +59,7 @@ def answers(
     problems: Sequence[Problem],
     rewarded: RewardModelFiles | None,
     strategy: Strategy | None = None,
+    partner: PolicyFiles | None = None,
 ) -> tuple[list[PromptRecord], Spent]:
     """What a policy answers to each problem, [problems], lengths in its own tokens; and what a strategy took for it.
 
@@ -70,6 +72,10 @@ def answers(
         problems: with prompts in the policy's tokens.
         rewarded: reward model that scores the completions; None: nothing does.
         strategy: makes the turns; None: they are the policy's own.
+        partner: speaks for the seats of others; None: whoever the recipe says.
+
+    Raises:
+        UserError: the recipe's environment has no seat for the partner.
     """
     sampling = Sampling(
         max_tokens=recipe.longest_measured or recipe.longest_drawn,
@@ -82,6 +88,8 @@ def answers(
     episodes = recipe.episodes
     if strategy is not None and episodes is not None:
         episodes = replace(episodes, waves=True)  # a turn that takes several calls is none that an engine writes alone
+    if partner is not None:
+        episodes = _beside(episodes, partner)
     with stages(name, ("engine", *STAGES)) as begin:
         begin("engine")
         with measuring_engine(policy, recipe, codec, room) as engine:
@@ -95,6 +103,14 @@ def answers(
             rules = (episodes, where, recipe.verify)
             made = evaluate(drawn, codec, problems, sampling, seed, scorer, begin, after_prompt, *rules)
     return made, spent
+
+
+def _beside(episodes: EpisodeSettings | None, partner: PolicyFiles) -> EpisodeSettings:
+    environment = episodes.environment.beside(partner.folder) if episodes is not None else None
+    if episodes is None or environment is None:
+        named = f"environment {episodes.environment.name}" if episodes is not None else "a recipe of one turn"
+        raise UserError(f"strategy.partners: {named} has no seat for a partner; environment table has")
+    return replace(episodes, environment=environment)
 
 
 def room_of(policy: PolicyFiles, recipe: EvaluationSections, extra: int = 0) -> int:

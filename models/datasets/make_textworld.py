@@ -90,7 +90,9 @@ def main(arguments: list[str] | None = None) -> int:
         for split in settings.problems:
             for task in draw_tasks(settings, split):
                 for suffix in (".z8", ".json"):
-                    shutil.copyfile(settings.compiled(task.answer).with_suffix(suffix), partial / f"{task.answer}{suffix}")
+                    shutil.copyfile(
+                        settings.compiled(task.answer).with_suffix(suffix), partial / f"{task.answer}{suffix}"
+                    )
     write(settings, given.rows)
     return 0
 

@@ -13,7 +13,9 @@ at a seat's last turn, and its states are the game's information sets.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from random import Random
 from typing import Literal
 
@@ -41,6 +43,8 @@ class Table(Environment):
     began with. uniform: any action, all alike. solved: the average strategy of regret matching."""
     measured_against: Literal["frozen", "uniform", "solved"] = "uniform"
     """Who plays the other seats in evaluations; a game counts as solved where the policy wins."""
+    model: str = ""
+    """Model folder of whom `frozen` means; empty: the policy that the run began with."""
 
     @property
     def several(self) -> bool:
@@ -60,7 +64,16 @@ class Table(Environment):
     @property
     def measured(self) -> Table:
         """The policy against those that it is measured against."""
-        return Table(game=self.game, others=self.measured_against, measured_against=self.measured_against)
+        return replace(self, others=self.measured_against)
+
+    @property
+    def frozen(self) -> Path | None:
+        """The folder that the recipe names."""
+        return Path(self.model) if self.model else None
+
+    def beside(self, partner: Path) -> Table:
+        """The policy against the model of a folder."""
+        return replace(self, others="frozen", measured_against="frozen", model=str(partner))
 
     def seats(self, problem: Problem) -> Sequence[Seat]:
         """The game's seats that models play; every problem is a game of its own."""
@@ -181,7 +194,9 @@ class _View:
         if mover is None:
             won = self._played.worth(self._seat)
             return since, won, True, False, {"solved": won > 0}
-        return since, 0.0, False, False, {"state": " ".join(knows(self._played.game, self._played.state, self._seat))}
+        game, state = self._played.game, self._played.state
+        info: Info = {"state": " ".join(knows(game, state, self._seat)), "actions": game.actions(state)}
+        return since, 0.0, False, False, info
 
     def close(self) -> None:
         return None

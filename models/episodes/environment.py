@@ -147,6 +147,11 @@ class Environment(Part):
         """Folder of the model that speaks for frozen seats; None: the policy that the run began with."""
         return None
 
+    def beside(self, partner: Path) -> Environment | None:
+        """What evaluations play where the model in the folder `partner` speaks for the seats of others; None: there are
+        none (strategy cross_play)."""
+        return None
+
     @property
     def measured(self) -> Environment:
         """What evaluations play, with one seat that learns."""

@@ -95,7 +95,7 @@ def _begin(placed: Sequence[_Placed], environment: Environment, limits: EpisodeL
                 f"environment {environment.name}: an episode could not begin "
                 f"({type(error).__name__}: {shortened(str(error), 200)})"
             ) from error
-        each.playing.state = str(info.get("state", ""))
+        each.playing.note(info)
         each.unread, each.waits = text, bool(info.get("waits"))
 
 

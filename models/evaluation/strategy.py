@@ -52,6 +52,11 @@ class Strategy(Part):
         return 0
 
     @property
+    def partners(self) -> tuple[str, ...]:
+        """Versions, NAME/VERSION, or model folders that the policy is measured beside, each in turn."""
+        return ()
+
+    @property
     @abstractmethod
     def most_calls(self) -> int:
         """Completions and scores of given texts that one turn takes at most."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from prefect import get_run_logger, task
 
+from models.evaluation.cross_play import CrossPlay, cross_play, payoffs
 from models.evaluation.metrics import prompt_values
 from models.evaluation.paired_change import metric_changes
 from models.evaluation.records import aligned
@@ -38,9 +40,11 @@ def evaluate_strategy(
     rewarded: RewardModelFiles | None,
     plain: StepResult,
     strategy: Strategy,
+    partners: Sequence[PolicyFiles],
 ) -> StepResult:
     """Greedy and sampled completions of the validation split's problems, each turn made by `strategy`, verified and
-    scored, in `records.parquet`; metrics, their difference to the policy's own, and what it took.
+    scored, in `records.parquet`; metrics, their difference to the policy's own, and what it took. Beside each of the
+    strategy's partners what is won with it and without, as the table `cross_play.json`.
 
     Args:
         context: the step's.
@@ -49,6 +53,7 @@ def evaluate_strategy(
         rewarded: scores the answers.
         plain: the evaluation of the same policy without a strategy.
         strategy: makes the turns.
+        partners: models of `strategy.partners`.
     """
     recipe = context.recipe
 
@@ -70,6 +75,22 @@ def evaluate_strategy(
             metrics[f"gain/{change.name}"] = change.change.estimate
             metrics[f"gain/{change.name}_low"] = change.change.low
             metrics[f"gain/{change.name}_high"] = change.change.high
+        if partners:
+            beside = dict(zip(strategy.partners, partners, strict=True))
+
+            def play(player: str, partner: str) -> list[float]:
+                made_by = strategy if player == strategy.name else None
+                made, _ = answers(
+                    context.name, context.home, policy, recipe, tokens, problems, None, made_by, beside[partner]
+                )
+                return payoffs(made)
+
+            matrix = cross_play(("alone", strategy.name), strategy.partners, play)
+            records.log_table(run_id, "cross_play.json", _rows(matrix))
+            metrics |= {
+                f"cross_play/{player}": float(row.mean())
+                for player, row in zip(matrix.players, matrix.matrix, strict=True)
+            }
         gained = changes[0].change
         headline = (
             f"sampled {prompt_values(own, 'sampled_accuracy').mean():.1%}, {gained.estimate:+.1%} "
@@ -82,3 +103,13 @@ def evaluate_strategy(
 
     with engine_place():
         return run_step(context, work)
+
+
+def _rows(matrix: CrossPlay) -> list[dict[str, object]]:
+    """Cells of a matrix with their intervals, a row each."""
+    cells = [(player, partner) for player in matrix.players for partner in matrix.partners]
+    return [
+        {"player": player, "partner": partner, "payoff": cell.estimate, "low": cell.low, "high": cell.high}
+        for player, partner in cells
+        for cell in [matrix.interval(player, partner)]
+    ]
