@@ -9,6 +9,7 @@ from project import Project, environment
 from running import ROOT
 from smokes import Smokes
 
+from models.datasets.built_in import EXTRA_SETS
 from models.recipe.load import load_recipe
 
 DATA = {
@@ -17,7 +18,7 @@ DATA = {
     "humaneval": {"data.path": "humaneval.jsonl"},
 }
 """Recipes that read a user's files."""
-RECIPES = sorted(file.stem for file in (ROOT / "recipes").glob("*.yaml"))
+RECIPES = sorted({file.stem for file in (ROOT / "recipes").glob("*.yaml")} - set(EXTRA_SETS))
 
 
 @pytest.fixture(scope="module")

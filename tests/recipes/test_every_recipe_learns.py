@@ -15,7 +15,7 @@ from tiny_loops import CODEC, PROBLEMS, TOKENIZER
 from tiny_models import tiny_policy
 from tiny_worlds import make_world
 
-from models.datasets.built_in import TASK_SETS
+from models.datasets.built_in import EXTRA_SETS, TASK_SETS
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=5)]
 RECIPES = [
     file
     for file in sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
-    if load_recipe(file).schedule is not None and load_recipe(file).data.name not in TASK_SETS
+    if load_recipe(file).schedule is not None and load_recipe(file).data.name not in (*TASK_SETS, *EXTRA_SETS)
 ]
 """Those on problems of one right answer; what agents learn, who have data of their own, is in docs/agents.md."""
 RIGHT, WRONG, OTHER = "#### 7", "#### 3", "4 + 7 #### 5"

@@ -13,7 +13,7 @@ from tiny_loops import CODEC, END, PROBLEMS, save_start
 from tiny_models import tiny_policy
 from tiny_worlds import make_world
 
-from models.datasets.built_in import TASK_SETS
+from models.datasets.built_in import EXTRA_SETS, TASK_SETS
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.loop.loop import Watchers, run_loop
@@ -27,7 +27,7 @@ RECIPES = [
     file
     for file in sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
     if load_recipe(file).schedule is not None  # one that ends after its reward model has no loop
-    and load_recipe(file).data.name not in TASK_SETS  # those have problems of their own (test_every_agents_recipe)
+    and load_recipe(file).data.name not in (*TASK_SETS, *EXTRA_SETS)  # those have problems of their own (test_every_agents_recipe)
 ]
 SMALL = {"prompts": 3, "max_tokens": 6}
 ROUNDS = 3
