@@ -27,7 +27,8 @@ RECIPES = [
     file
     for file in sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
     if load_recipe(file).schedule is not None  # one that ends after its reward model has no loop
-    and load_recipe(file).data.name not in (*TASK_SETS, *EXTRA_SETS)  # those have problems of their own (test_every_agents_recipe)
+    # those of environments have problems of their own (test_every_agents_recipe)
+    and load_recipe(file).data.name not in (*TASK_SETS, *EXTRA_SETS)
 ]
 SMALL = {"prompts": 3, "max_tokens": 6}
 ROUNDS = 3
