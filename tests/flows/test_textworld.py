@@ -1,0 +1,58 @@
+"""The flow of TextWorld, from its own lock to a verdict, in an environment of its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from project import make_project
+from running import ROOT, shell
+
+PINNED = ROOT / "textworld.lock"
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter that has the packages of the lock on top of those that the tests run with."""
+    folder = tmp_path_factory.mktemp("textworld") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    here = next(path for path in map(Path, sys.path) if path.name == "site-packages")
+    (packages / "below.pth").write_text(f"import site; site.addsitedir({str(here)!r})\n")
+    made = folder / "bin" / "python"
+    install = [str(made), "-m", "pip", "install", "--quiet", "--no-deps", "-r", str(PINNED)]
+    ended = subprocess.run(install, capture_output=True, text=True)
+    if ended.returncode:
+        pytest.skip(f"textworld.lock cannot be installed here: {ended.stderr.strip().splitlines()[-1]}")
+    return made
+
+
+def outs(lock: str) -> dict[str, str]:
+    """Hash of what the stage of the games made, by path."""
+    return {out["path"]: out["md5"] for out in yaml.safe_load(lock)["stages"]["games"]["outs"]}
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_a_flow_in_text_adventures_ends_in_a_verdict_of_the_gate(python: Path, tmp_path: Path) -> None:
+    clone = make_project(tmp_path / "clone")
+    (clone / "data/textworld").mkdir()
+    for name in ("dvc.yaml", "params.yaml", ".gitignore"):
+        shutil.copy(ROOT / "data/textworld" / name, clone / "data/textworld" / name)
+    path = f"{python.parent}:{os.environ['PATH']}"
+    around = {**shell(), "REWARDFLOW_HOME": str(tmp_path / "home"), "PATH": path}
+
+    def typed(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(python), "-m", *words]
+        return subprocess.run(command, cwd=clone, env=around, capture_output=True, text=True)
+
+    made = typed("dvc", "repro", "--quiet", "data/textworld/dvc.yaml")
+    assert made.returncode == 0, made.stdout + made.stderr
+    lock, pinned = ((at / "data/textworld/dvc.lock").read_text() for at in (clone, ROOT))
+    assert outs(lock) == outs(pinned), "the same seeds compile to the same bytes"
+    ended = typed("flows.command_line", "run", "recipes/textworld.yaml")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "\nverdict " in ended.stdout and "Traceback" not in ended.stdout + ended.stderr
