@@ -8,7 +8,7 @@ from models.datasets.prepare import prepare
 from models.datasets.settings import DataSettings
 from models.errors import UserError
 from models.recipe.load import load_recipe
-from tasks.answers import require_answers
+from tasks.answers import require_answers, require_held_out_answers
 
 
 @pytest.fixture
@@ -48,3 +48,13 @@ def test_where_no_reward_reads_answers_none_is_asked_for(data: Path) -> None:
     folder = prepared(data, "prompt,solution", "1")
     require_answers(folder, load_recipe(recipe(data, "reward_model")))
     require_answers(folder, load_recipe(recipe(data, "exact_answer"), ["schedule=null"]))
+
+
+def test_a_reward_that_runs_tests_needs_some(data: Path) -> None:
+    loaded = load_recipe(recipe(data, "unit_tests"))
+    with pytest.raises(UserError, match=r"no training problem has tests, which rewards\.0 \(unit_tests\) runs"):
+        require_answers(prepared(data, "prompt,answer", "1"), loaded)
+    require_answers(prepared(data, "prompt,tests", "1"), loaded)
+    with pytest.raises(UserError, match=r"gate\.held_out\.mine: no problem has an answer"):
+        require_held_out_answers(data, "mine", None)
+    require_held_out_answers(data, "mine", loaded.verifier)

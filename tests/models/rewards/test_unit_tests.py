@@ -32,7 +32,8 @@ def check(candidate):
 """
 PROMPT = 'def f(x):\n    """One more than x."""\n'
 PROBLEM = Problem("p", PROMPT, tests=TESTS, entry_point="f")
-REWARD = UnitTests(sandbox=SandboxSettings(seconds=1, seconds_together=2, workers=2))
+REWARD = UnitTests(sandbox=SandboxSettings(seconds=30, seconds_together=60, workers=2))
+HURRIED = UnitTests(sandbox=SandboxSettings(seconds=1, seconds_together=1, workers=1))
 WORLD = cast(World, None)
 
 
@@ -49,7 +50,6 @@ def _rollout(text: str, problem: Problem = PROBLEM, finished: bool = True) -> Ro
         ("    return x\n", -0.3),
         ("    return None\n", -0.3),
         ("    return 1 / 0\n", -0.6),
-        ("    while True: pass\n", -0.6),
         ("    return x +\n", -1.0),
         ("  What a nice function this is.", -1.0),
         ("Surely:\n```python\ndef f(x):\n    return x + 1\n```\nThat is all.", 1.0),
@@ -60,6 +60,10 @@ def _rollout(text: str, problem: Problem = PROBLEM, finished: bool = True) -> Ro
 )
 def test_each_grade(text: str, value: float) -> None:
     assert REWARD(WORLD, [_rollout(text)]).tolist() == pytest.approx([value])
+
+
+def test_a_program_without_end_fails_and_the_reward_ends() -> None:
+    assert HURRIED(WORLD, [_rollout("    while True: pass\n")]).tolist() == pytest.approx([-0.6])
 
 
 def test_what_was_cut_and_what_has_no_tests_is_not_run_and_has_a_value() -> None:
