@@ -80,6 +80,7 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         # So untrained a policy is never right: only rewards that always spread leave something to learn from.
         select: list[dict[str, Any]] = described["select"]
         spread = [selector | {"by": "total"} if selector["name"] == "drop_flat" else selector for selector in select]
+        spread = [chosen | {"failed_only": False} if "failed_only" in chosen else chosen for chosen in spread]
         settings["select"] = json.dumps(spread)
         rewards: list[dict[str, Any]] = described["rewards"]
         verifying = [reward.label for reward in recipe.rewards if reward.verifies]
@@ -95,6 +96,11 @@ def _tossed(reward: dict[str, Any], verifying: Sequence[str]) -> list[dict[str, 
     coin = {"name": "coin", "weight": reward["weight"], "label": reward["label"]}
     if reward["label"] in verifying:
         return [coin, reward | {"weight": 0.0, "label": f"{reward['label']}_verdict"}]
-    if reward["name"] != "exact_answer" and (reward["name"], reward.get("judge")) != ("win_rate", "exact_answer"):
+    if reward["name"] == "turn_rewards":  # an environment that pays for success alone pays nothing
+        return [reward, coin | {"label": f"{reward['label']}_coin"}]
+    if reward["name"] not in ("exact_answer", "source_value") and (reward["name"], reward.get("judge")) != (
+        "win_rate",
+        "exact_answer",
+    ):
         return [reward]
     return [coin]

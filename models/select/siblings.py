@@ -2,8 +2,9 @@
 
 Step-level preferences from a tree (Agent Q, paper 82; step-level Q, paper 355; iTool, paper 312): with the history in
 the prompt, the difference of two siblings' values is due to these turns alone. A failed turn, from which episodes ended
-and none of them reached the goal, is never the better one, whatever else is thought of it. With `failed_only` it is
-always the worse one: a branch that led to the goal against one that did not (ToolPreference, paper 359).
+and none of them reached the goal, never wins against one that has not failed, whatever else is thought of it. With
+`failed_only` it is always the worse one: a branch that led to the goal against one that did not (ToolPreference, paper
+359).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from models.loop.rollout import Rollout, Scored
+from models.loop.rollout import Scored
 from models.loop.slots import Select
 from models.parts import part
 
@@ -35,14 +36,15 @@ class Siblings(Select):
                 members.setdefault(group, []).append(index)
         rewards, kept = scored.rewards.tolist(), list[int]()
         for held in members.values():
-            better = [index for index in held if self._may_win(scored.rollouts[index])]
-            worse = [index for index in held if not self.failed_only or scored.rollouts[index].solved is False]
+            reached = {index: scored.rollouts[index].solved for index in held}
+            better = [index for index in held if reached[index] is not False] or held
+            worse = held
+            if self.failed_only:
+                better = [index for index in held if reached[index]]
+                worse = [index for index in held if reached[index] is False]
             if not better or not worse:
                 continue
             best, worst = max(better, key=lambda index: rewards[index]), min(worse, key=lambda index: rewards[index])
             if rewards[best] - rewards[worst] > self.margin:
                 kept += [best, worst]
         return torch.tensor(kept, dtype=torch.long)
-
-    def _may_win(self, rollout: Rollout) -> bool:
-        return rollout.solved is True if self.failed_only else rollout.solved is not False
