@@ -6,6 +6,7 @@ What an episode did is right for something, if not for what was asked; under tha
 policy wrote itself. A new goal counts only when it is verified: the environment is opened with the relabelled problem
 and the episode's own seed, its turns are played again, and it must answer word for word as it did and the goal be
 reached. A relabelled episode has a group of its own and no behaviour log-probs, for nobody drew it from pi(. | x').
+An episode that would not fit behind the longer prompt of its goal is left out.
 Andrychowicz et al. 2017 (arXiv 1707.01495) for the idea.
 """
 
@@ -23,23 +24,18 @@ from models.parts import part
 from models.rewards.solved import reached_goal
 from models.rollouts.episodes import Episodes
 from models.seeds import turn_seed
-from models.text.encoding import Codec
 
 
 @part("relabelled")
 class Relabelled(Episodes):
     """Episodes, and beside them those that failed under the goals that they reached. Stands under `rollouts:`."""
 
-    def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
-        """What the prompt of another goal may be longer, [problems]: as much as an episode has tokens."""
-        return [self.max_tokens] * len(problems)
-
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Episodes, those of one prompt side by side, then the relabelled ones, [prompts * G and more]."""
         made = super().__call__(world, problems, round_number)
         asks = asks_of([problem.tokens for problem in problems], self.sampling, round_seed(world.seed, round_number))
         again = [
-            (relabelled, len(rollout.problem.tokens) + self.max_tokens)
+            (relabelled, len(rollout.problem.tokens) + self.max_tokens - len(relabelled.completion))
             for rollout, ask in zip(made, asks, strict=True)
             if rollout.cut in ("", "turns") and not reached_goal(rollout)
             if (relabelled := self._relabelled(rollout, turn_seed(ask.seed, -1))) is not None
