@@ -92,7 +92,7 @@ class SecondTry(Episodes):
 
     def _plain(self, problem: Problem, number: int, episode: Episode) -> Rollout:
         rollout = as_rollout(problem, number, episode, self.episodes.limits)
-        return replace(rollout, behaviour_log_probs=None, origin="explained")
+        return replace(rollout, problem=problem, behaviour_log_probs=None, origin="explained")
 
     def _guided(self, problem: Problem, failed: str) -> str:
         known = self.guidance.replace("{prompt}", problem.prompt).replace("{answer}", problem.answer)
