@@ -6,12 +6,19 @@
 
 The turn is the action, as in ArCHer (paper 76, arXiv 2402.19446), whose high level is an off-policy critic of
 utterances with a replay buffer and whose low level gives every token of a turn that critic's advantage. Here the critic
-learns on the round's own episodes, by the returns above, as that of `gae` does.
+learns on the round's own episodes, by the returns above, as that of `gae` does, and with `replay` on those of earlier
+rounds besides. What followed a turn then is what an older policy did: such a turn's target is r_t + gamma * V(s_t+1) as
+the critic is now, one step and no more. ArCHer's critic values utterances too (Q), which takes the choice of the turn
+itself to be today's; this one values states alone, so that it lags by the turn where it replays.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
+from pydantic import NonNegativeInt
 from torch import Tensor
 
 from models.advantage.gae import generalised_advantages
@@ -20,10 +27,13 @@ from models.critic.fit import trained_mask
 from models.formulas.critic_advantage import CriticAdvantage, ValuedSignal
 from models.formulas.of_turns import at_tokens, earned_by_turn, turns_of
 from models.formulas.token_advantages import whitened
-from models.loop.rollout import Scored
+from models.loop.rollout import Rollout, Scored
 from models.loop.signal import Signal
 from models.loop.world import World
 from models.parts import part
+
+REMEMBERED = 1 << 20
+"""More groups than a round has: the numbers of a remembered round's groups begin at a multiple of it."""
 
 
 @part("turn_critic")
@@ -36,15 +46,19 @@ class TurnCritic(CriticAdvantage):
     """What a reward one turn later is worth now."""
     whiten: bool = True
     """Give the advantages of a round mean zero and deviation one over all tokens."""
+    replay: NonNegativeInt = 0
+    """Earlier rounds whose episodes the critic learns from again."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it replays."""
+        return self.replay > 0
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:
         """Advantages token by token, equal within a turn; zeros while the critic learns alone."""
         rollouts = scored.rollouts
         values = self._values(world, scored)
-        before = [
-            torch.stack([row[turn.start] for turn in turns_of(rollout)])
-            for row, rollout in zip(values, rollouts, strict=True)
-        ]
+        before = self._before(values, rollouts)
         turns = generalised_advantages(earned_by_turn(scored), before, self.gamma, self.gae_lambda)
         returns = [advantage + value for advantage, value in zip(turns, before, strict=True)]
         tokens = at_tokens(turns, rollouts)
@@ -56,7 +70,51 @@ class TurnCritic(CriticAdvantage):
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the critic to the returns at the beginning of each turn. Returns what is worth watching."""
-        return self._fit(world, scored, signal, first_tokens(scored))
+        if not self.replay:
+            return self._fit(world, scored, signal, first_tokens(scored))
+        assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
+        memory = world.learner.memory
+        if again := self._again(world, [rollout for rollouts in memory for rollout in rollouts]):
+            old, returns, values = again
+            together = Scored([*scored.rollouts, *old.rollouts], torch.cat([scored.rewards, old.rewards]), {}, {})
+            both = ValuedSignal(signal.tokens, [*signal.returns, *returns], [*signal.values, *values])
+        else:
+            together, both = scored, signal
+        seen = self._fit(world, together, both, first_tokens(together))
+        memory.append(_with_earned(scored, round_number))
+        del memory[: -self.replay]
+        return seen
+
+    def _again(self, world: World, rollouts: list[Rollout]) -> tuple[Scored, list[Tensor], list[Tensor]] | None:
+        """Episodes of earlier rounds, one-step targets at their tokens and what the critic says there; None: none."""
+        if not rollouts:
+            return None
+        earned = [torch.tensor([turn.reward for turn in turns_of(rollout)]) for rollout in rollouts]
+        old = Scored(rollouts, torch.stack([row.sum() for row in earned]), {}, {})
+        values = self._values(world, old)
+        before = self._before(values, rollouts)
+        steps = generalised_advantages(earned, before, self.gamma, 0.0)
+        targets = [step + value for step, value in zip(steps, before, strict=True)]
+        return old, at_tokens(targets, rollouts), values
+
+    def _before(self, values: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """What the critic says before each turn, [completions] tensors of [tokens of it] -> of [turns of it]."""
+        return [
+            torch.stack([row[turn.start] for turn in turns_of(rollout)])
+            for row, rollout in zip(values, rollouts, strict=True)
+        ]
+
+
+def _with_earned(scored: Scored, round_number: int) -> list[Rollout]:
+    """Episodes to be remembered: each turn holds what it earned, and groups of different rounds stay apart."""
+    remembered = []
+    for rollout, row in zip(scored.rollouts, earned_by_turn(scored), strict=True):
+        turns = tuple(
+            turn._replace(reward=reward) for turn, reward in zip(turns_of(rollout), row.tolist(), strict=True)
+        )
+        group = (round_number + 1) * REMEMBERED + rollout.group
+        remembered.append(replace(rollout, turns=turns, group=group, behaviour_log_probs=None))
+    return remembered
 
 
 def first_tokens(scored: Scored) -> list[Tensor]:

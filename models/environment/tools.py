@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from models.datasets.task_sets.drawing import split_of
 from models.episodes.calls import read_call
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 else:
     Chosen = slot_type("tool")
 
+ANSWER = "answer"
+"""Stands for a turn that calls no tool."""
+
 
 @part("tools")
 class Tools(Environment):
@@ -42,6 +47,9 @@ class Tools(Environment):
     """Whether an episode begins with the names of the tools and what they take, a line each."""
     goal: str = ""
     """The problem that a call solves, `{argument}` replaced by the call's; empty: none is known."""
+    durations: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = field(default_factory=dict)
+    """Seconds that a call of each tool is declared to take, by its name, and under `answer` a turn that calls nothing;
+    what is not named takes none. Advantage turn_returns can weigh turns by them."""
 
     @property
     def given(self) -> tuple[GivenFile, ...]:
@@ -93,16 +101,19 @@ class _Calls:
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
         call = read_call(turn, self._offers)
+        durations = self._settings.durations
+        info: Info = {"duration": durations.get(ANSWER if call is None else call.tool, 0.0)}
         if call is None:
-            return "", 0.0, True, False, {}
+            return "", 0.0, True, False, info
+        failed: Info = {**info, "failed": True}
         offer = self._offers.get(call.tool)
         if offer is None:
             named = ", ".join(self._offers)
-            return f"error: no tool is called {call.tool!r}; there are {named}", 0.0, False, False, {"failed": True}
+            return f"error: no tool is called {call.tool!r}; there are {named}", 0.0, False, False, failed
         try:
-            return offer.call(call.argument), 0.0, False, False, {}
+            return offer.call(call.argument), 0.0, False, False, info
         except ToolError as error:
-            return f"error: {error}", 0.0, False, False, {"failed": True}
+            return f"error: {error}", 0.0, False, False, failed
 
     def close(self) -> None:
         return None

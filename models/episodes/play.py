@@ -77,7 +77,6 @@ def play(
             raise UserError(f"rollouts.waves is false, but environment {settings.environment.name} has several seats")
         voices = voices_of(settings.environment, engine, codec, settings.role, settings.limits.turns, beside)
         return play_seated(voices, settings.environment, settings.limits, problems, sampling, seed)
-    bridge = bridge_of(codec, settings.role) if settings.limits.turns > 1 else None
     asks = asks_of([problem.tokens for problem in problems], sampling, seed)
     playing: list[Playing] = []
     try:
@@ -85,15 +84,23 @@ def play(
             opened = settings.environment.open(problems[place // sampling.samples])
             playing.append(Playing(ask.prompt, opened, ask.seed, sampling.max_tokens, settings.limits))
         _begin(playing, codec, settings)
-        if settings.waves:
-            _in_waves(engine, codec, bridge, playing, sampling)
-        else:
-            at_own_pace(engine, codec, bridge, playing, sampling, settings.environment)
+        to_their_ends(engine, codec, settings, playing, sampling)
     finally:
         for episode in playing:
             episode.opened.close()
     made = [episode.played(sampling.log_probs) for episode in playing]
     return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
+
+
+def to_their_ends(
+    engine: Engine, codec: Codec, settings: EpisodeSettings, playing: Sequence[Playing], sampling: Sampling
+) -> None:
+    """Play episodes that have begun, in waves or each at its own pace; see `play`."""
+    bridge = bridge_of(codec, settings.role) if settings.limits.turns > 1 else None
+    if settings.waves:
+        _in_waves(engine, codec, bridge, playing, sampling)
+    else:
+        at_own_pace(engine, codec, bridge, playing, sampling, settings.environment)
 
 
 def _begin(playing: Sequence[Playing], codec: Codec, settings: EpisodeSettings) -> None:

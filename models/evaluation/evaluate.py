@@ -90,7 +90,7 @@ class _Answer:
 
     text: str
     tokens: tuple[int, ...]
-    """Everything behind the prompt, [tokens]."""
+    """What the policy wrote behind the prompt, [tokens]: a reward model reads no more of an episode."""
     written: int
     """How many of them the policy wrote."""
     finished: bool
@@ -144,6 +144,6 @@ def _drawn(
 
 def _of_episode(episode: Episode, settings: EpisodeSettings) -> _Answer:
     finished = settings.limits.rule(episode.cut) == "kept"
-    written = sum(turn.stop - turn.start for turn in episode.turns)
+    said = tuple(id for turn in episode.turns for id in episode.tokens[turn.start : turn.stop])
     turns = [{"said": turn.said, "heard": turn.heard, "reward": turn.reward} for turn in episode.turns]
-    return _Answer(episode.text, episode.tokens, written, finished, episode.solved, json.dumps(turns))
+    return _Answer(episode.text, said, len(said), finished, episode.solved, json.dumps(turns))

@@ -10,6 +10,9 @@ of a loss another thing counts, for the gradient is taken through the samples' o
     E[grad k1] = E[grad log pi] = 0           for k1 = -d, which is refused: it would only add noise
 
 (arXiv 2510.01555 and 2512.21852 say so too.) k1 has its place in the reward: `models.formulas.kl_in_reward`.
+
+Of episodes every turn can have a weight of its own, for the whole run or the first part of it: SCoRe (paper 121, arXiv
+2409.12917) holds the first of two attempts near the reference while the second learns.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import torch
 from pydantic import BeforeValidator, NonNegativeFloat
 from torch import Tensor
 
+from models.bounds import Share
 from models.loop.rollout import TokenBatch
 from models.loop.slots import Objective
 
@@ -53,6 +57,25 @@ class KlInLoss(Objective):
     kl_estimator: Annotated[Literal["k2", "k3"], BeforeValidator(_no_k1)] = "k3"
     """How the term is estimated. k2 has the gradient of KL(policy || reference), k3 that of KL(reference || policy)."""
 
+    kl_by_turn: tuple[NonNegativeFloat, ...] = ()
+    """Weights at the tokens of each turn of an episode, the last of them also for all later turns; empty: kl at all."""
+    kl_by_turn_until: Share = 1.0
+    """Share of the run's rounds after which kl holds at all turns."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """Where turns have weights of their own."""
+        return any(self.kl_by_turn)
+
+    def _kl_weights(self, batch: TokenBatch) -> float | Tensor:
+        """Weight of the KL at each token, [tokens], or of all of them."""
+        if not self.kl_by_turn or batch.progress >= self.kl_by_turn_until:
+            return self.kl
+        weights = torch.tensor(self.kl_by_turn, dtype=batch.old.dtype, device=batch.old.device)
+        if batch.turn is None:
+            return float(weights[0])
+        return weights[batch.turn.clamp(max=len(weights) - 1)]
+
     def _add_kl(
         self, loss: Tensor, watch: dict[str, Tensor], log_prob: Tensor, batch: TokenBatch
     ) -> tuple[Tensor, dict[str, Tensor]]:
@@ -69,5 +92,7 @@ class KlInLoss(Objective):
         if batch.reference is None:
             return loss, watch
         estimate = k2 if self.kl_estimator == "k2" else k3
-        divergence = estimate(log_prob if self.kl else log_prob.detach(), batch.reference)
-        return loss + self.kl * divergence if self.kl else loss, {**watch, "kl": divergence.detach()}
+        weights = self._kl_weights(batch)
+        adds = isinstance(weights, Tensor) or weights != 0
+        divergence = estimate(log_prob if adds else log_prob.detach(), batch.reference)
+        return loss + weights * divergence if adds else loss, {**watch, "kl": divergence.detach()}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.errors import UserError
 from models.loop.distribution import Said
-from models.loop.rollout import Rollout, Scored, TokenBatch, groups_of, trained_places
+from models.loop.rollout import Rollout, Scored, TokenBatch, groups_of, trained_places, turn_numbers
 
 
 def token_batch(
@@ -67,6 +67,7 @@ def token_batch(
         else trained([marked[index] for index in listed]),
         divergence=said.divergence,
         contrast_gap=said.contrast_gap,
+        turn=trained([turn_numbers(rollout) for rollout in rollouts]) if any(r.turns for r in rollouts) else None,
     )
     return log_prob, batch
 

@@ -173,6 +173,13 @@ class Rollout:
         return tuple(flags)
 
     @property
+    def said(self) -> tuple[int, ...]:
+        """Ids of the tokens that the policy wrote, trained on or not, [written]: what is rewarded for its words."""
+        if not self.turns:
+            return self.completion
+        return tuple(id for turn in self.turns for id in self.completion[turn.start : turn.stop])
+
+    @property
     def written_tokens(self) -> int:
         """How many tokens the policy wrote."""
         return sum(turn.stop - turn.start for turn in self.turns) if self.turns else len(self.completion)
@@ -181,6 +188,14 @@ class Rollout:
     def trained_tokens(self) -> int:
         """How many tokens the policy learns from."""
         return len(self.completion) if self.trained is None else sum(self.trained)
+
+
+def turn_numbers(rollout: Rollout) -> Tensor:
+    """Which turn each token belongs to, from 0, what the environment says to the turn before, [tokens], int64."""
+    begins = torch.zeros(len(rollout.completion), dtype=torch.long)
+    for turn in rollout.turns[1:]:
+        begins[turn.start] = 1
+    return begins.cumsum(0)
 
 
 def written_places(rollouts: Sequence[Rollout]) -> Tensor | None:
@@ -208,6 +223,11 @@ def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
         [rollout.completion for rollout in rollouts],
         nested=any(rollout.history for rollout in rollouts),
     )
+
+
+def said_sequences(rollouts: Sequence[Rollout]) -> Sequences:
+    """Prompts and what the policy wrote, without an environment's words, as who rewards reads them, [completions]."""
+    return Sequences([rollout.problem.tokens for rollout in rollouts], [rollout.said for rollout in rollouts])
 
 
 def privileged_sequences(rollouts: Sequence[Rollout]) -> Sequences:
@@ -353,6 +373,8 @@ class TokenBatch:
     from a contrast of two models."""
     pairs: Tensor | None = None
     """Better and worse completion of each pair, [pairs, 2]; None unless the objective is one over pairs."""
+    turn: Tensor | None = None
+    """Which of its episode's turns a token belongs to, from 0, [tokens], int64; None: every completion is one turn."""
 
     @property
     def completions(self) -> int:

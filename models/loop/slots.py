@@ -3,8 +3,7 @@
 A part is a class derived from the class of its slot and registered by `@part` (models.parts). What a part says of
 itself are its traits, declared here with the value that they have where a part is silent; a trait that depends on a
 setting is a property. `models.recipe.combinations` holds the traits of a recipe's parts against one another, so that
-no method is named there. A trait that is not declared here is refused when the part is imported. No part logs, and
-none knows the loop.
+no method is named there. A trait that is not declared here is refused at import. No part logs, none knows the loop.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class SlotPart(Part):
 
     @property
     def companion(self) -> str:
-        """Name of the model of its own that is trained beside the policy, also in metrics; empty where it has none."""
+        """Name of the model of its own that is trained beside the policy, also in metrics; empty: none."""
         return ""
 
     def accompany(self, policy: nn.Module) -> Companion | None:
@@ -296,6 +295,11 @@ class Advantage(SlotPart):
         return False
 
     @property
+    def remembers(self) -> bool:
+        """Whether it keeps rollouts in the learner's memory, which then no source may."""
+        return False
+
+    @property
     def critic_pretraining(self) -> int:
         """Optimiser steps of the critic before the policy is trained with it."""
         return 0
@@ -305,8 +309,7 @@ class Advantage(SlotPart):
         """Advantages token by token."""
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
-        """Fit the companion, where there is one, to what the round has shown, after the policy's fit. Returns what is
-        worth watching."""
+        """Fit the companion, if there is one, to the round, after the policy's fit. Returns what is worth watching."""
         return {}
 
 
@@ -369,11 +372,8 @@ class Objective(SlotPart):
 
     @abstractmethod
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each unit before any reduction, and what is worth watching, one value a unit, no gradient.
-
-        `log_prob` is [tokens], [completions] (sums over their tokens; of a group's objective too) or [pairs, 2]
-        (better, worse), by the level; [tokens] for an objective that `reads_tokens`.
-        """
+        """Loss of each unit before any reduction, and what to watch of each, no gradient; `log_prob`, by the level, is
+        [tokens] (also for one that `reads_tokens`), [completions] (sums; of a group's objective too) or [pairs, 2]."""
 
 
 class Reference(SlotPart):

@@ -30,7 +30,7 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
     """
     for check in (
         _groups, _pairs, _labels, _reference, _teacher, _divergence, _extras, _companions, _token_rewards, _flat_groups,
-        _truncated, _learners,
+        _truncated, _learners, _memory,
     ):  # fmt: skip
         check(recipe)
     for check_both in (_normalisation, _staleness, _drawing_again, _curriculum, _on_policy):
@@ -269,6 +269,14 @@ def _learners(recipe: Recipe) -> None:
         raise ValueError(
             f"placement.learners is {recipe.placement.learners}, but schedule.optimiser.moments is int8, whose scales "
             "one learner alone keeps; set one of them back"
+        )
+
+
+def _memory(recipe: Recipe) -> None:
+    if recipe.advantage.remembers and recipe.rollouts.off_policy:
+        raise ValueError(
+            f"rollouts {recipe.rollouts.name} and advantage {recipe.advantage.name} would both keep completions in the "
+            "learner's one memory; set advantage.replay to 0"
         )
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from models.loop.rollout import Rollout, sequences_of
+from models.loop.rollout import Rollout, said_sequences
 from models.loop.slots import Reward
 from models.loop.truncation import worst_where_cut
 from models.loop.world import World
@@ -22,9 +22,10 @@ from models.parts import part
 
 
 def learned_scores(world: World, rollouts: Sequence[Rollout]) -> Tensor:
-    """Scores by the reward model of this run, [completions]; of those that were cut the least of all `rollouts`."""
+    """Scores by the reward model of this run, [completions]; of those that were cut the least of all `rollouts`. Of an
+    episode it reads what the policy said: an answer that a tool gives away must not raise the score."""
     assert world.score_with_reward_model is not None, "the recipe check makes sure that a reward model is there"
-    return worst_where_cut(world.score_with_reward_model(sequences_of(rollouts)), rollouts)
+    return worst_where_cut(world.score_with_reward_model(said_sequences(rollouts)), rollouts)
 
 
 @part("reward_model")

@@ -1,0 +1,89 @@
+"""Branches of an episode: several that begin with the same turns and go on by themselves.
+
+    prompt | turn 1 | heard | turn 2 ... of one that was played
+                            | turn 2' ...        a branch at turn 2
+
+An environment has no snapshot: it is opened again, begins with the same seed, and is told the same turns. One that then
+answers otherwise cannot be branched and is refused. Chance in the environment is the same in all branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.engine.engine import Engine, Sampling, asks_of
+from models.episodes.answers import in_time
+from models.episodes.episode import Episode
+from models.episodes.play import EpisodeSettings, to_their_ends
+from models.episodes.playing import Playing
+from models.errors import UserError
+from models.loop.rollout import Problem
+from models.seeds import turn_seed
+from models.text.encoding import Codec
+
+
+@dataclass(frozen=True, eq=False)
+class Fork:
+    """Where branches leave an episode."""
+
+    problem: Problem
+    episode: Episode
+    seed: int
+    """Of the completion that the episode is."""
+    turn: int
+    """The first that the branches do not share, from 0."""
+
+
+def branch(
+    engine: Engine, codec: Codec, settings: EpisodeSettings, forks: Sequence[Fork], sampling: Sampling, seed: int
+) -> list[list[Episode]]:
+    """`sampling.samples` branches of each fork, [forks][G], each with the turns that it shares.
+
+    Args:
+        engine: draws the policy's turns.
+        codec: the policy's tokenizer.
+        settings: environment and limits.
+        forks: where to go on.
+        sampling: how turns are drawn.
+        seed: of the branches.
+
+    Raises:
+        UserError: the environment does not answer the same turns in the same way, or has several seats.
+    """
+    if settings.environment.several:
+        raise UserError(
+            f"environment {settings.environment.name} has several seats: what others said would have to be played again"
+        )
+    asks = asks_of([fork.problem.tokens for fork in forks], sampling, seed)
+    playing: list[Playing] = []
+    try:
+        for place, ask in enumerate(asks):
+            fork = forks[place // sampling.samples]
+            opened = settings.environment.open(fork.problem)
+            playing.append(Playing(ask.prompt, opened, ask.seed, sampling.max_tokens, settings.limits))
+            _replay(playing[-1], fork, settings)
+        to_their_ends(engine, codec, settings, playing, sampling)
+    finally:
+        for episode in playing:
+            episode.opened.close()
+    made = [episode.played(sampling.log_probs) for episode in playing]
+    return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
+
+
+def _replay(playing: Playing, fork: Fork, settings: EpisodeSettings) -> None:
+    """Bring a fresh environment to where the fork is, and the episode with it."""
+    episode, seconds = fork.episode, settings.limits.seconds
+    in_time(seconds, lambda: playing.opened.reset(turn_seed(fork.seed, -1)))
+    for turn in episode.turns[: fork.turn]:
+        answer = in_time(seconds, lambda: playing.opened.step(turn.said))  # noqa: B023 - called here
+        if answer is None or answer[0] != turn.heard or answer[2] or answer[3]:
+            raise UserError(
+                f"environment {settings.environment.name}: told the same turns from the same seed it answered "
+                "otherwise than before, so episodes cannot branch in it"
+            )
+    start = episode.turns[fork.turn].start
+    playing.tokens = list(episode.tokens[:start])
+    playing.log_probs = [] if episode.log_probs is None else [episode.log_probs[:start]]
+    playing.turns = list(episode.turns[: fork.turn])
+    playing.state = episode.turns[fork.turn].state

@@ -1,0 +1,38 @@
+"""Regret: what was lost against the best that could have been chosen all along, and how it grows.
+
+    R_T = sum over t of <p_t, l_t>  -  min over a of sum over t of l_t(a)
+
+p_t is what was played at step t, l_t the loss of each action there. Differentiable in p, so that whoever plays can be
+trained on the regret alone, without labels (regret-loss; paper 79, arXiv 2403.16843).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def regret(played: Tensor, losses: Tensor) -> Tensor:
+    """Regret against the best fixed action in hindsight, [...]; gradient flows to `played`.
+
+    Args:
+        played: probability of each action at each step, [..., steps, actions].
+        losses: of each action at each step, [..., steps, actions].
+    """
+    best: Tensor = losses.sum(-2).min(-1).values
+    return (played * losses).sum((-2, -1)) - best
+
+
+def growth(cumulated: Tensor) -> Tensor:
+    """Coefficients of 1, log t and t in the least-squares fit of regret after t = 1 ... T steps, [3], float64.
+
+    An explorer of logarithmic regret has a last one near zero, one that never learns has all in it (BanditBench fits
+    regret by such terms; EVOLvE, paper 52). The fit is linear in `cumulated`: that of a mean is the mean of the fits.
+
+    Args:
+        cumulated: regret after each step, [T], T >= 3.
+    """
+    steps = torch.arange(1, len(cumulated) + 1, dtype=torch.float64)
+    terms = torch.stack([torch.ones_like(steps), steps.log(), steps], -1)
+    fitted: Tensor = torch.linalg.lstsq(terms, cumulated.double()[:, None], driver="gelsd").solution
+    return fitted[:, 0]

@@ -1,0 +1,48 @@
+"""Attempts at one problem, and what the next gains on the one before (SCoRe, paper 121, arXiv 2409.12917).
+
+    first stage     r_n at the last attempt, nothing at the others
+    afterwards      r_t at each, and alpha * (r_t - r_t-1) besides from the second on
+
+r is what the environment gave for a turn, as `second_try` does. With two attempts that is r1 + r2 + alpha (r2 - r1).
+In the first stage a strong KL at the first turn (`objective.kl_by_turn`) keeps the policy from giving both attempts the
+same answer, which is where training on the sum alone ends: then the bonus finds a policy that does correct itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import NonNegativeFloat, NonNegativeInt
+from torch import Tensor
+
+from models.loop.rollout import Rollout
+from models.loop.slots import TokenReward
+from models.loop.world import World
+from models.parts import part
+
+
+@part("attempts")
+class Attempts(TokenReward):
+    """Rewards of attempts with a bonus for correction."""
+
+    alpha: NonNegativeFloat = 1.0
+    """What a gain on the attempt before is worth, and a loss costs."""
+    first_stage: NonNegativeInt = 0
+    """Optimiser steps of the policy in which the last attempt alone counts."""
+
+    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """At the last token of each turn, [completions] tensors of [tokens of it]."""
+        last_alone = world.learner.updates < self.first_stage
+        rows = []
+        for rollout in rollouts:
+            row = torch.zeros(len(rollout.completion))
+            for number, turn in enumerate(rollout.turns):
+                if last_alone:
+                    worth = turn.reward if number + 1 == len(rollout.turns) > 1 else 0.0
+                else:
+                    gain = turn.reward - rollout.turns[number - 1].reward if number else 0.0
+                    worth = turn.reward + self.alpha * gain
+                row[turn.stop - 1] += worth
+            rows.append(row)
+        return rows

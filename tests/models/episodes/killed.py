@@ -1,0 +1,34 @@
+"""A run of the loop over episodes, for a process that is to be killed in the midst of one.
+
+python killed.py START CHECKPOINTS STEPS     killed by SIGKILL at the environment's STEPS-th step; 0: not at all
+"""
+
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from safetensors.torch import save_file
+from tiny_episodes import ENDING, Chatter, episodes
+from tiny_loops import SLOTS, run
+
+
+def main(start: Path, checkpoints: Path, steps: int) -> None:
+    """Run it, and leave the weights beside the checkpoints."""
+    left = steps
+
+    def killed(turn: str) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    slots = replace(SLOTS, rollouts=episodes(Chatter(lasts=3, act=killed)))
+    learner, _ = run(start, checkpoints, slots=slots, codec=ENDING)
+    weights = {name: value.contiguous().clone() for name, value in learner.policy.state_dict().items()}
+    save_file(weights, checkpoints.with_suffix(".safetensors"))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
