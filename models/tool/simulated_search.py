@@ -17,6 +17,7 @@ from typing import Annotated
 from pydantic import Field
 
 from models.bounds import Share
+from models.episodes.tool import Offer
 from models.parts import part
 from models.tool.search import Search
 
@@ -43,6 +44,10 @@ class SimulatedSearch(Search):
         done: float = vars(self)["_done"]
         risen = done if self.base == 1 else (self.base**done - 1) / (self.base - 1)
         return self.start + risen * (self.end - self.start)
+
+    def offers(self) -> dict[str, Offer]:
+        """Itself, by the name of what it plays."""
+        return {Search.name: Offer(self.usage, self.call)}
 
     def in_round(self, number: int) -> SimulatedSearch:
         """The engine as it is in that round."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from random import Random
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -23,6 +23,7 @@ UNDOES = dict(zip(DAMAGES, REPAIRS, strict=True))
 class PlansSettings(TaskSettings):
     """The section `plans` of params.yaml."""
 
+    states_answer: ClassVar[bool] = False
     words: Annotated[int, Field(ge=2, le=5000)]
     """Words that are damaged."""
     damages: tuple[int, int]

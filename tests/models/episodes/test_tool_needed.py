@@ -63,7 +63,7 @@ def played(source: Episodes) -> tuple[list[Rollout], list[float]]:
 
 
 def test_products_are_solved_with_the_calculator_and_not_without_and_no_token_of_it_is_trained_on() -> None:
-    source = load_recipe("calculator").rollouts
+    source = load_recipe("retool").rollouts
     assert isinstance(source, Episodes) and source.environment.name == "tools"
     made, right = played(replace(source, group_size=1, prompts=20))
     assert right == [1.0] * 20

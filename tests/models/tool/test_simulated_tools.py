@@ -53,10 +53,10 @@ def test_a_round_changes_the_tools_of_an_environment_and_an_episode_their_chance
     tool = SimulatedSearch(documents=documents, results=1, start=0.0, end=1.0, rounds=10)
     late = Tools(tool=[tool]).in_round(10).open(Problem("p", "?"))
     late.reset(5)
-    assert late.step("simulated_search: river of town7")[0] == tool.in_episode(5).call("river of town7")
+    assert late.step("search: river of town7")[0] == tool.in_episode(5).call("river of town7")
     first = Tools(tool=[tool]).in_round(0).open(Problem("p", "?"))
     first.reset(5)
-    assert first.step("simulated_search: river of town7")[0] == "river of town7: river7"
+    assert first.step("search: river of town7")[0] == "river of town7: river7"
 
 
 def test_a_candidate_is_right_about_what_it_knows_and_sure_of_the_rest(documents: str) -> None:
