@@ -9,7 +9,7 @@ import math
 import sys
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -121,6 +121,8 @@ def kind_of(hint: Any) -> str:
         return " | ".join(_yaml(each) for each in get_args(hint))
     if get_origin(hint) is tuple:
         return f"list of: {kind_of(get_args(hint)[0])}"
+    if get_origin(hint) in (Mapping, dict):
+        return f"mapping of names to: {kind_of(get_args(hint)[1])}"
     return {int: "whole number", float: "number", bool: "true or false", str: "text", type(None): "null"}.get(hint, "")
 
 
