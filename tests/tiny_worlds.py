@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import torch
 from tiny_models import tiny_policy, word_tokenizer
@@ -30,10 +31,11 @@ def make_world(
     truncated: TruncationSettings = WRONG,
     codec: Codec = CODEC,
     readings: Readings | None = None,
+    start: Path | None = None,
 ) -> World:
     """A whole world around what a test brings; a policy alone, which no test may change, where it brings no learner."""
     learner = learner or replace(_learner(), memory=[], companions={}, tally=Tally())
-    return World(codec, engine, scorer, seed, learner, readings or Readings(learner, token_budget), truncated)
+    return World(codec, engine, scorer, seed, learner, readings or Readings(learner, token_budget), truncated, start)
 
 
 @cache

@@ -38,7 +38,7 @@ class Partner(Environment):
     model: str = ""
     """Model folder of the partner; empty: the policy that the run began with."""
     gain: NonNegativeFloat = 1.0
-    """What a nat is worth that a question gained (consult)."""
+    """What a nat is worth that a question, or a check, gained (consult, direct)."""
     cost: NonNegativeFloat = 0.05
     """What a check costs (direct)."""
 
@@ -65,7 +65,7 @@ class Partner(Environment):
         if self.scene == "consult":
             return Consult(gain=self.gain)
         if self.scene == "direct":
-            return Direct(cost=self.cost)
+            return Direct(cost=self.cost, gain=self.gain)
         return Brief() if self.scene == "brief" else Comfort()
 
 

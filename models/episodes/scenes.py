@@ -88,10 +88,12 @@ class Direct:
 
         check fever | yes | check rash | no | conclude | health
 
-    The partner reads the record where it is to check, and what was checked where it is to conclude. A check costs.
+    The partner reads the record where it is to check, and what was checked where it is to conclude. A check costs, and
+    is worth the finding's Shapley share, once, where the partner read the record right; `gain` times that.
     """
 
     cost: float = 0.05
+    gain: float = 0.0
     patient: Patient = field(default_factory=dict)
     asked: str = ""
     seen: list[str] = field(default_factory=list)
@@ -114,8 +116,11 @@ class Direct:
         if self.asked == "conclude":
             right = words == [condition(self.patient)]
             return Told("policy", said, float(right), over=True, solved=right)
+        new = not any(pair.startswith(self.asked) for pair in self.seen)
+        truth = words == ["yes" if self.patient[self.asked] else "no"]
+        worth = self.gain * shares(self.patient)[self.asked] if new and truth else 0.0
         self.seen = [pair for pair in self.seen if not pair.startswith(self.asked)] + [f"{self.asked} {said}"]
-        return Told("policy", said, -self.cost, state=f"planner {' '.join(sorted(self.seen))}")
+        return Told("policy", said, worth - self.cost, state=f"planner {' '.join(sorted(self.seen))}")
 
 
 @dataclass
@@ -143,6 +148,8 @@ class Brief:
 
 NEEDS = {"alone": "listen", "lost": "advise", "proud": "praise"}
 """What helps somebody who says so."""
+BEGUN = 40
+"""Mood at first."""
 
 
 @dataclass
@@ -152,11 +159,12 @@ class Comfort:
         alone | listen | lost | advise | ...
 
     Mood begins at 40 of 100, rises by 20 where an answer helps and falls by 10 where not; at the end it is the reward,
-    and 80 count as comforted. The rule reads the need, not the partner's words, so the score cannot be talked up.
+    and whoever feels better than at first is comforted. The rule reads the need, not the partner's words, so the score
+    cannot be talked up.
     """
 
     turns: int = 3
-    mood: int = 40
+    mood: int = BEGUN
     left: list[str] = field(default_factory=list)
 
     def begin(self, random: Random) -> Told:
@@ -171,5 +179,5 @@ class Comfort:
         helped = said.split() == [NEEDS[self.left.pop(0)]]
         self.mood = min(100, max(0, self.mood + (20 if helped else -10)))
         if not self.left:
-            return Told("policy", "", self.mood / 100, over=True, solved=self.mood >= 80)
+            return Told("policy", "", self.mood / 100, over=True, solved=self.mood > BEGUN)
         return Told("partner", f"user feels {self.left[0]} mood {self.mood}")

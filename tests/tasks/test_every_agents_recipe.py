@@ -140,7 +140,7 @@ def test_the_recipe_runs_on_its_own_problems_and_moves_the_policy(
     }
     engine = TransformersEngine(here.start, EngineSettings(), end=here.codec.ends) if slots.rollouts.draws else None
     scorer = scores if recipe.reward_model else None
-    world = make_world(engine, scorer, recipe.seed, learner, 4096, recipe.truncated, here.codec)
+    world = make_world(engine, scorer, recipe.seed, learner, 4096, recipe.truncated, here.codec, start=here.start)
     metrics: dict[int, dict[str, float]] = {}
     problems = problems_of(here, slots.rollouts.reads)
     run_loop(world, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=metrics.__setitem__))
