@@ -108,6 +108,11 @@ class _Worker:
     def layers(self) -> Layers:
         return self.programs.layers
 
+    @property
+    def runs(self) -> bool:
+        """Whether both of its fork servers do."""
+        return self.programs.process.poll() is None and self.judges.process.poll() is None
+
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any] | None:
         """What the judge says; None where it was ended, which happens only where it took too long."""
         nonce = secrets.token_hex(16)
@@ -260,8 +265,10 @@ class Sandbox:
         with self._places:
             with self._lock:
                 worker = self._idle.pop() if self._idle else None
-            if worker is None or worker.judges.process.poll() is not None or worker.programs.process.poll() is not None:
-                worker = self._start()
+            if worker is not None and not worker.runs:
+                worker.close()
+                worker = None
+            worker = worker or self._start()
             well = False
             try:
                 yield worker

@@ -308,3 +308,15 @@ def test_it_works_for_a_user_who_is_not_root(tmp_path: Path) -> None:
 def test_a_program_that_is_longer_than_a_message_is_no_reason_to_fail(sandbox: Sandbox) -> None:
     assert sandbox.judge([Program("#" * (9 << 20), CHECK, "f")])[0].outcome == "failed"
     assert sandbox.script("#" * (9 << 20)).status is None
+
+
+def test_a_worker_that_was_killed_is_replaced() -> None:
+    sandbox = Sandbox(SandboxSettings(seconds=30, workers=1))
+    for which in ("programs", "judges"):
+        assert sandbox.script("print(1)").output == "1\n"
+        [worker] = sandbox._idle
+        server = getattr(worker, which)
+        server.process.kill()
+        server.process.wait()
+    assert sandbox.script("print(2)").output == "2\n"
+    sandbox.close()
