@@ -14,6 +14,7 @@ import tempfile
 from functools import cached_property
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 
 from models.atomic_write import replace_folder
 from models.datasets.make_tasks import write
@@ -29,6 +30,7 @@ _SEEDS = 100_000
 class TextWorldSettings(TaskSettings):
     """The section `textworld`."""
 
+    states_answer: ClassVar[bool] = False
     rooms: Count
     objects: Count
     quest: Count
