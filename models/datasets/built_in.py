@@ -7,6 +7,8 @@ TASK_SETS = (
     "clinic",
     "combined",
     "countdown",
+    "grid_notes",
+    "grid_thoughts",
     "grid_walk",
     "kuhn_poker",
     "lookup",

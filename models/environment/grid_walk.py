@@ -9,16 +9,20 @@ the turn's state, by which `anchored` compares turns. Reaching the goal earns 1;
 
     progress     what the way to the goal has become shorter, over its length at the start
     best_move    the move begins a shortest way (rule-verified actions, Think in Games, paper 251)
+
+What is heard may hold more than the cell: affordances and a memory of actions that worked, as in "Knowledge-enhanced
+Agents for Interactive Text Games" (paper 36).
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import NonNegativeFloat
+from pydantic import Field, NonNegativeFloat
 
 from models.episodes.environment import Environment, Info, Opened
-from models.episodes.grid import Grid, cell_name, read_move
+from models.episodes.functions import Composed
+from models.episodes.grid import Grid, cell_name, notes, read_move
 from models.episodes.hidden import Hidden, hidden
 from models.errors import UserError
 from models.loop.rollout import Problem
@@ -43,8 +47,11 @@ class GridWalk(Environment):
     """What a move earns that begins a shortest way."""
     step_cost: NonNegativeFloat = 0.0
     """What a move costs."""
-    tells: Literal["cell", "cell_and_moves"] = "cell"
-    """What is heard: the cell, or the cell and the moves that are possible from there, such as `b2 dr`."""
+    tells: Literal["cell", "notes"] = "cell"
+    """What is heard: the cell; or notes: beside it the moves that are possible from there (affordances) and, behind a
+    sign, those that have led here (memory of what worked), such as `b2 dr <rd`."""
+    thoughts: tuple[Annotated[str, Field(pattern="^[a-z]+$")], ...] = ()
+    """Functions that the policy is asked for before each move, by name; such a turn moves nothing and is no move."""
 
     def open(self, problem: Problem) -> Opened:
         """An episode about one problem, whose answer is `{"grid": ["A.#", "..G"]}`."""
@@ -55,16 +62,17 @@ class GridWalk(Environment):
             raise UserError(f"problem {problem.id}: {error}") from None
         if grid.start not in grid.distance:
             raise UserError(f"problem {problem.id}: no way leads from the start of the grid to its goal")
-        return _Walking(self, grid)
+        walking = _Walking(self, grid)
+        return Composed(walking, self.thoughts) if self.thoughts else walking
 
 
 class _Walking:
     def __init__(self, settings: GridWalk, grid: Grid) -> None:
         self._settings, self._grid, self._cell = settings, grid, grid.start
+        self._worked = ""
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        opening = self._said() if self._settings.tells == "cell_and_moves" else ""
-        return opening, {"state": cell_name(self._cell)}
+        return "", {"state": cell_name(self._cell), "solved": False}
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
         settings, grid, before = self._settings, self._grid, self._cell
@@ -79,6 +87,7 @@ class _Walking:
             )
         best = move in grid.best_moves(before)
         self._cell = grid.after(before, move)
+        self._worked += move if self._cell != before else ""
         nearer = (grid.distance[before] - grid.distance[self._cell]) / grid.distance[grid.start]
         reward = settings.progress * nearer + settings.best_move * best - settings.step_cost
         if self._cell == grid.goal:
@@ -86,8 +95,9 @@ class _Walking:
         return self._said(), reward, False, False, {"state": cell_name(self._cell), "solved": False}
 
     def _said(self) -> str:
-        name = cell_name(self._cell)
-        return f"{name} {''.join(self._grid.open_moves(self._cell))}" if self._settings.tells != "cell" else name
+        if self._settings.tells == "cell":
+            return cell_name(self._cell)
+        return notes(self._grid, self._cell, self._worked)
 
     def close(self) -> None:
         return None

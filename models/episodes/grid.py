@@ -74,6 +74,19 @@ def cell_name(cell: Cell) -> str:
     return f"{chr(ord('a') + cell[1])}{cell[0] + 1}"
 
 
+def notes(grid: Grid, cell: Cell, worked: str) -> str:
+    """A cell, the moves that lead on from it, and behind a sign the last six that have led there: `b2 dr <rd`."""
+    memory = f" <{worked[-6:]}" if worked else ""
+    return f"{cell_name(cell)} {''.join(grid.open_moves(cell))}{memory}"
+
+
+def way_to_goal(grid: Grid, cell: Cell) -> str:
+    """How far the goal is in each direction, walls aside: `2r1d`; `here` on the goal itself."""
+    down, right = grid.goal[0] - cell[0], grid.goal[1] - cell[1]
+    steps = [(right, "r"), (-right, "l"), (down, "d"), (-down, "u")]
+    return "".join(f"{count}{move}" for count, move in steps if count > 0) or "here"
+
+
 def read_move(turn: str) -> str | None:
     """The move that the last word of a turn names; None: none."""
     words = turn.lower().split()

@@ -123,6 +123,8 @@ def kind_of(hint: Any) -> str:
         return f"list of: {kind_of(get_args(hint)[0])}"
     if get_origin(hint) in (Mapping, dict):
         return f"mapping of names to: {kind_of(get_args(hint)[1])}"
+    if dataclasses.is_dataclass(hint):
+        return f"section of {', '.join(item.name for item in dataclasses.fields(hint))}"
     return {int: "whole number", float: "number", bool: "true or false", str: "text", type(None): "null"}.get(hint, "")
 
 

@@ -52,7 +52,11 @@ class GridWalkSettings(TaskSettings):
         """A grid whose goal can be reached."""
         grid = self._grid(random)
         answer = json.dumps({"grid": grid.rows})
-        return Task(self._shown(grid), answer, grid.distance[grid.start], walk(grid, straight, self.longest))
+        return Task(self._shown(grid), answer, grid.distance[grid.start], self._walked(grid, straight))
+
+    def _walked(self, grid: Grid, choose: Choice) -> tuple[str, ...]:
+        """The turns of a walk."""
+        return walk(grid, choose, self.longest)
 
     def _grid(self, random: Random) -> Grid:
         while True:
@@ -71,7 +75,7 @@ class GridWalkSettings(TaskSettings):
         if random.random() >= self.wandered:
             return SOUND, task.steps
         grid = Grid(json.loads(task.answer)["grid"])
-        return "wandered", walk(grid, by_chance(random), self.longest)
+        return "wandered", self._walked(grid, by_chance(random))
 
 
 def straight(grid: Grid, cell: Cell) -> str:
@@ -89,7 +93,7 @@ def walk(
     choose: Choice,
     longest: int,
     says: Callable[[Grid, Cell, str], tuple[str, ...]] = lambda grid, cell, move: (move,),
-    hears: Callable[[Grid, Cell], str] = lambda grid, cell: cell_name(cell),
+    hears: Callable[[Grid, Cell, str], str] = lambda grid, cell, worked: cell_name(cell),
 ) -> tuple[str, ...]:
     """Turns of a walk, the last the walker's.
 
@@ -98,17 +102,19 @@ def walk(
         choose: makes the moves.
         longest: most of them.
         says: the turns that a move from a cell is made in, with what is heard between them.
-        hears: what the environment answers to one that led to a cell.
+        hears: what the environment answers to one that led to a cell, by the moves that have led there.
     """
     turns: list[str] = []
-    cell = grid.start
+    cell, worked = grid.start, ""
     for _ in range(longest):
         move = choose(grid, cell)
         turns += says(grid, cell, move)
-        cell = grid.after(cell, move)
+        after = grid.after(cell, move)
+        worked += move if after != cell else ""
+        cell = after
         if cell == grid.goal:
             return tuple(turns)
-        turns.append(hears(grid, cell))
+        turns.append(hears(grid, cell, worked))
     return tuple(turns[:-1])
 
 

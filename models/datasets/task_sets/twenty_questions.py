@@ -1,6 +1,6 @@
 """A secret among animals; half of the demonstrations guess too early.
 
-    ant bat cow elk fox owl    fur? | yes | big? | no | fly? | no | #### fox
+    ant fox cow owl elk bat    fur? | yes | big? | no | fly? | no | #### fox
 
 A sound demonstration asks for what splits the animals that are left best, and guesses when one is left. The flaws:
 `hasty`, a guess after one question or none; `idle`, questions by chance.
@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from random import Random
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from models.datasets.task_sets.drawing import SOUND, Share, Task, TaskSettings
 from models.episodes.questions import attributes_of, expected_information, left_after
@@ -45,16 +45,24 @@ class TwentyQuestionsSettings(TaskSettings):
     """The section `twenty_questions` of params.yaml."""
 
     states_answer: ClassVar[bool] = False
+    pool: Annotated[int, Field(ge=2, le=len(ANIMALS))]
+    """How many animals there are, the first of the table."""
     things: Annotated[int, Field(ge=2, le=len(ANIMALS))]
-    """How many are listed."""
+    """How many of them are listed, in any order."""
     hasty: Share
     """Share of the demonstrations that guess after one question or none."""
     idle: Share
     """Share of the others that ask by chance."""
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.things > self.pool:
+            raise ValueError(f"things: {self.things} is more than there are animals in the pool")
+        return self
+
     def draw(self, random: Random) -> Task:
         """Some animals, one of them the secret; the level is how many questions the best asker needs."""
-        listed = sorted(random.sample(sorted(ANIMALS), self.things))
+        listed = random.sample(list(ANIMALS)[: self.pool], self.things)
         things = {name: ANIMALS[name] for name in listed}
         secret = random.choice(listed)
         steps = ask(things, secret, best_question)

@@ -61,11 +61,28 @@ def test_a_best_move_is_checked_by_rule_and_costs_are_paid() -> None:
     assert rewards == pytest.approx([0.1, -0.1, -0.1, 0.1, -0.1])
 
 
-def test_the_state_is_the_cell_and_a_move_is_answered_by_it() -> None:
-    opened = GridWalk(tells="cell_and_moves").open(problem(*ROWS))
-    assert opened.reset(3) == ("a1 dr", {"state": "a1"})
-    assert opened.step("d") == ("a2 udr", 0.0, False, False, {"state": "a2", "solved": False})
+def test_the_state_is_the_cell_and_notes_say_what_is_possible_and_what_has_worked() -> None:
+    opened = GridWalk(tells="notes").open(problem(*ROWS))
+    assert opened.reset(3) == ("", {"state": "a1", "solved": False})
+    assert opened.step("d") == ("a2 udr <d", 0.0, False, False, {"state": "a2", "solved": False})
     assert opened.step("what?")[0] == "error: u, d, l or r"
+    assert opened.step("l")[0] == "a2 udr <d"  # a move into the edge has not worked
+    assert opened.step("r")[0] == "b2 udl <dr"
+
+
+def test_thoughts_move_nothing_and_the_walk_is_that_of_the_moves_alone() -> None:
+    plain = walked(GridWalk(progress=0.5), "ddrrr")
+    opened = GridWalk(progress=0.5, thoughts=("think", "plan")).open(problem(*ROWS))
+    assert opened.reset(0) == ("", {"state": "a1", "solved": False})
+    acted = []
+    for move in "ddrrr":
+        state = opened.step("down is good: d")
+        assert state[:4] == ("plan", 0.0, False, False)
+        assert opened.step("u") == ("act", 0.0, False, False, state[4])  # a word of a thought is no move
+        acted.append(opened.step(move))
+    assert [said.removesuffix(" think") for said, *_ in acted] == [said for said, *_ in plain]
+    assert [turn[1:] for turn in acted] == [turn[1:] for turn in plain]
+    assert all(said.endswith(" think") for said, *_ in acted[:-1])
 
 
 def test_chance_makes_walks_and_every_shortest_way_is_made_of_best_moves() -> None:

@@ -24,6 +24,8 @@ PARAMS = Path(models.__path__[0]).parent / "params.yaml"
 WORLDS: dict[str, Environment] = {
     "calls": Calls(tries=2),
     "countdown": Countdown(),
+    "grid_notes": GridWalk(tells="notes"),
+    "grid_thoughts": GridWalk(thoughts=("think",)),
     "grid_walk": GridWalk(),
     "shop": Shop(),
     "twenty_questions": TwentyQuestions(),
@@ -72,7 +74,7 @@ def test_the_same_settings_make_the_same_rows_and_demonstrations_hold_no_hidden_
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_problem_of_another_environment_is_refused_by_a_line_that_names_it(name: str) -> None:
-    with pytest.raises(UserError, match=f"problem p7: the answer is none of environment {name}"):
+    with pytest.raises(UserError, match=f"problem p7: the answer is none of environment {WORLDS[name].name}"):
         WORLDS[name].open(Problem("p7", "2 + 2 = ?", "4"))
 
 
