@@ -22,9 +22,10 @@ from torch import Tensor
 
 from models.bounds import Share
 from models.formulas.of_turns import at_tokens, earned_by_turn, less_the_others, returns_to_go, turns_of
-from models.loop.rollout import Scored, Turn
+from models.loop.rollout import Scored
 from models.loop.signal import Signal
 from models.loop.slots import Advantage
+from models.loop.turn import Turn
 from models.loop.world import World
 from models.parts import part
 

@@ -74,7 +74,7 @@ class _Playing:
 
     def __init__(self, scene: Scene, chance: Random) -> None:
         self.scene = scene
-        self.told = scene.begin(chance)
+        self.moment = scene.begin(chance)
 
 
 class _Side:
@@ -84,21 +84,21 @@ class _Side:
         self._playing, self._who = playing, who
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        told = self._playing.told
-        if told.next != self._who:
+        moment = self._playing.moment
+        if moment.next != self._who:
             return "", {"waits": True}
-        return told.text, {"state": told.state}
+        return moment.text, {"state": moment.state}
 
     def step(self, turn: str) -> Heard | None:
-        self._playing.told = self._playing.scene.hear(self._who, turn)
+        self._playing.moment = self._playing.scene.hear(self._who, turn)
         return self.news()
 
     def news(self) -> Heard | None:
-        told = self._playing.told
-        if not told.over and told.next != self._who:
+        moment = self._playing.moment
+        if not moment.over and moment.next != self._who:
             return None
-        info = {"state": told.state} | ({"solved": told.solved} if told.over else {})
-        return told.text, told.reward, told.over, False, info
+        info = {"state": moment.state} | ({"solved": moment.solved} if moment.over else {})
+        return moment.text, moment.reward, moment.over, False, info
 
     def close(self) -> None:
         return None

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from models.bounds import Positive
 from models.environment.tools import Tools
 from models.episodes.environment import Heard, Info, Opened, Seat
-from models.loop.rollout import Problem, Turn, transcript
+from models.loop.rollout import Problem
+from models.loop.turn import Turn, transcript
 from models.parts import part
 from models.rewards.exact_answer import is_right
 

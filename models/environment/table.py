@@ -174,11 +174,11 @@ class _View:
     def reset(self, seed: int) -> tuple[str, Info]:
         self._played.begin(seed)
         self._seen = 1
-        told = self._played.game.told(self._played.state[0], self._seat)
+        dealt = self._played.game.dealt(self._played.state[0], self._seat)
         heard = self.news()
         if heard is None:
-            return told, {"waits": True}
-        return " ".join(part for part in (told, heard[0]) if part), heard[4]
+            return dealt, {"waits": True}
+        return " ".join(part for part in (dealt, heard[0]) if part), heard[4]
 
     def step(self, turn: str) -> Heard | None:
         self._played.move(self._seat, turn)

@@ -23,7 +23,8 @@ from models.episodes.calls import read_call
 from models.episodes.environment import Environment, Info, Opened
 from models.episodes.tool import Offer, Tool, ToolError
 from models.errors import UserError
-from models.loop.rollout import Problem, Turn
+from models.loop.rollout import Problem
+from models.loop.turn import Turn
 from models.part_types import slot_type
 from models.parts import default_part, part
 from models.source_code import GivenFile

@@ -42,11 +42,11 @@ class Answers:
     Args:
         seconds: that each may take.
         at_once: how many may work beside one another.
-        told: called, from any thread, when one is over.
+        notify: called, from any thread, when one is over.
     """
 
-    def __init__(self, seconds: float, at_once: int, told: Callable[[], None]) -> None:
-        self._seconds, self._at_once, self._told = seconds, at_once, told
+    def __init__(self, seconds: float, at_once: int, notify: Callable[[], None]) -> None:
+        self._seconds, self._at_once, self._told = seconds, at_once, notify
         self._lock = threading.Lock()
         self._waiting: deque[Call] = deque()
         self._under_way: list[Call] = []

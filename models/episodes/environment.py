@@ -30,7 +30,8 @@ from typing import Any, Literal, Protocol
 from models.engine.engine import Engine, Sampling
 from models.episodes.episode import Episode
 from models.episodes.limits import EpisodeLimits
-from models.loop.rollout import Problem, Turn
+from models.loop.rollout import Problem
+from models.loop.turn import Turn
 from models.parts import Part
 from models.text.encoding import Codec
 

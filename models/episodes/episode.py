@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from models.loop.rollout import Cut, Turn
+from models.loop.turn import Cut, Turn
 
 
 @dataclass(frozen=True, eq=False)

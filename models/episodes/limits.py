@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from models.loop.rollout import Cut
+from models.loop.turn import Cut
 
 Rule = Literal["kept", "wrong", "masked"]
 """What becomes of an episode that was cut.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from models.datasets.task_sets.drawing import TURNS
-from models.loop.rollout import Known, Problem, Rollout, Turn
+from models.loop.rollout import Known, Problem, Rollout
+from models.loop.turn import Turn
 from models.text.bridge import Role, bridge_of
 from models.text.encoding import Codec
 

@@ -23,7 +23,7 @@ from models.episodes.environment import Heard, Info, Opened, View
 from models.episodes.episode import Episode
 from models.episodes.limits import EpisodeLimits
 from models.errors import UserError
-from models.loop.rollout import Cut, Turn
+from models.loop.turn import Cut, Turn
 from models.seeds import turn_seed
 
 _LOG = logging.getLogger("rewardflow.episodes")

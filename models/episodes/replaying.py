@@ -9,7 +9,8 @@ from typing import NamedTuple
 from models.episodes.answers import in_time
 from models.episodes.environment import Environment
 from models.errors import UserError
-from models.loop.rollout import Problem, Turn
+from models.loop.rollout import Problem
+from models.loop.turn import Turn
 
 
 class Replayed(NamedTuple):

@@ -24,7 +24,8 @@ from models.episodes.environment import Opened
 from models.episodes.play import EpisodeSettings
 from models.episodes.tree import Expansion, Growth, Node, Tree
 from models.errors import UserError, shortened
-from models.loop.rollout import Cut, Problem, Turn
+from models.loop.rollout import Problem
+from models.loop.turn import Cut, Turn
 from models.rewards.exact_answer import is_right
 from models.seeds import completion_seed, turn_seed
 from models.text.bridge import Bridge, bridge_of

@@ -31,7 +31,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from models.loop.rollout import Cut, Turn
+from models.loop.turn import Cut, Turn
 
 Order = Literal["uct", "best", "breadth", "depth"]
 """Which node is expanded next."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from models.loop.rollout import Turn
+from models.loop.turn import Turn
 
 
 def names_of(formula: str) -> set[str]:

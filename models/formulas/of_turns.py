@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from models.formulas.token_advantages import discounted_to_go
-from models.loop.rollout import Rollout, Scored, Turn
+from models.loop.rollout import Rollout, Scored
+from models.loop.turn import Turn
 
 
 def turns_of(rollout: Rollout) -> tuple[Turn, ...]:

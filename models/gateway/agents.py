@@ -29,7 +29,8 @@ from models.gateway.calls import Chain, Recorded, chains
 from models.gateway.conversation import BadRequest, prompt_of
 from models.gateway.runners import Function, Outcome, Process, ProgramFailed, Running, Task, outcome_of
 from models.gateway.server import Asked, Ended, Gateway, Refused, completion
-from models.loop.rollout import Cut, Problem
+from models.loop.rollout import Problem
+from models.loop.turn import Cut
 from models.source_code import SourceCode
 from models.text.answers import same_answer
 from models.text.encoding import Codec

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.loop.rollout import Turn
+from models.loop.turn import Turn
 
 Message = tuple[str, str]
 """Role and text."""

@@ -42,7 +42,7 @@ from models.loop.method import Slots
 from models.loop.problem_rows import prompt_lengths
 from models.loop.prompts import prompts_of_round
 from models.loop.readings import Readings
-from models.loop.rollout import Problem, Rollout, Scored, transcript
+from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.round_seeds import round_seed
 from models.loop.schedule import ScheduleSettings
 from models.loop.score import Scoring
@@ -50,6 +50,7 @@ from models.loop.slots import Objective, Rollouts
 from models.loop.supply import Supply
 from models.loop.tries import Tries
 from models.loop.truncation import WRONG, TruncationSettings
+from models.loop.turn import transcript
 from models.loop.world import World
 from models.policy.checkpoint import load_checkpoint, newest_checkpoint
 from models.policy.checkpoint_writer import CheckpointWriter

@@ -14,7 +14,8 @@ import torch
 from safetensors.torch import load, save
 
 from models.loop.problem_rows import places_of, taken
-from models.loop.rollout import Problem, Rollout, Turn
+from models.loop.rollout import Problem, Rollout
+from models.loop.turn import Turn
 
 Memory = list[list[Rollout]]
 """Rollouts of earlier rounds, the oldest first, [rounds][completions]."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from models.loop.learner import Companion
-from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select, SlotPart
+from models.loop.slot_part import SlotPart
+from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from models.engine.engine import Versions
 from models.errors import UserError
 from models.learner.packing import Sequences
+from models.loop.turn import Cut, Turn
 
 Origin = Literal[
     "policy", "greedy", "reference", "teacher", "guide", "explained", "relabelled", "demonstration", "chosen",
@@ -41,45 +42,6 @@ choices: at each token, whether the policy wrote it
 privileged: what a judge reads in place of the prompt, such as the prompt and its answer
 values: what the source says that a completion is worth
 """
-
-
-Cut = Literal["", "tokens", "turns", "time", "error"]
-"""Why an episode did not end by itself.
-
-tokens: a turn, or the episode, was as long as it may be
-turns: it had as many turns as it may have
-time: the environment took longer for an answer than it may
-error: the environment failed
-"""
-
-
-class Turn(NamedTuple):
-    """What the policy wrote in one go, and what came of it."""
-
-    start: int
-    """Its first token in the completion."""
-    stop: int
-    """Behind its last."""
-    reward: float = 0.0
-    """What the environment gave for it."""
-    state: str = ""
-    """What it was taken in, as the environment says."""
-    seconds: float = 0.0
-    """What the environment took to answer. Differs from run to run: nothing that is trained on goes by it, unless the
-    recipe asks for just that."""
-    said: str = ""
-    """What the policy wrote, as text."""
-    heard: str = ""
-    """What the environment said in return, whether or not the policy read it."""
-    duration: float = 0.0
-    """What its action takes, in seconds, as the environment declares; the same in every run."""
-
-
-def transcript(turns: Sequence[Turn]) -> str:
-    """An episode of several turns for the eye, who said what on lines of their own; empty where one turn was all."""
-    if len(turns) < 2:
-        return ""
-    return "\n".join(f"policy: {turn.said}" + (f"\nenvironment: {turn.heard}" if turn.heard else "") for turn in turns)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,57 +20,18 @@ from models.bounds import Number
 from models.engine.engine import Sampling
 from models.episodes.play import EpisodeSettings
 from models.loop.attempt import Attempt
-from models.loop.judge import Divergence, TeacherUse
-from models.loop.learner import Companion, Learner
+from models.loop.judge import Divergence
+from models.loop.learner import Learner
 from models.loop.limits import AS_USUAL, Limits
 from models.loop.rollout import Extra, Problem, Reads, Rollout, Scored, TokenBatch, sum_of_tokens
 from models.loop.round_tokens import RoundTokens
 from models.loop.signal import Signal
+from models.loop.slot_part import SlotPart
 from models.loop.world import World
-from models.parts import Part
 from models.text.encoding import Codec
 
 Level = Literal["token", "completion", "pair", "group"]
 """What an objective has a loss for: tokens, completions, pairs of completions of the same prompt, or groups."""
-
-TOTAL = "total"
-"""Names the weighted sum of all rewards wherever a part goes by one of them."""
-
-
-class SlotPart(Part):
-    """What every part may say of itself, whatever its slot."""
-
-    renamed: ClassVar[Mapping[str, str]] = {}
-    """Settings that had another name once, by that name: a recipe that still uses it is refused with the new."""
-
-    @property
-    def needs_reference(self) -> bool:
-        """Whether it reads the reference, and so cannot be used with `reference: {name: none}`."""
-        return False
-
-    @property
-    def needs_teacher(self) -> TeacherUse | None:
-        """What it asks of the teacher; None: nothing."""
-        return None
-
-    @property
-    def by(self) -> str:
-        """Label of the reward that it reads; `total`: the weighted sum of all. A setting, where others can be meant."""
-        return TOTAL
-
-    @property
-    def asks_for(self) -> Extra | None:
-        """What the rollouts must give with the completions."""
-        return None
-
-    @property
-    def companion(self) -> str:
-        """Name of the model of its own that is trained beside the policy, also in metrics; empty: none."""
-        return ""
-
-    def accompany(self, policy: nn.Module) -> Companion | None:
-        """The model of a part that names a `companion`, made from the policy as it begins; else None."""
-        return None
 
 
 class Rollouts(SlotPart):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from models.loop.schedule import ScheduleSettings
-from models.loop.slots import TOTAL, SlotPart
+from models.loop.slot_part import TOTAL, SlotPart
 from models.loop.truncation import LABEL
 from models.parts import Slot, parts
 

@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from models.errors import shortened
-from models.loop.slots import SlotPart
+from models.loop.slot_part import SlotPart
 
 
 def explain(error: ValidationError, schema: Any) -> str:

@@ -20,8 +20,9 @@ from models.errors import UserError
 from models.formulas.of_turns import turns_of
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.learner import Companion
-from models.loop.rollout import Rollout, Turn
+from models.loop.rollout import Rollout
 from models.loop.slots import Reward
+from models.loop.turn import Turn
 from models.loop.world import World
 from models.parts import part
 

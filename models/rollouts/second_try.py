@@ -21,8 +21,9 @@ from pydantic import Field
 from models.bounds import Positive
 from models.episodes.episode import Episode
 from models.episodes.play import play
-from models.loop.rollout import Problem, Rollout, transcript
+from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import for_second_draw, round_seed
+from models.loop.turn import transcript
 from models.loop.world import World
 from models.parts import part
 from models.rewards.solved import reached_goal

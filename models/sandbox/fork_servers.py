@@ -148,14 +148,14 @@ def start(
         server = ForkServer(process, mine, Layers(namespaces, 0, False))
         mine.settimeout(_START)
         try:
-            told = wire.receive(mine)
+            answer = wire.receive(mine)
         except (EOFError, OSError, wire.Malformed):
             server.close()
             said.seek(0)
             lines = said.read().decode("utf-8", "replace").strip().splitlines()
             raise NotStarted(lines[-1] if lines else "it says nothing") from None
         mine.settimeout(None)
-    server.layers = Layers(namespaces, int(told["landlock"]), bool(told["seccomp"]))
+    server.layers = Layers(namespaces, int(answer["landlock"]), bool(answer["seccomp"]))
     return server
 
 

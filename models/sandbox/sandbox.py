@@ -123,12 +123,12 @@ class _Worker:
             mine.settimeout(seconds + _GRACE)
             wire.send(mine, {**request, "nonce": nonce, "wall": seconds})
             try:
-                told = wire.receive(mine)
+                answer = wire.receive(mine)
             except EOFError:
                 return None
-        if not isinstance(told, dict) or told.get("nonce") != nonce:
+        if not isinstance(answer, dict) or answer.get("nonce") != nonce:
             raise wire.Malformed("an answer that was not asked for")
-        return told
+        return answer
 
     def close(self) -> None:
         self.judges.close()
@@ -218,32 +218,32 @@ class Sandbox:
             "seconds_together": limits.seconds_together,
         }
         try:
-            told = self._told(request, limits.seconds_together + 1)
+            answer = self._told(request, limits.seconds_together + 1)
         except wire.TooLong as error:
             return Verdict("failed", 0, 0, str(error))
-        if told is None:
+        if answer is None:
             return Verdict("failed", 0, 0, "the judge's time was over")
-        cases, passed = int(told["cases"]), int(told["passed"])
+        cases, passed = int(answer["cases"]), int(answer["passed"])
         outcome: Outcome
-        if told.get("useless"):
+        if answer.get("useless"):
             outcome = "useless_tests"
-        elif told.get("uncompilable"):
+        elif answer.get("uncompilable"):
             outcome = "uncompilable"
         elif passed == cases:
             outcome = "passed"
         else:
-            outcome = "failed" if int(told["faults"]) == cases else "partly"
-        return Verdict(outcome, passed, cases, shortened(str(told["why"]), 200))
+            outcome = "failed" if int(answer["faults"]) == cases else "partly"
+        return Verdict(outcome, passed, cases, shortened(str(answer["why"]), 200))
 
     def _ran(self, request: Mapping[str, Any]) -> Ran:
         seconds = self.settings.seconds
         try:
-            told = self._told({**request, "seconds": seconds, "longest": self.settings.output_kb << 10}, seconds + 2)
+            answer = self._told({**request, "seconds": seconds, "longest": self.settings.output_kb << 10}, seconds + 2)
         except wire.TooLong as error:
             return Ran("", str(error), None, False, False)
-        if told is None:
+        if answer is None:
             return Ran("", "", None, False, True)
-        return Ran(told["output"], told["errors"], told["status"], told["cut"], told["late"])
+        return Ran(answer["output"], answer["errors"], answer["status"], answer["cut"], answer["late"])
 
     def _told(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any] | None:
         for attempt in range(2):

@@ -15,6 +15,7 @@ from models import bounds
 from models import parts as registry
 from models.loop.method import Slots
 from models.loop.rollout import Rollout, Scored, TokenBatch
+from models.loop.slot_part import SlotPart
 from models.loop.slots import (
     Advantage,
     CompletionAdvantage,
@@ -23,7 +24,6 @@ from models.loop.slots import (
     Reward,
     Rollouts,
     Select,
-    SlotPart,
     TokenReward,
 )
 from models.loop.world import World

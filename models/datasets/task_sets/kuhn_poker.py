@@ -51,10 +51,10 @@ class KuhnPokerSettings(TaskSettings):
         """A game, from either seat."""
         seat = random.randrange(_GAME.seats)
         state: tuple[str, ...] = (random.choice(_GAME.deals())[1],)
-        turns, heard = [""], [_GAME.told(state[0], seat)]
+        turns, heard = [""], [_GAME.dealt(state[0], seat)]
         while (mover := _GAME.mover(state)) is not None:
             timid, bold = _GAME.actions(state)
-            action = bold if random.random() < BOLD[_GAME.told(state[0], mover).split()[1]] else timid
+            action = bold if random.random() < BOLD[_GAME.dealt(state[0], mover).split()[1]] else timid
             state = (*state, action)
             if mover == seat:
                 turns += [" ".join(heard), action]

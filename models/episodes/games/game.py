@@ -34,7 +34,7 @@ class Game(Protocol):
         ...
 
     @abstractmethod
-    def told(self, deal: str, seat: int) -> str:
+    def dealt(self, deal: str, seat: int) -> str:
         """What a seat knows of the deal: the beginning of its view. Empty: nothing."""
         ...
 
@@ -56,7 +56,7 @@ class Game(Protocol):
 
 def knows(game: Game, state: State, seat: int) -> Knows:
     """The information set of a seat in a state."""
-    return (game.told(state[0], seat), *state[1:])
+    return (game.dealt(state[0], seat), *state[1:])
 
 
 def states(game: Game) -> Iterator[State]:

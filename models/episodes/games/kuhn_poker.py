@@ -26,7 +26,7 @@ class KuhnPoker:
         """Six, alike."""
         return [(1 / 6, f"{mine} {other}") for mine in _CARDS for other in _CARDS if mine != other]
 
-    def told(self, deal: str, seat: int) -> str:
+    def dealt(self, deal: str, seat: int) -> str:
         """Who it is, and its own card."""
         return f"{('first', 'second')[seat]} {deal.split()[seat]}"
 

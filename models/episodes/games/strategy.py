@@ -10,7 +10,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from models.episodes.games.game import Game, Knows, State, knows, states
-from models.loop.rollout import Problem, Rollout, Turn
+from models.loop.rollout import Problem, Rollout
+from models.loop.turn import Turn
 from models.text.bridge import Role, bridge_of
 from models.text.encoding import Codec
 
@@ -66,7 +67,7 @@ def strategies(
 def _view(game: Game, codec: Codec, state: State, seat: int, role: Role) -> tuple[int, ...]:
     """All that a seat has read and said before it is to move, behind the prompt, [tokens]."""
     ids: tuple[int, ...] = ()
-    heard = [told] if (told := game.told(state[0], seat)) else []
+    heard = [dealt] if (dealt := game.dealt(state[0], seat)) else []
     spoken = False
     bridge = bridge_of(codec, role)
     for number, action in enumerate((*state[1:], "")):

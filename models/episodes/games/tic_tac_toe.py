@@ -24,7 +24,7 @@ class TicTacToe:
         """One, which says nothing."""
         return [(1.0, "")]
 
-    def told(self, deal: str, seat: int) -> str:
+    def dealt(self, deal: str, seat: int) -> str:
         """Who it is: the first plays x."""
         return "xo"[seat]
 

@@ -212,8 +212,8 @@ def watch(programs: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
 def run(connection: socket.socket, programs: socket.socket, request: dict[str, Any]) -> NoReturn:
     """Do what is asked, tell it and end."""
     if request["kind"] == "tests":
-        told = Judge(programs, request, time.monotonic() + request["seconds_together"]).verdict()
+        answer = Judge(programs, request, time.monotonic() + request["seconds_together"]).verdict()
     else:
-        told = watch(programs, request)
-    wire.send(connection, told | {"nonce": request["nonce"]})
+        answer = watch(programs, request)
+    wire.send(connection, answer | {"nonce": request["nonce"]})
     os._exit(0)

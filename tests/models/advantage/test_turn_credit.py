@@ -22,9 +22,10 @@ from models.advantage.turn_critic import TurnCritic
 from models.advantage.turn_returns import TurnReturns, over_their_mean
 from models.critic.settings import CriticSettings
 from models.formulas.of_turns import earned_by_turn, turns_of
-from models.loop.rollout import Problem, Rollout, Scored, Turn
+from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.signal import Signal
 from models.loop.slots import Advantage
+from models.loop.turn import Turn
 from models.rewards.turn_rewards import TurnRewards
 
 Gradient = dict[tuple[int, int], float]

@@ -11,7 +11,8 @@ from tiny_worlds import make_world
 from models.critic.action_values import ActionValues, fit_action_values, following_turns
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.learner import Companion
-from models.loop.rollout import Problem, Rollout, Turn
+from models.loop.rollout import Problem, Rollout
+from models.loop.turn import Turn
 from models.rewards.action_value import ActionValue
 
 CHAIN = {("a", "go"): ("b", 0.0), ("b", "go"): ("c", 0.0), ("c", "go"): ("", 1.0), ("a", "stop"): ("", 0.3)}

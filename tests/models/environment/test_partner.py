@@ -129,8 +129,8 @@ def test_a_question_is_worth_its_findings_share_once_and_where_the_patient_said_
     scene.begin(Random(4))
     patient = drawn(Random(4))
     truth = "yes" if patient["fever"] else "no"
-    told = scene.hear("policy", "ask fever")
-    assert told.next == "partner" and told.text.endswith("asked fever")
+    moment = scene.hear("policy", "ask fever")
+    assert moment.next == "partner" and moment.text.endswith("asked fever")
     assert scene.hear("partner", truth).reward == pytest.approx(shares(patient)["fever"])
     scene.hear("policy", "ask fever")
     assert scene.hear("partner", truth).reward == 0.0
@@ -145,8 +145,8 @@ def test_a_directors_reward_is_the_partners_conclusion_less_the_checks() -> None
     scene.begin(Random(4))
     scene.hear("policy", "check rash")
     assert scene.hear("partner", "no").reward == -0.05
-    told = scene.hear("policy", "conclude")
-    assert told.text == "known rash no conclude"
+    moment = scene.hear("policy", "conclude")
+    assert moment.text == "known rash no conclude"
     end = scene.hear("partner", condition(drawn(Random(4))))
     assert (end.reward, end.over, end.solved) == (1.0, True, True)
     assert scene.hear("policy", "check nothing").over
@@ -159,5 +159,5 @@ def test_the_mood_follows_the_rule_whatever_the_user_says(helpful: tuple[bool, .
     for helps in helpful:
         right = NEEDS[scene.left[0]]
         scene.hear("partner", "happy happy mood 100")
-        told = scene.hear("policy", right if helps else "nothing")
-    assert told.over and told.reward == pytest.approx(mood) and told.solved is (mood > 0.4)
+        moment = scene.hear("policy", right if helps else "nothing")
+    assert moment.over and moment.reward == pytest.approx(mood) and moment.solved is (mood > 0.4)

@@ -61,14 +61,14 @@ def test_the_same_round_branches_in_the_same_way_and_at_its_own_pace_too(engine:
 
 
 def test_an_environment_that_answers_otherwise_the_second_time_is_refused(engine: TransformersEngine) -> None:
-    told = 0
+    answer = 0
 
     @dataclass(frozen=True, kw_only=True)
     class Fickle(Chatter):
         def open(self, problem: Problem) -> Any:
-            nonlocal told
-            told += 1
-            return Chatter(lasts=3, words="5" if told <= 4 else "7 7").open(problem)
+            nonlocal answer
+            answer += 1
+            return Chatter(lasts=3, words="5" if answer <= 4 else "7 7").open(problem)
 
     with pytest.raises(UserError, match="answered otherwise than before, so episodes cannot branch in it"):
         branches(engine, Fickle())

@@ -16,9 +16,10 @@ from models.learner.optimiser import OptimiserSettings
 from models.loop.fit import fit_round
 from models.loop.learner import Learner
 from models.loop.readings import Readings
-from models.loop.rollout import Scored, Turn, written_places
+from models.loop.rollout import Scored, written_places
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Objective
+from models.loop.turn import Turn
 from models.objective.dpo import Dpo
 from models.objective.grpo import Grpo
 from models.objective.gspo import Gspo

@@ -8,7 +8,8 @@ from tiny_worlds import make_world
 
 from models.datasets.task_sets.calls import TOOLS
 from models.episodes.named_calls import Expected
-from models.loop.rollout import Problem, Rollout, Turn
+from models.loop.rollout import Problem, Rollout
+from models.loop.turn import Turn
 from models.rewards.call_errors import CallErrors, ErrorTable
 from models.rewards.call_match import CallMatch, CallWeights
 

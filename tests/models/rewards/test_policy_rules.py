@@ -11,7 +11,8 @@ from tiny_worlds import make_world
 
 from models.errors import UserError
 from models.formulas.circuits import holds, names_of
-from models.loop.rollout import Problem, Rollout, Turn
+from models.loop.rollout import Problem, Rollout
+from models.loop.turn import Turn
 from models.rewards.policy_rules import PolicyRules, Rule
 from models.rewards.severity import Severity
 

@@ -7,7 +7,8 @@ from tiny_models import scored
 from tiny_worlds import CODEC, make_world
 
 from models.formulas.likeness import likeness
-from models.loop.rollout import Rollout, Turn
+from models.loop.rollout import Rollout
+from models.loop.turn import Turn
 from models.rewards.cost import Cost
 from models.rewards.hierarchical import Hierarchical
 from models.rewards.similarity import Similarity

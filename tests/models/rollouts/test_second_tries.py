@@ -15,7 +15,8 @@ from models.engine.transformers_engine import TransformersEngine
 from models.environment.tools import Tools
 from models.episodes.environment import Environment, Opened
 from models.episodes.replaying import replay
-from models.loop.rollout import Problem, Rollout, Turn
+from models.loop.rollout import Problem, Rollout
+from models.loop.turn import Turn
 from models.rewards.solved import Solved, reached_goal
 from models.rollouts.relabelled import Relabelled
 from models.rollouts.second_try import SecondTry
