@@ -11,7 +11,8 @@ from models.advantage.turn_critic import TurnCritic
 from models.critic.settings import CriticSettings
 from models.learner.optimiser import OptimiserSettings
 from models.loop import memory
-from models.loop.rollout import Rollout, Scored, Turn
+from models.loop.rollout import Rollout, Scored
+from models.loop.turn import Turn
 from models.recipe.load import load_recipe
 
 FAST = CriticSettings(epochs=4, optimiser=OptimiserSettings(learning_rate=3e-3, warmup_steps=0))

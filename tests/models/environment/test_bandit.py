@@ -13,7 +13,8 @@ from models.environment.bandit import Bandit
 from models.episodes.arms import arm_of, gaps, means_of
 from models.errors import UserError
 from models.formulas.regret import growth, regret
-from models.loop.rollout import Problem, Rollout, Turn
+from models.loop.rollout import Problem, Rollout
+from models.loop.turn import Turn
 from models.rewards.regret import Regret
 
 ARMS = Problem("p", "bandit 1", "0.2 0.9 0.4")

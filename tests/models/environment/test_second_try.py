@@ -12,7 +12,8 @@ from models.datasets.task_sets.drawing import TURNS, make_rows
 from models.datasets.task_sets.second_try import SAYS, SecondTrySettings
 from models.environment.second_try import SecondTry
 from models.formulas.kl_term import k3
-from models.loop.rollout import Problem, Rollout, Turn, turn_numbers
+from models.loop.rollout import Problem, Rollout, turn_numbers
+from models.loop.turn import Turn
 from models.objective.reinforce import Reinforce
 from models.rewards.attempts import Attempts
 

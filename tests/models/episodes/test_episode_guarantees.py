@@ -20,8 +20,9 @@ from tiny_worlds import make_world
 from models.engine.engine import Ask, Drawing, EngineSettings, Generated
 from models.engine.transformers_engine import TransformersEngine
 from models.learner.packing import Sequences
-from models.loop.rollout import Problem, Rollout, Turn
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
+from models.loop.turn import Turn
 from models.loop.world import World
 from models.rewards.exact_answer import ExactAnswer
 from models.rewards.learned import LearnedReward

@@ -12,8 +12,9 @@ from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.loop.fit import fit_round
 from models.loop.learner import Learner
-from models.loop.rollout import Problem, Rollout, Scored, Turn
+from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.schedule import ScheduleSettings
+from models.loop.turn import Turn
 from models.objective.grpo import Grpo
 
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from tiny_worlds import make_world
 
-from models.loop.rollout import Problem, Rollout, Turn
+from models.loop.rollout import Problem, Rollout
+from models.loop.turn import Turn
 from models.rewards.milestones import Milestones
 
 
