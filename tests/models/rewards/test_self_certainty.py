@@ -10,7 +10,8 @@ from tiny_models import COMPLETIONS, SEQUENCES, scored, tiny_policy
 from tiny_worlds import make_world
 from torch import nn
 
-from models.loop.rollout import Rollout, Turn
+from models.loop.rollout import Rollout
+from models.loop.turn import Turn
 from models.rewards.self_certainty import SelfCertainty
 
 
