@@ -21,6 +21,8 @@ from models.errors import UserError
 from models.loop.rollout import Problem
 from models.parts import part
 
+_META = ("save", "restore", "restart", "quit", "q", "script", "unscript", "transcript", "undo", "verify")
+
 
 @part("textworld")
 class TextWorld(Environment):
@@ -60,7 +62,10 @@ class _Adventure:
         return room if self._first_room else "", {"state": room, "actions": self._game.commands}
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
-        heard, gained = self._game.do(" ".join(turn.split()) or "look")
+        command = " ".join(turn.replace("\\", " ").split()) or "look"
+        if command.split()[0].lower() in _META:  # they are the interpreter's, some of them write files
+            command = "look"
+        heard, gained = self._game.do(command)
         info: Info = {"state": heard, "actions": self._game.commands, "solved": self._game.won}
         return heard, gained, self._game.over, False, info
 
