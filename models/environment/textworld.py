@@ -12,6 +12,7 @@ at every step. The package is an extra: textworld.lock.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from models.bounds import Positive
@@ -21,6 +22,8 @@ from models.errors import UserError
 from models.loop.rollout import Problem
 from models.parts import part
 
+_STRANGE = re.compile(r"[^A-Za-z0-9' ,.-]")
+"""What no command holds; the interpreter, which is C, does not bear all of it."""
 _META = ("save", "restore", "restart", "quit", "q", "script", "unscript", "transcript", "undo", "verify")
 
 
@@ -62,7 +65,7 @@ class _Adventure:
         return room if self._first_room else "", {"state": room, "actions": self._game.commands}
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
-        command = " ".join(turn.replace("\\", " ").split()) or "look"
+        command = " ".join(_STRANGE.sub(" ", turn)[:80].split()) or "look"
         if command.split()[0].lower() in _META:  # they are the interpreter's, some of them write files
             command = "look"
         heard, gained = self._game.do(command)
