@@ -13,12 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
-from pydantic import NonNegativeFloat
+from pydantic import Field
 from torch import Tensor
 
-from models.bounds import Share
+from models.bounds import LARGEST, Share
 from models.errors import UserError
 from models.formulas.circuits import Circuit, names_of, violations
 from models.formulas.of_turns import turns_of
@@ -36,7 +37,7 @@ class Rule:
     """Regular expression: the turns that the rule is about; empty: all."""
     requires: str = ""
     """Formula of propositions with and, or, not and brackets."""
-    weight: NonNegativeFloat = 1.0
+    weight: Annotated[float, Field(ge=0, le=LARGEST)] = 1.0
     """What a violation costs."""
 
 

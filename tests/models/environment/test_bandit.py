@@ -75,9 +75,9 @@ def test_the_slope_of_a_player_who_never_learns_is_its_gap_and_of_the_best_playe
 
 def test_the_fit_finds_the_terms_that_regret_is_made_of_and_the_fit_of_a_mean_is_the_mean_of_fits() -> None:
     steps = torch.arange(1, 200, dtype=torch.float64)
-    one, other = 0.5 + 3 * steps.log() + 0.02 * steps, 1.0 + 0.7 * steps
-    torch.testing.assert_close(growth(one), torch.tensor([0.5, 3.0, 0.02], dtype=torch.float64), rtol=0, atol=1e-9)
-    torch.testing.assert_close(growth((one + other) / 2), (growth(one) + growth(other)) / 2, rtol=0, atol=1e-9)
+    first, other = 0.5 + 3 * steps.log() + 0.02 * steps, 1.0 + 0.7 * steps
+    torch.testing.assert_close(growth(first), torch.tensor([0.5, 3.0, 0.02], dtype=torch.float64), rtol=0, atol=1e-9)
+    torch.testing.assert_close(growth((first + other) / 2), (growth(first) + growth(other)) / 2, rtol=0, atol=1e-9)
 
 
 def mean_regret(aimless: bool) -> torch.Tensor:

@@ -171,7 +171,7 @@ def test_an_impossible_combination_is_one_line(recipe: Writes, text: str, patter
         ),
         (
             "advantage: {name: process_leave_one_out}",
-            r"process_leave_one_out reads rewards token by token, but none .* add implicit_process or turn_rewards$",
+            r"process_leave_one_out reads rewards token by token, but .* add .*implicit_process or .*turn_rewards$",
         ),
         (
             "rewards: [{name: exact_answer}, {name: implicit_process}, {name: implicit_process, label: two, beta: 1}]",
