@@ -281,6 +281,9 @@ def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSetting
     Where the policy wrote any, only its own are told of: not the greedy baselines, opponents, explanations and answers
     of the data that stand beside them. A share is one of the completions that the source means to train on.
     """
+    if not scored.rollouts:  # no seat of the policy's had a turn
+        names = ("reward/total", "reward/spread", "rollouts/length", "rollouts/cut_share", "rollouts/trained_share")
+        return dict.fromkeys((*names, *(f"reward/{name}" for name in scored.components)), 0.0) | dict(scored.watched)
     own = scored.sampled
     seen = scored.take(torch.tensor(own)) if own else scored
     components = {f"reward/{name}": float(values.mean()) for name, values in seen.components.items()}

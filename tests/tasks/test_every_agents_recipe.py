@@ -17,7 +17,7 @@ from tiny_worlds import make_world
 from models.datasets.built_in import TASK_SETS
 from models.datasets.make_tasks import settings_type
 from models.datasets.params import read_section
-from models.datasets.task_sets.drawing import TaskSettings, make_rows
+from models.datasets.task_sets.drawing import TURNS, TaskSettings, make_rows
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.episodes.demonstrations import in_turns
@@ -50,7 +50,7 @@ ROUNDS = 2
 
 @dataclass(frozen=True)
 class Scene:
-    """A task set made small, and a policy that was shown some of it."""
+    """A task set made small, and a policy that was shown some of it, in tokens of the recipe's kind."""
 
     rows: Any
     codec: Codec
@@ -58,16 +58,17 @@ class Scene:
 
 
 @pytest.fixture(scope="session")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scene]:
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, TokenizerSettings], Scene]:
     @cache
-    def made(name: str) -> Scene:
+    def made(name: str, kind: TokenizerSettings) -> Scene:
         section = read_section(ROOT / "params.yaml", name)
         small: TaskSettings = settings_type(name).model_validate(
             {**section, "problems": {"train": 24}, "demonstrations": {"train": 96}}
         )
         rows = make_rows(small)
         shown = rows["demonstrations"]["train"]
-        tokenizer = train_tokenizer([str(row["completion"]) for row in shown], TokenizerSettings(vocabulary=259))
+        words = [str(row[side]).replace(TURNS, "\n") for row in shown for side in ("prompt", "completion")]
+        tokenizer = train_tokenizer(words, kind)
         codec = Codec(tokenizer)
         policy = new_policy(SIZE, tokenizer, 0)
         prompts = codec.prompts([str(row["prompt"]) for row in shown])
@@ -123,11 +124,11 @@ def scores(sequences: Sequences) -> torch.Tensor:
 @pytest.mark.rotating(of=8)
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_the_recipe_runs_on_its_own_problems_and_moves_the_policy(
-    file: Path, scene: Callable[[str], Scene], tmp_path: Path
+    file: Path, scene: Callable[[str, TokenizerSettings], Scene], tmp_path: Path
 ) -> None:
     own = load_recipe(file)
     recipe: Any = load_recipe(file, [*smoke_overrides(own), "policy.base=null", "policy.lora=null"])
-    here = scene(recipe.data.name)
+    here = scene(recipe.data.name, recipe.policy.tokenizer)
     policy = load_causal_model(here.start, torch.float32)
     before = copy.deepcopy(policy.state_dict())
     settings = replace(recipe.schedule, rounds=ROUNDS, checkpoint_every=100, token_budget=4096)
