@@ -8,11 +8,14 @@ BM25 as bm25s has it (arXiv 2407.03618), over words in lower case; of equal scor
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -86,8 +89,6 @@ class Index:
         Args:
             texts: of the documents, one or more.
         """
-        import bm25s  # it brings a compiler, and whoever reads a recipe would wait seconds for it
-
         self._texts = texts
         rows = [_words(text) for text in texts]
         self._known = {word for row in rows for word in row}
@@ -95,7 +96,7 @@ class Index:
         for text, row in zip(texts, rows, strict=True):
             if row:
                 self._by_first.setdefault(row[0], []).append(text)
-        self._ranks = bm25s.BM25()
+        self._ranks = _ranker().BM25()
         if self._known:
             self._ranks.index(rows, show_progress=False)
 
@@ -131,3 +132,18 @@ def index_of(files: tuple[GivenFile, ...], setting: str) -> Index:
 def as_line(text: str, title: str = "") -> str:
     """A document as a line of a JSONL file."""
     return json.dumps({"title": title, "text": text} if title else {"text": text}, ensure_ascii=False)
+
+
+def _ranker() -> Any:
+    """The package bm25s without numba, which it does not need here.
+
+    It would take seconds to come, and vLLM cannot start in a process that has loaded it.
+    """
+    absent = "numba" not in sys.modules
+    if absent:
+        sys.modules["numba"] = None  # type: ignore[assignment]
+    try:
+        return importlib.import_module("bm25s")
+    finally:
+        if absent:
+            del sys.modules["numba"]

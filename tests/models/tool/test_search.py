@@ -1,5 +1,7 @@
 """Search over documents: what is found, what is refused, and what stands on the run."""
 
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
@@ -111,3 +113,11 @@ def test_the_documents_in_git_are_those_that_the_stage_makes_and_every_question_
         for said, heard in zip(task.steps[::2], task.steps[1::2], strict=False):
             assert tool.call(said.removeprefix("search: ")) == heard
         assert task.steps[-1] == f"#### {task.answer}"
+
+
+def test_a_process_that_searches_has_not_loaded_the_compiler_beside_which_vllm_cannot_start() -> None:
+    search = "import sys; from models.episodes.documents import Index; print(Index(['a b', 'c']).best('a', 1), end=' ')"
+    said = subprocess.run(
+        [sys.executable, "-c", f"{search}; print('numba' in sys.modules)"], capture_output=True, text=True, check=True
+    )
+    assert said.stdout.split("\n")[0] == "['a b'] False"
