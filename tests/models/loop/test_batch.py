@@ -32,7 +32,7 @@ def row_of(
 
 def test_what_the_loop_always_knows_cannot_be_left_out() -> None:
     optional = {item.name for item in fields(TokenBatch) if item.default is not MISSING}
-    assert optional == {"pairs", "divergence", "contrast_gap"}  # what only some objectives ask for
+    assert optional == {"pairs", "divergence", "contrast_gap", "turn"}  # what only some objectives ask for
     with pytest.raises(TypeError, match=r"entropy.*reward.*components.*group.*origins.*progress"):
         cast(Any, TokenBatch)(*[torch.zeros(1)] * 3, None, torch.zeros(1, dtype=torch.long))
     with pytest.raises(TypeError, match=r"components.*watched"):
