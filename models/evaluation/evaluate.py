@@ -136,7 +136,9 @@ def _drawn(
     """The same, of which nobody has said yet whether they are right where no environment has."""
     if episodes is not None:
         played = play(engine, codec, episodes, problems, sampling, seed, beside)
-        return [[_of_episode(episode, episodes) for episode in group] for group in played]
+        silent = _Answer("", (codec.end,), 0, False, False)  # others ended the episode before the policy had a turn
+        answers = [[_of_episode(episode, episodes) for episode in group] for group in played]
+        return [group + [silent] * (sampling.samples - len(group)) for group in answers]
     groups = engine.generate([problem.tokens for problem in problems], sampling, seed)
     texts = iter(codec.text([made.tokens for group in groups for made in group]))
     return [[_Answer(next(texts), made.tokens, len(made.tokens), made.finished) for made in group] for group in groups]
