@@ -84,7 +84,10 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         settings["select"] = json.dumps(spread)
         rewards: list[dict[str, Any]] = described["rewards"]
         verifying = [reward.label for reward in recipe.rewards if reward.verifies]
-        settings["rewards"] = json.dumps([made for reward in rewards for made in _tossed(reward, verifying)])
+        tossed = [made for reward in rewards for made in _tossed(reward, verifying)]
+        if recipe.rollouts.episodes is not None and not any(reward["name"] == "coin" for reward in tossed):
+            tossed.append({"name": "coin"})  # environments mostly pay for success, which nobody has here
+        settings["rewards"] = json.dumps(tossed)
         if recipe.advantage.critic_pretraining:
             settings["advantage.critic.pretraining"] = 0  # else two rounds train the critic alone
     return [KS, *(f"{key}={value}" for key, value in settings.items())]

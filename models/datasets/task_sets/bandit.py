@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from random import Random
 from string import ascii_lowercase
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -23,6 +23,7 @@ from models.datasets.task_sets.drawing import SOUND, Share, Task, TaskSettings
 class BanditSettings(TaskSettings):
     """The section `bandit` of params.yaml."""
 
+    states_answer: ClassVar[bool] = False
     arms: Annotated[int, Field(ge=2, le=26)]
     """Of every bandit."""
     pulls: Annotated[int, Field(ge=1, le=1000)]
