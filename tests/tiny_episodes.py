@@ -1,13 +1,15 @@
-"""An environment that tests of episodes share: it answers every turn, for as long as it is asked to."""
+"""What tests of episodes share: an environment that answers every turn, and an engine that remembers its asks."""
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tiny_worlds import CODEC
 
+from models.engine.engine import Ask, Drawing, Generated
+from models.engine.transformers_engine import TransformersEngine
 from models.episodes.environment import Environment, Opened
 from models.loop.rollout import Problem
 from models.rollouts.episodes import Episodes
@@ -17,6 +19,17 @@ ENDING = Codec(CODEC.tokenizer, also_end=tuple(ids[0] for ids in CODEC.inside(["
 """A codec in which much ends a turn, so that the turns of a policy that was never trained do end."""
 WORDS = ["3 + 4", "5", "9 = ;", "7 7", "= 8 + 1"]
 """What it says; the policy's tokenizer knows each word."""
+
+
+class Listening(TransformersEngine):
+    """Remembers what it is asked and what it answers."""
+
+    asked: list[tuple[Ask, Generated]]
+
+    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        made = super().each(asks, drawing)
+        self.asked = [*getattr(self, "asked", []), *zip(asks, made, strict=True)]
+        return made
 
 
 class _Chatter:

@@ -158,7 +158,7 @@ class Problems(Sequence[Problem]):
             rows = self._source.table.rows(self._firsts[first : first + TOGETHER].tolist())
             yield from (str(row[self._source.key]) for row in rows)
 
-    @property
+    @cached_property
     def levels(self) -> Numbers:
         """The level of each, [problems]."""
         pieces = (self._firsts[first : first + TOGETHER].tolist() for first in range(0, len(self), TOGETHER))

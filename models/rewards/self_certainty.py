@@ -16,17 +16,12 @@ import torch
 from torch import Tensor
 
 from models.bounds import Number
-from models.formulas.written_tokens import written_rows
-from models.learner.fused_log_probs import AS_IT_IS, next_token_log_probs
-from models.learner.log_probs import completion_states, output_head
-from models.learner.packing import Sequences
+from models.formulas.next_token import at_written_tokens
+from models.learner.fused_log_probs import AS_IT_IS
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
-
-BLOCK = 1024
-"""Tokens whose whole distributions are held at a time."""
 
 
 @part("self_certainty")
@@ -38,13 +33,5 @@ class SelfCertainty(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Mean over the tokens that the policy wrote, [completions], nats."""
-        learner = world.learner
-        head = output_head(learner.policy)
-
-        def read(row: Sequences, indices: Sequence[int]) -> Tensor:
-            states, _ = completion_states(learner.policy, row, learner.autocast)
-            blocks = (next_token_log_probs(block, head, AS_IT_IS) for block in states.split(BLOCK))
-            return torch.cat([-block.mean(-1) - math.log(block.shape[-1]) for block in blocks])
-
-        rows = written_rows(world.readings.each(rollouts, read), rollouts)
+        rows = at_written_tokens(world, rollouts, AS_IT_IS, lambda block: -block.mean(-1) - math.log(block.shape[-1]))
         return torch.stack([row.double().mean().cpu() for row in rows]).float()

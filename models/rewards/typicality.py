@@ -14,17 +14,12 @@ import torch
 from torch import Tensor
 
 from models.bounds import Number
+from models.formulas.next_token import at_written_tokens
 from models.formulas.written_tokens import written_rows
-from models.learner.fused_log_probs import next_token_log_probs
-from models.learner.log_probs import completion_states, output_head
-from models.learner.packing import Sequences
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
-
-BLOCK = 1024
-"""Tokens whose whole distributions are held at a time."""
 
 
 @part("typicality")
@@ -38,15 +33,9 @@ class Typicality(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Mean over each completion's tokens, [completions], nats."""
-        learner = world.learner
-        head = output_head(learner.policy)
-
-        def read(row: Sequences, indices: Sequence[int]) -> Tensor:
-            states, _ = completion_states(learner.policy, row, learner.autocast)
-            blocks = (next_token_log_probs(block, head, learner.distribution) for block in states.split(BLOCK))
-            return torch.cat([(2.0 * block).logsumexp(-1) for block in blocks])
-
-        expected = written_rows(world.readings.each(rollouts, read), rollouts)
+        expected = at_written_tokens(
+            world, rollouts, world.learner.distribution, lambda block: (2.0 * block).logsumexp(-1)
+        )
         known = written_rows(world.readings.policy(rollouts), rollouts)
         gaps = [(mine.double() - other.double()).mean().cpu() for mine, other in zip(known, expected, strict=True)]
         return torch.stack(gaps).float()

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_episodes import ENDING, Chatter, episodes, hang
+from tiny_episodes import ENDING, Chatter, Listening, episodes, hang
 from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
 from tiny_models import NO_VLLM
 from tiny_worlds import make_world
 
-from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated, Sampling
-from models.engine.transformers_engine import TransformersEngine
+from models.engine.engine import Engine, EngineSettings, Sampling
 from models.episodes.episode import Episode
 from models.episodes.play import play
 from models.errors import UserError
@@ -24,17 +23,6 @@ from models.loop.round_seeds import round_seed
 from models.rewards.exact_answer import ExactAnswer
 from models.rollouts.episodes import Episodes
 from models.rollouts.sample import Sample
-
-
-class Listening(TransformersEngine):
-    """Remembers what it is asked and what it answers."""
-
-    asked: list[tuple[Ask, Generated]]
-
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        made = super().each(asks, drawing)
-        self.asked = [*getattr(self, "asked", []), *zip(asks, made, strict=True)]
-        return made
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_episodes import ENDING
+from tiny_episodes import ENDING, Listening
 from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
 from tiny_worlds import make_world
 
-from models.engine.engine import Ask, Drawing, EngineSettings, Generated, Sampling
-from models.engine.transformers_engine import TransformersEngine
+from models.engine.engine import EngineSettings, Sampling
 from models.episodes.play import play
 from models.errors import UserError
 from models.gateway.agents import AgentPrograms
@@ -28,17 +27,6 @@ from models.rewards.turn_rewards import TurnRewards
 from models.rollouts.program import Program
 
 AGENT = Path(__file__).with_name("agent_program.py")
-
-
-class Listening(TransformersEngine):
-    """Remembers what it is asked and what it answers."""
-
-    drawn: list[tuple[Ask, Generated]]
-
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        made = super().each(asks, drawing)
-        self.drawn = [*getattr(self, "drawn", []), *zip(asks, made, strict=True)]
-        return made
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +64,7 @@ def trained(rollout: Rollout) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 def assert_all_calls_are_trained_on_once(engine: Listening, made: Sequence[Rollout]) -> None:
-    drawn = sorted((tuple(ask.prompt), generated.tokens) for ask, generated in engine.drawn)
+    drawn = sorted((tuple(ask.prompt), generated.tokens) for ask, generated in engine.asked)
     assert drawn == sorted(call for rollout in made for call in trained(rollout))
     assert sum(map(len, (tokens for _, tokens in drawn))) == sum(rollout.trained_tokens for rollout in made)
 

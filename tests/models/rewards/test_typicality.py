@@ -7,7 +7,7 @@ from tiny_models import COMPLETIONS, SEQUENCES, scored, tiny_policy
 from tiny_worlds import make_world
 from torch import nn
 
-from models.rewards import typicality
+from models.formulas import next_token
 from models.rewards.typicality import Typicality
 
 
@@ -39,7 +39,7 @@ def test_it_is_the_mean_log_prob_of_the_tokens_less_that_of_a_drawn_one_however_
 def test_it_does_not_depend_on_how_many_distributions_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = tiny_policy(spread=2.0)
     whole = typical(policy)
-    monkeypatch.setattr(typicality, "BLOCK", 2)
+    monkeypatch.setattr(next_token, "BLOCK", 2)
     assert typical(policy) == pytest.approx(whole)
 
 
