@@ -85,7 +85,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         rewards: list[dict[str, Any]] = described["rewards"]
         verifying = [reward.label for reward in recipe.rewards if reward.verifies]
         tossed = [made for reward in rewards for made in _tossed(reward, verifying)]
-        if recipe.rollouts.episodes is not None and not any(reward["name"] == "coin" for reward in tossed):
+        coins = [made for made in tossed if made["name"] == "coin" and made["weight"]]
+        if recipe.rollouts.episodes is not None and not coins:
             tossed.append({"name": "coin"})  # environments mostly pay for success, which nobody has here
         settings["rewards"] = json.dumps(tossed)
         if recipe.advantage.critic_pretraining:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ LONGEST_PARAM = 6000
 """Characters of a parameter that MLflow keeps."""
 LONGEST_TAG = 8000
 """Characters of a run's tag that MLflow keeps."""
+_NAME = re.compile(r"[\w.: -]{1,100}")
+"""Keys that MLflow takes as a part of a parameter's name: it refuses other signs, and slashes that end it."""
 PARENT_TAG = "mlflow.parentRunId"
 """MLflow's own tag on a child run."""
 
@@ -87,7 +90,8 @@ def inherited_tags(run_id: str) -> dict[str, str]:
 
 
 def log_params(run_id: str, params: Mapping[str, Any]) -> None:
-    """Log parameters. Nested mappings become dotted keys (`loop.schedule.steps`), long values are shortened.
+    """Log parameters. Nested mappings become dotted keys (`loop.schedule.steps`), long values are shortened. A mapping
+    whose keys MLflow does not take as names, such as patterns, is one parameter, with its text as the value.
 
     MLflow's parameters cannot be changed: logging the same again is fine, another value raises MlflowException.
     """
@@ -153,7 +157,7 @@ def _create(experiment: str, name: str, run_tags: Mapping[str, str]) -> str:
 def _flatten(params: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in params.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping) and value and all(_NAME.fullmatch(str(inner)) for inner in value):
             flat.update(_flatten(value, f"{above}{key}."))
         else:
             flat[f"{above}{key}"] = value

@@ -112,6 +112,13 @@ def test_two_long_parameters_that_differ_at_the_end_still_differ(home: Path):
     assert kept["a"] != kept["b"] and len(kept["a"]) == runs.LONGEST_PARAM and "7001 characters" in kept["a"]
 
 
+@pytest.mark.parametrize("pattern", ["^buy", "look|add", "rm -rf /", "", "x" * 300])
+def test_a_mapping_whose_keys_are_no_names_is_one_parameter_that_reads_as_it_is(home: Path, pattern: str):
+    severity = {pattern: 1.0, "look": -0.1}
+    run_id = runs.open_flow_run("e", "n", params={"gate": {"severity": severity, "looks": {"a year": 2}}})
+    assert store.client().get_run(run_id).data.params == {"gate.severity": str(severity), "gate.looks.a year": "2"}
+
+
 def test_more_parameters_than_a_batch_takes_are_all_logged(home: Path):
     run_id = runs.open_flow_run("e", "n", params={f"p{number}": number for number in range(250)})
     assert len(store.client().get_run(run_id).data.params) == 250
