@@ -55,7 +55,7 @@ class BatchNormalised(KlInReward):
         """
         worth = scored.rewards
         if self.baseline == "group":
-            worth = worth - group_mean(worth, scored.groups, scored.shares)
+            worth = worth - group_mean(worth, scored.groups)
         tokens = [
             reward - penalty for reward, penalty in zip(worth.unbind(), self._penalties(world, scored), strict=True)
         ]
@@ -65,6 +65,6 @@ class BatchNormalised(KlInReward):
         """What each token has still to pay for leaving the reference, [completions] tensors of [tokens of it]."""
         nothing = [torch.zeros(length).to(scored.rewards) for length in scored.lengths.tolist()]
         for index, row in zip(*self._token_kls(world, scored), strict=True):
-            mine = row.to(scored.rewards) * trained_mask(scored.rollouts[index])
+            mine = torch.where(trained_mask(scored.rollouts[index]), row.to(scored.rewards), 0.0)
             nothing[index] = self.kl_in_reward * discounted_to_go(mine)
         return nothing

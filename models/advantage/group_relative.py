@@ -58,8 +58,8 @@ class GroupRelative(KlInReward, CompletionAdvantage):
                 mean a scale is wanted.
         """
         scored = self._penalised(world, scored)
-        groups, shares = scored.groups, scored.shares
-        mean = group_mean(scored.rewards, groups, shares)
+        groups = scored.groups
+        mean = group_mean(scored.rewards, groups)
         centred = scored.rewards - mean
         if self.scale == "none":
             return centred
@@ -67,9 +67,9 @@ class GroupRelative(KlInReward, CompletionAdvantage):
             _require_no_negative(scored)
             return centred / (mean + self.epsilon)
         members = torch.zeros_like(groups) if self.scale == "batch" else groups
-        variance = group_mean((scored.rewards - group_mean(scored.rewards, members, shares)) ** 2, members, shares)
+        variance = group_mean((scored.rewards - group_mean(scored.rewards, members)) ** 2, members)
         if self.deviation == "n-1":
-            sizes = group_sum(shares, members).to(variance)
+            sizes = group_sum(torch.ones_like(variance), members)
             variance = variance * sizes / (sizes - 1).clamp(min=1)
         return centred / (variance.sqrt() + self.epsilon)
 

@@ -8,6 +8,7 @@ the KL to the reference (`kl_in_reward`): it is taken off before the mean of the
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from models.formulas.group_statistics import group_mean, group_sum
@@ -31,6 +32,6 @@ class LeaveOneOut(KlInReward, CompletionAdvantage):
             UserError: a KL penalty is wanted, but the recipe has no reference.
         """
         scored = self._penalised(world, scored)
-        groups, shares = scored.groups, scored.shares
-        sizes = group_sum(shares, groups).to(scored.rewards)
-        return (scored.rewards - group_mean(scored.rewards, groups, shares)) * sizes / (sizes - 1).clamp(min=1)
+        groups = scored.groups
+        sizes = group_sum(torch.ones_like(scored.rewards), groups)
+        return (scored.rewards - group_mean(scored.rewards, groups)) * sizes / (sizes - 1).clamp(min=1)

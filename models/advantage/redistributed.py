@@ -22,7 +22,8 @@ from models.formulas.critic_advantage import CriticAdvantage, ValuedSignal
 from models.formulas.of_turns import at_tokens, less_the_others, returns_to_go, turns_of
 from models.learner.rows import rows_of
 from models.learner.whole_weights import ranks_of
-from models.loop.rollout import Rollout, Scored
+from models.loop.episode_parts import episodes_together, owners_of, places_of, sums_of_row
+from models.loop.rollout import Rollout, Scored, parts_of
 from models.loop.signal import Signal
 from models.loop.world import World
 from models.parts import part
@@ -60,19 +61,24 @@ class Redistributed(CriticAdvantage):
         companion = world.learner.companions[self.companion]
         critic, rollouts = critic_of(companion), scored.rollouts
         counted = [index for index, rollout in enumerate(rollouts) if trained_mask(rollout).any()]
+        parts, owners, places = parts_of(rollouts), owners_of(rollouts), places_of(rollouts)
         error, norm = 0.0, 0.0
         critic.eval()
         for _ in range(self.critic.epochs if counted else 0):
             squares = 0.0
             for row in rows_of(
-                critic, scored.sequences, world.token_budget, among=counted, setting="schedule.token_budget"
+                critic,
+                scored.sequences,
+                world.token_budget,
+                among=[place for index in counted for place in places[index]],
+                together=episodes_together(rollouts),
+                setting="schedule.token_budget",
             ):
                 said = values_of(critic.outputs(row.sequences, world.learner.autocast), critic.settings)
-                rows = said.split([len(rollouts[index].completion) for index in row.indices])
-                sums = torch.stack(
-                    [_at_ends(part, rollouts[index]).sum() for part, index in zip(rows, row.indices, strict=True)]
-                )
-                loss = (sums - scored.rewards[row.indices].to(sums)).square().sum() / (2 * len(counted))
+                rows = said.split([len(parts[place].completion) for place in row.indices])
+                shares = [_at_ends(said, parts[place]).sum() for said, place in zip(rows, row.indices, strict=True)]
+                wholes, sums = sums_of_row(shares, row.indices, owners)
+                loss = (sums - scored.rewards[wholes].to(sums)).square().sum() / (2 * len(counted))
                 row.backward(loss)
                 squares += row.counts * 2 * float(loss.detach())
             error = ranks_of(critic).sums({"error": squares})["error"]

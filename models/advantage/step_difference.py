@@ -74,7 +74,7 @@ class StepDifference(CriticAdvantage):
     def _starts(self, world: World, scored: Scored) -> list[Tensor]:
         """Which tokens of each completion begin a step, as every turn does, [completions] tensors of [tokens of it],
         bool."""
-        completions: Sequence[Sequence[int]] = scored.sequences.completions
+        completions: Sequence[Sequence[int]] = [rollout.completion for rollout in scored.rollouts]
         known = sorted({token for ids in completions for token in ids})
         pieces = dict(zip(known, world.codec.text([[token] for token in known]), strict=True))
         starts = [step_starts([pieces[token] for token in ids], self.marks) for ids in completions]

@@ -50,6 +50,11 @@ class TurnCritic(CriticAdvantage):
     """Earlier rounds whose episodes the critic learns from again."""
 
     @property
+    def one_sequence(self) -> bool:
+        """Where it replays: the memory keeps an episode's tokens, not what each of them was asked behind."""
+        return self.remembers
+
+    @property
     def remembers(self) -> bool:
         """Whether it replays."""
         return self.replay > 0

@@ -16,6 +16,7 @@ from models.critic.losses import loss_of, values_of
 from models.critic.model import Critic
 from models.learner.rows import rows_of
 from models.learner.whole_weights import ranks_of
+from models.loop.episode_parts import places_of, rows_of_parts
 from models.loop.fit import minibatches
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout, Scored
@@ -62,7 +63,9 @@ def fit_critic(
     """
     critic, sequences = critic_of(companion), chosen.sequences
     settings = critic.settings
-    masks = counted if counted is not None else [trained_mask(rollout) for rollout in chosen.rollouts]
+    rollouts, places = chosen.rollouts, places_of(chosen.rollouts)
+    masks = counted if counted is not None else [trained_mask(rollout) for rollout in rollouts]
+    masks, returns, old = (rows_of_parts(rows, rollouts) for rows in (masks, returns, old))
     ranks, place = ranks_of(critic), critic.head.weight.device
     critic.eval()  # as it was read when the round began: dropout would look like a change of the values
     losses = errors = torch.zeros((), dtype=torch.float64, device=place)
@@ -70,7 +73,7 @@ def fit_critic(
     seen = steps = 0
     for _ in range(settings.epochs):
         for rows in minibatches(chosen, settings.minibatches):
-            rows = [index for index in rows if masks[index].any()]
+            rows = [place for index in rows for place in places[index] if masks[place].any()]
             tokens = sum(int(masks[index].sum()) for index in rows)
             if not tokens:
                 continue

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from models.critic.fit import critic_of, fit_critic
 from models.critic.model import new_critic, read_values
 from models.critic.settings import CriticSettings
+from models.loop.episode_parts import rows_of_wholes
 from models.loop.learner import Companion
 from models.loop.rollout import Scored
 from models.loop.signal import Signal
@@ -46,7 +47,8 @@ class CriticAdvantage(Advantage):
     def _values(self, world: World, scored: Scored) -> list[Tensor]:
         """Value before each token as the critic says, [completions] tensors of [tokens of it]."""
         critic = critic_of(world.learner.companions[self.companion])
-        return read_values(critic, scored.sequences, autocast=world.learner.autocast, token_budget=world.token_budget)
+        values = read_values(critic, scored.sequences, autocast=world.learner.autocast, token_budget=world.token_budget)
+        return rows_of_wholes(values, scored.rollouts)
 
     def _alone(self, world: World) -> bool:
         """Whether the critic still learns alone, and the policy is to stay."""

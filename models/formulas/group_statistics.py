@@ -6,16 +6,14 @@ import torch
 from torch import Tensor
 
 
-def group_mean(values: Tensor, groups: Tensor, shares: Tensor | None = None) -> Tensor:
+def group_mean(values: Tensor, groups: Tensor) -> Tensor:
     """Mean of `values` [completions] over each group, given back at every completion, [completions].
 
     Args:
         values: one a completion, [completions].
         groups: number of each completion's group, [completions].
-        shares: what each counts (`Scored.shares`), [completions]; None: all the same.
     """
-    weights = torch.ones_like(values) if shares is None else shares.to(values)
-    return group_sum(values * weights, groups) / group_sum(weights, groups)
+    return group_sum(values, groups) / group_sum(torch.ones_like(values), groups)
 
 
 def group_sum(values: Tensor, groups: Tensor) -> Tensor:

@@ -19,8 +19,15 @@ def turns_of(rollout: Rollout) -> tuple[Turn, ...]:
 
 
 def state_of(rollout: Rollout, turn: Turn) -> str:
-    """What a turn was taken in: what the environment calls it, or else all that stood before."""
-    return turn.state or repr(rollout.completion[: turn.start])
+    """What a turn was taken in: what the environment calls it, or else all that the policy was asked behind."""
+    if turn.state:
+        return turn.state
+    part, start = rollout, turn.start
+    for part in rollout.parts or (rollout,):
+        if start < len(part.completion):
+            break
+        start -= len(part.completion)
+    return repr((*part.problem.tokens, *part.completion[:start]))
 
 
 def earned_by_turn(scored: Scored) -> list[Tensor]:

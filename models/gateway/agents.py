@@ -134,11 +134,9 @@ class _Session:
     def episode(self) -> ProgramEpisode:
         """What it has become."""
         made = chains(self.calls)
-        if made:  # what the episode is worth stands at the end of each chain: the same for all
-            made = [
-                replace(chain, turns=(*chain.turns[:-1], chain.turns[-1]._replace(reward=self.outcome.reward)))
-                for chain in made
-            ]
+        if made:
+            last = made[-1].turns[-1]._replace(reward=self.outcome.reward)
+            made = [*made[:-1], replace(made[-1], turns=(*made[-1].turns[:-1], last))]
         offsets = [sum(len(chain.tokens) for chain in made[:place]) for place in range(len(made))]
         known = [chain.log_probs for chain in made if chain.log_probs is not None]
         solved = self.outcome.solved

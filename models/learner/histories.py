@@ -11,7 +11,7 @@ comes after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
@@ -36,6 +36,28 @@ def families(prompts: Sequence[Sequence[int]]) -> list[list[int]]:
             made.append([])
         made[-1].append(index)
     return sorted(map(sorted, made))
+
+
+def joined(groups: Sequence[Sequence[int]], together: Sequence[Hashable]) -> list[list[int]]:
+    """Groups of indices that hold the same label as one group, [groups][members], in the order of `groups`.
+
+    Args:
+        groups: disjoint.
+        together: a label of each index.
+    """
+    made: list[tuple[set[Hashable], list[int]]] = []
+    for members in groups:
+        labels, held = {together[index] for index in members}, list(members)
+        for other in [other for other in made if other[0] & labels]:
+            made.remove(other)
+            labels, held = other[0] | labels, other[1] + held
+        made.append((labels, held))
+    return sorted(sorted(held) for _, held in made)
+
+
+def laid_tokens(prompts: Sequence[Sequence[int]], wholes: Sequence[Whole]) -> int:
+    """Tokens of the tries of sequences, one for each of their families."""
+    return sum(unique_tokens([wholes[index] for index in members]) for members in families(prompts))
 
 
 @dataclass
@@ -101,23 +123,26 @@ def _shared(first: Whole, other: Whole) -> int:
     return next((place for place in range(most) if first[place] != other[place]), most)
 
 
-def cut_family(wholes: Sequence[Whole], units: Sequence[Sequence[int]], budget: int) -> list[list[int]]:
+def cut_family(
+    prompts: Sequence[Sequence[int]], wholes: Sequence[Whole], units: Sequence[Sequence[int]], budget: int
+) -> list[list[int]]:
     """The members of units that are never parted, cut into tries of at most `budget` tokens, [tries][members].
 
     Neighbours of the trie stay together: units follow one another depth first, and a trie is filled before the next
     begins with the path to where the last one ended.
 
     Args:
-        wholes: sequences of the family.
+        prompts: of each sequence.
+        wholes: sequences of the family, or of families that a unit holds together.
         units: indices of those that stay together; no unit alone is larger than the budget.
         budget: most tokens of a trie.
     """
     ordered = sorted(units, key=lambda unit: min((wholes[member], member) for member in unit))
     cut: list[list[int]] = []
     for unit in ordered:
-        joined = [*cut[-1], *unit] if cut else list(unit)
-        if cut and unique_tokens([wholes[member] for member in joined]) <= budget:
-            cut[-1] = joined
+        both = [*cut[-1], *unit] if cut else list(unit)
+        if cut and laid_tokens([prompts[i] for i in both], [wholes[i] for i in both]) <= budget:
+            cut[-1] = both
         else:
             cut.append(list(unit))
     return cut

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from models.errors import UserError
-from models.learner.histories import Trie, attended_pairs, cut_family, families, unique_tokens
+from models.learner.histories import Trie, attended_pairs, cut_family, families, joined, laid_tokens
 from models.learner.layout import Layout, Prefix, Span
 
 
@@ -199,7 +199,8 @@ def cut_into_rows(
         budget: most tokens of a row.
         width: hidden width of the model.
         among: indices of the completions to read; None: all of them.
-        together: a label of each completion, [completions]; those with the same prompt and label are never parted.
+        together: a label of each completion, [completions]; those with the same label, and of plain sequences the
+            same prompt, are never parted.
         setting: what the budget is called in the recipe, for the error.
 
     Raises:
@@ -229,7 +230,8 @@ def pack(
         sequences: what is to be packed.
         budget: most tokens of a row; bounds memory and does not change the result.
         width: hidden width of the model, which weighs attention against the rest.
-        together: a label of each completion, [completions]; those with the same prompt and label are never parted.
+        together: a label of each completion, [completions]; those with the same label, and of plain sequences the
+            same prompt, are never parted.
         setting: what the budget is called in the recipe, for the error.
 
     Raises:
@@ -262,6 +264,8 @@ def pack_shares(
         UserError: the budget is smaller than one row must be.
     """
     groups = families(sequences.prompts) if sequences.nested else by_prompt(sequences)
+    if sequences.nested and together is not None:
+        groups = joined(groups, together)
     largest = budget
     if shares > 1 and groups:
         prompts = [len(sequences.prompts[members[0]]) for members in groups]
@@ -297,12 +301,13 @@ def longest_unit(sequences: Sequences, together: Sequence[Hashable] | None = Non
     """Tokens of the longest row that `pack` cannot cut: a prompt with a completion, or with those that stay together.
 
     Args:
-        together: a label of each completion, [completions]; those with the same prompt and label are never parted.
+        together: a label of each completion, [completions]; those with the same label, and of plain sequences the
+            same prompt, are never parted.
     """
     longest = 0
     if sequences.nested:
         units = _units(list(range(len(sequences))), together)
-        return max((unique_tokens([sequences.whole(i) for i in unit]) for unit in units), default=0)
+        return max((_laid(sequences, unit) for unit in units), default=0)
     for members in by_prompt(sequences):
         sizes = _unit_sizes(sequences, _units(members, together))
         longest = max(longest, len(sequences.prompts[members[0]]) + max(sizes))
@@ -345,19 +350,23 @@ def _nested_bundles(
     sequences: Sequences, members: list[int], budget: int, together: Sequence[Hashable] | None, setting: str
 ) -> Iterable[Bundle]:
     """Tries of at most `budget` tokens."""
-    wholes = [sequences.whole(index) for index in members]
+    prompts, wholes = [sequences.prompts[index] for index in members], [sequences.whole(index) for index in members]
     numbers = list(range(len(members)))
     units = _units(numbers, None if together is None else [together[index] for index in members])
-    sizes = [unique_tokens([wholes[number] for number in unit]) for unit in units]
+    sizes = [_laid(sequences, [members[number] for number in unit]) for unit in units]
     if max(sizes) > budget:
         held = units[sizes.index(max(sizes))]
         what = "a turn and its history" if len(held) == 1 else f"{len(held)} turns that belong together, and histories"
         raise UserError(
             f"{setting} is {budget}, smaller than one row: {what} of {max(sizes)} tokens; make it at least {max(sizes)}"
         )
-    for chosen in cut_family(wholes, units, budget):
-        some = [wholes[number] for number in chosen]
-        yield Bundle(tuple(members[number] for number in chosen), unique_tokens(some), attended_pairs(some))
+    for chosen in cut_family(prompts, wholes, units, budget):
+        held = [members[number] for number in chosen]
+        yield Bundle(tuple(held), _laid(sequences, held), attended_pairs([wholes[number] for number in chosen]))
+
+
+def _laid(sequences: Sequences, members: Sequence[int]) -> int:
+    return laid_tokens([sequences.prompts[i] for i in members], [sequences.whole(i) for i in members])
 
 
 def _first_fit(sizes: Sequence[int], capacity: int) -> list[list[int]]:

@@ -61,7 +61,8 @@ def rows_of(
         sequences: what is to be read, [completions]; the same on every rank.
         budget: most tokens of a row.
         among: indices of the completions to read; None: all of them.
-        together: a label of each completion, [completions]; those with the same prompt and label are never parted.
+        together: a label of each completion, [completions]; those with the same label, and of plain sequences the
+            same prompt, are never parted.
         setting: what the budget is called in the recipe, for the error.
         shared: False: every rank reads all rows.
 

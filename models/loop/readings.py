@@ -19,9 +19,10 @@ from models.learner.log_probs import completion_log_probs
 from models.learner.mask import lagged_at
 from models.learner.packing import Sequences
 from models.learner.rows import among_own_rows
+from models.loop.episode_parts import rows_of_wholes
 from models.loop.judge import Judge
 from models.loop.learner import Learner
-from models.loop.rollout import Rollout, privileged_sequences, sequences_of, written_places
+from models.loop.rollout import Rollout, parts_of, privileged_sequences, sequences_of, written_places
 
 Read = dict[int, tuple[Rollout, Tensor]]
 """By identity of the rollout, which is kept beside its log-probs so that no other can take its place."""
@@ -51,7 +52,7 @@ class Readings:
     def entropy(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Entropy of the policy's distribution at each token, not remembered, [completions] tensors of [tokens of it],
         nats."""
-        learner = self._learner
+        learner, parts = self._learner, parts_of(rollouts)
 
         def read(part: Sequences, cut: Sequence[int]) -> Tensor:
             entropy = completion_log_probs(
@@ -59,9 +60,9 @@ class Readings:
                 part,
                 distribution=learner.distribution,
                 autocast=learner.autocast,
-                mask=self.mask([rollouts[index] for index in cut]),
+                mask=self.mask([parts[index] for index in cut]),
             )[1]
-            places = written_places([rollouts[index] for index in cut])
+            places = written_places([parts[index] for index in cut])
             if places is None:
                 return entropy
             places = places.to(entropy.device)
@@ -74,16 +75,17 @@ class Readings:
 
         Args:
             rollouts: [completions].
-            read: of a row's completions and their indices the values of all their tokens, [tokens, ...].
+            read: of a row's sequences and their indices in `parts_of` the values of all their tokens, [tokens, ...].
         """
         policy = self._learner.policy
-        return read_each(
+        rows = read_each(
             policy,
             sequences_of(rollouts),
             read,
             token_budget=self.token_budget,
             setting="schedule.token_budget",
         )
+        return rows_of_wholes(rows, rollouts)
 
     def reference(self, rollouts: Sequence[Rollout]) -> list[Tensor] | None:
         """Log-probs under the reference, [completions] tensors of [tokens of it], nats; None where the recipe has none.
@@ -112,7 +114,7 @@ class Readings:
             sequences = privileged_sequences(missing)
             served = self._learner.served_teacher
             if judge == "teacher" and served is not None:
-                rows = self._learner.ranks.from_first(lambda: served(sequences))
+                rows = rows_of_wholes(self._learner.ranks.from_first(lambda: served(sequences)), missing)
                 return [row * torch.tensor(r.written).to(row) for r, row in zip(missing, rows, strict=True)]
             with self._learner.as_judge(judge) as model:
                 return self.under(model, sequences, missing)
@@ -130,12 +132,15 @@ class Readings:
             states = self._recall(
                 self._lagged,
                 rollouts,
-                lambda missing: all_states(
-                    model,
-                    sequences_of(missing),
-                    autocast=learner.autocast,
-                    token_budget=self.token_budget,
-                    setting="schedule.token_budget",
+                lambda missing: rows_of_wholes(
+                    all_states(
+                        model,
+                        sequences_of(missing),
+                        autocast=learner.autocast,
+                        token_budget=self.token_budget,
+                        setting="schedule.token_budget",
+                    ),
+                    missing,
                 ),
             )
             drawn = replace(learner.distribution, top_p=learner.mask_top_p)
@@ -154,18 +159,20 @@ class Readings:
         """Log-probs under any model, not remembered, [completions] tensors of [tokens of it], nats.
 
         Args:
-            sequences: what it reads, [completions].
+            sequences: what it reads, [sequences] as in `parts_of`.
             rollouts: whose completions these are, [completions]; none: all tokens are the policy's, nothing is masked.
             masked: whether distributions are those within the learner's mask.
         """
 
+        parts = parts_of(rollouts)
+
         def written(cut: Sequence[int]) -> Tensor | None:
-            return written_places([rollouts[index] for index in cut]) if rollouts else None
+            return written_places([parts[index] for index in cut]) if parts else None
 
         def mask(cut: Sequence[int]) -> Mask | None:
-            return self.mask([rollouts[index] for index in cut], written(cut)) if masked else None
+            return self.mask([parts[index] for index in cut], written(cut)) if masked else None
 
-        return all_log_probs(
+        rows = all_log_probs(
             model,
             sequences,
             distribution=self._learner.distribution,
@@ -175,6 +182,7 @@ class Readings:
             masked=mask,
             kept=written,
         )
+        return rows_of_wholes(rows, rollouts) if rollouts else rows
 
     def _masked(self, model: nn.Module, rollouts: Sequence[Rollout]) -> list[Tensor]:
         return self.under(model, sequences_of(rollouts), rollouts, masked=True)

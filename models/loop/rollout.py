@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -118,9 +117,9 @@ class Rollout:
     history: int = 0
     """Tokens at the prompt's end that are earlier turns of the episode; other sequences may hold them too, and the
     learner reads them once."""
-    episode: int | None = None
-    """Number in its group of the episode that the completion is a sequence of, where an episode may have several; None:
-    it is one by itself."""
+    parts: tuple[Rollout, ...] = ()
+    """Sequences that models read the episode as, where no single one holds it: the completion is theirs, one behind the
+    other. Empty: it is one by itself. Rewards, selection, advantage and loss see the episode."""
     value: float | None = None
     """What the source says that the completion is worth; None: it does not say."""
 
@@ -178,12 +177,18 @@ def _places(flags: Sequence[Sequence[bool]]) -> Tensor:
     return torch.tensor([flag for row in flags for flag in row]).nonzero().squeeze(1)
 
 
+def parts_of(rollouts: Sequence[Rollout]) -> list[Rollout]:
+    """The sequences that models read, [sequences]: an episode's own, where it has several, in their order."""
+    return [part for rollout in rollouts for part in rollout.parts or (rollout,)]
+
+
 def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
-    """Prompts and completions as the learner reads them, [completions]."""
+    """Prompts and completions as the learner reads them, [sequences] as in `parts_of`."""
+    parts = parts_of(rollouts)
     return Sequences(
-        [rollout.problem.tokens for rollout in rollouts],
-        [rollout.completion for rollout in rollouts],
-        nested=any(rollout.history for rollout in rollouts),
+        [part.problem.tokens for part in parts],
+        [part.completion for part in parts],
+        nested=len(parts) > len(rollouts) or any(part.history for part in parts),
     )
 
 
@@ -193,9 +198,10 @@ def said_sequences(rollouts: Sequence[Rollout]) -> Sequences:
 
 
 def privileged_sequences(rollouts: Sequence[Rollout]) -> Sequences:
-    """Prompts and completions as whoever judges them reads them, [completions]."""
-    prompts = [rollout.problem.tokens if rollout.privileged is None else rollout.privileged for rollout in rollouts]
-    return Sequences(prompts, [rollout.completion for rollout in rollouts])
+    """Prompts and completions as whoever judges them reads them, [sequences] as in `parts_of`."""
+    parts = parts_of(rollouts)
+    prompts = [part.problem.tokens if part.privileged is None else part.privileged for part in parts]
+    return Sequences(prompts, [part.completion for part in parts])
 
 
 def groups_of(rollouts: Sequence[Rollout]) -> Tensor:
@@ -225,15 +231,6 @@ class Scored:
         return groups_of(self.rollouts)
 
     @property
-    def shares(self) -> Tensor:
-        """What each completion counts in means over episodes, [completions]: sequences of the same episode together
-        count as one."""
-        names = [(rollout.group, number if rollout.episode is None else -1 - rollout.episode)
-                 for number, rollout in enumerate(self.rollouts)]  # fmt: skip
-        counts = Counter(names)
-        return torch.tensor([1 / counts[name] for name in names])
-
-    @property
     def lengths(self) -> Tensor:
         """Tokens of each completion, [completions]."""
         return torch.tensor([len(rollout.completion) for rollout in self.rollouts], dtype=torch.long)
@@ -251,7 +248,7 @@ class Scored:
 
     @property
     def sequences(self) -> Sequences:
-        """Prompts and completions as the learner reads them, [completions]."""
+        """Prompts and completions as the learner reads them, [sequences] as in `parts_of`."""
         return sequences_of(self.rollouts)
 
     def take(self, indices: Tensor) -> Scored:
@@ -275,13 +272,13 @@ class Scored:
 
     def rewards_by_token(self) -> list[Tensor]:
         """Rewards where they are given, [completions] tensors of [tokens of it]: what belongs to a whole completion
-        stands at its last token."""
+        stands at the last token that the policy wrote."""
         placed = []
-        for index, length in enumerate(self.lengths.tolist()):
-            values = torch.zeros(length, dtype=self.rewards.dtype)
+        for index, rollout in enumerate(self.rollouts):
+            values = torch.zeros(len(rollout.completion), dtype=self.rewards.dtype)
             if self.token_rewards is not None:
                 values = values + self.token_rewards[index].to(values)
-            values[-1] += self.rewards[index] - values.sum()
+            values[rollout.turns[-1].stop - 1 if rollout.turns else -1] += self.rewards[index] - values.sum()
             placed.append(values)
         return placed
 

@@ -43,6 +43,11 @@ class SlotPart(Part):
         return None
 
     @property
+    def one_sequence(self) -> bool:
+        """Whether it reads an episode as one prompt and what comes after it, and so none of several sequences."""
+        return False
+
+    @property
     def companion(self) -> str:
         """Name of the model of its own that is trained beside the policy, also in metrics; empty: none."""
         return ""

@@ -64,6 +64,11 @@ class Rollouts(SlotPart):
         return False
 
     @property
+    def several_sequences(self) -> bool:
+        """Whether an episode may be several sequences (`Rollout.parts`)."""
+        return False
+
+    @property
     def reads(self) -> Reads:
         """Which rows of the data their prompts are."""
         return "problems"

@@ -17,10 +17,11 @@ from models.learner.recompute import can_recompute
 from models.learner.reduce import entropy_term, token_weights
 from models.learner.rows import rows_of
 from models.loop.batch import pairs_of, token_batch
-from models.loop.distribution import read_policy
+from models.loop.distribution import Said, read_policy
+from models.loop.episode_parts import episodes_together, owners_of, places_of, wholes_of_row
 from models.loop.learner import Learner
 from models.loop.readings import Readings
-from models.loop.rollout import Scored, TokenBatch
+from models.loop.rollout import Rollout, Scored, TokenBatch, parts_of
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Objective
 from models.loop.watched import Watched
@@ -111,11 +112,12 @@ class Fit:
         tokens = sum(map(len, weights))
         watched = Watched()
         for row in rows_of(
-            learner.policy, self._sequences, budget, among=rows, together=self._together, setting=BUDGET
+            learner.policy, self._sequences, budget, among=self._places(rows), together=self._together, setting=BUDGET
         ):
-            indices, rollouts = row.indices, [chosen.rollouts[i] for i in row.indices]
+            parts = [self._parts[place] for place in row.indices]
             seen = watched if row.counts else Watched()
-            said = read_policy(learner, row.sequences, rollouts, self.readings, objective.divergence)
+            read = read_policy(learner, row.sequences, parts, self.readings, objective.divergence)
+            indices, said = self._wholes(row.indices, read)
             log_prob, batch = token_batch(
                 chosen, indices, self.advantage, said, self.old, self.reference, self.progress, self.marked
             )
@@ -130,8 +132,42 @@ class Fit:
         return watched.over(learner.ranks)
 
     def _longest_unit(self, rows: Sequence[int]) -> int:
-        labels = self._together
-        return longest_unit(self._sequences.take(rows), None if labels is None else [labels[i] for i in rows])
+        labels, places = self._together, self._places(rows)
+        return longest_unit(self._sequences.take(places), None if labels is None else [labels[i] for i in places])
+
+    def _places(self, rows: Sequence[int]) -> list[int]:
+        """The sequences of the completions at `rows`."""
+        return [place for row in rows for place in self._sequences_of[row]]
+
+    def _wholes(self, indices: Sequence[int], said: Said) -> tuple[list[int], Said]:
+        """The completions of a row's sequences, and what was said of their tokens, an episode's parts in a row."""
+        if len(self._parts) == len(self.chosen.rollouts):
+            return list(indices), said
+        wholes, order = wholes_of_row(indices, self._owners)
+        lengths = [self._parts[index].trained_tokens for index in indices]
+
+        def ordered(values: Tensor | None) -> Tensor | None:
+            if values is None:
+                return None
+            rows = values.split(lengths)
+            return torch.cat([rows[place] for place in order])
+
+        log_prob, entropy = ordered(said.log_prob), ordered(said.entropy)
+        assert log_prob is not None and entropy is not None, "they are said of every token"
+        return wholes, Said(log_prob, entropy, ordered(said.divergence), ordered(said.contrast_gap))
+
+    @cached_property
+    def _parts(self) -> list[Rollout]:
+        """What the policy reads, [sequences]."""
+        return parts_of(self.chosen.rollouts)
+
+    @cached_property
+    def _owners(self) -> list[int]:
+        return owners_of(self.chosen.rollouts)
+
+    @cached_property
+    def _sequences_of(self) -> list[list[int]]:
+        return places_of(self.chosen.rollouts)
 
     @cached_property
     def _sequences(self) -> Sequences:
@@ -139,8 +175,11 @@ class Fit:
 
     @cached_property
     def _together(self) -> list[int] | None:
-        """Groups, where their completions must stand in one row."""
-        return self.chosen.groups.tolist() if self.objective.level in ("pair", "group") else None
+        """What must stand in one row, [sequences]: groups, where their completions are compared, and episodes."""
+        if self.objective.level not in ("pair", "group"):
+            return episodes_together(self.chosen.rollouts)
+        groups = self.chosen.groups.tolist()
+        return [groups[owner] for owner in self._owners]
 
 
 def _reduced(

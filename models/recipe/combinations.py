@@ -30,7 +30,7 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
     """
     for check in (
         _groups, _pairs, _labels, _reference, _teacher, _divergence, _extras, _companions, _token_rewards, _flat_groups,
-        _truncated, _learners, _memory,
+        _truncated, _learners, _memory, _sequences,
     ):  # fmt: skip
         check(recipe)
     for check_both in (_normalisation, _staleness, _drawing_again, _curriculum, _on_policy):
@@ -278,6 +278,17 @@ def _memory(recipe: Recipe) -> None:
             f"rollouts {recipe.rollouts.name} and advantage {recipe.advantage.name} would both keep completions in the "
             "learner's one memory; set advantage.replay to 0"
         )
+
+
+def _sequences(recipe: Recipe) -> None:
+    if not recipe.rollouts.several_sequences:
+        return
+    for place, part in _named(recipe):
+        if part.one_sequence:
+            raise ValueError(
+                f"{place} {part.name} reads an episode as one sequence, but rollouts {recipe.rollouts.name} may make "
+                "several of one; use a part that does not, or rollouts episodes"
+            )
 
 
 def _normalisation(recipe: Recipe, schedule: ScheduleSettings) -> None:

@@ -33,6 +33,7 @@ class ActionValue(Reward):
 
     companion = "action_values"
     reads_learner = True
+    one_sequence = True
     by: str = "exact_answer"
     """Label of the reward of logged episodes, which stands before this one."""
     gamma: Share = 1.0

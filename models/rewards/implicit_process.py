@@ -32,8 +32,9 @@ from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.rows import rows_of
 from models.learner.whole_weights import ranks_of
+from models.loop.episode_parts import episodes_together, owners_of, sums_of_row
 from models.loop.learner import Companion
-from models.loop.rollout import Rollout, sequences_of, written_places
+from models.loop.rollout import Rollout, parts_of, sequences_of, written_places
 from models.loop.slots import TokenReward
 from models.loop.world import World
 from models.objective.outcome_log_ratio import verdict_loss
@@ -85,13 +86,20 @@ class ImplicitProcess(TokenReward):
         learner = world.learner
         companion = learner.companions[self.companion]
         judge, sequences = companion.model, sequences_of(rollouts)
+        parts, owners = parts_of(rollouts), owners_of(rollouts)
         right = components[self.by] > self.threshold
         reference = torch.stack([row.sum() for row in self._reference(world, rollouts)])
         metrics: dict[str, float] = {}
         for _ in range(self.passes):
             loss_sum, correct = 0.0, 0
-            for row in rows_of(judge, sequences, world.token_budget, setting="schedule.token_budget"):
-                some = [rollouts[index] for index in row.indices]
+            for row in rows_of(
+                judge,
+                sequences,
+                world.token_budget,
+                together=episodes_together(rollouts),
+                setting="schedule.token_budget",
+            ):
+                some = [parts[place] for place in row.indices]
                 log_prob, _ = completion_log_probs(
                     judge,
                     row.sequences,
@@ -99,9 +107,10 @@ class ImplicitProcess(TokenReward):
                     autocast=learner.autocast,
                     kept=written_places(some),
                 )
-                sums = torch.stack([part.sum() for part in log_prob.split([made.written_tokens for made in some])])
-                value = self.beta * (sums - reference[row.indices].to(sums))
-                truth = right[row.indices].to(value.device)
+                rows = log_prob.split([made.written_tokens for made in some])
+                wholes, sums = sums_of_row([values.sum() for values in rows], row.indices, owners)
+                value = self.beta * (sums - reference[wholes].to(sums))
+                truth = right[wholes].to(value.device)
                 loss = verdict_loss(value, truth).sum() / len(rollouts)
                 row.backward(loss)
                 loss_sum += row.counts * float(loss.detach())

@@ -53,6 +53,11 @@ class LogRatioBaseline(Reward):
     over: Literal["mismatched", "matched"] = "mismatched"
     """Which answers: after other prompts, and the mean at least zero (KTO); after their own (BCO)."""
 
+    @property
+    def one_sequence(self) -> bool:
+        """Where a whole answer stands after another prompt."""
+        return self.over == "mismatched"
+
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """The mean at each completion, [completions], nats.
 

@@ -57,6 +57,7 @@ class TrajectoryModel(Reward):
     """What a model of hindsight-labelled episodes says. Its companion learns before it judges."""
 
     companion = "trajectory_model"
+    one_sequence = True
     reads_learner = True
     by: str = "exact_answer"
     """Label of a reward before this one that its scores are held against in metrics; nothing is learned from it."""
@@ -109,8 +110,10 @@ class TrajectoryModel(Reward):
 
 
 def _closed(rollout: Rollout) -> tuple[int, ...]:
-    """An episode with a token behind it: the score is read where that would be predicted, at the episode's last."""
-    return (*rollout.completion, rollout.completion[-1])
+    """An episode up to the policy's last word, with a token behind it: the score is read where that would be
+    predicted."""
+    ids = rollout.completion[: rollout.turns[-1].stop] if rollout.turns else rollout.completion
+    return (*ids, ids[-1])
 
 
 def _last(critic: Critic, sequences: Sequences, autocast: torch.dtype | None) -> Tensor:

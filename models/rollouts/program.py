@@ -2,8 +2,8 @@
 
 A program is a command, started anew for every episode, or a Python function. It is told where to ask
 (`models.gateway.runners`), calls the policy as often as it wants, and gives a reward or an answer. Every call is
-recorded as ids with their log-probs, and trained on once; what calls share is read once. Each sequence of an episode is
-worth what the episode is worth, and group means count the episode, not its sequences.
+recorded as ids with their log-probs, and trained on once; what calls share is read once. An episode may be several
+sequences; rewards, group means and losses see the episode (`models.loop.episode_parts`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from models.episodes.limits import EpisodeLimits, Rule
 from models.episodes.play import EpisodeSettings
 from models.errors import UserError
 from models.gateway.agents import AgentPrograms, ProgramEpisode
+from models.loop.episode_parts import whole_of
 from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import round_seed
 from models.loop.world import World
@@ -73,6 +74,11 @@ class Program(Sample):
             raise UserError(f"rollouts.path: {self.path}: no function is called run")
 
     @property
+    def several_sequences(self) -> bool:
+        """A program may ask in contexts of its own."""
+        return True
+
+    @property
     def episodes(self) -> EpisodeSettings:
         """What evaluations play, too."""
         programs = AgentPrograms(
@@ -88,7 +94,7 @@ class Program(Sample):
         return EpisodeSettings(environment=programs, limits=limits, role="user")
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Sequences of episodes about `problems`, those of one prompt side by side, [prompts * G, or more]."""
+        """Episodes about `problems`, those of one prompt side by side, [prompts * G, or fewer]."""
         settings, seed = self.episodes, round_seed(world.seed, round_number)
         driven = settings.environment.drive(
             world.sampler(), world.codec, settings.limits, problems, self.sampling, seed
@@ -96,8 +102,8 @@ class Program(Sample):
         assert driven is not None, "programs ask by themselves"
         made: list[Rollout] = []
         for group, episodes in enumerate(driven):
-            for number, episode in enumerate(episodes):
-                made += _rollouts(problems[group], group, number, cast(ProgramEpisode, episode), settings.limits)
+            for episode in episodes:
+                made += _rollouts(problems[group], group, cast(ProgramEpisode, episode), settings.limits)
         if not made:
             raise UserError(f"rollouts {self.name}: no program of round {round_number} asked the policy for anything")
         return made
@@ -108,10 +114,8 @@ class Program(Sample):
         return source
 
 
-def _rollouts(
-    problem: Problem, group: int, number: int, episode: ProgramEpisode, limits: EpisodeLimits
-) -> list[Rollout]:
-    """The sequences of an episode; of one without a call none."""
+def _rollouts(problem: Problem, group: int, episode: ProgramEpisode, limits: EpisodeLimits) -> list[Rollout]:
+    """The episode; none where nothing was asked."""
     rule = limits.rule(episode.cut)
     made = [
         Rollout(
@@ -125,11 +129,11 @@ def _rollouts(
             cut=episode.cut,
             solved=episode.solved,
             history=chain.history,
-            episode=number,
         )
         for chain in episode.chains
     ]
-    return [
+    parts = [
         replace(rollout, trained=(False,) * len(rollout.completion) if rule == "masked" else rollout.written)
         for rollout in made
     ]
+    return [whole_of(parts)] if parts else []

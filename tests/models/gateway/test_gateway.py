@@ -22,7 +22,7 @@ from models.errors import UserError
 from models.gateway.agents import AgentPrograms
 from models.gateway.server import Gateway
 from models.loop.readings import Readings
-from models.loop.rollout import Rollout, sequences_of
+from models.loop.rollout import Rollout, parts_of, sequences_of
 from models.rewards.turn_rewards import TurnRewards
 from models.rollouts.program import Program
 
@@ -64,6 +64,7 @@ def trained(rollout: Rollout) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 def assert_all_calls_are_trained_on_once(engine: Listening, made: Sequence[Rollout]) -> None:
+    made = parts_of(made)
     drawn = sorted((tuple(ask.prompt), generated.tokens) for ask, generated in engine.asked)
     assert drawn == sorted(call for rollout in made for call in trained(rollout))
     assert sum(map(len, (tokens for _, tokens in drawn))) == sum(rollout.trained_tokens for rollout in made)
@@ -86,7 +87,7 @@ def test_the_learners_ids_are_the_engines_and_every_call_is_trained_on_once(engi
     made = draw(engine, program(mode))
     assert_all_calls_are_trained_on_once(engine, made)
     assert gap(made) <= 1e-5
-    assert {rollout.episode for rollout in made} == {0, 1} and {rollout.group for rollout in made} == {0, 1}
+    assert [rollout.group for rollout in made] == [0, 0, 1, 1]
 
 
 def test_a_conversation_that_goes_on_is_one_sequence_whose_ids_are_never_encoded_again(engine: Listening) -> None:
@@ -103,16 +104,15 @@ def test_a_conversation_that_goes_on_is_one_sequence_whose_ids_are_never_encoded
 def test_branches_of_an_episode_share_their_history_in_the_learner(engine: Listening) -> None:
     made = draw(engine, program("branch"))
     assert sequences_of(made).nested
-    apart = [rollout for rollout in made if rollout.history]
+    apart = [(episode.parts[0], part) for episode in made for part in episode.parts if part.history]
     assert apart
-    for rollout in apart:
-        root = next(other for other in made if other.episode == rollout.episode and other.group == rollout.group)
+    for root, rollout in apart:
         shared = (*root.problem.tokens, *root.completion)
         assert rollout.problem.tokens == shared[: len(rollout.problem.tokens)]
         assert len(rollout.problem.tokens) == len(root.problem.tokens) + rollout.history
 
 
-def test_every_sequence_of_an_episode_is_worth_what_its_program_says(engine: Listening) -> None:
+def test_an_episode_of_several_sequences_is_worth_what_its_program_says(engine: Listening) -> None:
     made = draw(engine, program("branch"))
     worth = TurnRewards()(make_world(engine), made)
     for rollout, value in zip(made, worth.tolist(), strict=True):

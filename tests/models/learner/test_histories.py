@@ -204,10 +204,11 @@ def test_what_belongs_together_stays_together_and_a_budget_too_small_is_refused_
     sequences = forest(SEEDS[0])
     labels = [index % 3 for index in range(len(sequences))]
     least = longest_unit(sequences, labels)
-    wholes = [sequences.whole(index) for index in range(len(sequences))]
-    assert least == max(
-        unique_tokens([w for w, mine in zip(wholes, labels, strict=True) if mine == n]) for n in range(3)
-    )
+    units = [[index for index, mine in enumerate(labels) if mine == label] for label in range(3)]
+    assert least == max(len(packed_row(sequences.take(unit)).ids) for unit in units)
+    rows = pack(sequences, least, width=64, together=labels)
+    assert sorted(map(sorted, rows)) == sorted(units)
+    assert all(len(packed_row(sequences.take(row)).ids) <= least for row in rows)
     family = families(sequences.prompts)[0]
     some = sequences.take(family)
     (row,) = pack(some, longest_unit(some, [0] * len(some)), width=64, together=[0] * len(some))
@@ -232,4 +233,4 @@ def test_prompts_that_only_begin_alike_are_of_different_families() -> None:
 def test_pairs_of_tokens_are_counted_once() -> None:
     wholes = [(1, 2, 3), (1, 2, 4, 5), (1, 2, 3)]
     assert attended_pairs(wholes) == (1 + 2 + 3) + (3 + 4) and unique_tokens(wholes) == 5
-    assert cut_family(wholes, [[0], [1], [2]], 4) == [[0, 2], [1]]
+    assert cut_family([whole[:1] for whole in wholes], wholes, [[0], [1], [2]], 4) == [[0, 2], [1]]

@@ -1,12 +1,13 @@
 """Tokens that are not trained on: no value there changes loss or gradient, and nothing is computed for them."""
 
 import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 import torch
 from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
+from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.learner import fused_log_probs as fused
@@ -16,13 +17,12 @@ from models.learner.optimiser import OptimiserSettings
 from models.loop.fit import fit_round
 from models.loop.learner import Learner
 from models.loop.readings import Readings
-from models.loop.rollout import Scored, written_places
+from models.loop.rollout import Problem, Rollout, Scored, written_places
 from models.loop.schedule import ScheduleSettings
-from models.loop.slots import Objective
+from models.loop.slots import Advantage, Objective
 from models.loop.turn import Turn
-from models.objective.dpo import Dpo
 from models.objective.grpo import Grpo
-from models.objective.gspo import Gspo
+from models.parts import parts
 
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
 FLAGS = [
@@ -51,29 +51,51 @@ def round_of() -> Scored:
 
 def gradient(objective: Objective, chosen: Scored, advantage: list[Tensor]) -> tuple[dict[str, Tensor], float]:
     policy, reference = tiny_policy(), tiny_policy(seed=1, spread=2.0).requires_grad_(False)
+    teacher, contrast = (tiny_policy(seed=seed, spread=3.0).requires_grad_(False) for seed in (5, 6))
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS)
+    if objective.needs_teacher is not None:
+        learner = replace(learner, teachers={"teacher": teacher, "contrast": contrast})
     before = copy.deepcopy(dict(policy.named_parameters()))
-    schedule = ScheduleSettings(optimiser=STEP, rounds=1, epochs=2)
+    schedule = ScheduleSettings(optimiser=STEP, rounds=1, epochs=1 if objective.on_policy_only else 2)
     metrics = fit_round(learner, objective, chosen, advantage, schedule, longest=8)
     return {name: (before[name] - after).detach() for name, after in policy.named_parameters()}, metrics["loss"]
 
 
-@pytest.mark.parametrize("wrong", [1e9, float("nan"), float("inf")])
-@pytest.mark.parametrize("objective", [Grpo(kl=0.1), Gspo(), Dpo()], ids=lambda objective: objective.level)
+def every_objective() -> list[tuple[Objective, float]]:
+    """Each with its KL, where it has one, and what stands at tokens that are not trained on."""
+    cases: list[tuple[Objective, float]] = [(Grpo(kl=0.1), 1e9), (Grpo(kl=0.1), float("inf"))]
+    kinds: dict[str, Any] = {**parts("objective")}
+    for _, kind in sorted(kinds.items()):
+        settings = {"kl": 0.1} if "kl" in {field.name for field in fields(kind)} else {}
+        cases.append((kind(**settings), float("nan")))
+    return cases
+
+
+@pytest.mark.rotating(of=4)
+@pytest.mark.parametrize(
+    ("objective", "wrong"), [pytest.param(*case, id=f"{case[0].name}-{case[1]}") for case in every_objective()]
+)
 def test_no_value_at_a_token_that_is_not_trained_on_changes_loss_or_gradient(
     objective: Objective, wrong: float
 ) -> None:
     chosen = round_of()
+    worth = chosen.rewards
+    chosen = replace(chosen, components={"typicality": worth * 0.5 - 1.0, "log_ratio_baseline": worth * 0.3})
     advantage = [torch.full((len(r.completion),), 0.5 - r.group, dtype=torch.float64) for r in chosen.rollouts]
     masks = [torch.tensor(rollout.trained) for rollout in chosen.rollouts]
 
     def spoilt(row: Tensor, mask: Tensor) -> Tensor:
         return torch.where(mask, row, torch.full_like(row, wrong))
 
-    others = []
+    known, others = [], []
     for rollout, mask in zip(chosen.rollouts, masks, strict=True):
-        assert rollout.behaviour_log_probs is not None
-        others.append(replace(rollout, behaviour_log_probs=spoilt(rollout.behaviour_log_probs, mask)))
+        said = rollout.behaviour_log_probs
+        assert said is not None
+        known.append(replace(rollout, reference_log_probs=said - 0.3))
+        others.append(
+            replace(rollout, behaviour_log_probs=spoilt(said, mask), reference_log_probs=spoilt(said - 0.3, mask))
+        )
+    chosen = replace(chosen, rollouts=known)
     clean, loss = gradient(objective, chosen, advantage)
     spoilt_advantage = [spoilt(row, mask) for row, mask in zip(advantage, masks, strict=True)]
     dirty, other = gradient(objective, replace(chosen, rollouts=others), spoilt_advantage)
@@ -137,3 +159,60 @@ def test_what_an_environment_wrote_has_log_prob_zero_under_everybody() -> None:
     for row in (mine, reference[0], entropy):
         assert row[2] == 0 and bool((row[[0, 1, 3]] != 0).all())
     assert torch.allclose(mine[[0, 1, 3]], exact[[0, 1, 3]], rtol=0, atol=1e-12)
+
+
+def needing(kind: Any) -> dict[str, Any]:
+    """Settings under which an advantage reads all that it can."""
+    known = {field.name for field in fields(kind)}
+    return {
+        **({"kl_in_reward": 0.1} if "kl_in_reward" in known else {}),
+        **({"k": 2} if "k" in known else {}),
+    }
+
+
+def episodes_of(wrong: float) -> Scored:
+    """Two episodes of each of two prompts whose environment speaks between turns and last; what is known of its tokens
+    is `wrong`."""
+    rollouts = []
+    for number, ids in enumerate([(5, 6, 7, 8, 9, 4), (6, 7, 8, 3, 4, 5), (3, 9, 9, 4, 6), (20, 19, 18, 17, 16)]):
+        turns = (Turn(0, 2), Turn(3, len(ids) - 1))
+        made = Rollout(Problem(f"p{number // 2}", "", tokens=(3, 4)), number // 2, ids, None, "", True, turns=turns)
+        flags = torch.tensor(made.written)
+        known = torch.where(flags, torch.linspace(-3.0, -1.0, len(ids), dtype=torch.float64), wrong)
+        rollouts.append(replace(made, trained=made.written, behaviour_log_probs=known, reference_log_probs=0.9 * known))
+    tokens = [torch.tensor(rollout.written).double() * 0.1 for rollout in rollouts]
+    return Scored(rollouts, torch.tensor([1.0, 0.0, 0.5, 0.25], dtype=torch.float64), {}, {}, tokens)
+
+
+@pytest.mark.parametrize("name", sorted(parts("advantage")))
+def test_no_value_at_a_token_of_the_environment_changes_any_advantage(name: str) -> None:
+    kind: Any = parts("advantage")[name]
+    advantage: Advantage = kind(**needing(kind))
+    seen = []
+    for wrong in (-1.0, float("nan")):
+        chosen = episodes_of(wrong)
+        if advantage.asks_for == "greedy":
+            greedy = [replace(chosen.rollouts[index], origin="greedy") for index in (1, 3)]
+            chosen = replace(chosen, rollouts=[chosen.rollouts[0], greedy[0], chosen.rollouts[2], greedy[1]])
+        policy, reference = tiny_policy(), tiny_policy(seed=1, spread=2.0).requires_grad_(False)
+        teacher = tiny_policy(seed=5, spread=2.0).requires_grad_(False)
+        learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS)
+        learner = replace(learner, teachers={"teacher": teacher})
+        if advantage.companion:
+            torch.manual_seed(3)
+            companion = advantage.accompany(policy)
+            assert companion is not None
+            learner.companions[advantage.companion] = companion
+        world = make_world(learner=learner)
+        signal = advantage(world, chosen)
+        rows = [row[torch.tensor(r.written)] for row, r in zip(signal.tokens, chosen.rollouts, strict=True)]
+        fitted = advantage.learn(world, chosen, signal, 0) if advantage.companion else {}
+        seen.append((torch.cat(rows), fitted))
+    (clean, of_clean), (dirty, of_dirty) = seen
+    assert bool(clean.isfinite().all()) and torch.equal(clean, dirty) and of_clean == of_dirty
+
+
+def test_what_an_episode_is_worth_stands_at_the_last_token_that_the_policy_wrote() -> None:
+    chosen = replace(episodes_of(-1.0), token_rewards=None)
+    for row, worth, rollout in zip(chosen.rewards_by_token(), chosen.rewards, chosen.rollouts, strict=True):
+        assert float(row[rollout.turns[-1].stop - 1]) == float(worth) == float(row.sum())

@@ -48,6 +48,10 @@ BAD = {
         r"schedule\.optimiser\.learning_rate: inf is not a finite",
     ),
     "temperature 0": ("rollouts: {temperature: 0}", r"rollouts\.temperature: Input should be greater than 0"),
+    "a reward that reads episodes of one sequence": (
+        "rollouts: {name: program, command: [agent]}\nrewards: [exact_answer, trajectory_model]",
+        r"rewards\.1 trajectory_model reads an episode as one sequence, but rollouts program may make several",
+    ),
     "temperature 0 of replay": (
         "rollouts: {name: replay, temperature: 0}",
         r"rollouts\.temperature: Input should be gr",

@@ -1,0 +1,114 @@
+"""Episodes that models read as several sequences: values go from the episode to its sequences and back.
+
+A template that cannot be continued, or a program that asks with contexts of its own, makes an episode that no sequence
+holds whole. Models read its parts (`Rollout.parts`); rewards, selection, advantage and loss see the episode, whose
+completion is all parts one behind the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from models.loop.rollout import Rollout
+from models.loop.turn import Turn
+
+
+def whole_of(parts: Sequence[Rollout]) -> Rollout:
+    """The episode that models read as `parts`, in their order; what is neither text nor tokens is the first's."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    turns: list[Turn] = []
+    behind = 0
+    for part in parts:
+        own = part.turns or (Turn(0, len(part.completion)),)
+        turns += [turn._replace(start=behind + turn.start, stop=behind + turn.stop) for turn in own]
+        behind += len(part.completion)
+    return replace(
+        first,
+        completion=tuple(id for part in parts for id in part.completion),
+        behaviour_log_probs=_joined([part.behaviour_log_probs for part in parts]),
+        reference_log_probs=_joined([part.reference_log_probs for part in parts]),
+        trained=tuple(flag for part in parts for flag in part.trained or (True,) * len(part.completion)),
+        turns=tuple(turns),
+        history=0,
+        parts=tuple(parts),
+    )
+
+
+def _joined(rows: Sequence[Tensor | None]) -> Tensor | None:
+    known = [row for row in rows if row is not None]
+    return torch.cat(known) if len(known) == len(rows) else None
+
+
+def owners_of(rollouts: Sequence[Rollout]) -> list[int]:
+    """Which completion each of `models.loop.rollout.parts_of` belongs to, [sequences]."""
+    return [number for number, rollout in enumerate(rollouts) for _ in rollout.parts or (rollout,)]
+
+
+def places_of(rollouts: Sequence[Rollout]) -> list[list[int]]:
+    """Where each completion's sequences stand in `models.loop.rollout.parts_of`, [completions][sequences of it]."""
+    places: list[list[int]] = [[] for _ in rollouts]
+    for place, owner in enumerate(owners_of(rollouts)):
+        places[owner].append(place)
+    return places
+
+
+def episodes_together(rollouts: Sequence[Rollout]) -> list[int] | None:
+    """A label of each sequence by which those of an episode are never parted, [sequences]; None: all are alone."""
+    return owners_of(rollouts) if any(rollout.parts for rollout in rollouts) else None
+
+
+def rows_of_parts(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
+    """Values of completions as those of their sequences, [completions] tensors of [tokens of it, ...] -> [sequences]
+    tensors of [tokens of it, ...]."""
+    return [
+        part
+        for row, rollout in zip(rows, rollouts, strict=True)
+        for part in (row.split([len(part.completion) for part in rollout.parts]) if rollout.parts else (row,))
+    ]
+
+
+def rows_of_wholes(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
+    """Values of sequences as those of their completions: what `rows_of_parts` takes apart."""
+    left = iter(rows)
+    return [torch.cat([next(left) for _ in rollout.parts]) if rollout.parts else next(left) for rollout in rollouts]
+
+
+def wholes_of_row(indices: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The completions of a row that parts none, and the order in which their sequences follow one another.
+
+    Args:
+        indices: the row's sequences, [sequences of the row].
+        owners: which completion each of all sequences belongs to (`owners_of`).
+
+    Returns:
+        Completions by first appearance.
+        Places in `indices`, the sequences of each completion in their order, [sequences of the row].
+    """
+    members: dict[int, list[int]] = {}
+    for place, index in enumerate(indices):
+        members.setdefault(owners[index], []).append(place)
+    return list(members), [place for held in members.values() for place in sorted(held, key=indices.__getitem__)]
+
+
+def sums_of_row(values: Sequence[Tensor], indices: Sequence[int], owners: Sequence[int]) -> tuple[list[int], Tensor]:
+    """What the sequences of a row that parts no completion add up to, completion by completion; gradient flows.
+
+    Args:
+        values: of each sequence one, [sequences of the row] scalars.
+        indices: the row's sequences, [sequences of the row].
+        owners: which completion each of all sequences belongs to (`owners_of`).
+
+    Returns:
+        Completions by first appearance, and their sums, [completions of the row].
+    """
+    wholes, _ = wholes_of_row(indices, owners)
+    number = {index: position for position, index in enumerate(wholes)}
+    stacked = torch.stack(list(values))
+    owner = torch.tensor([number[owners[index]] for index in indices], device=stacked.device)
+    return wholes, stacked.new_zeros(len(wholes)).index_add(0, owner, stacked)
