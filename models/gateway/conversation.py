@@ -49,7 +49,7 @@ def prompt_of(
 
 
 def _refuse(body: Mapping[str, Any]) -> None:
-    for key in ("stream", "tools", "functions", "stop", "echo", "suffix", "response_format"):
+    for key in ("tools", "functions", "stop", "echo", "suffix", "response_format"):
         if body.get(key):
             raise BadRequest(f"{key} is not supported: say what is wanted in the prompt, and leave it out")
 

@@ -177,6 +177,26 @@ def completion(chat: bool, texts: list[tuple[str, bool]], prompt_tokens: int, dr
     }
 
 
+def streamed(answer: Mapping[str, Any], usage: bool) -> bytes:
+    """An answer of `completion` as server-sent events, for clients that want a stream: each choice in one piece.
+
+    Args:
+        answer: as it is without a stream.
+        usage: whether the last event says how many tokens there were.
+    """
+    chat = answer["object"] == "chat.completion"
+    head = {**answer, "object": "chat.completion.chunk" if chat else "text_completion"}
+    del head["usage"]
+    pieces = [
+        {"delta" if chat and key == "message" else key: value for key, value in choice.items()}
+        for choice in answer["choices"]
+    ]
+    events = [{**head, "choices": pieces}]
+    if usage:
+        events.append({**head, "choices": [], "usage": answer["usage"]})
+    return b"".join(f"data: {text}\n\n".encode() for text in (*map(json.dumps, events), "[DONE]"))
+
+
 def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -196,7 +216,7 @@ def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
                 raise Refused(404, f"{self.path}: there is no such thing here", "not_found")
             return {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "local"}]}
 
-        def _completions(self) -> Mapping[str, Any]:
+        def _completions(self) -> Mapping[str, Any] | bytes:
             length = self.headers.get("Content-Length", "")
             if not length.isdigit() or int(length) > LARGEST:
                 self.close_connection = True
@@ -211,7 +231,10 @@ def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
                 raise Refused(400, "the request is no JSON") from None
             if not isinstance(body, dict):
                 raise Refused(400, "the request is no JSON object")
-            return gateway.ask(Asked(session, self.path == _PATHS[0], body))
+            answer = gateway.ask(Asked(session, self.path == _PATHS[0], body))
+            options = body.get("stream_options")
+            usage = isinstance(options, dict) and bool(options.get("include_usage"))
+            return streamed(answer, usage) if body.get("stream") else answer
 
         def _reply(self, made: Any) -> None:
             try:
@@ -219,10 +242,11 @@ def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
             except Refused as error:
                 said = {"message": str(error), "type": "invalid_request_error", "code": error.code or None}
                 status, body = error.status, {"error": said}
-            content = json.dumps(body).encode()
+            events = isinstance(body, bytes)
+            content = body if events else json.dumps(body).encode()
             try:
                 self.send_response(status)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", "text/event-stream" if events else "application/json")
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)

@@ -1,85 +1,27 @@
 """Agent programs behind the gateway: what they are answered is what is trained on, and each fails by itself."""
 
 import json
-import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
+from programs import assert_all_calls_are_trained_on_once, draw, gap, program
 from tiny_episodes import ENDING, Listening
-from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
+from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights
 from tiny_worlds import make_world
 
-from models.engine.engine import EngineSettings, Sampling
+from models.engine.engine import Sampling
 from models.episodes.play import play
 from models.errors import UserError
 from models.gateway.agents import AgentPrograms
-from models.gateway.server import Gateway
-from models.loop.readings import Readings
-from models.loop.rollout import Rollout, parts_of, sequences_of
+from models.gateway.server import Gateway, completion, streamed
+from models.loop.rollout import sequences_of
 from models.rewards.turn_rewards import TurnRewards
 from models.rollouts.program import Program
-
-AGENT = Path(__file__).with_name("agent_program.py")
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_start(tmp_path_factory.mktemp("policy"))
-
-
-@pytest.fixture
-def engine(start: Path) -> Listening:
-    return Listening(start, EngineSettings(), end=ENDING.ends)
-
-
-def program(mode: str, **settings: Any) -> Program:
-    return Program(
-        **{
-            "prompts": 2, "group_size": 2, "max_tokens": 48, "call_tokens": 6,
-            "command": (sys.executable, "-S", str(AGENT), mode), "seconds": 30.0, **settings,
-        }
-    )  # fmt: skip
-
-
-def draw(engine: Listening, source: Program, number: int = 0) -> list[Rollout]:
-    return source(make_world(engine, codec=ENDING), PROBLEMS[: source.prompts], number)
-
-
-def trained(rollout: Rollout) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Prompt and drawn ids of each call that the policy is trained on."""
-    flags = rollout.trained or (True,) * len(rollout.completion)
-    whole = rollout.completion
-    return [
-        ((*rollout.problem.tokens, *whole[: turn.start]), whole[turn.start : turn.stop])
-        for turn in rollout.turns
-        if all(flags[turn.start : turn.stop])
-    ]
-
-
-def assert_all_calls_are_trained_on_once(engine: Listening, made: Sequence[Rollout]) -> None:
-    made = parts_of(made)
-    drawn = sorted((tuple(ask.prompt), generated.tokens) for ask, generated in engine.asked)
-    assert drawn == sorted(call for rollout in made for call in trained(rollout))
-    assert sum(map(len, (tokens for _, tokens in drawn))) == sum(rollout.trained_tokens for rollout in made)
-
-
-def gap(rollouts: Sequence[Rollout]) -> float:
-    """Largest difference between what the engine said of the policy's tokens and what the learner says."""
-    read = Readings(new_learner(SCHEDULE), 4096).policy(rollouts)
-    gaps = [
-        (said - row)[torch.tensor(rollout.written)].abs().max()
-        for rollout, row in zip(rollouts, read, strict=True)
-        if (said := rollout.behaviour_log_probs) is not None
-    ]
-    assert len(gaps) == len(rollouts)
-    return float(torch.stack(gaps).max())
 
 
 @pytest.mark.parametrize("mode", ["talk", "branch", "text"])
@@ -176,8 +118,10 @@ def run(task, base_url, api_key):
     messages = [{"role": "user", "content": task["prompt"]}]
     reply = client.chat.completions.create(model="policy", messages=messages).choices[0].message.content
     messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": "5"}]
-    client.chat.completions.create(model="policy", messages=messages)
-    return {"reward": 1}
+    usage = {"include_usage": True}
+    events = list(client.chat.completions.create(model="policy", messages=messages, stream=True, stream_options=usage))
+    assert events[-1].usage.completion_tokens > 0 and not events[-1].choices
+    return {"reward": 1, "answer": "".join(choice.delta.content for event in events for choice in event.choices)}
 """
 
 
@@ -190,6 +134,18 @@ def test_a_function_asks_with_openais_own_client(engine: Listening, tmp_path: Pa
     assert_all_calls_are_trained_on_once(engine, made)
     assert {rollout.problem.id for rollout in made} == {"p0"}
     assert [entry.sha256 for entry in source.given] and max(len(rollout.turns) for rollout in made) == 2
+
+
+def test_a_stream_says_what_an_answer_without_one_says() -> None:
+    answer = completion(True, [("so", True), ("or so", False)], prompt_tokens=5, drawn_tokens=7)
+    lines = streamed(answer, usage=True).decode().split("\n\n")
+    pieces, usage = (json.loads(line.removeprefix("data: ")) for line in lines[:2])
+    assert lines[2:] == ["data: [DONE]", ""] and usage["usage"] == answer["usage"] and not usage["choices"]
+    assert [(piece["delta"]["content"], piece["finish_reason"]) for piece in pieces["choices"]] == [
+        ("so", "stop"),
+        ("or so", "length"),
+    ]
+    assert len(streamed(answer, usage=False).decode().split("\n\n")) == 3
 
 
 def test_the_server_answers_on_loopback_and_to_its_own_key_alone() -> None:
