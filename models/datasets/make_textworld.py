@@ -1,4 +1,4 @@
-"""Makes games of TextWorld from seeds, and the problems about them, with demonstrations that reach the goal or idle.
+"""Makes games of TextWorld from seeds, and the problems about them, with demonstrations that reach the goal or wander.
 
     python -m models.datasets.make_textworld data/textworld/params.yaml data/textworld/rows data/textworld/games
 
@@ -8,22 +8,24 @@ reads the section `textworld`. The same settings give the same bytes, games incl
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from models.atomic_write import replace_folder
 from models.datasets.make_tasks import write
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.task_sets.drawing import SOUND, Count, Share, Task, TaskSettings, draw_tasks
-from models.episodes.textworld_games import Game, compile_to, make
+from models.episodes.textworld_games import Game, World, compile_to, listed, make
 
 SECTION = "textworld"
-_IDLE = ("look", "inventory")
 _SEEDS = 100_000
 
 
@@ -33,10 +35,11 @@ class TextWorldSettings(TaskSettings):
     states_answer: ClassVar[bool] = False
     rooms: Count
     objects: Count
-    quest: Count
-    """Commands that the goal takes."""
-    idle: Share
-    """Share of the demonstrations that look around and reach nothing."""
+    quest: tuple[Count, Count]
+    """Least and most commands that a goal takes."""
+    wandered: Share
+    """Share of the demonstrations whose commands are any that the game understands, as many as the longest goal takes
+    or until the goal is reached by chance."""
     longest: Count
     """Characters of an answer, as the environment has them."""
 
@@ -48,36 +51,46 @@ class TextWorldSettings(TaskSettings):
 
     def draw(self, random: Random) -> Task:
         """A game by its seed; not compiled yet."""
-        seed = random.randrange(_SEEDS)
-        game, _ = make(seed, self.rooms, self.objects, self.quest)
-        return Task(" ".join(str(game.objective).split()), f"game-{seed:05d}", self.quest, ())
+        seed, quest = random.randrange(_SEEDS), random.randint(*self.quest)
+        game, _ = make(seed, self._world(quest))
+        return Task(" ".join(str(game.objective).split()), f"game-{seed:05d}-{quest}", quest, ())
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """An episode that idles, or the shortest that reaches the goal."""
-        idles = random.random() < self.idle
-        return ("idle", self._played(task, _IDLE)) if idles else (SOUND, self._played(task, self._solution(task)))
+        """An episode that wanders, or the shortest that reaches the goal."""
+        if random.random() < self.wandered:
+            return "wandered", self._played(task, self.quest[1], lambda number, commands: random.choice(commands))
+        solution = self._made(task.answer)[0].metadata["walkthrough"]
+        return SOUND, self._played(task, len(solution), lambda number, commands: str(solution[number]))
 
     def compiled(self, name: str) -> Path:
         """The compiled game of a task's answer."""
         file = self._folder / f"{name}.z8"
         if not file.is_file():
-            compile_to(file, *make(int(name.removeprefix("game-")), self.rooms, self.objects, self.quest))
+            compile_to(file, *self._made(name))
         return file
 
-    def _solution(self, task: Task) -> tuple[str, ...]:
-        game, _ = make(int(task.answer.removeprefix("game-")), self.rooms, self.objects, self.quest)
-        return tuple(game.metadata["walkthrough"])
+    def _made(self, name: str) -> tuple[Any, Any]:
+        _, seed, quest = name.split("-")
+        return make(int(seed), self._world(int(quest)))
 
-    def _played(self, task: Task, commands: tuple[str, ...]) -> tuple[str, ...]:
-        """Commands and what comes of them, by turns; the first room stands before the first."""
+    def _world(self, quest: int) -> World:
+        return World(rooms=self.rooms, objects=self.objects, quest=quest)
+
+    def _played(self, task: Task, most: int, choose: Callable[[int, tuple[str, ...]], str]) -> tuple[str, ...]:
+        """Commands and what comes of them, by turns, the last a command."""
         game = Game(self.compiled(task.answer), self.longest)
+        turns: list[str] = []
         try:
-            turns = [game.begin()]
-            for command in commands:
-                turns += [command, game.do(command)[0]]
+            game.begin()
+            for number in range(most):
+                command = choose(number, game.commands)
+                heard, _ = game.do(command)
+                turns += [command, listed(heard, game.commands)]
+                if game.over:
+                    break
         finally:
             game.close()
-        return tuple(turns[1:-1])
+        return tuple(turns[:-1])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -88,13 +101,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("games", type=Path, help="folder of the compiled games to write")
     given = parser.parse_args(arguments)
     settings = checked(TextWorldSettings, read_section(given.params, SECTION), f"{given.params}: {SECTION}")
-    with replace_folder(given.games) as partial:
-        for split in settings.problems:
-            for task in draw_tasks(settings, split):
-                for suffix in (".z8", ".json"):
-                    shutil.copyfile(
-                        settings.compiled(task.answer).with_suffix(suffix), partial / f"{task.answer}{suffix}"
-                    )
+    names = [task.answer for split in settings.problems for task in draw_tasks(settings, split)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool, replace_folder(given.games) as partial:
+        for file in pool.map(settings.compiled, names):
+            for suffix in (".z8", ".json"):
+                shutil.copyfile(file.with_suffix(suffix), (partial / file.name).with_suffix(suffix))
     write(settings, given.rows)
     return 0
 

@@ -1,13 +1,13 @@
 """Text adventures: rooms, things and a goal, played by commands (TextWorld, arXiv 1806.11532).
 
-    prompt     Your task for today is to lock the chest with the key.
-    turn       look
-    heard      You have stumbled into an attic. There is a chest.
-    turn       lock chest with key
+    prompt     First, go east. Next, take the thing8 in room7.
+    turn       go east
+    heard      -= Room7 =- You are in the room7. There is a thing8 on the floor.
+    turn       take thing8
 
 A problem's answer names its game, `NAME.z8` in the folder of games, which a stage of DVC compiles from seeds. A turn is
 worth the share of the score that it wins, the goal is reached where the game says so, and what it understands is listed
-at every step. The package is an extra: textworld.lock.
+at every step. A game whose process ends takes its own episode with it. The package is an extra: textworld.lock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from models.bounds import Positive
 from models.episodes.environment import Environment, Info, Opened
-from models.episodes.textworld_games import Game, require_textworld
+from models.episodes.textworld_games import Game, listed, require_textworld
 from models.errors import UserError
 from models.loop.rollout import Problem
 from models.parts import part
@@ -32,13 +32,14 @@ class TextWorld(Environment):
     """A compiled game of TextWorld."""
 
     needs_answers = True
-    at_once = False
     games: str = "data/textworld/games"
     """Folder of the compiled games."""
     longest: Positive = 160
     """Characters of an answer that the policy reads."""
     first_room: bool = False
     """Whether the policy reads what the first room is like before its first turn; else it has to look."""
+    lists: bool = False
+    """Whether the policy reads, behind an answer, which commands the game understands next."""
 
     def open(self, problem: Problem) -> Opened:
         """The game that the problem's answer names.
@@ -53,16 +54,17 @@ class TextWorld(Environment):
                 f"environment textworld: problem {problem.id!r} is about no game of {self.games} "
                 f"({problem.answer!r}); `dvc repro data/textworld/dvc.yaml` makes them"
             )
-        return _Adventure(Game(file, self.longest), self.first_room)
+        return _Adventure(Game(file, self.longest), self)
 
 
 class _Adventure:
-    def __init__(self, game: Game, first_room: bool) -> None:
-        self._game, self._first_room = game, first_room
+    def __init__(self, game: Game, settings: TextWorld) -> None:
+        self._game, self._settings = game, settings
 
     def reset(self, seed: int) -> tuple[str, Info]:
         room = self._game.begin()
-        return room if self._first_room else "", {"state": room, "actions": self._game.commands}
+        info: Info = {"state": room, "actions": self._game.commands}
+        return self._said(room) if self._settings.first_room else "", info
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
         command = " ".join(_STRANGE.sub(" ", turn)[:80].split()) or "look"
@@ -70,7 +72,10 @@ class _Adventure:
             command = "look"
         heard, gained = self._game.do(command)
         info: Info = {"state": heard, "actions": self._game.commands, "solved": self._game.won}
-        return heard, gained, self._game.over, False, info
+        return self._said(heard), gained, self._game.over, False, info
+
+    def _said(self, heard: str) -> str:
+        return listed(heard, self._game.commands) if self._settings.lists else heard
 
     def close(self) -> None:
         self._game.close()

@@ -1,4 +1,4 @@
-"""Games of TextWorld (arXiv 1806.11532): made by a seed, compiled, played by text.
+"""Games of TextWorld (arXiv 1806.11532): made by a seed, compiled, played by text in processes of their own.
 
 The package `textworld` and what it compiles games and runs them with are no part of the locks: textworld.lock holds
 them, and says what it compiles.
@@ -7,95 +7,205 @@ them, and says what it compiles.
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import json
 import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from models.episodes import textworld_player
 from models.errors import UserError
 
 _BEHIND = re.compile(r"\n>|\*\*\* ")
 """Where a game's answer ends: its prompt, or its last curtain."""
+_SERIAL = slice(0x12, 0x18)
+"""Bytes of a story file that hold the date on which it was compiled (The Z-Machine Standards Document, 11.1)."""
+_NO_DATE = b"000000"
 
 
-def require_textworld() -> Any:
-    """The package.
+class GameEnded(RuntimeError):
+    """The process of a game is no more: its interpreter crashed or took too long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What a game is made of."""
+
+    rooms: int
+    objects: int
+    quest: int
+    """Commands that the goal takes."""
+
+
+def require_textworld() -> None:
+    """Refuse to go on without the package.
 
     Raises:
         UserError: it is not installed.
     """
-    try:
-        return importlib.import_module("textworld")
-    except ImportError:
-        raise UserError(
-            "environment textworld: the package is not installed: pip install --no-deps -r textworld.lock"
-        ) from None
+    if importlib.util.find_spec("textworld") is None:
+        raise UserError("environment textworld: the package is not installed: pip install --no-deps -r textworld.lock")
 
 
-def make(seed: int, rooms: int, objects: int, quest: int) -> tuple[Any, Any]:
-    """A game of so many rooms and objects whose goal takes `quest` commands, and the options it was made with; the
-    same seed gives the same."""
-    textworld = require_textworld()
+def make(seed: int, world: World) -> tuple[Any, Any]:
+    """A game of rooms, ways and things to take and drop, and the options it was made with; the same seed gives the
+    same. The rules and the plain texts are those of TextWorld's own games for collectors of coins."""
+    require_textworld()
+    textworld = importlib.import_module("textworld")
     options = textworld.GameOptions()
-    options.nb_rooms, options.nb_objects, options.quest_length = rooms, objects, quest
+    options.kb = _rules()
+    options.grammar.theme, options.grammar.allowed_variables_numbering = "basic", True
+    options.nb_rooms, options.nb_objects, options.quest_length = world.rooms, world.objects, world.quest
     options.seeds = seed
     return textworld.generator.make_game(options), options
 
 
+@cache
+def _rules() -> Any:
+    collector = importlib.import_module("textworld.challenges.tw_coin_collector.coin_collector")
+    return importlib.import_module("textworld.generator.data").KnowledgeBase.load(collector.KB_PATH)
+
+
 def compile_to(file: Path, game: Any, options: Any) -> None:
-    """Compile a game to `file`, NAME.z8; NAME.json beside it holds what is known of it."""
+    """Compile a game to `file`, NAME.z8, which is the same on whatever day; NAME.json beside it holds what is known of
+    it."""
     options.path, options.force_recompile = str(file), True
-    require_textworld().generator.compile_game(game, options)
+    importlib.import_module("textworld.generator").compile_game(game, options)
     file.with_suffix(".ni").unlink(missing_ok=True)
+    story = bytearray(file.read_bytes())
+    story[_SERIAL] = _NO_DATE
+    file.write_bytes(story)
+
+
+def listed(heard: str, commands: Sequence[str]) -> str:
+    """An answer of a game with what it understands next: `You are in the room7. [go west; look]`."""
+    return f"{heard} [{'; '.join(commands)}]"
 
 
 class Game:
-    """A compiled game that is being played.
+    """A compiled game that is being played, in a process of its own.
 
     Args:
         file: NAME.z8, with NAME.json beside it.
         longest: characters of an answer that are read.
+
+    Raises:
+        GameEnded: its process did not begin; also of all that is asked of a game whose process is no more.
     """
 
     def __init__(self, file: Path, longest: int) -> None:
-        textworld = require_textworld()
-        wanted = textworld.EnvInfos(
-            admissible_commands=True, won=True, lost=True, score=True, max_score=True, description=True
-        )
         self._longest = longest
-        self._env = textworld.start(str(file), wanted)
-        self._state: Any = None
+        self._last: dict[str, Any] = {}
+        try:
+            self._begin_process(file)
+        except GameEnded:  # what forks them was about to end
+            self._begin_process(file)
 
     def begin(self) -> str:
         """The first room."""
-        self._state = self._env.reset()
-        return self._read(str(self._state.description))
+        self._ask(None)
+        return self._heard()
 
     def do(self, command: str) -> tuple[str, float]:
         """What comes of a command, and what share of the score it won."""
-        before = float(self._state.score)
-        self._state, _, _ = self._env.step(command)
-        gained = (float(self._state.score) - before) / max(float(self._state.max_score), 1.0)
-        return self._read(str(self._state.feedback)), gained
+        before = self._last["score"]
+        self._ask(command)
+        return self._heard(), (self._last["score"] - before) / max(self._last["most"], 1.0)
 
     @property
     def commands(self) -> tuple[str, ...]:
         """Commands that the game understands now, in order."""
-        return tuple(sorted(self._state.admissible_commands or ()))
+        return tuple(self._last["commands"])
 
     @property
     def won(self) -> bool:
         """Whether its goal is reached."""
-        return bool(self._state.won)
+        return bool(self._last["won"])
 
     @property
     def over(self) -> bool:
         """Whether it is won or lost."""
-        return bool(self._state.won or self._state.lost)
+        return bool(self._last["won"] or self._last["lost"])
 
     def close(self) -> None:
-        """End the interpreter."""
-        self._env.close()
+        """Let its process end."""
+        for end in (self._stream, self._socket):
+            try:
+                end.close()
+            except OSError:  # what could not be written any more
+                pass
 
-    def _read(self, text: str) -> str:
+    def _begin_process(self, file: Path) -> None:
+        self._socket = _players().start(file)
+        self._stream = self._socket.makefile("rw", encoding="utf-8")
+        self.pid = int(self._answer()["pid"])
+
+    def _ask(self, command: str | None) -> None:
+        try:
+            self._stream.write(json.dumps({"do": command}) + "\n")
+            self._stream.flush()
+        except OSError:
+            raise GameEnded("the game's process ended") from None
+        self._last = self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        try:
+            line = self._stream.readline()
+        except OSError:
+            line = ""
+        if not line.endswith("\n"):
+            raise GameEnded("the game's process ended")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _heard(self) -> str:
+        text = str(self._last["heard"])
         words = " ".join(_BEHIND.split(text.strip(), maxsplit=1)[0].split())
         return words if len(words) <= self._longest else words[: self._longest].rsplit(" ", 1)[0]
+
+
+class _Players:
+    """The program that forks a process for each game; started when the first is wanted, and again where it ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, file: Path) -> socket.socket:
+        """This process's end of the socket of a new game."""
+        mine, theirs = socket.socketpair()
+        with theirs, self._lock:
+            words = json.dumps({"game": str(file.resolve())}).encode()
+            try:
+                socket.send_fds(self._control or self._begun(), [words], [theirs.fileno()])
+            except OSError:
+                socket.send_fds(self._begun(), [words], [theirs.fileno()])
+        return mine
+
+    def _begun(self) -> socket.socket:
+        if self._control is not None:
+            self._control.close()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", textworld_player.__file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        return self._control
+
+
+@cache
+def _players() -> _Players:
+    return _Players()

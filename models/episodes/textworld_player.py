@@ -1,0 +1,86 @@
+"""Plays compiled games, each in a process of its own: the program behind `models.episodes.textworld_games.Game`.
+
+    python -P models/episodes/textworld_player.py FD
+
+The interpreter of the games is C, keeps its state in one place and does not survive everything that a player types. So
+no process that does anything else runs it. This one loads the package once, and forks for every game that is asked for
+over the socket FD. A game's process ends with its game, with a crash of the interpreter, or where a command takes too
+long; all of them end with whoever holds the other ends of their sockets.
+
+    asked       {"game": "NAME.z8"} and a socket, as a file descriptor
+    over that   {"do": null} begins, {"do": "go east"} plays; a line of JSON each
+    answered    {"heard", "commands", "score", "most", "won", "lost"}; first of all {"pid"}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+SECONDS = 60
+"""That a command may take before the game's process is ended. Who plays has a limit of their own, mostly a shorter."""
+_LONGEST = 4096
+"""Bytes of what a game is asked for with."""
+
+
+def main(control: socket.socket) -> None:
+    """Fork a process for every game, until the other end of `control` is closed."""
+    textworld = importlib.import_module("textworld")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    first = True
+    while True:
+        words, descriptors, _, _ = socket.recv_fds(control, _LONGEST, 1)
+        if not words:
+            return
+        if first:  # what the package parses with its first game, 0.3 s, the processes of all others have too
+            first = False
+            with contextlib.suppress(Exception):
+                _opened(textworld, json.loads(words)["game"]).close()
+        with socket.socket(fileno=descriptors[0]) as own:
+            if os.fork() == 0:
+                control.close()
+                try:
+                    _play(textworld, json.loads(words)["game"], own)
+                finally:
+                    os._exit(0)
+
+
+def _play(textworld: Any, game: str, own: socket.socket) -> None:
+    stream = own.makefile("rw", encoding="utf-8")
+    _write(stream, {"pid": os.getpid()})
+    signal.alarm(SECONDS)
+    env = _opened(textworld, game)
+    for line in stream:
+        signal.alarm(SECONDS)
+        command = json.loads(line)["do"]
+        state = env.reset() if command is None else env.step(command)[0]
+        answer = {
+            "heard": state.description if command is None else state.feedback,
+            "commands": sorted(state.admissible_commands or ()),
+            "score": float(state.score or 0),
+            "most": float(state.max_score or 0),
+            "won": bool(state.won),
+            "lost": bool(state.lost),
+        }
+        signal.alarm(0)
+        _write(stream, answer)
+
+
+def _opened(textworld: Any, game: str) -> Any:
+    wanted = {"description", "admissible_commands", "won", "lost", "score", "max_score"}
+    return textworld.start(game, textworld.EnvInfos(**dict.fromkeys(wanted, True)))
+
+
+def _write(stream: Any, answer: dict[str, Any]) -> None:
+    stream.write(json.dumps(answer) + "\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))
