@@ -7,7 +7,8 @@
 Every seat reads its own view alone: what others were dealt is in none of its tokens. In self-play all seats are the
 policy's, and each is a rollout of its own; against others the policy's seat is drawn anew for every game. A turn that
 is no action ends the game: it costs the seat the worst that the game has, which the others share. What was won stands
-at a seat's last turn, and its states are the game's information sets.
+at a seat's last turn, and its states are the game's information sets. A problem whose answer is a deal has that deal,
+any other has one by chance.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Literal
 
 from models.episodes.environment import Environment, Heard, Info, Seat
 from models.episodes.games import GAMES
-from models.episodes.games.game import Game, Profile, State, knows, uniform
+from models.episodes.games.game import Profile, State, knows, read_action, uniform
 from models.episodes.games.solving import regret_matching
 from models.errors import UserError
 from models.loop.rollout import Problem
@@ -36,13 +37,16 @@ ROUNDS = 1000
 class Table(Environment):
     """A game that several play."""
 
-    game: Literal["kuhn_poker", "tic_tac_toe"] = "kuhn_poker"
+    game: Literal["kuhn_poker", "tic_tac_toe", "mole"] = "kuhn_poker"
     """Which."""
     others: Others = "policy"
     """Who plays the other seats. policy: the policy itself, which learns at every seat. frozen: the policy that the run
     began with. uniform: any action, all alike. solved: the average strategy of regret matching."""
     measured_against: Literal["frozen", "uniform", "solved"] = "uniform"
     """Who plays the other seats in evaluations; a game counts as solved where the policy wins."""
+    free: bool = False
+    """Whether a turn is the action that it names, whatever else it says, where it names one alone; false: it is the
+    action to the letter."""
     model: str = ""
     """Model folder of whom `frozen` means; empty: the policy that the run began with."""
 
@@ -79,13 +83,15 @@ class Table(Environment):
         """The game's seats that models play; every problem is a game of its own."""
         game = GAMES[self.game]
         if self.others == "policy":
-            shared = _Played(game)
+            shared = _Played(self, problem.answer)
             return [Seat(_View(shared, place)) for place in range(game.seats)]
         if self.others == "frozen":
-            shared = _Played(game, turned=True)
+            shared = _Played(self, problem.answer, turned=True)
             views = [_View(shared, place) for place in range(game.seats)]
             return [Seat(views[0]), *(Seat(view, speaker="frozen", learns=False) for view in views[1:])]
-        return [Seat(_View(_Played(game, turned=True, fixed=fixed_strategy(self.game, self.others)), 0))]
+        return [
+            Seat(_View(_Played(self, problem.answer, turned=True, fixed=fixed_strategy(self.game, self.others)), 0))
+        ]
 
     def open(self, problem: Problem) -> _View:  # type: ignore[override]
         """The view from a single seat.
@@ -109,8 +115,12 @@ def fixed_strategy(game: str, name: str) -> Profile:
 class _Played:
     """A game as it stands, for all of its seats."""
 
-    def __init__(self, game: Game, turned: bool = False, fixed: Profile | None = None) -> None:
-        self.game, self.fixed = game, fixed
+    def __init__(self, table: Table, deal: str, turned: bool = False, fixed: Profile | None = None) -> None:
+        self.game, self.fixed = GAMES[table.game], fixed
+        self._free = table.free
+        dealt = [each for each in self.game.deals() if each[1] == deal] or self.game.deals()
+        self._deals: list[State] = [(deal,) for _, deal in dealt]
+        self._chances: list[float] = [chance for chance, _ in dealt]
         self._turned = turned
         self._random = Random(0)
         self._first = 0
@@ -122,8 +132,7 @@ class _Played:
         """Deal. The same for all seats, who call it by turns."""
         self._random = Random(seed)
         self._first = self._random.randrange(self.game.seats) if self._turned else 0
-        deals = self.game.deals()
-        (self.state,) = self._random.choices([(deal,) for _, deal in deals], [chance for chance, _ in deals])
+        (self.state,) = self._random.choices(self._deals, self._chances)
         self.broken = None
         self._others_move()
 
@@ -138,8 +147,7 @@ class _Played:
 
     def move(self, seat: int, turn: str) -> None:
         """Take a seat's turn, and those of seats that no model plays."""
-        action = " ".join(turn.lower().split())
-        if action in self.game.actions(self.state):
+        if action := read_action(turn, self.game.actions(self.state), self._free):
             self.state = (*self.state, action)
             self._others_move()
         else:

@@ -57,11 +57,15 @@ class KuhnPokerSettings(TaskSettings):
             action = bold if random.random() < BOLD[_GAME.dealt(state[0], mover).split()[1]] else timid
             state = (*state, action)
             if mover == seat:
-                turns += [" ".join(heard), action]
+                turns += [" ".join(heard), self._worded(random, action)]
                 heard = []
             else:
                 heard.append(action)
         return SOUND, tuple(turns)
+
+    def _worded(self, random: Random, action: str) -> str:
+        """An action as it is said."""
+        return action
 
 
 SETTINGS = KuhnPokerSettings

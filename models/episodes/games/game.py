@@ -59,6 +59,39 @@ def knows(game: Game, state: State, seat: int) -> Knows:
     return (game.dealt(state[0], seat), *state[1:])
 
 
+def read_action(turn: str, actions: Sequence[str], free: bool = False) -> str:
+    """The action that a turn is; empty: it is none.
+
+    Args:
+        turn: what was said.
+        actions: those that may be taken.
+        free: whether it is the action that it names, whatever else it says, where it names one alone; else it is that
+            to the letter.
+    """
+    words = " ".join(turn.lower().split())
+    if not free:
+        return words if words in actions else ""
+    named = [action for action in actions if f" {action} " in f" {words} "]
+    return named[0] if len(named) == 1 else ""
+
+
+def known_state(game: Game, deal: str, known: str) -> tuple[int, State]:
+    """A seat and a state by what the seat knows there, words that `knows` gives with spaces between.
+
+    Args:
+        game: in which what a seat is told at first tells which seat it is.
+        deal: what chance dealt.
+        known: of a state in which the game is not over.
+    """
+    seat = next(seat for seat in range(game.seats) if known.startswith(game.dealt(deal, seat)))
+    state: State = (deal,)
+    rest = known.removeprefix(game.dealt(deal, seat)).strip()
+    while rest:
+        action = next(action for action in game.actions(state) if f"{rest} ".startswith(f"{action} "))
+        state, rest = (*state, action), rest.removeprefix(action).strip()
+    return seat, state
+
+
 def states(game: Game) -> Iterator[State]:
     """Every state in which somebody is to move, each deal's from its beginning on."""
     open_states: list[State] = [(deal,) for _, deal in reversed(game.deals())]

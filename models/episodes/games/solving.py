@@ -10,7 +10,7 @@ strategy goes to an equilibrium.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from models.episodes.games.game import Game, Knows, Profile, State, information_sets, knows
 
@@ -70,18 +70,55 @@ def exploitability(game: Game, profile: Profile) -> float:
     return (best_response(game, profile, 0) + best_response(game, profile, 1)) / 2
 
 
+def action_values(game: Game, profile: Profile) -> list[dict[Knows, tuple[float, ...]]]:
+    """What each action wins its seat on average at every information set, for each seat: counterfactual values over
+    how likely the others and chance lead there, zero where they never do."""
+    sets = information_sets(game)
+    totals = [{known: [0.0] * len(actions) for known, actions in of_seat.items()} for of_seat in sets]
+    reached = [dict.fromkeys(of_seat, 0.0) for of_seat in sets]
+
+    def add(seat: int, known: Knows, others: float, own: float, won: Sequence[float], mean: float) -> None:
+        reached[seat][known] += others
+        totals[seat][known] = [total + others * each for total, each in zip(totals[seat][known], won, strict=True)]
+
+    _go_through(game, profile, add)
+    return [
+        {known: tuple(each / reach[known] if reach[known] else 0.0 for each in row) for known, row in of_seat.items()}
+        for of_seat, reach in zip(totals, reached, strict=True)
+    ]
+
+
 def regret_matching(game: Game, rounds: int) -> list[dict[Knows, tuple[float, ...]]]:
     """The average strategies after so many rounds of counterfactual regret minimisation, one for each seat."""
     sets = information_sets(game)
     regrets = [{known: [0.0] * len(actions) for known, actions in of_seat.items()} for of_seat in sets]
     played = [{known: [0.0] * len(actions) for known, actions in of_seat.items()} for of_seat in sets]
 
+    def add(seat: int, known: Knows, others: float, own: float, won: Sequence[float], mean: float) -> None:
+        for number, each in enumerate(won):
+            regrets[seat][known][number] += others * (each - mean)
+            played[seat][known][number] += own * strategies[seat][known][number]
+
+    for _ in range(rounds):
+        strategies = [{known: matched(row) for known, row in of_seat.items()} for of_seat in regrets]
+        _go_through(game, strategies, add)
+    return [{known: normalised(row) for known, row in of_seat.items()} for of_seat in played]
+
+
+Visit = Callable[[int, Knows, float, float, Sequence[float], float], None]
+"""Takes a state: whose turn, what it knows, how likely the others and chance lead there, how likely its own choices do,
+what each action wins it, and the mean of that."""
+
+
+def _go_through(game: Game, profile: Profile, visit: Visit) -> None:
+    """Every state in which somebody is to move, later ones first."""
+
     def of(state: State, reach: tuple[float, ...], chance: float) -> tuple[float, ...]:
         mover = game.mover(state)
         if mover is None:
             return game.worth(state)
         known = knows(game, state, mover)
-        now = strategies[mover][known]
+        now = profile[mover][known]
         rows = [
             of((*state, action), (*reach[:mover], reach[mover] * p, *reach[mover + 1 :]), chance)
             for p, action in zip(now, game.actions(state), strict=True)
@@ -90,16 +127,11 @@ def regret_matching(game: Game, rounds: int) -> list[dict[Knows, tuple[float, ..
         others = chance
         for seat, share in enumerate(reach):
             others *= share if seat != mover else 1.0
-        for number, row in enumerate(rows):
-            regrets[mover][known][number] += others * (row[mover] - mean[mover])
-            played[mover][known][number] += reach[mover] * now[number]
+        visit(mover, known, others, reach[mover], [row[mover] for row in rows], mean[mover])
         return mean
 
-    for _ in range(rounds):
-        strategies = [{known: matched(row) for known, row in of_seat.items()} for of_seat in regrets]
-        for chance, deal in game.deals():
-            of((deal,), (1.0,) * game.seats, chance)
-    return [{known: normalised(row) for known, row in of_seat.items()} for of_seat in played]
+    for chance, deal in game.deals():
+        of((deal,), (1.0,) * game.seats, chance)
 
 
 def matched(regrets: Sequence[float]) -> tuple[float, ...]:

@@ -39,7 +39,7 @@ def choices(game: Game, codec: Codec, problem: Problem, role: Role = "user") -> 
         if (seat, known) in seen:
             continue
         seen.add((seat, known))
-        before = _view(game, codec, state, seat, role)
+        before = view(game, codec, state, seat, role)
         for ids in codec.completions(game.actions(state)):
             turn = Turn(len(before), len(before) + len(ids))
             made.append(Choice(seat, known, Rollout(problem, 0, (*before, *ids), None, "", True, turns=(turn,))))
@@ -64,22 +64,25 @@ def strategies(
     return [{known: tuple(value / sum(row) for value in row) for known, row in of_seat.items()} for of_seat in weights]
 
 
-def _view(game: Game, codec: Codec, state: State, seat: int, role: Role) -> tuple[int, ...]:
-    """All that a seat has read and said before it is to move, behind the prompt, [tokens]."""
+def view(game: Game, codec: Codec, state: State, seat: int, role: Role = "user") -> tuple[int, ...]:
+    """All that a seat has read and said before it moves, or would if it were to move, behind the prompt, [tokens].
+
+    Raises:
+        UserError: the chat template cannot be continued.
+    """
     ids: tuple[int, ...] = ()
-    heard = [dealt] if (dealt := game.dealt(state[0], seat)) else []
-    spoken = False
+    opening, heard, spoken = game.dealt(state[0], seat), list[str](), False
     bridge = bridge_of(codec, role)
     for number, action in enumerate((*state[1:], "")):
-        if game.mover(state[: number + 1]) != seat:
+        if action and game.mover(state[: number + 1]) != seat:
             heard.append(action)
             continue
-        text = " ".join(heard)
+        text = "\n".join(words for words in (opening, " ".join(heard)) if words)
         if spoken:
             ids += tuple(bridge.ids([text])[0])
         elif text:
             ids += tuple(codec.inside([f"\n{text}\n"])[0])
         if action:
             ids += tuple(codec.completions([action])[0])
-        heard, spoken = [], True
+        opening, heard, spoken = "", [], True
     return ids

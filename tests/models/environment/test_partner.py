@@ -1,15 +1,14 @@
 """A frozen partner: its weights stay, its words are not trained on, both sides hang on their seeds alone."""
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
-import torch
+from tiny_engines import Saying
 
 from models.datasets.task_sets.clinic import ClinicSettings
-from models.engine.engine import Ask, Drawing, Engine, Generated, Sampling
+from models.engine.engine import Sampling
 from models.environment.partner import Partner
 from models.episodes.clinic import CONDITIONS, FINDINGS, condition, drawn, shares
 from models.episodes.episode import Episode
@@ -35,35 +34,15 @@ PROBLEM = Problem("p", "ada bell is unwell", "well", 1, tuple(CODEC.prompts(["ad
 LIMITS = EpisodeLimits(turns=3, turn_tokens=4, seconds=30.0, at_last_turn="kept", when_stuck="masked")
 
 
-class Asking(Engine):
-    """A policy that plays its role: asks or orders for a finding twice and then concludes, writes or answers, by the
-    seed of the ask."""
-
-    dtype, vocabulary = torch.float32, len(TOKENIZER)
-
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        made = []
-        for ask in asks:
-            read, random = str(TOKENIZER.decode(list(ask.prompt))).split(), Random(ask.seed)
-            said = random.choice(list(NEEDS.values()))
-            if "doctor" in read:
-                said = f"ask {random.choice(FINDINGS)}" if read.count("ask") < 2 else random.choice(CONDITIONS)
-            elif "planner" in read:
-                said = f"check {random.choice(FINDINGS)}" if read.count("check") < 2 else "conclude"
-            elif "record" in read:
-                said = f"{random.choice(FINDINGS)} yes"
-            ids = tuple(CODEC.completions([said])[0])
-            made.append(Generated(ids, torch.zeros(len(ids)), True))
-        return made
-
-    def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
-        raise NotImplementedError
-
-    def load(self, weights: object, version: int = 0) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        return None
+def asking(read: list[str], seed: int) -> str:
+    """A policy that plays its role: asks or orders for a finding twice and then concludes, writes or answers."""
+    random = Random(seed)
+    said = random.choice(list(NEEDS.values()))
+    if "doctor" in read:
+        return f"ask {random.choice(FINDINGS)}" if read.count("ask") < 2 else random.choice(CONDITIONS)
+    if "planner" in read:
+        return f"check {random.choice(FINDINGS)}" if read.count("check") < 2 else "conclude"
+    return f"{random.choice(FINDINGS)} yes" if "record" in read else said
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +55,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def played(start: Path, seed: int = 5, **settings: object) -> list[Episode]:
     environment = Partner(**settings)  # type: ignore[arg-type]
     asked = EpisodeSettings(environment=environment, limits=LIMITS, role="user")
-    return play(Asking(), CODEC, asked, [PROBLEM], Sampling(max_tokens=40, samples=6), seed, start)[0]
+    return play(Saying(CODEC, asking), CODEC, asked, [PROBLEM], Sampling(max_tokens=40, samples=6), seed, start)[0]
 
 
 def partner_is_read(episode: Episode) -> bool:

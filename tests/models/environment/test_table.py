@@ -1,12 +1,13 @@
 """A table: each seat in a view of its own, chance and others by the seed, what is won at the last turn."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
 import torch
+from tiny_engines import Saying
 
-from models.engine.engine import Ask, Drawing, Engine, Generated, Sampling
+from models.engine.engine import Engine, Sampling
 from models.environment.table import Table, fixed_strategy
 from models.episodes.environment import Environment
 from models.episodes.episode import Episode
@@ -36,44 +37,22 @@ PROBLEMS = [
 LIMITS = EpisodeLimits(turns=5, turn_tokens=None, seconds=10.0, at_last_turn="kept", when_stuck="masked")
 
 
-class AtRandom(Engine):
-    """Says what may be said, by the seed of the ask alone; remembers what it was asked."""
+def at_random(read: list[str], seed: int) -> str:
+    """What may be said, by the seed alone."""
+    if read[-1] in ("x", "o") or read[-1] in FIELDS:
+        return Random(seed).choice([field for field in FIELDS if field not in read])
+    return Random(seed).choice(["fold", "call"] if read[-1] == "bet" else ["check", "bet"])
 
-    dtype, vocabulary = torch.float32, len(TOKENIZER)
 
-    def __init__(self, nonsense: bool = False) -> None:
-        self.asked: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
-        self.nonsense = nonsense
-
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        made = []
-        for ask in asks:
-            read = str(CODEC.tokenizer.decode(list(ask.prompt))).split()
-            if read[-1] in ("x", "o") or read[-1] in FIELDS:
-                may = [field for field in FIELDS if field not in read]
-            else:
-                may = ["fold", "call"] if read[-1] == "bet" else ["check", "bet"]
-            said = "nonsense" if self.nonsense else Random(ask.seed).choice(may)
-            ids = tuple(CODEC.completions([said])[0])
-            self.asked.append((tuple(ask.prompt), ids))
-            made.append(Generated(ids, torch.zeros(len(ids)), True))
-        return made
-
-    def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
-        raise NotImplementedError
-
-    def load(self, weights: object, version: int = 0) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        return None
+def saying(say: Callable[[list[str], int], str] = at_random) -> Saying:
+    return Saying(CODEC, say)
 
 
 def played(
     environment: Environment, engine: Engine | None = None, samples: int = 40, seed: int = 3
 ) -> list[list[Episode]]:
     settings = EpisodeSettings(environment=environment, limits=LIMITS, role="user")
-    return play(engine or AtRandom(), CODEC, settings, PROBLEMS, Sampling(max_tokens=40, samples=samples), seed)
+    return play(engine or saying(), CODEC, settings, PROBLEMS, Sampling(max_tokens=40, samples=samples), seed)
 
 
 def words(episode: Episode) -> list[str]:
@@ -105,7 +84,7 @@ def test_all_deals_are_played_and_the_states_of_turns_are_the_information_sets()
 
 
 def test_the_next_asks_ids_of_a_seat_begin_with_all_that_it_read_and_said() -> None:
-    engine = AtRandom()
+    engine = saying()
     episodes = [each for group in played(Table(), engine) for each in group]
     whole = {(*episode.prompt, *episode.tokens) for episode in episodes}
     for prompt, said in engine.asked:
@@ -147,7 +126,7 @@ def test_the_same_seed_plays_the_same_games_and_another_others() -> None:
 
 
 def test_a_turn_that_is_no_action_costs_the_worst_of_the_game() -> None:
-    for episodes in played(Table(), AtRandom(nonsense=True)):
+    for episodes in played(Table(), saying(lambda read, seed: "nonsense")):
         assert [(each.seat, each.reward, each.solved) for each in episodes] == [(0, -2.0, False)] * 40
 
 
@@ -183,4 +162,4 @@ def test_a_rollout_of_a_seat_trains_on_its_own_turns_alone() -> None:
 def test_several_seats_at_their_own_pace_are_refused_by_a_line() -> None:
     settings = EpisodeSettings(environment=Table(), limits=LIMITS, role="user", waves=False)
     with pytest.raises(UserError, match=r"rollouts\.waves is false, but environment table has several seats"):
-        play(AtRandom(), CODEC, settings, PROBLEMS, Sampling(max_tokens=40), 0)
+        play(saying(), CODEC, settings, PROBLEMS, Sampling(max_tokens=40), 0)

@@ -117,4 +117,22 @@ def test_tic_tac_toe_ends_with_a_row_or_a_full_board_and_perfect_play_draws() ->
         return known[board]
 
     assert best(("",)) == 0.0
-    assert set(GAMES) == {"kuhn_poker", "tic_tac_toe"}
+    assert set(GAMES) == {"kuhn_poker", "tic_tac_toe", "mole"}
+
+
+@pytest.mark.parametrize(
+    "votes, worth",
+    [
+        (("green", "red", "red"), (-2.0, 1.0, 1.0)),
+        (("green", "green", "red"), (2.0, -1.0, -1.0)),
+        (("blue", "green", "red"), (2.0, -1.0, -1.0)),
+    ],
+)
+def test_the_crew_wins_where_most_votes_name_the_mole_and_loses_a_draw(
+    votes: tuple[str, ...], worth: tuple[float, ...]
+) -> None:
+    game = GAMES["mole"]
+    state = ("red blue", "saw green", "saw red", "pass", *(f"vote {name}" for name in votes))
+    assert game.mover(state) is None and game.worth(state) == worth
+    assert [game.dealt(state[0], seat) for seat in range(3)] == ["red mole", "blue saw red", "green crew"]
+    assert len(list(states(game))) == 6 * (1 + 3 + 9 + 27 + 54 + 108)

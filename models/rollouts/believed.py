@@ -1,0 +1,113 @@
+"""Games of hidden roles in which talk is rewarded for what it makes others believe (paper 5, arXiv 2502.06060).
+
+    a message      + speaking * change of the log-probability of the truth in what the other innocent seats believe
+                   - the same, where the guilty seat speaks
+    a vote         + listening, where an innocent seat accuses the guilty one
+
+on top of what the game was won by. Beliefs are those of the policy that plays all seats, scored by the engine behind
+each seat's own view as the message is heard (`models.episodes.games.beliefs`). The paper trains listening as a
+supervised loss, -log b; the reward of a vote that is drawn from b has the expectation b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import NonNegativeFloat
+
+from models.environment.table import Table
+from models.episodes.environment import Environment
+from models.episodes.games import GAMES
+from models.episodes.games.beliefs import HiddenRoles, beliefs_about, log_beliefs
+from models.episodes.games.game import State, known_state, read_action
+from models.errors import UserError
+from models.loop.rollout import Problem, Rollout
+from models.loop.turn import Turn
+from models.loop.world import World
+from models.part_types import slot_type
+from models.parts import part
+from models.rollouts.episodes import Episodes
+
+if TYPE_CHECKING:
+    Chosen = Environment
+else:
+    Chosen = slot_type("environment")
+
+
+@part("believed")
+class Believed(Episodes):
+    """Episodes whose messages are worth what they change of beliefs. Stands under `rollouts:`."""
+
+    environment: Chosen = field(default_factory=lambda: Table(game="mole"))
+    """A `table` with a game of hidden roles, whose problems say what is dealt."""
+    speaking: NonNegativeFloat = 1.0
+    """What a nat is worth that a message adds to the others' belief in the truth."""
+    listening: NonNegativeFloat = 1.0
+    """What a right accusation is worth."""
+
+    def __post_init__(self) -> None:
+        """Refuse an environment in which nobody is guilty."""
+        if not isinstance(self.environment, Table) or not isinstance(GAMES[self.environment.game], HiddenRoles):
+            raise ValueError("rollouts believed needs environment: {name: table} with a game of hidden roles, as mole")
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Episodes with those rewards at their turns, [prompts * seats * G].
+
+        Raises:
+            UserError: a problem does not say what is dealt.
+        """
+        assert isinstance(self.environment, Table)
+        game = GAMES[self.environment.game]
+        assert isinstance(game, HiddenRoles)
+        for problem in problems:
+            if problem.answer not in [deal for _, deal in game.deals()]:
+                raise UserError(
+                    f"rollouts believed: problem {problem.id}: the answer {problem.answer!r} is no deal of {game.name}"
+                )
+        made = super().__call__(world, problems, round_number)
+        moves = [[self._moved(game, rollout.problem, turn) for turn in rollout.turns] for rollout in made]
+        read = [
+            beliefs_about(game, rollout.problem.tokens, move.state, move.action) if move.speaks else []
+            for rollout, row in zip(made, moves, strict=True)
+            for move in row
+        ]
+        held = [belief for pairs in read for pair in pairs for belief in pair]
+        known = log_beliefs(game, world.sampler(), world.codec, held, self.role)
+        changes = iter([sum(known[after] - known[before] for before, after in pairs) for pairs in read])
+        return [
+            replace(
+                rollout,
+                turns=tuple(
+                    turn._replace(reward=turn.reward + self._worth(game, move, next(changes)))
+                    for turn, move in zip(rollout.turns, row, strict=True)
+                ),
+            )
+            for rollout, row in zip(made, moves, strict=True)
+        ]
+
+    def _moved(self, game: HiddenRoles, problem: Problem, turn: Turn) -> _Move:
+        assert isinstance(self.environment, Table)
+        seat, state = known_state(game, problem.answer, turn.state)
+        action = read_action(turn.said, game.actions(state), self.environment.free)
+        return _Move(seat, state, action, bool(action) and action not in game.accusations(seat))
+
+    def _worth(self, game: HiddenRoles, move: _Move, change: float) -> float:
+        innocent = move.seat != game.guilty(move.state[0])
+        if move.speaks:
+            return self.speaking * (change if innocent else -change)
+        accuses = bool(move.action) and game.accused(move.action) == game.guilty(move.state[0])
+        return self.listening * float(innocent and accuses)
+
+
+class _Move(NamedTuple):
+    """A turn as the game takes it."""
+
+    seat: int
+    state: State
+    """Before it."""
+    action: str
+    """Empty: it is none."""
+    speaks: bool
+    """Whether it is a message, and no accusation."""

@@ -1,0 +1,140 @@
+"""A game played in free words, solved in the space of what is said, and taken back to words as pairs (LSPO, paper 77,
+arXiv 2502.04686).
+
+    self-play    ->  what was said where the same actions are open, in clusters  ->  the game of the clusters
+    regret matching on it (CFR)  ->  value of each cluster at each information set  ->  of each turn that is in it
+
+A turn is a rollout behind all that its seat had read and said, and its group are the turns that stand behind the same:
+pairs of them (select best_worst) prefer what the solved game prefers, for DPO. The next round plays with the policy
+that was trained on them. What is no action is worth the worst of the game, whatever cluster it is in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from models.bounds import Positive
+from models.environment.table import Table
+from models.episodes.environment import Environment
+from models.episodes.games import GAMES
+from models.episodes.games.clusters import LatentGame, clustered
+from models.episodes.games.game import Game, Knows, information_sets, read_action
+from models.episodes.games.solving import action_values, regret_matching
+from models.loop.rollout import Problem, Rollout
+from models.loop.turn import Turn
+from models.loop.world import World
+from models.part_types import slot_type
+from models.parts import part
+from models.rollouts.episodes import Episodes
+
+if TYPE_CHECKING:
+    Chosen = Environment
+else:
+    Chosen = slot_type("environment")
+
+Actions = tuple[str, ...]
+
+
+@part("latent_space")
+class LatentSpace(Episodes):
+    """Turns of self-play, each worth what its cluster is in the solved game. Stands under `rollouts:`."""
+
+    gives = ("values",)
+    environment: Chosen = field(default_factory=lambda: Table(free=True))
+    """A `table`."""
+    clusters: Positive = 4
+    """Clusters of what is said where the same actions are open, at most."""
+    solving: Positive = 500
+    """Rounds of regret matching."""
+
+    def __post_init__(self) -> None:
+        """Refuse an environment that is no game."""
+        if not isinstance(self.environment, Table):
+            raise ValueError("rollouts latent_space needs environment: {name: table}")
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Turns behind their histories, those behind the same one side by side, [turns]."""
+        assert isinstance(self.environment, Table)
+        game = GAMES[self.environment.game]
+        places = {
+            " ".join(known): (seat, known, actions)
+            for seat, of_seat in enumerate(information_sets(game))
+            for known, actions in of_seat.items()
+        }
+        said = [
+            _Said(
+                rollout, turn, *places[turn.state], read_action(turn.said, places[turn.state][2], self.environment.free)
+            )
+            for rollout in super().__call__(world, problems, round_number)
+            for turn in rollout.turns[: len(rollout.turns) - (rollout.cut == "tokens")]
+            if rollout.trained_tokens
+        ]
+        meant = self._meant(said)
+        left: dict[Actions, set[str]] = {}
+        for each, meaning in zip(said, meant, strict=True):
+            if meaning:
+                left.setdefault(each.actions, set()).add(meaning)
+        values = _solved(game.name, frozenset((kind, frozenset(some)) for kind, some in left.items()), self.solving)
+        groups: dict[tuple[int, ...], list[Rollout]] = {}
+        for each, meaning in zip(said, meant, strict=True):
+            made = each.alone(game.least if not each.action else values[each.seat].get(each.known, {}).get(meaning))
+            groups.setdefault(tuple(made.problem.tokens), []).append(made)
+        return [replace(made, group=number) for number, some in enumerate(groups.values()) for made in some]
+
+    def _meant(self, said: Sequence[_Said]) -> list[str]:
+        """The action that the cluster of each turn is; empty: most of its texts are none, [turns]."""
+        meant = [""] * len(said)
+        for kind in dict.fromkeys(each.actions for each in said):
+            mine = [place for place, each in enumerate(said) if each.actions == kind]
+            labels = clustered([said[place].turn.said for place in mine], self.clusters)
+            for label in set(labels):
+                members = [place for place, other in zip(mine, labels, strict=True) if other == label]
+                ((most, _),) = Counter(said[place].action for place in members).most_common(1)
+                for place in members:
+                    meant[place] = most
+        return meant
+
+
+class _Said(NamedTuple):
+    """A turn, where it was taken and what it is."""
+
+    rollout: Rollout
+    turn: Turn
+    seat: int
+    known: Knows
+    actions: Actions
+    action: str
+    """Empty: it is none."""
+
+    def alone(self, value: float | None) -> Rollout:
+        """The turn as a completion of its history."""
+        rollout, (start, stop) = self.rollout, self.turn[:2]
+        tokens = (*rollout.problem.tokens, *rollout.completion[:start])
+        log_probs = rollout.behaviour_log_probs
+        return Rollout(
+            replace(rollout.problem, tokens=tokens),
+            0,
+            rollout.completion[start:stop],
+            None if log_probs is None else log_probs[start:stop],
+            self.turn.said,
+            finished=True,
+            history=start,
+            value=value,
+        )
+
+
+@lru_cache(maxsize=16)
+def _solved(
+    name: str, left: frozenset[tuple[Actions, frozenset[str]]], rounds: int
+) -> Sequence[Mapping[Knows, Mapping[str, float]]]:
+    """What each action that is left wins at every information set of the game of the clusters, for each seat."""
+    game: Game = LatentGame(GAMES[name], dict(left))
+    values = action_values(game, regret_matching(game, rounds))
+    return [
+        {known: dict(zip(actions, of_seat[known], strict=True)) for known, actions in sets.items()}
+        for of_seat, sets in zip(values, information_sets(game), strict=True)
+    ]
