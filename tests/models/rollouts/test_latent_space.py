@@ -85,10 +85,14 @@ def test_in_an_equilibrium_no_action_is_worth_more_than_what_is_played() -> None
     again = {"first jack": (1.0, 0.0), "first queen": (1 / 3, 2 / 3), "first king": (0.0, 1.0)}
     checked = {"second jack": (2 / 3, 1 / 3), "second queen": (1.0, 0.0), "second king": (0.0, 1.0)}
     bet = {"second jack": (1.0, 0.0), "second queen": (2 / 3, 1 / 3), "second king": (0.0, 1.0)}
-    profile: list[dict[Knows, tuple[float, float]]] = [
-        {(card,): row for card, row in first.items()} | {(card, "check", "bet"): row for card, row in again.items()},
-        {(card, "check"): row for card, row in checked.items()} | {(card, "bet"): row for card, row in bet.items()},
-    ]
+    profile: list[dict[Knows, tuple[float, float]]] = [{}, {}]
+    for seat, behind, rows in (
+        (0, (), first),
+        (0, ("check", "bet"), again),
+        (1, ("check",), checked),
+        (1, ("bet",), bet),
+    ):
+        profile[seat].update({(card, *behind): row for card, row in rows.items()})
     values = action_values(GAME, profile)
     for strategy, of_seat in zip(profile, values, strict=True):
         for known, row in of_seat.items():
