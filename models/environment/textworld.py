@@ -17,7 +17,8 @@ from pathlib import Path
 
 from models.bounds import Positive
 from models.episodes.environment import Environment, Info, Opened
-from models.episodes.textworld_games import Game, listed, require_textworld
+from models.episodes.extras import require_extra
+from models.episodes.textworld_games import Game, listed
 from models.errors import UserError
 from models.loop.rollout import Problem
 from models.parts import part
@@ -47,7 +48,7 @@ class TextWorld(Environment):
         Raises:
             UserError: the package is not installed, or there is no such game.
         """
-        require_textworld()
+        require_extra("textworld")
         file = Path(self.games) / f"{problem.answer}.z8"
         if not problem.answer.replace("-", "").isalnum() or not file.is_file():
             raise UserError(

@@ -7,7 +7,6 @@ them, and says what it compiles.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import re
 import socket
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from models.episodes import textworld_player
-from models.errors import UserError
+from models.episodes.extras import extra
 
 _BEHIND = re.compile(r"\n>|\*\*\* ")
 """Where a game's answer ends: its prompt, or its last curtain."""
@@ -44,21 +43,10 @@ class World:
     """Commands that the goal takes."""
 
 
-def require_textworld() -> None:
-    """Refuse to go on without the package.
-
-    Raises:
-        UserError: it is not installed.
-    """
-    if importlib.util.find_spec("textworld") is None:
-        raise UserError("environment textworld: the package is not installed: pip install --no-deps -r textworld.lock")
-
-
 def make(seed: int, world: World) -> tuple[Any, Any]:
     """A game of rooms, ways and things to take and drop, and the options it was made with; the same seed gives the
     same. The rules and the plain texts are those of TextWorld's own games for collectors of coins."""
-    require_textworld()
-    textworld = importlib.import_module("textworld")
+    textworld = extra("textworld")
     options = textworld.GameOptions()
     options.kb = _rules()
     options.grammar.theme, options.grammar.allowed_variables_numbering = "basic", True

@@ -3,31 +3,13 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from extra_environment import interpreter_with
 from project import make_project
 from running import ROOT, shell
-
-PINNED = ROOT / "textworld.lock"
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter that has the packages of the lock on top of those that the tests run with."""
-    folder = tmp_path_factory.mktemp("textworld") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    here = next(path for path in map(Path, sys.path) if path.name == "site-packages")
-    (packages / "below.pth").write_text(f"import site; site.addsitedir({str(here)!r})\n")
-    made = folder / "bin" / "python"
-    install = [str(made), "-m", "pip", "install", "--quiet", "--no-deps", "-r", str(PINNED)]
-    ended = subprocess.run(install, capture_output=True, text=True)
-    if ended.returncode:
-        pytest.skip(f"textworld.lock cannot be installed here: {ended.stderr.strip().splitlines()[-1]}")
-    return made
 
 
 def outs(lock: str) -> dict[str, str]:
@@ -37,7 +19,8 @@ def outs(lock: str) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_a_flow_in_text_adventures_ends_in_a_verdict_of_the_gate(python: Path, tmp_path: Path) -> None:
+def test_a_flow_in_text_adventures_ends_in_a_verdict_of_the_gate(tmp_path: Path) -> None:
+    python = interpreter_with("textworld.lock", tmp_path / "venv")
     clone = make_project(tmp_path / "clone")
     (clone / "data/textworld").mkdir()
     for name in ("dvc.yaml", "params.yaml", ".gitignore"):

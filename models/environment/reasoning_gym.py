@@ -1,0 +1,91 @@
+"""Problems of Reasoning Gym (arXiv 2505.24760), each drawn from a set by its seed, answered in one turn.
+
+    prompt     How many legs are there in total if you have 2 sheep? Give a number.
+    turn       #### 8
+
+A problem's answer is `{"set": "leg_counting", "seed": 1, "settings": {}}`. Where its prompt does not hold the question,
+the environment asks it first. The set scores the answer: what is behind the answer's sign, or else the whole turn. The
+package is an extra: reasoning-gym.lock.
+
+Some sets score by evaluating what they are given. The policy writes that, and it is run nowhere but in the sandbox: a
+set in whose code anything is evaluated is refused.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from models.episodes.environment import Environment, Info, Opened
+from models.episodes.extras import extra
+from models.episodes.hidden import Hidden, hidden
+from models.errors import UserError, shortened
+from models.loop.rollout import Problem
+from models.parts import part
+from models.text.answers import extract_answer
+
+_EVALUATES = re.compile(r"\b(eval|exec|compile|parse_expr|sympify|__import__)\(|\bsympy\b|\bpickle\b")
+"""sympy evaluates any text that it is given for an expression."""
+
+
+class Drawn(Hidden):
+    """The answer of a problem."""
+
+    set: str
+    seed: int
+    settings: Mapping[str, Any] = {}
+    """Of the set, as Reasoning Gym has them; none are its defaults."""
+
+
+@part("reasoning_gym")
+class ReasoningGym(Environment):
+    """A question of Reasoning Gym."""
+
+    needs_answers = True
+
+    def open(self, problem: Problem) -> Opened:
+        """An episode about one problem.
+
+        Raises:
+            UserError: the package is not installed, there is no such set, or it evaluates what it scores.
+        """
+        extra("reasoning_gym")
+        known = hidden(problem, Drawn, self.name)
+        try:
+            drawn = _set(known.set, known.seed, json.dumps(known.settings))
+        except (TypeError, ValueError, AssertionError) as error:
+            raise UserError(f"problem {shortened(problem.id)}: {shortened(str(error), 200)}") from None
+        return _Asked(drawn, problem.prompt)
+
+
+@cache
+def _set(name: str, seed: int, settings: str) -> Any:
+    if name == "composite":
+        raise ValueError("set composite is made of others: name one of them")
+    drawn = extra("reasoning_gym").create_dataset(name, size=1, seed=seed, **json.loads(settings))
+    if _EVALUATES.search(inspect.getsource(sys.modules[type(drawn).__module__])):
+        raise ValueError(f"set {name} evaluates texts, and the policy's are not to be")
+    return drawn
+
+
+class _Asked:
+    def __init__(self, drawn: Any, prompt: str) -> None:
+        self._set, self._entry = drawn, drawn[0]
+        question = str(self._entry["question"])
+        self._question = "" if question in prompt else question
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        return self._question, {}
+
+    def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
+        answer = extract_answer(turn)
+        score = float(self._set.score_answer(turn.strip() if answer is None else answer, self._entry))
+        return "", score, True, False, {"solved": score >= 1.0}
+
+    def close(self) -> None:
+        return None
