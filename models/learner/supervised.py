@@ -56,7 +56,8 @@ class SupervisedSettings:
     """Tokens of one packed row; bounds memory and does not change the result."""
     report_every: Positive = 10
     only_right: bool = False
-    """Leave out demonstrations that do not state the true answer, where the data know it."""
+    """Leave out demonstrations that are not right, by what decides in evaluations: they state the true answer, or pass
+    the tests of their problem where a reward runs these."""
     context: Annotated[str, Field(pattern=r"\{told\}")] | None = None
     """Every demonstration that is right is shown once more behind this in place of its prompt, `{prompt}` and `{told}`
     replaced: so that the policy can judge itself by what it is told (rollouts privileged). None: nothing is told."""
@@ -69,6 +70,11 @@ class SupervisedSettings:
             learning_rate=1e-3, decay="cosine", warmup_steps=20, weight_decay=0.01
         )
     )
+
+    @property
+    def judges(self) -> bool:
+        """Whether what it shows hangs on which demonstrations are right."""
+        return self.only_right or self.context is not None
 
 
 def shuffled_batches(rows: int, batch: int, seed: int) -> Iterator[list[int]]:

@@ -130,6 +130,11 @@ class Recipe(Section):
         return next((reward for reward in self.rewards if reward.verifies), None)
 
     @property
+    def shown_verifier(self) -> Reward | None:
+        """The same, where the warm start goes by which demonstrations are right."""
+        return self.verifier if self.warm_start is not None and self.warm_start.judges else None
+
+    @property
     def slots(self) -> Slots:
         """The parts that the loop is made of."""
         return Slots(**{slot: getattr(self, slot) for slot in SLOTS})

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from prefect import get_run_logger, task
 
-from models.datasets.row_table import Texts, open_rows
+from models.datasets.row_table import Names, Row, RowTable, Texts, open_rows
 from models.datasets.schema import Split, available
 from models.episodes.demonstrations import in_turns
 from models.errors import UserError
 from models.fits import SupervisedFit, fit_and_judge, fit_demonstrations
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
+from models.loop.attempt import Attempt
+from models.loop.rollout import Problem
+from models.loop.slots import Reward
 from models.policy.build import LoraSettings, PolicySettings, load_causal_model, new_policy, open_policy, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import plain_model
@@ -52,6 +55,8 @@ class WarmStartSections(Sections):
     warm_start: SupervisedSettings | None
     role: Role | None = of("rollouts.episodes.role")
     """Who an environment is in a chat template; None: a demonstration is one turn."""
+    verifier: Reward | None = of("shown_verifier")
+    """Decides which demonstrations are right, where that is asked; None: the problems' answers do."""
 
 
 @task(name="warm_start", **cached_by_key)
@@ -108,6 +113,7 @@ def demonstrations(
     longest: int,
     settings: SupervisedSettings | None = None,
     role: Role | None = None,
+    verifier: Reward | None = None,
 ) -> Sequences:
     """Encoded demonstrations of a split that fit into `longest` tokens, each of a large split read when it is drawn;
     empty where the data set has none.
@@ -115,16 +121,19 @@ def demonstrations(
     Args:
         settings: which are left out, and what is told in place of a prompt; None: none, and nothing.
         role: who an environment is in a chat template: they have several turns; None: each is one turn.
+        verifier: decides which are right; None: the answers that they are to state do.
     """
     if split not in available(data).get("demonstrations", ()):
         return Sequences([], [])
     table = open_rows(data, "demonstrations", split)  # type: ignore[arg-type]
     settings = settings or SupervisedSettings()
 
-    def right(row: Mapping[str, Any]) -> bool:
-        return is_right(str(row["completion"]), str(row["answer"]), finished=True)
+    right = _states_answer
+    if verifier is not None and settings.judges:
+        verified = _verified(data, split, table, verifier)
+        right = lambda row: str(row["id"]) in verified  # noqa: E731 - of two rules
 
-    def shown(column: str) -> Callable[[Mapping[str, Any]], str | None]:
+    def shown(column: str) -> Callable[[Row], str | None]:
         return lambda row: str(row[column]) if not settings.only_right or right(row) else None
 
     asked, said = [shown("prompt")], [shown("completion")]
@@ -140,7 +149,36 @@ def demonstrations(
     return Sequences(prompts.take(fitting).held(), completions.take(fitting).held())
 
 
-def _context(row: Mapping[str, Any], settings: SupervisedSettings) -> str:
+def _states_answer(row: Row) -> bool:
+    return is_right(str(row["completion"]), str(row["answer"]), finished=True)
+
+
+def _verified(data: Path, split: str, table: RowTable, verifier: Reward) -> set[str]:
+    """Ids of the demonstrations that a verifier holds for right, each as an attempt at the problem that it names."""
+    known: tuple[Names, RowTable] | None = None
+    if split in available(data).get("problems", ()):
+        problems = open_rows(data, "problems", split)  # type: ignore[arg-type]
+        known = Names(problems.column("id")), problems
+    right: set[str] = set()
+    for batch in table.batches():
+        rows = batch.to_pylist()
+        places = known[0].rows([str(row["prompt_id"]) for row in rows]) if known else [[]] * len(rows)
+        asked = iter(known[1].rows([place for some in places for place in some[:1]])) if known else iter(())
+        attempts = [
+            Attempt(_problem(row, next(asked) if some else {}), str(row["completion"]), finished=True)
+            for row, some in zip(rows, places, strict=True)
+        ]
+        right |= {str(row["id"]) for row, sound in zip(rows, verifier.right(attempts), strict=True) if sound}
+    return right
+
+
+def _problem(row: Row, problem: Row) -> Problem:
+    """What a demonstration is of, with the tests of its problem where there is such."""
+    tests, entry_point = (str(problem.get(name) or "") for name in ("tests", "entry_point"))
+    return Problem(str(row["prompt_id"]), str(row["prompt"]), str(row["answer"]), tests=tests, entry_point=entry_point)
+
+
+def _context(row: Row, settings: SupervisedSettings) -> str:
     """A prompt with its answer or its solution."""
     hint = str(row["answer" if settings.tells == "answer" else "completion"])
     return (settings.context or "").replace("{prompt}", str(row["prompt"])).replace("{told}", hint)
@@ -159,11 +197,11 @@ def _fine_tune(
 ) -> tuple[PreTrainedModel, dict[str, float]]:
     """The model after it, and what was measured."""
     longest = int(model.config.max_position_embeddings)
-    train = demonstrations(data, codec, "train", longest, settings, recipe.role)
+    train = demonstrations(data, codec, "train", longest, settings, recipe.role, recipe.verifier)
     if not len(train):
         wanted = f"that fit {longest} tokens{' and are right' * settings.only_right}"
         raise UserError(f"warm_start: the data set {recipe.data_name} has no demonstrations {wanted}")
-    held_out = demonstrations(data, codec, "validation", longest, settings, recipe.role)
+    held_out = demonstrations(data, codec, "validation", longest, settings, recipe.role, recipe.verifier)
     used: tuple[tuple[Split, Sequences], ...] = (("train", train), ("validation", held_out))
     for split, sequences in used:
         if len(sequences):

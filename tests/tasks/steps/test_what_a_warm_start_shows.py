@@ -5,8 +5,14 @@ from tiny_worlds import CODEC
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.learner.supervised import SupervisedSettings
+from models.recipe.load import load_recipe
+from models.rewards.unit_tests import UnitTests
+from models.sandbox.settings import SandboxSettings
+from models.text.encoding import Codec
+from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from tasks.steps.warm_start import demonstrations
 
+PROMPT = 'def f(x):\n    """One more than x."""\n'
 RIGHT, WRONG = "1 + 2 = 3 ; #### 3", "1 + 2 = 4 ; #### 4"
 
 
@@ -31,6 +37,40 @@ def test_all_of_them_are_shown_where_nothing_is_said(data):
 
 def test_only_those_that_state_the_true_answer_are_shown_where_the_recipe_wants_no_others(data):
     assert shown(data, only_right=True) == [("1 + 2 =", RIGHT)]
+
+
+def test_where_tests_are_run_only_programs_that_pass_those_of_their_problem_are_right(tmp_path):
+    """Whatever answer they state; a demonstration whose problem has no tests is not right, as in evaluations."""
+    tests = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(4) == 5\n"
+    problem = {"id": "p", "prompt": PROMPT, "answer": "", "level": 1, "tests": tests, "entry_point": "f"}
+    write_rows(tmp_path / file_name("problems", "train"), [problem], arrow_schema("problems"))
+    common = {"prompt": PROMPT, "level": 1, "flaw": "none"}
+    said = [
+        ("p", "    return x + 1\n", ""),
+        ("p", "    return 2\n", ""),
+        ("p", "    return 2  ; #### 7", "7"),
+        ("untested", "    return x + 1\n", ""),
+    ]
+    rows = [
+        common | {"id": f"d{n}", "prompt_id": of, "completion": text, "answer": answer}
+        for n, (of, text, answer) in enumerate(said)
+    ]
+    write_rows(tmp_path / file_name("demonstrations", "train"), rows, arrow_schema("demonstrations"))
+    settings = SupervisedSettings(only_right=True)
+    verifier = UnitTests(sandbox=SandboxSettings(seconds=30, seconds_together=60))
+    codec = Codec(train_tokenizer(["any"], TokenizerSettings(kind="bytes", vocabulary=259)))
+
+    def kept(verifier):
+        return codec.text(demonstrations(tmp_path, codec, "train", 200, settings, verifier=verifier).completions)
+
+    assert kept(verifier) == [said[0][1]]
+    assert kept(None) == [said[2][1]]
+
+
+def test_the_warm_starts_verifier_is_that_of_evaluations_where_it_asks_what_is_right():
+    assert load_recipe("humaneval").shown_verifier is None
+    asking = load_recipe("humaneval", ["warm_start.only_right=true"])
+    assert asking.shown_verifier is asking.verifier is not None
 
 
 @pytest.mark.parametrize(("tells", "hint"), [("answer", "3"), ("demonstration", RIGHT)])
