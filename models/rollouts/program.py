@@ -26,6 +26,7 @@ from models.loop.round_seeds import round_seed
 from models.loop.world import World
 from models.parts import part
 from models.recipe_paths import RecipePath
+from models.rollouts.episodes import as_rollout
 from models.rollouts.sample import Sample
 from models.source_code import SourceCode, read_source
 
@@ -116,24 +117,8 @@ class Program(Sample):
 
 def _rollouts(problem: Problem, group: int, episode: ProgramEpisode, limits: EpisodeLimits) -> list[Rollout]:
     """The episode; none where nothing was asked."""
-    rule = limits.rule(episode.cut)
-    made = [
-        Rollout(
-            replace(problem, tokens=chain.prompt),
-            group,
-            chain.tokens,
-            chain.log_probs,
-            episode.text,
-            finished=rule == "kept",
-            turns=chain.turns,
-            cut=episode.cut,
-            solved=episode.solved,
-            history=chain.history,
-        )
-        for chain in episode.chains
-    ]
-    parts = [
-        replace(rollout, trained=(False,) * len(rollout.completion) if rule == "masked" else rollout.written)
-        for rollout in made
-    ]
+    parts = []
+    for chain in episode.chains:
+        alone = replace(episode, tokens=chain.tokens, log_probs=chain.log_probs, turns=chain.turns, prompt=chain.prompt)
+        parts.append(replace(as_rollout(problem, group, alone, limits), history=chain.history))
     return [whole_of(parts)] if parts else []
