@@ -37,6 +37,8 @@ else:
     Chosen = slot_type("environment")
 
 Actions = tuple[str, ...]
+SOLVABLE = "kuhn_poker", "mole"
+"""Games that are small enough."""
 
 
 @part("latent_space")
@@ -45,16 +47,16 @@ class LatentSpace(Episodes):
 
     gives = ("values",)
     environment: Chosen = field(default_factory=lambda: Table(free=True))
-    """A `table`."""
+    """A `table` with a game that can be gone through in a moment."""
     clusters: Positive = 4
     """Clusters of what is said where the same actions are open, at most."""
     solving: Positive = 500
     """Rounds of regret matching."""
 
     def __post_init__(self) -> None:
-        """Refuse an environment that is no game."""
-        if not isinstance(self.environment, Table):
-            raise ValueError("rollouts latent_space needs environment: {name: table}")
+        """Refuse an environment that is no game, and a game that is too large to be solved every round."""
+        if not isinstance(self.environment, Table) or self.environment.game not in SOLVABLE:
+            raise ValueError(f"rollouts latent_space needs environment: {{name: table}} with {' or '.join(SOLVABLE)}")
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Turns behind their histories, those behind the same one side by side, [turns]."""
