@@ -6,6 +6,13 @@
 Temporal differences along logged episodes: the fixed point is the value of whoever played them, on a chain that of
 dynamic programming. The backbone is the policy's as it begins, and never moves, so features are made once a round and
 the fit is that of a small network. The lagged head is the head as the round's fit began.
+
+A turn that nobody logged at a state has no target, and what is alike to it elsewhere decides: a second call where an
+answer is due looks as good as the first. `conservative` adds CQL's term (Conservative Q-Learning, arXiv 2006.04779),
+
+    conservative * mean over the states of  log sum over a' exp Q(h, a') - Q(h, a)       a': the policy's proposals
+
+which lowers the proposals and raises what was logged, and is level where both are drawn alike.
 """
 
 from __future__ import annotations
@@ -75,6 +82,8 @@ def fit_action_values(
     passes: int,
     optimiser: OptimiserSettings,
     setting: str,
+    proposals: Tensor | None = None,
+    conservative: float = 0.0,
 ) -> dict[str, float]:
     """Temporal-difference steps on logged turns, in place.
 
@@ -87,9 +96,11 @@ def fit_action_values(
         passes: steps, each on all turns.
         optimiser: how the head moves.
         setting: key of the recipe that it stands under.
+        proposals: features of turns that the policy proposes at each logged state, [turns, N, hidden]; None: none.
+        conservative: weight of the term that holds proposals below what was logged.
 
     Returns:
-        Mean squared error before the last step, and the mean value.
+        Mean squared error before the last step, the mean value, and how far proposals stand above what was logged.
 
     Raises:
         UserError: the loss or a gradient is not finite.
@@ -100,10 +111,19 @@ def fit_action_values(
         lagged = model.values(features)
         later = torch.where(following >= 0, lagged[following.clamp(min=0)], 0.0)
         target = rewards.to(lagged) + gamma * later
-    loss = values = target
+    error = values = target
+    above = torch.zeros((), device=target.device)
     for _ in range(passes):
         values = model.values(features)
-        loss = (values - target).square().mean()
+        error = (values - target).square().mean()
+        loss = error
+        if proposals is not None and conservative:
+            above = (model.values(proposals).logsumexp(dim=-1) - values).mean()
+            loss = error + conservative * above
         loss.backward()  # type: ignore[no-untyped-call]
         companion.step(optimiser, setting, loss.detach())
-    return {"squared_error": float(loss.detach()), "value": float(values.detach().mean())}
+    return {
+        "squared_error": float(error.detach()),
+        "value": float(values.detach().mean()),
+        "above": float(above.detach()),
+    }

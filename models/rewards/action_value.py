@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 import torch
+from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
 from models.bounds import Positive, Share
@@ -40,6 +41,8 @@ class ActionValue(Reward):
     """What a reward one turn later is worth now."""
     passes: Positive = 50
     """Optimiser steps a round, each on all logged turns of the round."""
+    conservative: NonNegativeFloat = 0.0
+    """Weight of the term that holds what the policy proposes below what was logged (CQL); needs candidates."""
     optimiser: OptimiserSettings = field(default_factory=lambda: OptimiserSettings(learning_rate=1e-3, warmup_steps=5))
     """How the head moves."""
 
@@ -76,6 +79,8 @@ class ActionValue(Reward):
             passes=self.passes,
             optimiser=self.optimiser,
             setting=f"rewards.{self.label}.optimiser",
+            proposals=self._proposals(world, rollouts, len(turns)) if self.conservative else None,
+            conservative=self.conservative,
         )
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
@@ -83,6 +88,11 @@ class ActionValue(Reward):
         model = self._model(world)
         with torch.no_grad():
             return model.values(self._features(world, [(rollout, turns_of(rollout)[-1]) for rollout in rollouts])).cpu()
+
+    def _proposals(self, world: World, rollouts: Sequence[Rollout], states: int) -> Tensor | None:
+        """Features of the turns that are proposed at the logged states, in their order, [states, N, hidden]."""
+        proposed = [(rollout, turns_of(rollout)[-1]) for rollout in rollouts if rollout.origin != "demonstration"]
+        return self._features(world, proposed).unflatten(0, (states, -1)) if proposed else None
 
     def _features(self, world: World, turns: Sequence[tuple[Rollout, Turn]]) -> Tensor:
         histories = [(*rollout.problem.tokens, *rollout.completion[: turn.start]) for rollout, turn in turns]

@@ -1,5 +1,6 @@
 """Values of turns on frozen features: on a logged chain they are those of dynamic programming."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from tiny_loops import SCHEDULE, new_learner
 from tiny_models import tiny_policy
 from tiny_worlds import make_world
+from torch import Tensor
 
 from models.critic.action_values import ActionValues, fit_action_values, following_turns
 from models.learner.optimiser import OptimiserSettings, build_optimiser
@@ -86,6 +88,46 @@ def test_one_target_by_hand() -> None:
         setting="here",
     )
     assert seen["squared_error"] == pytest.approx(float((q - target).square().mean()), abs=1e-12)
+
+
+def fitted(features: Tensor, proposals: Tensor, conservative: float, passes: int) -> tuple[ActionValues, float]:
+    """Values after a fit to turns that all earn 1 and end their episodes, and how far proposals stood above at last."""
+    model = ActionValues(tiny_policy(seed=3))
+    seen = fit_action_values(
+        Companion(model, build_optimiser(model, OptimiserSettings())),
+        features,
+        torch.ones(len(features)),
+        torch.full((len(features),), -1),
+        gamma=1.0,
+        passes=passes,
+        optimiser=OptimiserSettings(learning_rate=0.01, warmup_steps=1),
+        setting="here",
+        proposals=proposals,
+        conservative=conservative,
+    )
+    return model, seen["above"]
+
+
+def test_the_conservative_term_by_hand() -> None:
+    features = torch.randn(2, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    proposals = torch.randn(2, 3, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    model = ActionValues(tiny_policy(seed=3))
+    q, proposed = model.values(features).tolist(), model.values(proposals).tolist()
+    by_hand = sum(math.log(sum(math.exp(x) for x in row)) - of for row, of in zip(proposed, q, strict=True)) / 2
+    assert fitted(features, proposals, 0.5, passes=1)[1] == pytest.approx(by_hand, abs=1e-12)
+
+
+def test_a_turn_that_nobody_logged_ends_below_what_was_logged_where_the_fit_is_conservative() -> None:
+    """Beside it the same fit without the term, which has nothing to say about a turn that is not in the log."""
+    features = torch.randn(1, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    strange = features + torch.randn(1, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    proposals = torch.stack([features, strange], dim=1)
+
+    def gap(conservative: float) -> float:
+        model, _ = fitted(features, proposals, conservative, passes=100)
+        return (model.values(features) - model.values(strange)).item()
+
+    assert gap(0.5) > 1.0 and gap(0.5) > gap(0.0) + 1.0
 
 
 def test_nothing_is_learned_where_nothing_is_logged() -> None:
