@@ -6,9 +6,12 @@ import os
 import platform
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from sandbox_attacks import CALLS, HARM, HONEST, LIES, OUTSIDE, PROCESSES, TESTS
@@ -17,6 +20,7 @@ from models.sandbox.fork_servers import NotStarted, start
 from models.sandbox.sandbox import Program, Sandbox, Verdict
 from models.sandbox.settings import SandboxSettings
 
+Held = Literal["namespaces", "inner layers alone"]
 LIMITS = SandboxSettings(seconds=0.5, seconds_together=1, memory_mb=256, file_mb=8, scratch_mb=32, workers=1)
 PATIENT = replace(LIMITS, seconds=60, seconds_together=60)
 """For programs that must pass, however busy the machine is."""
@@ -34,7 +38,7 @@ ATTACKS = {
 NO_PYTHON = ("lies: deep source", "lies: source with zeros", "lies: half characters")
 HELD_BY_LAYERS = ("outside", "processes", "calls")
 """Attacks that namespaces and the inner layers each hold alone; the others are held by limits and by the judge."""
-CASES = [("namespaces", name) for name in ATTACKS]
+CASES: list[tuple[Held, str]] = [("namespaces", name) for name in ATTACKS]
 CASES += [("inner layers alone", name) for name in ATTACKS if name.startswith(HELD_BY_LAYERS)]
 
 
@@ -70,16 +74,15 @@ class Outside:
         )
 
 
-@pytest.fixture(scope="module")
-def outside(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
-    namespaces = request.param == "namespaces"
-    sandbox = Sandbox(LIMITS, namespaces=namespaces)
+@contextmanager
+def held_by(layers: Held, folder: Path) -> Iterator[Outside]:
+    sandbox = Sandbox(LIMITS, namespaces=layers == "namespaces")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SECRET_OF_TESTS", "the secret")
-        layers = sandbox.layers
-    if namespaces and not layers.namespaces:
-        pytest.skip(f"this machine gives no namespaces; there are {layers.line}")
-    secret = tmp_path_factory.mktemp("outside") / "file"
+        there = sandbox.layers
+    if layers == "namespaces" and not there.namespaces:
+        pytest.skip(f"this machine gives no namespaces; there are {there.line}")
+    secret = folder / "file"
     secret.write_text("the secret")
     secret.chmod(0o640)
     os.utime(secret, (1e9, 1e9))
@@ -93,8 +96,16 @@ def outside(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     sandbox.close()
 
 
-@pytest.mark.parametrize("outside, name", CASES, indirect=["outside"])
-def test_an_attack_is_contained(name: str, outside: Outside) -> None:
+@pytest.fixture(scope="module")
+def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Held], Outside]]:
+    """A sandbox for each way of holding programs, for all tests: a fixture with parameters is made anew for each."""
+    with ExitStack() as stack:
+        yield cache(lambda layers: stack.enter_context(held_by(layers, tmp_path_factory.mktemp("outside"))))
+
+
+@pytest.mark.parametrize("layers, name", CASES)
+def test_an_attack_is_contained(layers: Held, name: str, sandboxes: Callable[[Held], Outside]) -> None:
+    outside = sandboxes(layers)
     if name.startswith("calls:") and platform.machine() != "x86_64":
         pytest.skip("its number is that of another machine")
     verdict = outside.verdict(ATTACKS[name])
