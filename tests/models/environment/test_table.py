@@ -1,15 +1,19 @@
 """A table: each seat in a view of its own, chance and others by the seed, what is won at the last turn."""
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
 import torch
 from tiny_engines import Saying
 
-from models.engine.engine import Engine, Sampling
+from models.engine.engine import Ask, Drawing, Engine, Generated, Sampling
 from models.environment.table import Table, fixed_strategy
-from models.episodes.environment import Environment
+from models.episodes.environment import Environment, Heard, Seat
 from models.episodes.episode import Episode
 from models.episodes.games.kuhn_poker import KuhnPoker
 from models.episodes.games.solving import exploitability
@@ -18,6 +22,7 @@ from models.episodes.limits import EpisodeLimits
 from models.episodes.play import EpisodeSettings, play
 from models.errors import UserError
 from models.loop.rollout import Problem, Rollout
+from models.loop.turn import Cut
 from models.rollouts.episodes import as_rollout
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
@@ -163,3 +168,64 @@ def test_several_seats_at_their_own_pace_are_refused_by_a_line() -> None:
     settings = EpisodeSettings(environment=Table(), limits=LIMITS, role="user", waves=False)
     with pytest.raises(UserError, match=r"rollouts\.waves is false, but environment table has several seats"):
         play(saying(), CODEC, settings, PROBLEMS, Sampling(max_tokens=40), 0)
+
+
+class Cutting(Saying):
+    """Every fourth turn of its is cut."""
+
+    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        made = super().each(asks, drawing)
+        return [replace(each, finished=ask.seed % 4 > 0) for ask, each in zip(asks, made, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failing(Table):
+    """A table that answers no `bet`, or not in time."""
+
+    name = "failing"
+    cut: Cut = "error"
+
+    def seats(self, problem: Problem) -> Sequence[Seat]:
+        seats = super().seats(problem)
+        for seat in seats:
+            view: Any = seat.opened
+            real = view.step
+
+            def step(turn: str, real: Callable[[str], Heard | None] = real) -> Heard | None:
+                if turn == "bet" and self.cut == "time":
+                    time.sleep(0.3)
+                if turn == "bet" and self.cut == "error":
+                    raise RuntimeError("the table broke")
+                return real(turn)
+
+            view.step = step
+        return seats
+
+
+@pytest.mark.parametrize(
+    ("cut", "limits", "rule"),
+    [
+        ("tokens", {}, "wrong"),
+        ("turns", {"turns": 1, "at_last_turn": "wrong"}, "wrong"),
+        ("turns", {"turns": 1, "at_last_turn": "masked"}, "masked"),
+        ("error", {"when_stuck": "masked"}, "masked"),
+        ("error", {"when_stuck": "wrong"}, "wrong"),
+        ("time", {"when_stuck": "masked", "seconds": 0.1}, "masked"),
+    ],
+)
+def test_where_a_seat_is_cut_the_others_are_too_and_nobody_is_asked_again(cut: Cut, limits: Any, rule: str) -> None:
+    engine, of_seats = (Cutting if cut == "tokens" else Saying)(CODEC, at_random), replace(LIMITS, **limits)
+    environment = Failing(cut=cut) if cut in ("error", "time") else Table()
+    settings = EpisodeSettings(environment=environment, limits=of_seats, role="user")
+    texts = [" ".join(words) for words in product(("ada", "and", "bob", "play"), repeat=3)]
+    problems = [  # of different texts, so that no two games are the same tokens
+        Problem(text, text, "win", 1, tuple(CODEC.prompts([text])[0])) for text in texts[: 4 if cut == "time" else 40]
+    ]
+    made = play(engine, CODEC, settings, problems, Sampling(max_tokens=40, samples=1), 3)
+    ended = [(problem, each) for problem, seats in zip(problems, made, strict=True) for each in seats if each.cut]
+    assert ended and {each.cut for _, each in ended} == {cut}
+    whole = {(*problem.tokens, *each.tokens) for problem, each in ended}
+    assert not any(prompt[: len(ids)] == ids for prompt, _ in engine.asked for ids in whole)
+    for problem, each in ended:
+        rollout = as_rollout(problem, 0, each, of_seats)
+        assert bool(rollout.trained_tokens) == (rule != "masked") and not rollout.finished

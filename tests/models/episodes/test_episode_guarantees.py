@@ -30,6 +30,7 @@ from models.rewards.python_file import PythonReward
 from models.rewards.solved import Solved
 
 HERE = Path(__file__).resolve()
+RULES = ("kept", "wrong", "masked")
 
 
 @pytest.fixture(scope="module")
@@ -141,19 +142,21 @@ def test_no_reward_makes_text_of_a_whole_completion() -> None:
     assert len(files) > 10 and not [file.name for file in files if "codec.text(" in file.read_text()]
 
 
-@pytest.mark.parametrize(
-    ("settings", "cut"),
-    [
-        ({"turn_tokens": 2, "turns": 9, "max_tokens": 60}, "tokens"),
-        ({"turns": 9, "max_tokens": 20}, "tokens"),
-        ({"turns": 2}, "turns"),
-        ({"seconds": 0.02, "turns": 9}, "time"),
-        ({"turns": 9}, "error"),
-    ],
-    ids=["turn", "episode", "turns", "time", "error"],
-)
+CUTS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("turn", {"turn_tokens": 2, "turns": 9, "max_tokens": 60}, "tokens", "wrong"),
+    ("episode", {"turns": 9, "max_tokens": 20}, "tokens", "wrong"),
+    *((f"turns {rule}", {"turns": 2, "at_last_turn": rule}, "turns", rule) for rule in RULES),
+    *((f"time {rule}", {"seconds": 0.02, "turns": 9, "when_stuck": rule}, "time", rule) for rule in RULES),
+    *((f"error {rule}", {"turns": 9, "when_stuck": rule}, "error", rule) for rule in RULES),
+]
+"""What is cut, by which settings, what the episode says of it, and what becomes of it."""
+
+
+@pytest.mark.parametrize(("settings", "cut", "rule"), [pytest.param(*case, id=name) for name, *case in CUTS])
 @pytest.mark.parametrize("waves", [True, False])
-def test_nothing_is_generated_after_a_cut(start: Path, settings: Any, cut: str, waves: bool) -> None:
+def test_every_cut_has_its_rule_and_nothing_is_generated_after_it(
+    start: Path, settings: Any, cut: str, rule: str, waves: bool
+) -> None:
     """Whatever ended an episode, no ask begins with all of it."""
     asked: list[tuple[int, ...]] = []
 
@@ -182,6 +185,10 @@ def test_nothing_is_generated_after_a_cut(start: Path, settings: Any, cut: str, 
     assert ended
     whole = {(*rollout.problem.tokens, *rollout.completion) for rollout in ended}
     assert not any(prompt[: len(ids)] == ids for prompt in asked for ids in whole)
-    rule = source.episodes.limits.rule(ended[0].cut)
     assert {bool(rollout.trained_tokens) for rollout in ended} == {rule != "masked"}
     assert {rollout.finished for rollout in ended} == {rule == "kept"}
+    for rollout in ended:  # a verifier looks for an answer in what is kept, and in nothing else
+        right = replace(rollout, text="#### 7", problem=replace(rollout.problem, answer="7"))
+        assert ExactAnswer()(make_world(codec=ENDING), [right]).tolist() == [float(rule == "kept")]
+    others = [rollout for rollout in made if not rollout.cut]
+    assert all(rollout.finished and rollout.trained_tokens == rollout.written_tokens for rollout in others)
