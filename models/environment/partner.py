@@ -14,6 +14,7 @@ it is, or how somebody feels, is chance of the problem: the episodes of a group 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -46,6 +47,10 @@ class Partner(Environment):
     def frozen(self) -> Path | None:
         """The folder that the recipe names."""
         return Path(self.model) if self.model else None
+
+    def beside(self, partner: Path) -> Partner:
+        """The scene with the model of a folder."""
+        return replace(self, model=str(partner))
 
     def seats(self, problem: Problem) -> Sequence[Seat]:
         """The policy's and the partner's."""

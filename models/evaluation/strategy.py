@@ -114,6 +114,7 @@ class Consulted:
 
     def __init__(self, engine: Engine, codec: Codec, room: int) -> None:
         self.spent = Spent()
+        self.vocabulary = engine.vocabulary
         self._engine, self._codec, self._room, self._left = engine, codec, room, 0
 
     def begin(self, turns: int, calls: int) -> None:

@@ -20,6 +20,7 @@ from models.strategy.plain import Plain
 
 ROOM = 64
 SETTINGS: dict[str, list[str]] = {
+    "best_of_steps": ["values={start}", "candidates=3"],
     "criticise_improve": ["rounds=2", "critique=7 ;", "improve=8 ;"],
     "masked_actions": ["actions=['3 + 4', '7', '5']", "ways=[{name: '5', prompt: '3', only: '7|5'}, {name: '9'}]"],
     "prompt_graph": ["questions=[{name: a, ask: '3'}, {name: b, ask: '5', after: [a]}]"],
@@ -59,8 +60,11 @@ def engine(start: Path) -> Counting:
     return Counting(start, EngineSettings(), end=ENDING.ends)
 
 
-def strategy_of(name: str) -> Strategy:
-    return read_strategy(name, [f"strategy.{setting}" for setting in SETTINGS.get(name, [])])[0]
+def strategy_of(name: str, start: Path) -> Strategy:
+    settings = [
+        setting.format(start=start) if name == "best_of_steps" else setting for setting in SETTINGS.get(name, [])
+    ]
+    return read_strategy(name, [f"strategy.{setting}" for setting in settings])[0]
 
 
 def measured(engine: Any, **options: Any) -> Any:
@@ -72,9 +76,9 @@ def measured(engine: Any, **options: Any) -> Any:
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_an_evaluation_in_episodes_takes_at_most_the_calls_that_the_strategy_says_and_counts_them(
-    engine: Counting, name: str
+    engine: Counting, start: Path, name: str
 ) -> None:
-    strategy = strategy_of(name)
+    strategy = strategy_of(name, start)
     strategic = Strategic(engine, ENDING, strategy, ROOM)
     measured(strategic)
     spent = strategic.policy.spent
@@ -84,12 +88,14 @@ def test_an_evaluation_in_episodes_takes_at_most_the_calls_that_the_strategy_say
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_a_turn_hangs_on_its_own_history_and_seed_and_not_on_its_neighbours(engine: Counting, name: str) -> None:
+def test_a_turn_hangs_on_its_own_history_and_seed_and_not_on_its_neighbours(
+    engine: Counting, start: Path, name: str
+) -> None:
     asks = asks_of([problem.tokens for problem in PROBLEMS], Sampling(max_tokens=6, samples=2), 5)
 
     def made(chosen: Sequence[Ask]) -> list[tuple[int, ...]]:
         drawing = Drawing(log_probs=False)
-        return [turn.tokens for turn in Strategic(engine, ENDING, strategy_of(name), ROOM).each(chosen, drawing)]
+        return [turn.tokens for turn in Strategic(engine, ENDING, strategy_of(name, start), ROOM).each(chosen, drawing)]
 
     together = made(asks)
     assert [made([ask])[0] for ask in asks] == together == made(asks[::-1])[::-1]
@@ -127,9 +133,9 @@ def test_every_paper_of_inference_alone_is_listed_with_its_strategy() -> None:
     assert set(listed) == set(STRATEGIES) - {"plain"}
 
 
-def test_a_cut_turn_is_criticised_by_nobody(engine: Counting) -> None:
+def test_a_cut_turn_is_criticised_by_nobody(engine: Counting, start: Path) -> None:
     ask = replace(asks_of([PROBLEMS[0].tokens], Sampling(max_tokens=1), 4)[0])
-    strategic = Strategic(engine, ENDING, strategy_of("criticise_improve"), ROOM)
+    strategic = Strategic(engine, ENDING, strategy_of("criticise_improve", start), ROOM)
     (turn,) = strategic.each([ask], Drawing(log_probs=False))
     assert len(turn.tokens) == 1
     assert strategic.policy.spent.calls == (1 if not turn.finished else strategic.policy.spent.calls)

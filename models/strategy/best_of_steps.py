@@ -1,0 +1,100 @@
+"""Several candidates for a turn, and the one that a model of step values holds to be worth most (step-level Q, arXiv
+2409.09345; paper 355).
+
+    Q(h, a) = log pi_values(a | h) - log pi_reference(a | h)        turn = candidate of highest Q, first of equals
+
+A policy fitted to siblings of a search by step-level DPO (recipe step_q) holds Q in its log-ratio, up to beta and what
+hangs on the history alone, neither of which changes which candidate is best. The agent that acts stays as it is. Which
+model is `values` the strategy is told; its reference is the agent, unless it was trained from another. The log-probs
+are those of whole turns, at temperature 1. A candidate that was cut is taken only where all were. Candidates that say
+the same are scored once; readings of the model of values are no calls of the policy and are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from models.bounds import Temperature
+from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated
+from models.engine.transformers_engine import TransformersEngine
+from models.errors import UserError
+from models.evaluation.strategy import Consulted, Source, Strategy, again
+from models.parts import part
+from models.policy.folder import check_model_folder
+from models.text.end_ids import ends_of_folder
+
+
+@part("best_of_steps")
+class BestOfSteps(Strategy):
+    """The turn of highest value among several."""
+
+    source = Source(355, "Enhancing Decision-Making for LLM Agents via Step-Level Q-Value Models (arXiv 2409.09345)")
+    values: str = ""
+    """Model folder of the policy whose log-ratio is the value of a step."""
+    reference: str = ""
+    """Model folder of what it was trained from; empty: the policy that is measured."""
+    candidates: Annotated[int, Field(ge=1, le=64)] = 5
+    """Of each turn. The paper takes five."""
+    temperature: Temperature = 1.0
+    """Of the candidates where the turn would be greedy: greedy ones are all the same."""
+
+    @property
+    def most_calls(self) -> int:
+        """A draft and, where the policy is the reference, a score a candidate."""
+        return self.candidates * (1 if self.reference else 2)
+
+    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """The turn of each ask, [asks].
+
+        Raises:
+            UserError: no model of values is named, or it has other tokens than the policy.
+        """
+        values = _model(self.values, "values", policy.vocabulary)
+        drawn = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
+        made = policy.draft([again(ask, call) for ask in asks for call in range(self.candidates)], drawn)
+        rows = [made[at : at + self.candidates] for at in range(0, len(made), self.candidates)]
+        asked = [
+            (tuple(ask.prompt), ids)
+            for ask, row in zip(asks, rows, strict=True)
+            for ids in dict.fromkeys(tuple(turn.tokens) for turn in row)
+        ]
+        prompts, turns = [prompt for prompt, _ in asked], [ids for _, ids in asked]
+        if self.reference:
+            reference = _sums(_model(self.reference, "reference", policy.vocabulary), prompts, turns)
+        else:
+            reference = policy.score(prompts, turns)
+        scored = zip(asked, _sums(values, prompts, turns), reference, strict=True)
+        worth = {key: mine - other for key, mine, other in scored}
+        return [
+            max(row, key=lambda turn: (turn.finished, worth[tuple(ask.prompt), tuple(turn.tokens)]))
+            for ask, row in zip(asks, rows, strict=True)
+        ]
+
+
+def _sums(model: Engine, prompts: Sequence[Sequence[int]], turns: Sequence[Sequence[int]]) -> list[float]:
+    return [sum(row) for row in model.score(prompts, turns)]
+
+
+def _model(named: str, setting: str, vocabulary: int) -> Engine:
+    if not named:
+        raise UserError(f"strategy.{setting}: name the model folder of a policy that step_q has trained")
+    folder = Path(named).expanduser()
+    check_model_folder(folder)
+    return _opened(folder.absolute(), (folder / "config.json").stat().st_mtime_ns, vocabulary)
+
+
+@lru_cache(maxsize=2)
+def _opened(folder: Path, changed: int, vocabulary: int) -> Engine:
+    """A frozen model, kept open from wave to wave; `changed` is when its folder was written."""
+    engine = TransformersEngine(
+        folder, EngineSettings(name="transformers", precision="float32"), end=ends_of_folder(folder)
+    )
+    if engine.vocabulary != vocabulary:
+        raise UserError(f"strategy: {folder} has {engine.vocabulary} tokens, and the policy {vocabulary}")
+    return engine

@@ -1,0 +1,144 @@
+"""Recipes on data of an environment, made small: rows of a task set, a tiny policy that was shown some, a run of both.
+
+Run as a program it is a process that may be killed:
+
+    python agent_scenes.py RECIPE START CHECKPOINTS CALLS      by SIGKILL where an episode is to go on, once the policy
+                                                               was asked CALLS times; 0: not at all
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tiny_worlds import make_world
+
+from models.datasets.make_tasks import settings_type
+from models.datasets.params import read_section
+from models.datasets.task_sets.drawing import TURNS, TaskSettings, make_rows
+from models.engine.engine import Ask, Drawing, EngineSettings, Generated
+from models.engine.transformers_engine import TransformersEngine
+from models.episodes.demonstrations import in_turns
+from models.learner.optimiser import OptimiserSettings
+from models.learner.supervised import SupervisedSettings, fit_supervised
+from models.loop.loop import Watchers, run_loop
+from models.loop.rollout import Known, Problem
+from models.policy.build import SizeSettings, load_causal_model, new_policy
+from models.policy.folder import load_tokenizer, save_model_folder
+from models.recipe.load import load_recipe
+from models.recipe.smoke import smoke_overrides
+from models.text.encoding import Codec
+from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tasks.open_learner import build_learner
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZE = SizeSettings(hidden=64, layers=2, heads=2, key_value_heads=1, feed_forward=128, positions=512)
+SHOWN = SupervisedSettings(steps=40, batch=16, optimiser=OptimiserSettings(learning_rate=0.01, warmup_steps=4))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A task set made small, and a policy that was shown some of it, in tokens of the recipe's kind."""
+
+    rows: Any
+    codec: Codec
+    start: Path
+
+
+def small_rows(name: str) -> Any:
+    """Rows of a task set; the same in every process."""
+    section = read_section(ROOT / "params.yaml", name)
+    small: TaskSettings = settings_type(name).model_validate(
+        {**section, "problems": {"train": 24}, "demonstrations": {"train": 96}}
+    )
+    return make_rows(small)
+
+
+def make_scene(name: str, kind: TokenizerSettings, folder: Path) -> Scene:
+    """Rows of a task set, and in `folder` a policy."""
+    rows = small_rows(name)
+    shown = rows["demonstrations"]["train"]
+    words = [str(row[side]).replace(TURNS, "\n") for row in shown for side in ("prompt", "completion")]
+    tokenizer = train_tokenizer(words, kind)
+    codec = Codec(tokenizer)
+    policy = new_policy(SIZE, tokenizer, 0)
+    prompts = codec.prompts([str(row["prompt"]) for row in shown])
+    texts = [str(row["completion"]) for row in shown]
+    fit_supervised(policy, in_turns(codec, "user", zip(prompts, texts, strict=True), 512), SHOWN, seed=0)
+    save_model_folder(policy, tokenizer, folder)
+    return Scene(rows, codec, folder)
+
+
+def problems_of(scene: Scene, reads: str) -> list[Problem]:
+    """The problems of the training split, with the demonstrations of each where the rollouts read them."""
+    rows = scene.rows["problems"]["train"]
+    tokens = scene.codec.prompts([str(row["prompt"]) for row in rows])
+    problems = [
+        Problem(f"p{number}", str(row["prompt"]), str(row["answer"]), int(row["level"]), tuple(ids))
+        for number, (row, ids) in enumerate(zip(rows, tokens, strict=True))
+    ]
+    if reads == "problems":
+        return problems
+    shown = scene.rows["demonstrations"]["train"]
+    own = {problem.prompt: [row for row in shown if row["prompt"] == problem.prompt] for problem in problems}
+    return [
+        replace(
+            problem,
+            known=tuple(
+                Known(
+                    "demonstration", tuple(scene.codec.completions([str(row["completion"])])[0]), str(row["completion"])
+                )
+                for row in own[problem.prompt]
+            ),
+        )
+        for problem in problems
+    ]
+
+
+class Dying(TransformersEngine):
+    """Ends its process in the midst of an episode: where it is to go on from what was asked before."""
+
+    dies = False
+    calls = 0
+    """How often it answers before."""
+    before: tuple[tuple[int, ...], ...] = ()
+
+    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        prompts = tuple(tuple(ask.prompt) for ask in asks)
+        goes_on = any(ids[: len(held)] == held != ids for ids in prompts for held in self.before)
+        self.before += prompts
+        self.calls -= 1
+        if self.dies and self.calls < 0 and goes_on:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().each(asks, drawing)
+
+
+def main(name: str, start: Path, checkpoints: Path, calls: int) -> None:
+    """Train a few rounds of a recipe, and leave the weights and what was told of the rounds beside the checkpoints."""
+    file = ROOT / "recipes" / f"{name}.yaml"
+    recipe: Any = load_recipe(file, [*smoke_overrides(load_recipe(file)), "policy.base=null", "policy.lora=null"])
+    codec = Codec(load_tokenizer(start))
+    settings = replace(recipe.schedule, rounds=4, checkpoint_every=1, token_budget=4096)
+    learner = build_learner(load_causal_model(start, torch.float32), recipe, settings, checkpoints, None)
+    engine = Dying(start, EngineSettings(), end=codec.ends)
+    engine.calls, engine.dies = calls, calls > 0
+    world = make_world(engine, None, recipe.seed, learner, 4096, recipe.truncated, codec, start=start)
+    problems = problems_of(Scene(small_rows(recipe.data.name), codec, start), recipe.rollouts.reads)
+    lines: list[str] = []
+
+    def told(number: int, metrics: dict[str, float]) -> None:
+        lines.append(f"{number} {metrics['episodes/turns']!r} {metrics['reward/spread']!r}")
+
+    run_loop(world, recipe.slots, settings, problems, checkpoints, Watchers(metrics=told))
+    weights = {name: value.contiguous().clone() for name, value in learner.policy.state_dict().items()}
+    save_file(weights, checkpoints.with_suffix(".safetensors"))
+    checkpoints.with_suffix(".txt").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
