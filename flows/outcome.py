@@ -86,12 +86,15 @@ def strategy_lines(run_id: str, plain: StepResult, strategy: StepResult, home: P
             sides = (plain.metrics.get(f"eval/{name}"), strategy.metrics.get(f"eval/{name}"))
             shown = ["" if side is None else f"{side:.4f}" for side in sides]
             rows.append([name, *shown, f"{gain:+.4f}", f"[{low:+.4f}, {high:+.4f}]"])
+    beside = {key.removeprefix("cross_play/"): value for key, value in strategy.metrics.items() if "cross_play/" in key}
     spent = {key.removeprefix("strategy/"): value for key, value in strategy.metrics.items() if key.startswith("strat")}
     took = (
         f"{spent['calls_a_turn']:.1f} calls a turn ({spent['calls']:,.0f} for {spent['turns']:,.0f}), "
         f"{spent['tokens_read']:,.0f} tokens read, {spent['tokens_written']:,.0f} written"
     )
     lines = ["", *columns(rows), "", f"took       {took}"]
+    if beside:
+        lines.append("partners   " + ", ".join(f"{name} wins {value:+.4f}" for name, value in beside.items()))
     if spent["no_room"]:
         lines.append(f"           {spent['no_room']:,.0f} questions were left out: the policy has no room for them")
     return "\n".join([*lines, *_where(run_id, home)])

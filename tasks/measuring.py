@@ -109,7 +109,7 @@ def _beside(episodes: EpisodeSettings | None, partner: PolicyFiles) -> EpisodeSe
     environment = episodes.environment.beside(partner.folder) if episodes is not None else None
     if episodes is None or environment is None:
         named = f"environment {episodes.environment.name}" if episodes is not None else "a recipe of one turn"
-        raise UserError(f"strategy.partners: {named} has no seat for a partner; environment table has")
+        raise UserError(f"strategy.partners: {named} has no seat for a partner; environments table and partner have")
     return replace(episodes, environment=environment)
 
 

@@ -131,10 +131,10 @@ def main(name: str, start: Path, checkpoints: Path, calls: int) -> None:
     problems = problems_of(Scene(small_rows(recipe.data.name), codec, start), recipe.rollouts.reads)
     lines: list[str] = []
 
-    def told(number: int, metrics: dict[str, float]) -> None:
+    def note(number: int, metrics: dict[str, float]) -> None:
         lines.append(f"{number} {metrics['episodes/turns']!r} {metrics['reward/spread']!r}")
 
-    run_loop(world, recipe.slots, settings, problems, checkpoints, Watchers(metrics=told))
+    run_loop(world, recipe.slots, settings, problems, checkpoints, Watchers(metrics=note))
     weights = {name: value.contiguous().clone() for name, value in learner.policy.state_dict().items()}
     save_file(weights, checkpoints.with_suffix(".safetensors"))
     checkpoints.with_suffix(".txt").write_text("\n".join(lines))

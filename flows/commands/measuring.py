@@ -48,6 +48,7 @@ def evaluate(
     from models.recipe.strategy import read_strategy
 
     _, own = read_strategy(strategy, overrides or [])  # what is wrong is said before Prefect takes seconds to start
+    from models.policy.folder import check_model_folder
     from models.recipe.load import load_recipe
     from tasks.recorded_recipe import asked_of
     from tasks.tracking import recorded, store
@@ -57,6 +58,7 @@ def evaluate(
     if folder.is_dir():
         if not recipe:
             raise UserError(f"{policy} is a folder: --recipe says on whose problems and in which episodes")
+        check_model_folder(folder)
         named = str(folder.absolute())
     else:
         store.open_for_reading(state_folder())

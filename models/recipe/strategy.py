@@ -32,7 +32,8 @@ def read_strategy(name: str, overrides: Sequence[str]) -> tuple[Strategy, list[s
     for override in own:
         put_override(raw, override)
     raw[KEY]["name"] = name
-    schema = create_model("Asked", __config__=ConfigDict(frozen=True), strategy=(slot_type(KEY), ...))
+    config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    schema = create_model("Asked", __config__=config, strategy=(slot_type(KEY), ...))
     try:
         chosen: Strategy = vars(schema.model_validate(raw))[KEY]
     except ValidationError as error:

@@ -140,3 +140,24 @@ def test_the_mood_follows_the_rule_whatever_the_user_says(helpful: tuple[bool, .
         scene.hear("partner", "happy happy mood 100")
         moment = scene.hear("policy", right if helps else "nothing")
     assert moment.over and moment.reward == pytest.approx(mood) and moment.solved is (mood > 0.4)
+
+
+def test_beside_another_partner_the_policy_hears_that_ones_words(start: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    save_model_folder(new_policy(SIZE, TOKENIZER, 1), TOKENIZER, other)
+    own, beside = (
+        play(
+            Asking(),
+            CODEC,
+            EpisodeSettings(environment=environment, limits=LIMITS, role="user"),
+            [PROBLEM],
+            Sampling(max_tokens=40, samples=6),
+            5,
+            start,
+        )[0]
+        for environment in (Partner(), Partner().beside(other))
+    )
+    assert [episode.turns[0].said for episode in own] == [episode.turns[0].said for episode in beside]
+    assert [[turn.heard for turn in episode.turns] for episode in own] != [
+        [turn.heard for turn in episode.turns] for episode in beside
+    ]

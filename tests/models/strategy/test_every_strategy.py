@@ -20,7 +20,7 @@ from models.strategy.plain import Plain
 
 ROOM = 64
 SETTINGS: dict[str, list[str]] = {
-    "best_of_steps": ["values={start}", "candidates=3"],
+    "best_of_steps": ["values=START", "candidates=3"],
     "criticise_improve": ["rounds=2", "critique=7 ;", "improve=8 ;"],
     "masked_actions": ["actions=['3 + 4', '7', '5']", "ways=[{name: '5', prompt: '3', only: '7|5'}, {name: '9'}]"],
     "prompt_graph": ["questions=[{name: a, ask: '3'}, {name: b, ask: '5', after: [a]}]"],
@@ -61,9 +61,7 @@ def engine(start: Path) -> Counting:
 
 
 def strategy_of(name: str, start: Path) -> Strategy:
-    settings = [
-        setting.format(start=start) if name == "best_of_steps" else setting for setting in SETTINGS.get(name, [])
-    ]
+    settings = [setting.replace("START", str(start)) for setting in SETTINGS.get(name, [])]
     return read_strategy(name, [f"strategy.{setting}" for setting in settings])[0]
 
 
@@ -128,6 +126,7 @@ def test_nothing_that_a_strategy_says_can_be_trained_on(engine: Counting) -> Non
 def test_every_paper_of_inference_alone_is_listed_with_its_strategy() -> None:
     listed = {method.name: method for method in strategies()}
     papers = {"criticise_improve": "(48)", "society": "(22)", "prompt_graph": "(138)", "masked_actions": "(321)"}
+    papers |= {"best_of_steps": "(355)", "cross_play": "(361)"}
     for name, number in papers.items():
         assert listed[name].paper.endswith(number) and listed[name].family == "agents"
     assert set(listed) == set(STRATEGIES) - {"plain"}
