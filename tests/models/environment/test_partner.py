@@ -147,7 +147,7 @@ def test_beside_another_partner_the_policy_hears_that_ones_words(start: Path, tm
     save_model_folder(new_policy(SIZE, TOKENIZER, 1), TOKENIZER, other)
     own, beside = (
         play(
-            Asking(),
+            Saying(CODEC, asking),
             CODEC,
             EpisodeSettings(environment=environment, limits=LIMITS, role="user"),
             [PROBLEM],
