@@ -2,6 +2,7 @@
 2410.06238; as a loss to be trained on, paper 79, arXiv 2403.16843).
 
     pulls    -(best mean - mean of the arm), at the last token of each turn
+             and with `horizon` what was never pulled loses the best mean whole, at the last token of all
     slope    how much regret still grows with every pull: the linear term of the fit by 1, log t and t, below zero, at
              the end; the mean over episodes is the fit of their mean regret
 
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
+from pydantic import NonNegativeInt
 from torch import Tensor
 
 from models.episodes.arms import gaps, means_of
@@ -34,6 +36,9 @@ class Regret(TokenReward):
     needs_answers = True
     of: Literal["pulls", "slope"] = "pulls"
     """Regret itself, or the term of its growth that never ends."""
+    horizon: NonNegativeInt = 0
+    """Pulls that an episode should have (pulls). Without it the least regret is that of a policy that ends its episodes
+    early."""
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """At the last token of each turn, or of the episode, [completions] tensors of [tokens of it]."""
@@ -44,6 +49,7 @@ class Regret(TokenReward):
             if self.of == "pulls":
                 for turn, value in zip(rollout.turns, lost.tolist(), strict=True):
                     row[turn.stop - 1] -= value
+                row[-1] -= max(0, self.horizon - len(lost)) * max(means_of(rollout.problem))
             elif len(lost) >= _LEAST:
                 row[-1] = -float(growth(lost.cumsum(0))[-1])
             rows.append(row)

@@ -67,6 +67,14 @@ def test_regret_of_pulls_by_hand_and_it_stands_at_the_turns_last_tokens() -> Non
     assert gaps(["c"], (0.2, 0.9, 0.4)) == [pytest.approx(0.5)]
 
 
+def test_pulls_that_are_missing_lose_the_best_mean_and_none_is_cheaper_than_the_worst_arm() -> None:
+    world, ended_early = make_world(), episode(["b", "a"])
+    assert Regret(horizon=4).tokens(world, [ended_early])[0].tolist() == pytest.approx([0.0, 0.0, -0.7 - 2 * 0.9])
+    assert Regret(horizon=2).tokens(world, [ended_early])[0].sum() == Regret().tokens(world, [ended_early])[0].sum()
+    whole, cut = (Regret(horizon=4).tokens(world, [episode(["a"] * turns)])[0].sum() for turns in (4, 1))
+    assert whole > cut
+
+
 def test_the_slope_of_a_player_who_never_learns_is_its_gap_and_of_the_best_player_zero() -> None:
     world, part = make_world(), Regret(of="slope")
     rows = part.tokens(world, [episode(["a"] * 12), episode(["b"] * 12), episode(["a", "b"])])
