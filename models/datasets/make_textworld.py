@@ -8,12 +8,10 @@ reads the section `textworld`. The same settings give the same bytes, games incl
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -102,10 +100,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     settings = checked(TextWorldSettings, read_section(given.params, SECTION), f"{given.params}: {SECTION}")
     names = [task.answer for split in settings.problems for task in draw_tasks(settings, split)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool, replace_folder(given.games) as partial:
-        for file in pool.map(settings.compiled, names):
+    with replace_folder(given.games) as partial:
+        for name in names:  # one after the other: the package's parser is one for all threads
             for suffix in (".z8", ".json"):
-                shutil.copyfile(file.with_suffix(suffix), (partial / file.name).with_suffix(suffix))
+                shutil.copyfile(settings.compiled(name).with_suffix(suffix), partial / f"{name}{suffix}")
     write(settings, given.rows)
     return 0
 
