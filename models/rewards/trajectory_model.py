@@ -26,11 +26,12 @@ from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.rows import rows_of
 from models.loop.learner import Companion
-from models.loop.rollout import Rollout
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.truncation import worst_where_cut
 from models.loop.world import World
 from models.parts import part
+from models.rewards.exact_answer import is_right
 
 BUDGET = "schedule.token_budget"
 
@@ -38,7 +39,8 @@ BUDGET = "schedule.token_budget"
 def triplets(rollouts: Sequence[Rollout]) -> list[tuple[int, int]]:
     """Indices of a relabelled episode and of another to put under its goal in its stead, [pairs].
 
-    A relabelled episode meets the next one of another goal, and one that was not relabelled, about another problem.
+    A relabelled episode meets the next one of another goal, and one that was not relabelled, about another problem. One
+    that states the answer of its own goal, by whatever way, is no wrong episode there, and is passed over.
     """
     labelled = [index for index, rollout in enumerate(rollouts) if rollout.origin == "relabelled"]
     known = {rollouts[index].text for index in labelled}
@@ -47,9 +49,15 @@ def triplets(rollouts: Sequence[Rollout]) -> list[tuple[int, int]]:
     for place, index in enumerate(labelled):
         for waiting in (labelled, others):
             turned = [*waiting[place + 1 :], *waiting[: place + 1]]
-            apart = (i for i in turned if rollouts[i].problem.prompt != rollouts[index].problem.prompt)
+            goal = rollouts[index].problem
+            apart = (i for i in turned if rollouts[i].problem.prompt != goal.prompt and not _states(rollouts[i], goal))
             made += [(index, negative) for negative in list(apart)[:1]]
     return made
+
+
+def _states(rollout: Rollout, goal: Problem) -> bool:
+    """Whether an episode, cut or not, states the answer of a goal."""
+    return is_right(rollout.text, goal.answer, finished=True)
 
 
 @part("trajectory_model")

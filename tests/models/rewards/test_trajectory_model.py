@@ -8,6 +8,7 @@ from tiny_worlds import make_world
 
 from models.learner.optimiser import OptimiserSettings
 from models.loop.rollout import Origin, Problem, Rollout
+from models.rewards.exact_answer import is_right
 from models.rewards.trajectory_model import TrajectoryModel, triplets
 
 
@@ -37,3 +38,24 @@ def test_it_learns_which_episode_does_what_its_prompt_asks_for() -> None:
     assert bool((right.repeat_interleave(4) > part(world, wrong) + 0.5).all())
     cut = replace(episode(0, 0), finished=False)
     assert float(part(world, [*wrong, cut])[-1]) <= float(part(world, wrong).min()) + 1e-6
+
+
+def test_no_episode_that_solves_a_goal_stands_as_wrong_under_it() -> None:
+    """Two that end with the same answer by other ways are no triplet; every negative fails under the goal."""
+
+    def states(goal: str, text: str, answer: str, origin: Origin) -> Rollout:
+        return replace(episode(1, 1, origin), problem=Problem(goal, goal, answer, tokens=(4, 20)), text=text)
+
+    made = [
+        states("3 + 4", "calc 3 + 4 #### 7", "7", "relabelled"),
+        states("9 - 2", "calc 9 - 2 #### 7", "7", "relabelled"),
+        states("1 + 1", "calc 1 + 1 #### 2", "2", "relabelled"),
+        states("5 + 5", "calc 8 - 1 #### 7.0", "10", "policy"),
+    ]
+    made[3] = replace(made[3], finished=False)
+    seen = triplets(made)
+    assert seen == [(0, 2), (1, 2), (2, 0), (2, 3)]
+    for positive, negative in seen:
+        answer = made[positive].problem.answer
+        assert is_right(made[positive].text, answer, finished=True)
+        assert not is_right(made[negative].text, answer, finished=True)
