@@ -98,7 +98,7 @@ def held_by(layers: Held, folder: Path) -> Iterator[Outside]:
 
 @pytest.fixture(scope="module")
 def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Held], Outside]]:
-    """A sandbox for each way of holding programs, for all tests: a fixture with parameters is made anew for each."""
+    """A sandbox for each way of holding programs; as an indirect parameter it would be made anew for every case."""
     with ExitStack() as stack:
         yield cache(lambda layers: stack.enter_context(held_by(layers, tmp_path_factory.mktemp("outside"))))
 
