@@ -69,6 +69,11 @@ class Rollouts(SlotPart):
         return False
 
     @property
+    def misfit(self) -> str:
+        """Why its own settings do not go together, each of them right by itself; empty: they do."""
+        return ""
+
+    @property
     def reads(self) -> Reads:
         """Which rows of the data their prompts are."""
         return "problems"

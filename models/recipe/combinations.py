@@ -29,7 +29,7 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
         ValueError: two of them do not fit together.
     """
     for check in (
-        _groups, _pairs, _labels, _reference, _teacher, _divergence, _extras, _companions, _token_rewards, _flat_groups,
+        _settings, _groups, _pairs, _labels, _reference, _teacher, _divergence, _extras, _companions, _token_rewards, _flat_groups,
         _truncated, _learners, _memory, _sequences,
     ):  # fmt: skip
         check(recipe)
@@ -47,6 +47,11 @@ def _named(recipe: Recipe) -> Iterator[tuple[str, SlotPart]]:
 def _having(slot: Slot, wanted: Callable[[Any], bool]) -> str:
     """Names of the parts of a slot that could be set instead, with their defaults."""
     return " or ".join(name for name, cls in parts(slot).items() if wanted(cls()))
+
+
+def _settings(recipe: Recipe) -> None:
+    if recipe.rollouts.misfit:
+        raise ValueError(recipe.rollouts.misfit)
 
 
 def _groups(recipe: Recipe) -> None:

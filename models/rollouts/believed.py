@@ -47,10 +47,12 @@ class Believed(Episodes):
     listening: NonNegativeFloat = 1.0
     """What a right accusation is worth."""
 
-    def __post_init__(self) -> None:
-        """Refuse an environment in which nobody is guilty."""
-        if not isinstance(self.environment, Table) or not isinstance(GAMES[self.environment.game], HiddenRoles):
-            raise ValueError("rollouts believed needs environment: {name: table} with a game of hidden roles, as mole")
+    @property
+    def misfit(self) -> str:
+        """An environment in which nobody is guilty."""
+        if isinstance(self.environment, Table) and isinstance(GAMES[self.environment.game], HiddenRoles):
+            return ""
+        return "rollouts believed needs environment: {name: table} with a game of hidden roles, as mole"
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Episodes with those rewards at their turns, [prompts * seats * G].

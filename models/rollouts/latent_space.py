@@ -53,10 +53,12 @@ class LatentSpace(Episodes):
     solving: Positive = 500
     """Rounds of regret matching."""
 
-    def __post_init__(self) -> None:
-        """Refuse an environment that is no game, and a game that is too large to be solved every round."""
-        if not isinstance(self.environment, Table) or self.environment.game not in SOLVABLE:
-            raise ValueError(f"rollouts latent_space needs environment: {{name: table}} with {' or '.join(SOLVABLE)}")
+    @property
+    def misfit(self) -> str:
+        """An environment that is no game, or a game that is too large to be solved every round."""
+        if isinstance(self.environment, Table) and self.environment.game in SOLVABLE:
+            return ""
+        return f"rollouts latent_space needs environment: {{name: table}} with {' or '.join(SOLVABLE)}"
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Turns behind their histories, those behind the same one side by side, [turns]."""

@@ -8,12 +8,12 @@ import pytest
 from tiny_engines import Saying
 from tiny_worlds import make_world
 
-from models.environment.table import Table
 from models.episodes.games.game import known_state, knows, states
 from models.episodes.games.mole import Mole
 from models.episodes.games.strategy import view
 from models.errors import UserError
 from models.loop.rollout import Problem, Rollout
+from models.recipe.load import load_recipe
 from models.rollouts.believed import Believed
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
@@ -90,7 +90,7 @@ def test_what_a_seat_knows_tells_seat_and_state_where_the_deal_is_known() -> Non
 
 
 def test_an_environment_without_hidden_roles_and_a_problem_without_a_deal_are_refused_by_a_line() -> None:
-    with pytest.raises(ValueError, match=r"needs environment: .* a game of hidden roles"):
-        Believed(prompts=1, group_size=1, max_tokens=40, environment=Table())
+    with pytest.raises(UserError, match=r"needs environment: .* a game of hidden roles"):
+        load_recipe("social_deduction", ("rollouts.environment={name: table, game: kuhn_poker}",))
     with pytest.raises(UserError, match="problem p: the answer 'win' is no deal of mole"):
         played(problem=replace(PROBLEM, answer="win"))

@@ -9,14 +9,13 @@ from tiny_engines import Saying
 from tiny_worlds import make_world
 
 from models.datasets.task_sets.kuhn_talk import WAYS
-from models.environment.table import Table
-from models.environment.tools import Tools
-from models.episodes.environment import Environment
 from models.episodes.games.clusters import LatentGame, clustered
 from models.episodes.games.game import Knows, information_sets, knows, read_action, states
 from models.episodes.games.kuhn_poker import KuhnPoker
 from models.episodes.games.solving import action_values, regret_matching, value
+from models.errors import UserError
 from models.loop.rollout import Problem, Rollout, Scored
+from models.recipe.load import load_recipe
 from models.rewards.source_value import SourceValue
 from models.rollouts.latent_space import LatentSpace
 from models.select.best_worst import BestWorst
@@ -143,7 +142,7 @@ def test_what_is_no_action_is_worth_the_worst_of_the_game() -> None:
     assert all(each.value != GAME.least for each in made if each.text != "nonsense" and known_of(each)[-3:] != "bet")
 
 
-@pytest.mark.parametrize("environment", [Tools(), Table(game="tic_tac_toe")])
-def test_an_environment_that_is_no_game_or_a_large_one_is_refused(environment: Environment) -> None:
-    with pytest.raises(ValueError, match="latent_space needs environment"):
-        LatentSpace(prompts=1, group_size=1, max_tokens=40, environment=environment)
+@pytest.mark.parametrize("environment", ["{name: grid_walk}", "{name: table, game: tic_tac_toe}"])
+def test_an_environment_that_is_no_game_or_a_large_one_is_refused(environment: str) -> None:
+    with pytest.raises(UserError, match="latent_space needs environment"):
+        load_recipe("lspo", (f"rollouts.environment={environment}",))
