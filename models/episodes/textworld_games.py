@@ -27,6 +27,7 @@ _BEHIND = re.compile(r"\n>|\*\*\* ")
 _SERIAL = slice(0x12, 0x18)
 """Bytes of a story file that hold the date on which it was compiled (The Z-Machine Standards Document, 11.1)."""
 _NO_DATE = b"000000"
+_GRAMMARS = "text_grammars"
 
 
 class GameEnded(RuntimeError):
@@ -57,19 +58,30 @@ def make(seed: int, world: World) -> tuple[Any, Any]:
 
 @cache
 def _rules() -> Any:
+    """The collector's rules. They, and those that every game has beside them, are read in the order of their files'
+    names: games hang on it, and folders have none."""
     collector = importlib.import_module("textworld.challenges.tw_coin_collector.coin_collector")
-    return importlib.import_module("textworld.generator.data").KnowledgeBase.load(collector.KB_PATH)
+    data: Any = importlib.import_module("textworld.generator.data")
+    data.KB = _read(Path(data.BUILTIN_DATA_PATH))
+    return _read(Path(collector.KB_PATH))
+
+
+def _read(folder: Path) -> Any:
+    logic = importlib.import_module("textworld.logic").GameLogic.load(sorted(map(str, folder.glob("logic/*.twl"))))
+    return importlib.import_module("textworld.generator.data").KnowledgeBase(logic, str(folder / _GRAMMARS))
 
 
 def compile_to(file: Path, game: Any, options: Any) -> None:
-    """Compile a game to `file`, NAME.z8, which is the same on whatever day; NAME.json beside it holds what is known of
-    it."""
+    """Compile a game to `file`, NAME.z8; NAME.json beside it holds what is known of it. Both are the same on whatever
+    day, and wherever the package lies."""
     options.path, options.force_recompile = str(file), True
     importlib.import_module("textworld.generator").compile_game(game, options)
     file.with_suffix(".ni").unlink(missing_ok=True)
     story = bytearray(file.read_bytes())
     story[_SERIAL] = _NO_DATE
     file.write_bytes(story)
+    known = file.with_suffix(".json")
+    known.write_text(known.read_text().replace(json.dumps(game.kb.text_grammars_path), json.dumps(_GRAMMARS)))
 
 
 def listed(heard: str, commands: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ import hashlib
 import importlib.util
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,8 @@ def test_the_process_of_a_game_is_gone_once_it_is_closed(games: Path) -> None:
 @EXTRA
 def test_the_same_seed_compiles_to_the_same_bytes_on_whatever_day(games: Path, tmp_path: Path) -> None:
     compile_to(tmp_path / "again.z8", *make(7, PLAIN))
+    for name in ("again.z8", "again.json"):
+        assert str(Path(sys.prefix)).encode() not in (tmp_path / name).read_bytes(), "of no use to another checkout"
     story = (tmp_path / "again.z8").read_bytes()
     assert story == (games / "game-00007.z8").read_bytes() and story[0x12:0x18] == b"000000"
 
