@@ -18,6 +18,7 @@ from guide import PAGES, ROOT, Line, lines, parse, spans
 from flows.command_line import app
 from models.errors import UserError
 from models.recipe.load import load_recipe
+from models.recipe.strategy import read_strategy
 
 TARGETS = dict(
     re.findall(r"^([a-z-]+):(?!=)[^\n]*\n((?:\t[^\n]*\n)*)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
@@ -60,6 +61,9 @@ def check_recipes(command: str, arguments: list[str]) -> None:
     first = arguments[: options[0] if options else None][: OF_RECIPES.get(command, 0)]
     named = first + [arguments[place + 1] for place in options if arguments[place] in ("--recipe", "-r")]
     overrides = [arguments[place + 1] for place in options if arguments[place] in ("--set", "-s")]
+    for place in options:
+        if arguments[place] == "--strategy":
+            overrides = read_strategy(arguments[place + 1], overrides)[1]
     if command == "data add":
         overrides.append(f"data.path={arguments[0]}")
     for recipe in named:

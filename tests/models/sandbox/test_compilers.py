@@ -88,7 +88,9 @@ def test_attacks_of_the_first_profile_win_no_more_here_than_processes_of_their_o
     assert os.listdir(tmp_path) == ["file"]
 
 
-@pytest.mark.parametrize("name", sorted(ENDS_ALL))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.thorough if name == "fork bomb" else ()) for name in sorted(ENDS_ALL)]
+)
 def test_what_ends_other_processes_ends_those_of_its_own_command_alone(compilers: Sandbox, name: str) -> None:
     source = f"{PROCESSES[name]}\nf(1)\n"
     compilers.command(["sh", "-c", f'"{PYTHON}" -S attack.py; true'], {"attack.py": source})
