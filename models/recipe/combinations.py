@@ -29,8 +29,8 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
         ValueError: two of them do not fit together.
     """
     for check in (
-        _settings, _groups, _pairs, _labels, _reference, _teacher, _divergence, _extras, _companions, _token_rewards, _flat_groups,
-        _truncated, _learners, _memory, _sequences,
+        _settings, _groups, _pairs, _labels, _reference, _teacher, _divergence, _extras, _companions, _token_rewards,
+        _flat_groups, _truncated, _learners, _memory, _sequences,
     ):  # fmt: skip
         check(recipe)
     for check_both in (_normalisation, _staleness, _drawing_again, _curriculum, _on_policy):

@@ -27,7 +27,7 @@ TARGETS = dict(
 VARIABLES = set(re.findall(r"^([A-Z]+) \??:?=", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
 OF_RECIPES = {"run": 1, "plan": 1, "compare": 99}
 """Commands whose first arguments are recipes, and how many at most."""
-PLACEHOLDERS = re.compile(r"RECIPE|NAME|PATH|\.\.\.|[A-Z]+=?[A-Z]*$")
+PLACEHOLDERS = re.compile(r"RECIPE|STRATEGY|NAME|PATH|\.\.\.|[A-Z]+=?[A-Z]*$")
 
 
 class Wrong(Exception):
@@ -42,7 +42,11 @@ def at_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 def check_rewardflow(words: list[str], in_text: bool = False) -> None:
     """Hold words against the command line, with the recipes and overrides in them."""
     # Brackets stand around what may be left out, capitals for what a reader puts there, a number for one.
-    words = [word.strip("[]") for word in words if word != "[OPTIONS]"]
+    words = [
+        word if word.count("[") == word.count("]") and "=" in word else word.strip("[]")
+        for word in words
+        if word != "[OPTIONS]"
+    ]
     typed = [re.sub(r"^[A-Z]+(\.\.\.)?$", "1", word) for word in words]
     if "--help" in words or (in_text and not words):
         return
@@ -62,7 +66,7 @@ def check_recipes(command: str, arguments: list[str]) -> None:
     named = first + [arguments[place + 1] for place in options if arguments[place] in ("--recipe", "-r")]
     overrides = [arguments[place + 1] for place in options if arguments[place] in ("--set", "-s")]
     for place in options:
-        if arguments[place] == "--strategy":
+        if arguments[place] == "--strategy" and not PLACEHOLDERS.match(arguments[place + 1]):
             overrides = read_strategy(arguments[place + 1], overrides)[1]
     if command == "data add":
         overrides.append(f"data.path={arguments[0]}")
