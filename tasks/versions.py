@@ -205,9 +205,27 @@ def stored(root: Path, digests: Iterable[str]) -> set[str]:
 
 def _transfer(command: str, root: Path, name: str | None, remote: str | None, report: Report) -> None:
     root = repository(root)
-    target = [] if name is None else ["--with-deps", stage_of(name)] if name in BUILT_IN else _of_a_user(name, root)
+    if name is None:
+        target = _pinned(root) if command == "pull" else []
+    else:
+        target = ["--with-deps", stage_of(name)] if name in BUILT_IN else _of_a_user(name, root)
     with alone(root) as lock:
         run_dvc(root, [command, *(["--remote", remote] if remote else []), *target], report, lock)
+
+
+def _pinned(root: Path) -> list[str]:
+    """Stages of the lock files, and raw files that were added. A stage that was never made is in none: DVC would say of
+    it that its files are missing."""
+    targets = [str(pin.relative_to(root)) for pin in sorted((root / RAW).glob("*.dvc"))]
+    for lock in (root / "dvc.lock", *sorted((root / "data").glob("**/dvc.lock"))):
+        file = lock.with_suffix(".yaml")
+        if not lock.is_file() or not file.is_file():
+            continue
+        made, known = (
+            (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("stages") or {} for path in (lock, file)
+        )
+        targets += [f"{file.relative_to(root)}:{stage}" for stage in made if stage.partition("@")[0] in known]
+    return targets
 
 
 def _of_a_user(name: str, root: Path) -> list[str]:
