@@ -214,17 +214,19 @@ def _transfer(command: str, root: Path, name: str | None, remote: str | None, re
 
 
 def _pinned(root: Path) -> list[str]:
-    """Stages of the lock files, and raw files that were added. A stage that was never made is in none: DVC would say of
-    it that its files are missing."""
-    targets = [str(pin.relative_to(root)) for pin in sorted((root / RAW).glob("*.dvc"))]
-    for lock in (root / "dvc.lock", *sorted((root / "data").glob("**/dvc.lock"))):
-        file = lock.with_suffix(".yaml")
-        if not lock.is_file() or not file.is_file():
-            continue
-        made, known = (
-            (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("stages") or {} for path in (lock, file)
-        )
-        targets += [f"{file.relative_to(root)}:{stage}" for stage in made if stage.partition("@")[0] in known]
+    """What the repository pins, wherever that is: stages of lock files, and files that were added. A stage that was
+    never made is in no lock file, and DVC would say of it that its files are missing."""
+    listed = git_output(
+        root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.dvc", "*dvc.lock"
+    )
+    targets: list[str] = []
+    for path in sorted(set(listed.split("\0")) - {""}):
+        pin, stages = root / path, Path(path).with_name("dvc.yaml")
+        if pin.suffix == ".dvc" and pin.is_file():
+            targets.append(path)
+        elif pin.name == "dvc.lock" and pin.is_file() and (root / stages).is_file():
+            made, known = (_stages((root / file).read_text(encoding="utf-8")) for file in (path, stages))
+            targets += [f"{stages}:{stage}" for stage in made if stage.partition("@")[0] in known]
     return targets
 
 
@@ -245,9 +247,14 @@ def _lock_text(name: str, root: Path) -> str:
 
 def _stage_of(name: str, lock: str) -> dict[str, Any] | None:
     """The stage that prepares the data set, out of the text of a lock file."""
-    stages: dict[str, Any] = (yaml.safe_load(lock) or {}).get("stages") or {}
-    stage: dict[str, Any] | None = stages.get(stage_of(name))
+    stage: dict[str, Any] | None = _stages(lock).get(stage_of(name))
     return stage
+
+
+def _stages(text: str) -> dict[str, Any]:
+    """The stages of a dvc.yaml or dvc.lock, by name."""
+    stages: dict[str, Any] = (yaml.safe_load(text) or {}).get("stages") or {}
+    return stages
 
 
 def _digest(name: str, stage: dict[str, Any]) -> str | None:
