@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from tiny_loops import SCHEDULE, new_learner
 from tiny_worlds import CODEC
 
 from models.engine.engine import Ask, Drawing, Generated
 from models.engine.transformers_engine import TransformersEngine
 from models.episodes.environment import Environment, Opened
-from models.loop.rollout import Problem
+from models.loop.readings import Readings
+from models.loop.rollout import Problem, Rollout
 from models.rollouts.episodes import Episodes
 from models.text.encoding import Codec
 
@@ -79,3 +82,15 @@ def hang(turn: str) -> None:
 def episodes(environment: Environment, **settings: Any) -> Episodes:
     """Rollouts that play with it."""
     return Episodes(**{"prompts": 4, "group_size": 4, "max_tokens": 48, "environment": environment, **settings})
+
+
+def gap(rollouts: Sequence[Rollout]) -> float:
+    """Largest difference between what the engine said of the policy's tokens and what the learner says."""
+    read = Readings(new_learner(SCHEDULE), 4096).policy(rollouts)
+    gaps = [
+        (said - row)[torch.tensor(rollout.written)].abs().max()
+        for rollout, row in zip(rollouts, read, strict=True)
+        if (said := rollout.behaviour_log_probs) is not None
+    ]
+    assert len(gaps) == len(rollouts)
+    return float(torch.stack(gaps).max())

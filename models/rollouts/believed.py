@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pydantic import NonNegativeFloat
 
 from models.environment.table import Table
-from models.episodes.environment import Environment
 from models.episodes.games import GAMES
 from models.episodes.games.beliefs import HiddenRoles, beliefs_about, log_beliefs
 from models.episodes.games.game import State, known_state, read_action
@@ -26,14 +25,8 @@ from models.errors import UserError
 from models.loop.rollout import Problem, Rollout
 from models.loop.turn import Turn
 from models.loop.world import World
-from models.part_types import slot_type
 from models.parts import part
-from models.rollouts.episodes import Episodes
-
-if TYPE_CHECKING:
-    Chosen = Environment
-else:
-    Chosen = slot_type("environment")
+from models.rollouts.episodes import Chosen, Episodes
 
 
 @part("believed")

@@ -15,11 +15,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from models.bounds import Positive
 from models.environment.table import Table
-from models.episodes.environment import Environment
 from models.episodes.games import GAMES
 from models.episodes.games.clusters import LatentGame, clustered
 from models.episodes.games.game import Game, Knows, information_sets, read_action
@@ -27,14 +26,8 @@ from models.episodes.games.solving import action_values, regret_matching
 from models.loop.rollout import Problem, Rollout
 from models.loop.turn import Turn
 from models.loop.world import World
-from models.part_types import slot_type
 from models.parts import part
-from models.rollouts.episodes import Episodes
-
-if TYPE_CHECKING:
-    Chosen = Environment
-else:
-    Chosen = slot_type("environment")
+from models.rollouts.episodes import Chosen, Episodes
 
 Actions = tuple[str, ...]
 SOLVABLE = "kuhn_poker", "mole"

@@ -128,10 +128,12 @@ def demonstrations(
     table = open_rows(data, "demonstrations", split)  # type: ignore[arg-type]
     settings = settings or SupervisedSettings()
 
-    right = _states_answer
-    if verifier is not None and settings.judges:
-        verified = _verified(data, split, table, verifier)
-        right = lambda row: str(row["id"]) in verified  # noqa: E731 - of two rules
+    verified = None if verifier is None or not settings.judges else _verified(data, split, table, verifier)
+
+    def right(row: Row) -> bool:
+        if verified is not None:
+            return str(row["id"]) in verified
+        return is_right(str(row["completion"]), str(row["answer"]), finished=True)
 
     def shown(column: str) -> Callable[[Row], str | None]:
         return lambda row: str(row[column]) if not settings.only_right or right(row) else None
@@ -147,10 +149,6 @@ def demonstrations(
     completions = codec.rows_of_completions(Texts(table, tuple(said)))
     fitting = np.flatnonzero(prompts.lengths + completions.lengths <= longest)
     return Sequences(prompts.take(fitting).held(), completions.take(fitting).held())
-
-
-def _states_answer(row: Row) -> bool:
-    return is_right(str(row["completion"]), str(row["answer"]), finished=True)
 
 
 def _verified(data: Path, split: str, table: RowTable, verifier: Reward) -> set[str]:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from tiny_episodes import ENDING, Chatter, Listening, episodes, hang
-from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
+from tiny_episodes import ENDING, Chatter, Listening, episodes, gap, hang
+from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
 from tiny_models import NO_VLLM
 from tiny_worlds import make_world
 
@@ -17,7 +16,6 @@ from models.engine.engine import Engine, EngineSettings, Sampling
 from models.episodes.episode import Episode
 from models.episodes.play import play
 from models.errors import UserError
-from models.loop.readings import Readings
 from models.loop.rollout import Rollout
 from models.loop.round_seeds import round_seed
 from models.rewards.exact_answer import ExactAnswer
@@ -64,19 +62,6 @@ def test_between_two_turns_stands_what_the_environment_said_and_nothing_else(eng
         assert rollout.text == "\n".join(
             ENDING.text([rollout.completion[turn.start : turn.stop] for turn in rollout.turns])
         )
-
-
-def gap(rollouts: Sequence[Rollout]) -> float:
-    """Largest difference between what the engine said of the policy's tokens and what the learner says."""
-    learner = new_learner(SCHEDULE)
-    read = Readings(learner, 4096).policy(rollouts)
-    gaps = [
-        (said - row)[torch.tensor(rollout.written)].abs().max()
-        for rollout, row in zip(rollouts, read, strict=True)
-        if (said := rollout.behaviour_log_probs) is not None
-    ]
-    assert len(gaps) == len(rollouts)
-    return float(torch.stack(gaps).max())
 
 
 def test_over_whole_episodes_engine_and_learner_say_the_same(engine: Listening) -> None:

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from tiny_episodes import ENDING, Listening
-from tiny_loops import PROBLEMS, SCHEDULE, new_learner
+from tiny_loops import PROBLEMS
 from tiny_worlds import make_world
 
-from models.loop.readings import Readings
 from models.loop.rollout import Rollout, parts_of
 from models.rollouts.program import Program
 
@@ -46,15 +44,3 @@ def assert_all_calls_are_trained_on_once(engine: Listening, made: Sequence[Rollo
     drawn = sorted((tuple(ask.prompt), generated.tokens) for ask, generated in engine.asked)
     assert drawn == sorted(call for rollout in made for call in trained(rollout))
     assert sum(map(len, (tokens for _, tokens in drawn))) == sum(rollout.trained_tokens for rollout in made)
-
-
-def gap(rollouts: Sequence[Rollout]) -> float:
-    """Largest difference between what the engine said of the policy's tokens and what the learner says."""
-    read = Readings(new_learner(SCHEDULE), 4096).policy(rollouts)
-    gaps = [
-        (said - row)[torch.tensor(rollout.written)].abs().max()
-        for rollout, row in zip(rollouts, read, strict=True)
-        if (said := rollout.behaviour_log_probs) is not None
-    ]
-    assert len(gaps) == len(rollouts)
-    return float(torch.stack(gaps).max())

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from programs import assert_all_calls_are_trained_on_once, draw, gap, program
-from tiny_episodes import ENDING, Listening
+from programs import assert_all_calls_are_trained_on_once, draw, program
+from tiny_episodes import ENDING, Listening, gap
 from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights
 from tiny_worlds import make_world
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from compiler_sandbox import compiler_sandbox
 from sandbox_attacks import CALLS, HARM, OUTSIDE, PROCESSES
 
-from models.errors import UserError
 from models.sandbox.sandbox import Sandbox
 from models.sandbox.settings import SandboxSettings
 
@@ -50,13 +50,8 @@ def compilers() -> Iterator[Sandbox]:
     limits = SandboxSettings(seconds=60, memory_mb=256, file_mb=8, scratch_mb=32, workers=1, processes=8)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SECRET_OF_TESTS", "the secret")
-        made = Sandbox(limits, compilers=True)
-        try:
-            assert made.layers.namespaces
-        except UserError as error:
-            pytest.skip(str(error))
-    yield made
-    made.close()
+        with compiler_sandbox(limits) as made:
+            yield made
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="numbers of system calls are those of another machine")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from compiler_sandbox import compiler_sandbox
 
 from models.errors import UserError
 from models.sandbox import fork_servers
@@ -153,13 +154,8 @@ def test_a_script_that_prints_without_end_is_cut_and_one_without_end_is_late(san
 
 @pytest.fixture(scope="module")
 def compilers() -> Iterator[Sandbox]:
-    made = Sandbox(SandboxSettings(seconds=30, workers=1, processes=8), compilers=True)
-    try:
-        assert made.layers.namespaces
-    except UserError as error:
-        pytest.skip(str(error))
-    yield made
-    made.close()
+    with compiler_sandbox(SandboxSettings(seconds=30, workers=1, processes=8)) as made:
+        yield made
 
 
 def test_a_compiler_compiles_and_what_it_made_runs(compilers: Sandbox) -> None:

@@ -1,0 +1,23 @@
+"""A sandbox of the profile for compilers, for tests that are skipped where this machine cannot hold one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from models.errors import UserError
+from models.sandbox.sandbox import Sandbox
+from models.sandbox.settings import SandboxSettings
+
+
+@contextmanager
+def compiler_sandbox(limits: SandboxSettings) -> Iterator[Sandbox]:
+    made = Sandbox(limits, compilers=True)
+    try:
+        assert made.layers.namespaces
+    except UserError as error:
+        pytest.skip(str(error))
+    yield made
+    made.close()
