@@ -23,6 +23,7 @@ from models.learner.all_completions import all_log_probs
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
+from models.loop.attempt import Attempt
 from models.loop.loop import Watchers, run_loop
 from models.loop.rollout import Known
 from models.policy.build import load_causal_model
@@ -31,7 +32,7 @@ from models.policy.use import read_use
 from models.policy.weights import plain_model
 from models.recipe.load import load_recipe
 from models.recipe.teachers import frozen_models
-from models.rewards.exact_answer import is_right
+from models.rewards.exact_answer import by_answer
 from tasks.open_learner import build_learner
 
 pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=5)]
@@ -99,6 +100,13 @@ def small(part):
     return replace(part, **changed)
 
 
+def programs(problems):
+    """The problems, with code before what is answered: `4 + 7 #### 5` is a program that passes, the other answers,
+    comments of Python, fail at it."""
+    tests = "def check(candidate):\n    assert candidate() == 11"
+    return [replace(problem, prompt="def f():\n    return ", tests=tests, entry_point="f") for problem in problems]
+
+
 def known(reads):
     """Answers of the data for every prompt: the right one, and one that is not."""
     kinds = {"problems": [], "demonstrations": ["demonstration"] * 2, "preferences": ["chosen", "rejected"]}[reads]
@@ -119,7 +127,7 @@ class Says:
     """Share of 384 samples that the verifier takes, whatever their words."""
 
 
-def says(policy, start, folder=None, beside=lambda into: None):
+def says(policy, start, problems, verify, folder=None, beside=lambda into: None):
     """What `policy` says, drawn as it is used: with what `beside` writes next to its weights in `folder`."""
     policy.eval()
     logs = []
@@ -132,11 +140,11 @@ def says(policy, start, folder=None, beside=lambda into: None):
         save_model_folder(plain_model(policy), TOKENIZER, folder, beside)
         used = folder
     engine = open_engine(used, EngineSettings(name="transformers"), longest=64, end=CODEC.end, seed=0)
-    prompts = [(*p.tokens, *read_use(used).after_prompt) for p in PROBLEMS]
+    prompts = [(*p.tokens, *read_use(used).after_prompt) for p in problems]
     drawn = engine.generate(prompts, Sampling(max_tokens=6, samples=64, log_probs=False), seed=1)
-    flat = [rollout for group in drawn for rollout in group]
-    texts = CODEC.text([completion.tokens for completion in flat])
-    right = [is_right(text, "7", finished=completion.finished) for text, completion in zip(texts, flat, strict=True)]
+    flat = [(problem, completion) for problem, group in zip(problems, drawn, strict=True) for completion in group]
+    texts = CODEC.text([completion.tokens for _, completion in flat])
+    right = verify([Attempt(problem, text, each.finished) for (problem, each), text in zip(flat, texts, strict=True)])
     return Says(*logs, sum(right) / len(right))
 
 
@@ -151,19 +159,22 @@ def trained(recipe, start, folder, frozen):
     rewards = [reward for reward in recipe.rewards if not reward.needs_reward_model]
     slots = replace(recipe.slots, rollouts=small(recipe.rollouts), rewards=rewards)
     policy = load_causal_model(start, torch.float32)
-    before = says(policy, start)
+    problems = programs(PROBLEMS) if any(reward.needs_tests for reward in recipe.rewards) else PROBLEMS
+    verify = recipe.verifier.right if recipe.verifier is not None else by_answer
+    before = says(policy, start, problems, verify)
     learner = build_learner(policy, recipe, settings, folder, None)
     learner.teachers = {role: frozen[role] for role in frozen_models(recipe)}
     engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.rollouts.draws else None
     world = make_world(engine, None, recipe.seed, learner, settings.token_budget, recipe.truncated)
     sound = recipe.objective.level == "pair" and slots.rollouts.reads == "demonstrations"  # all of the data is better
     answers = [answer for answer in known(slots.rollouts.reads) if not (sound and answer.flaw)]
-    problems = [replace(problem, known=tuple(answers)) for problem in PROBLEMS]
+    problems = [replace(problem, known=tuple(answers)) for problem in problems]
     run_loop(world, slots, settings, problems, folder / "checkpoints", Watchers())
-    return (
-        before,
-        says(learner.policy, start, folder / "policy", lambda into: slots.rollouts.export(learner, CODEC, start, into)),
-    )
+
+    def export(into):
+        slots.rollouts.export(learner, CODEC, start, into)
+
+    return before, says(learner.policy, start, problems, verify, folder / "policy", export)
 
 
 OWN_RANKING = ("own_likelihood",)
