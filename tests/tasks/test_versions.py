@@ -13,6 +13,7 @@ from small_repository import ROOT, commit, git, mine, ran, set_params, write_raw
 from models.datasets.schema import read_rows
 from models.datasets.settings import DataSettings
 from models.errors import UserError
+from tasks.dvc_command import alone, run_dvc
 from tasks.versions import current, digest_of, prepare, pull, push, read_pinned, stored
 
 pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=2)]
@@ -194,10 +195,32 @@ def wipe(root):
     shutil.rmtree(root / "data/prepared")
 
 
+def dvc(root, *words):
+    with alone(root) as lock:
+        run_dvc(root, list(words), lambda line: None, lock)
+
+
 def test_the_local_remote_brings_everything_back(root, made):
     push(root, report=lambda line: None)
     wipe(root)
     pull(root, report=lambda line: None)
+    assert current("arithmetic", root) == made
+
+
+def test_what_a_user_pins_elsewhere_is_brought_back_too(root, made):
+    stage = {"cmd": "cat words.txt words.txt > twice.txt", "deps": ["words.txt"], "outs": ["twice.txt"]}
+    folder = root / "notes"
+    folder.mkdir()
+    (folder / "words.txt").write_text("a word\n")
+    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"twice": stage}}))
+    dvc(root, "add", "notes/words.txt")
+    dvc(root, "repro", "notes/dvc.yaml:twice")
+    push(root, report=lambda line: None)
+    wipe(root)
+    for name in ("words.txt", "twice.txt"):
+        (folder / name).unlink()
+    pull(root, report=lambda line: None)
+    assert (folder / "twice.txt").read_text() == 2 * "a word\n" == 2 * (folder / "words.txt").read_text()
     assert current("arithmetic", root) == made
 
 
