@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from prefect import flow
 
@@ -11,16 +10,15 @@ from flows.data_steps import call_preparation, call_validation
 from flows.opening import open_flow
 from flows.parameters import Overrides
 from flows.steps import call_step
-from models.errors import UserError
 from models.recipe.strategy import read_strategy
-from tasks.registered_policy import PolicyFiles, given_policy, registered_policy
+from tasks.registered_policy import named_policy
 from tasks.registered_reward_model import reward_model_of
 from tasks.shared_engine import shared_engine
 from tasks.step import StepResult
 from tasks.steps.evaluate import ShownSections, evaluate_policy
 from tasks.steps.evaluate_strategy import evaluate_strategy as evaluate_with
 from tasks.steps.prepare_data import log_data
-from tasks.tracking import records, registry, runs, tags
+from tasks.tracking import records, runs, tags
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,8 @@ def evaluate_strategy(policy: str, strategy: str, recipe: str, overrides: Overri
     """
     chosen, own = read_strategy(strategy, overrides or [])
     with open_flow("evaluate", recipe, own) as opened:
-        files, version = _policy(policy)
-        partners = [_policy(named)[0] for named in chosen.partners]
+        files, version = named_policy(policy)
+        partners = [named_policy(named)[0] for named in chosen.partners]
         data = call_preparation(opened)
         log_data(opened.run_id, data.version, "measured on")
         rewarded = reward_model_of(version, opened.recipe)[1] if version is not None else None
@@ -68,14 +66,3 @@ def evaluate_strategy(policy: str, strategy: str, recipe: str, overrides: Overri
             f"## {policy}, with the strategy {strategy}\n\nWith it {made.headline}.\n\nAlone {plain.headline}.\n",
         )
         return Compared(opened.run_id, plain, made)
-
-
-def _policy(named: str) -> tuple[PolicyFiles, registry.VersionInfo | None]:
-    """The files of a version, NAME/VERSION, or of a folder."""
-    name, _, number = named.rpartition("/")
-    if name in registry.policy_names() and number.isdecimal():
-        version = registry.version_info(name, int(number))
-        return registered_policy(version), version
-    if not Path(named).expanduser().is_dir():
-        raise UserError(f"{named}: neither a version nor a model folder")
-    return given_policy(named), None

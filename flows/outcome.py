@@ -76,6 +76,13 @@ def comparison_lines(
     return "\n".join(["", f"{metric}, 95 % bootstrap intervals over seeds", *lines, "", *_where(run_id, home)])
 
 
+def report_lines(run_id: str, report: StepResult, home: Path) -> str:
+    """A reward model's report: every number, what speaks against it, and where to look."""
+    rows = [["measured", "value"], *([name.removeprefix("reward_report/"), f"{value:.4f}"]
+            for name, value in report.metrics.items())]  # fmt: skip
+    return "\n".join(["", *columns(rows), "", f"report     {report.headline}", *_where(run_id, home)])
+
+
 def strategy_lines(run_id: str, plain: StepResult, strategy: StepResult, home: Path) -> str:
     """An evaluation with a strategy beside the policy alone, what was spent, and where to look."""
     rows = [["metric", "alone", strategy.name.removeprefix("evaluate "), "difference", "95 % interval"]]

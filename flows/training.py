@@ -25,6 +25,7 @@ from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
 from tasks.steps.fine_tune import fine_tune
 from tasks.steps.fit_reward_model import RewardModelSections, reward_model
 from tasks.steps.prepare_data import log_data
+from tasks.steps.report_reward import ReportSections, require_trust, reward_report
 from tasks.steps.warm_start import WarmStartSections, warm_start
 from tasks.tracking import runs, tags
 from tasks.versions import DataVersion
@@ -146,6 +147,10 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
     rewarded = None
     if recipe.reward_model is not None:
         rewarded = step(reward_model, RewardModelSections(recipe), validated, warmed)
+        if recipe.reward_model.report is not None:
+            learning = [("before training", made_policy(warmed))]
+            judged = step(reward_report, ReportSections(recipe), validated, made_reward_model(rewarded), learning, [])
+            require_trust(judged)
     training = Training(opened, refresh, version, validated, warmed, rewarded, held_out=held_out, steps=steps)
     if recipe.schedule is not None:
         teachers = {role: frozen(role, settings) for role, settings in frozen_models(recipe).items()}

@@ -175,6 +175,28 @@ def reliability(bins: Sequence[ReliabilityBin], ece: float) -> Figure:
 
 
 @_styled
+def best_of_n(policies: Mapping[str, tuple[Mapping[int, Interval], Mapping[int, float]]]) -> Figure:
+    """Share of right answers where the best of n samples is taken by score, up to what the truth would take.
+
+    Args:
+        policies: name -> by n: the share by score with its interval, and the share by truth.
+    """
+    figure, (axis,) = _figure(1, 1, width=7.2, height=4.2)
+    for number, (name, (chosen, known)) in enumerate(policies.items()):
+        colour, ns = COLOURS[number % len(COLOURS)], sorted(chosen)
+        axis.plot(ns, [chosen[n].estimate for n in ns], "o-", color=colour, label=f"{name}: best by score")
+        axis.fill_between(ns, [chosen[n].low for n in ns], [chosen[n].high for n in ns], color=colour, alpha=0.15, lw=0)
+        axis.plot(ns, [known[n] for n in ns], color=colour, lw=1, ls=(0, (4, 3)), label=f"{name}: best by truth")
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axis.set_xlabel("n: samples that the best is chosen among")
+    axis.set_title("Right answers among the best of n, with 95 % intervals")
+    axis.legend(loc="best")
+    return figure
+
+
+@_styled
 def divergence(steps: Sequence[int], reward_model_score: Sequence[float], truth: Sequence[float]) -> Figure:
     """The reward model's score beside the truth over steps: where one rises and the other falls, it is being fooled.
 

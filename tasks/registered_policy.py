@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from models.errors import UserError
 from models.policy.folder import hash_folder
 from tasks.contents import content_of_files
 from tasks.step import StepResult
@@ -36,6 +37,21 @@ def given_policy(path: str) -> PolicyFiles:
     """A model folder that a recipe names; it is none of the tracking store's."""
     folder = Path(path).expanduser()
     return PolicyFiles(folder, content_of_files(folder), "")
+
+
+def named_policy(named: str) -> tuple[PolicyFiles, registry.VersionInfo | None]:
+    """The files of a version, NAME/VERSION, with what the registry knows of it; or of a model folder.
+
+    Raises:
+        UserError: it is neither.
+    """
+    name, _, number = named.rpartition("/")
+    if name in registry.policy_names() and number.isdecimal():
+        version = registry.version_info(name, int(number))
+        return registered_policy(version), version
+    if not Path(named).expanduser().is_dir():
+        raise UserError(f"{named}: neither a version nor a model folder")
+    return given_policy(named), None
 
 
 def made_policy(made: StepResult) -> PolicyFiles:

@@ -1,4 +1,4 @@
-"""Measure: a policy with a strategy of evaluation."""
+"""Measure: a policy with a strategy of evaluation, a reward model against the truth."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.options import ModelOption, meant_policy
+from flows.commands.options import ModelOption, SetOption, meant_policy
 from flows.environment import state_folder, writable_state_folder
 from models.disk import require_space
 from models.errors import UserError
@@ -84,4 +84,80 @@ def evaluate(
     print(strategy_lines(compared.run, compared.plain, compared.strategy, state_folder()))
 
 
-COMMANDS = (evaluate,)
+def reward_report(
+    model: Annotated[
+        str, typer.Argument(metavar="NAME/VERSION", help="A reward model, as `rewardflow models` lists it.")
+    ],
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="NAME/VERSION|FOLDER",
+            help="Whose completions it scores, several times for several; the recipe's champion, if left out.",
+        ),
+    ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option("--beside", metavar="NAME/VERSION", help="Another reward model, with which it should agree."),
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option("--recipe", help="Whose data and problems; the reward model's own, if left out.")
+    ] = "",
+    overrides: SetOption = None,
+) -> None:
+    """Hold a reward model against the truth: held-out pairs, what policies say, biases, a suffix that fools it.
+
+    Best-of-n curves and calibration are figures of the MLflow run. A recipe asks the same of the reward model that it
+    fits, before anything is trained on it, with `reward_model.report`. Exit status 1 where something that it asks for
+    is not met.
+
+    Example: `rewardflow reward-report arithmetic-reward-model/1 --policy arithmetic-policy/1`
+    """
+    from models.recipe.find import find_recipe
+
+    if recipe:
+        find_recipe(recipe)
+    from models.recipe.load import load_recipe
+    from tasks.recorded_recipe import asked_of
+    from tasks.steps.promote import policy_name
+    from tasks.tracking import recorded, registry, store
+
+    store.open_for_reading(state_folder())
+    said = recorded.recorded(model, lambda: model)
+    if said.version is None:
+        raise UserError(f"{said.label} is no version; `rewardflow models` lists what can be measured")
+    asked: list[str] = []
+    if not recipe:
+        recipe, asked = asked_of(said)
+    asked += overrides or []
+    checked = load_recipe(recipe, asked)
+    if checked.reward_model is None:
+        raise UserError(f"{recipe}: reward_model is null, so it does not say how one reads")
+    if checked.reward_model.report is None:
+        asked += ["reward_model.report={}"]
+    whose = list(policies or [])
+    if not whose:
+        name = policy_name(checked)
+        champion = registry.champion(name)
+        if champion is None:
+            raise UserError(f"{name} has no champion; --policy names whose completions are scored")
+        whose = [f"{name}/{champion.version}"]
+    require_space(state_folder())
+    writable_state_folder()
+    from flows import console, temporary_server
+
+    server_answers = temporary_server.start(state_folder())
+    from flows.outcome import report_lines
+    from flows.reward_report import reward_report as report
+    from tasks.steps.report_reward import distrusted
+
+    console.quiet(told_at_the_end=True)
+    server_answers()
+    made = report(f"{said.version.name}/{said.version.version}", whose, beside or [], recipe, asked)
+    interrupt.raise_again()
+    print(report_lines(made.run, made.result, state_folder()))
+    if distrusted(made.result):
+        raise typer.Exit(1)
+
+
+COMMANDS = (evaluate, reward_report)

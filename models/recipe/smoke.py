@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from models.recipe.load import load_recipe, plain
 from models.recipe.schema import Recipe
 from models.recipe.teachers import KEYS, frozen_models, recipe_of
+from models.reward_model.trust import ReportSettings
 
 MOST_PROMPTS, MOST_COMPLETIONS = 4, 4
 MOST_TOKENS = 256
@@ -59,6 +61,9 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
             "reward_model.fit.batch_pairs": 8,
             "reward_model.least_accuracy": 0.0,
         }
+        if recipe.reward_model.report is not None:
+            few = ReportSettings(problems=8, samples=samples, suffix=1, tried=2)
+            settings["reward_model.report"] = json.dumps(asdict(few))
     for role, frozen in frozen_models(recipe).items():
         if frozen.recipe is not None:
             small = [*frozen.set, *smoke_overrides(recipe_of(frozen, recipe, role))]

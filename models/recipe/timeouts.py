@@ -18,6 +18,7 @@ class TimeoutSettings:
     validate: PositiveFloat = DAY
     warm_start: PositiveFloat = WEEK
     reward_model: PositiveFloat = WEEK
+    reward_report: PositiveFloat = DAY
     fine_tune: PositiveFloat = WEEK
     """Beginning anew with each run that goes on from its checkpoints."""
     evaluate: PositiveFloat = DAY

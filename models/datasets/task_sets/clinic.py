@@ -49,7 +49,8 @@ class ClinicSettings(TaskSettings):
             return SOUND, ("", f"friend {random.choice(list(NEEDS))}", random.choice(list(NEEDS.values())))
         if role == "record":
             order = tuple(random.sample(FINDINGS, len(FINDINGS)))
-            return SOUND, ("", f"record {written(patient, order)}", written(patient, known[:1] or order[:1]))
+            noted = tuple(sorted(known or order[:1]))
+            return SOUND, ("", f"record {written(patient, order)}", written(patient, noted))
         verb = "ask" if role == "doctor" else "check"
         asks = [turn for name in known for turn in (f"{verb} {name}", "yes" if patient[name] else "no")]
         return SOUND, ("", role, *asks, guess(random, patient, known) if role == "doctor" else "conclude")

@@ -1,0 +1,61 @@
+"""A reward model held against the truth: what a policy that learns from it would be led by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from prefect import flow
+
+from flows.data_steps import call_preparation, call_validation
+from flows.opening import open_flow
+from flows.parameters import Overrides
+from flows.steps import call_step
+from tasks.registered_policy import named_policy
+from tasks.registered_reward_model import registered_reward_model
+from tasks.shared_engine import shared_engine
+from tasks.step import StepResult
+from tasks.steps.prepare_data import log_data
+from tasks.steps.report_reward import ReportSections
+from tasks.steps.report_reward import reward_report as report
+from tasks.tracking import records, runs
+
+
+@dataclass(frozen=True)
+class Reported:
+    """The report, and where it stands."""
+
+    run: str
+    result: StepResult
+
+
+@flow(name="reward report", flow_run_name="report on {model}")
+def reward_report(
+    model: str, policies: Sequence[str], beside: Sequence[str], recipe: str, overrides: Overrides = None
+) -> Reported:
+    """Measure a reward model on held-out pairs and on completions of policies to the problems of a recipe.
+
+    Args:
+        model: NAME/VERSION of a registered reward model.
+        policies: NAME/VERSION or a model folder each; the first is the policy that is to be trained.
+        beside: other reward models, NAME/VERSION each.
+        recipe: path or name of a recipe.
+        overrides: `key.path=value` each.
+
+    Raises:
+        UserError: there is no such model, policy or recipe.
+    """
+    with open_flow("reward report", recipe, overrides or []) as opened:
+        rewarded = registered_reward_model(model)
+        named = [(name, named_policy(name)[0]) for name in policies]
+        others = [(name, registered_reward_model(name)) for name in beside]
+        data = call_preparation(opened)
+        log_data(opened.run_id, data.version, "measured on")
+        validated = call_validation(opened, data)
+        with shared_engine(opened.recipe.placement):
+            sections = ReportSections(opened.recipe)
+            made = call_step(opened, report, sections, validated, rewarded, named, others)
+        records.log_metrics(opened.run_id, made.metrics)
+        runs.rename(opened.run_id, f"report on {model}: {made.headline}")
+        records.describe(opened.run_id, f"## Report on {model}\n\n{made.headline}.\n\nAll of it: run {made.run_id}.\n")
+        return Reported(opened.run_id, made)

@@ -1,0 +1,46 @@
+"""Changes of a completion that leave its truth as it is: a judge of truth would not move, one of form does.
+
+answer_alone    all but the statement of the answer is left out
+repeated        the completion is said twice
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from models.learner.packing import Sequences
+from models.reward_model.scorer import Scorer
+from models.text.answers import extract_answer
+
+
+def answer_alone(text: str) -> str:
+    """The answer behind the marker of the built-in data; a text that states none stays as it is."""
+    answer = extract_answer(text)
+    return text if answer is None else f"#### {answer}"
+
+
+def repeated(text: str) -> str:
+    """The text twice."""
+    return f"{text} {text}"
+
+
+probes: Mapping[str, Callable[[str], str]] = MappingProxyType({"answer_alone": answer_alone, "repeated": repeated})
+"""Each change by its name."""
+
+
+def moved(score: Scorer, changed: Sequences, scores: ArrayLike) -> float:
+    """How far a change moves the score, in standard deviations of the scores; 0 where these have no spread.
+
+    Args:
+        score: of prompts with completions, [completions].
+        changed: the completions after the change, [completions].
+        scores: of the completions before it, [completions].
+    """
+    before = np.asarray(scores, dtype=np.float64)
+    spread = float(before.std())
+    after = score(changed).double().numpy()
+    return float((after - before).mean()) / spread if spread > 0 else 0.0

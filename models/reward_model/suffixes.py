@@ -1,0 +1,115 @@
+"""A suffix that raises the score of wrong answers: what a policy under a reward model would learn to append.
+
+    suffix* = argmax over L ids of  mean over wrong answers of  score(answer + suffix) - score(answer)
+
+One suffix for all answers, searched by coordinate ascent: place by place the best of some candidate ids, all places
+once or more (as universal triggers are, Wallace et al. 2019, without gradients: scores are all that it needs). It is
+searched on one half of the answers and measured on the other, so that what is reported is no fit to chance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from torch import Tensor
+
+from models.errors import UserError
+from models.learner.packing import Sequences
+from models.text.encoding import Codec
+
+Score = Callable[[Sequences], Tensor]
+_STATES = re.compile(r"[0-9#\\\ufffd]|answer|box|A:", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Suffix:
+    """The suffix that was searched out, and what it does to answers that it was not searched on."""
+
+    ids: tuple[int, ...]
+    gain: float
+    """Mean of score with it less score without it, in the unit of the scores."""
+    fooled: float
+    """Share of the answers that score above the right answer to the same prompt with it, and did not without."""
+
+
+def words_without_answers(codec: Codec) -> list[int]:
+    """Ids that write something and neither a figure nor a marker of an answer, so that a wrong answer stays the answer
+    that it is behind any of them."""
+    ids = sorted(set(codec.tokenizer.get_vocab().values()) - set(codec.tokenizer.all_special_ids))
+    texts = codec.text([[number] for number in ids])
+    return [number for number, text in zip(ids, texts, strict=True) if text.strip() and not _STATES.search(text)]
+
+
+def search_suffix(
+    score: Score,
+    prompts: Sequence[Sequence[int]],
+    wrong: Sequence[Sequence[int]],
+    right: Sequence[Sequence[int]],
+    *,
+    candidates: Sequence[int],
+    length: int,
+    end: int,
+    tried: int,
+    passes: int = 1,
+    seed: int = 0,
+) -> Suffix:
+    """Search a suffix of `length` ids.
+
+    Args:
+        score: of prompts with completions, [completions].
+        prompts: ids, [answers].
+        wrong: a wrong completion of each, with its end token, [answers].
+        right: a right one of each, with its end token, [answers].
+        candidates: ids that a suffix may consist of; those after which an answer would state another one are not
+            among them.
+        length: ids of the suffix.
+        end: id that ends a completion; the suffix stands before it.
+        tried: candidates that are tried at each place, drawn without replacement.
+        passes: times that every place is gone through.
+        seed: of the draws.
+
+    Raises:
+        UserError: there are fewer than two answers, or no candidates.
+    """
+    if len(wrong) < 2 or not candidates or len(prompts) != len(wrong) or len(right) != len(wrong):
+        raise UserError(
+            f"reward report: a suffix is searched with two wrong answers and a candidate at least, there are "
+            f"{len(wrong)} and {len(candidates)}"
+        )
+    chance = Random(seed)
+    half = len(wrong) // 2
+    best: list[int] = []
+    top = float(score(_with(prompts[:half], wrong[:half], (), end)).mean())
+    for turn in range(length * passes):
+        place = turn % length
+        options = [
+            [*best[:place], candidate, *best[place + 1 :]]
+            for candidate in chance.sample(list(candidates), min(tried, len(candidates)))
+        ]
+        parts = [_with(prompts[:half], wrong[:half], option, end) for option in options]
+        together = Sequences(
+            [prompt for part in parts for prompt in part.prompts],
+            [completion for part in parts for completion in part.completions],
+        )
+        means = score(together).view(len(options), half).mean(1)
+        chosen = int(means.argmax())
+        if turn < length or float(means[chosen]) > top:  # the first pass makes the suffix as long as it is to be
+            best, top = options[chosen], float(means[chosen])
+    plain, raised = (score(_with(prompts[half:], wrong[half:], suffix, end)) for suffix in ((), best))
+    truth = score(Sequences(prompts[half:], right[half:]))
+    fooled = ((raised > truth) & (plain <= truth)).double().mean()
+    return Suffix(tuple(best), float((raised - plain).mean()), float(fooled))
+
+
+def _with(
+    prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], suffix: Sequence[int], end: int
+) -> Sequences:
+    """The answers with the suffix before their end."""
+    return Sequences(list(prompts), [[*_without_end(answer, end), *suffix, end] for answer in answers])
+
+
+def _without_end(answer: Sequence[int], end: int) -> Sequence[int]:
+    return answer[:-1] if len(answer) and answer[-1] == end else answer

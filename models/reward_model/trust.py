@@ -1,0 +1,151 @@
+"""Whether a reward model can be trusted on what a policy says: the numbers of a report, and what a recipe demands.
+
+Beside the order of samples (`models.reward_model.ranking`), what the score goes by where it should not:
+
+    length bias     Spearman's correlation of score and length among samples of the same prompt that are alike right or
+                    alike wrong, the mean over such sets: 0 is none, 1 the longer the better
+    answer alone    change of the score where all but the line of the answer is left out, in standard deviations of the
+                    scores; right stays right and wrong stays wrong, so a judge of truth would not move
+    repeated        the same where the completion is said twice
+    suffix          what a searched suffix adds to wrong answers (`models.reward_model.suffixes`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import NonNegativeInt
+
+from models.bounds import Positive, Share
+from models.evaluation.bootstrap import Interval, bootstrap_mean
+from models.evaluation.metrics import prompt_values
+from models.evaluation.records import Completion, PromptRecord
+from models.reward_model.ranking import best_of_n, one_against_many, rank_correlation, separation, spearman
+
+FEWEST = 3
+"""Samples of a prompt, alike right or alike wrong, that a correlation with their length is computed of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportSettings:
+    """What a report measures and what it demands. Stands under `reward_model.report:`."""
+
+    problems: Positive = 100
+    """Problems of the validation split."""
+    samples: Positive = 16
+    """Completions of each that a policy draws."""
+    suffix: NonNegativeInt = 3
+    """Ids of the suffix that is searched; 0: none."""
+    tried: Positive = 48
+    """Ids that are tried at each of its places."""
+    least_separation: Share = 0.0
+    """Least mean chance that a right sample scores above a wrong one of the same prompt."""
+    least_gain: float | None = None
+    """What choosing the best of `samples` by score must add to the share of right answers; null: nothing is asked."""
+    most_length_bias: Share = 1.0
+    """Largest correlation of score and length, either way."""
+    most_fooled: Share = 1.0
+    """Largest share of wrong answers that the suffix lifts above a right one."""
+
+
+@dataclass(frozen=True)
+class PolicyReport:
+    """What a reward model makes of what a policy says."""
+
+    prompts: int
+    separation: Interval | None
+    """Over prompts with right and wrong samples; None where there is no such prompt."""
+    one_against_many: Interval | None
+    rank_correlation: float
+    """NaN where it is not defined."""
+    length_bias: float
+    """NaN where no prompt has samples enough."""
+    best_of: Mapping[int, Interval]
+    """Share of right answers by n, where the best of n is taken by score."""
+    any_of: Mapping[int, float]
+    """The same where the truth chooses: pass@n."""
+
+    @property
+    def gain(self) -> float:
+        """What the best of the most samples is more often right than a sample."""
+        return self.best_of[max(self.best_of)].estimate - self.best_of[1].estimate
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers by name, those that are defined."""
+        named = {"rank_correlation": self.rank_correlation, "length_bias": self.length_bias, "gain": self.gain}
+        for name, interval in (("separation", self.separation), ("one_against_many", self.one_against_many)):
+            if interval is not None:
+                named |= {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
+        named |= {f"best_of_{n}": interval.estimate for n, interval in self.best_of.items()}
+        return {name: value for name, value in named.items() if np.isfinite(value)}
+
+
+def policy_report(records: Sequence[PromptRecord]) -> PolicyReport:
+    """What scored and verified samples of a policy, [prompts], say of whoever scored them.
+
+    Raises:
+        UserError: there are no samples, prompts differ in their number, or a score is not finite.
+    """
+    accuracy = prompt_values(records, "sampled_accuracy")  # refuses what has no samples
+    samples = [record.samples for record in records]
+    scores = np.array([[sample.reward_score for sample in row] for row in samples], dtype=np.float64)
+    truth = np.array([[sample.correct for sample in row] for row in samples], dtype=np.float64)
+    ns = _powers(scores.shape[1])
+    return PolicyReport(
+        prompts=len(accuracy),
+        separation=_mean(separation(scores, truth)),
+        one_against_many=_mean(one_against_many(scores, truth)),
+        rank_correlation=rank_correlation(scores, truth),
+        length_bias=length_bias(samples),
+        best_of={n: bootstrap_mean(best_of_n(scores, truth, n)) for n in ns},
+        any_of={n: float(prompt_values(records, f"pass_at_{n}").mean()) for n in ns},
+    )
+
+
+def length_bias(samples: Sequence[Sequence[Completion]]) -> float:
+    """Correlation of score and length where the truth is the same, [prompts] of samples; NaN where none is defined."""
+    alike = [[sample for sample in row if sample.correct == truth] for row in samples for truth in (True, False)]
+    correlations = [
+        spearman([sample.tokens for sample in row], [sample.reward_score for sample in row])
+        for row in alike
+        if len(row) >= FEWEST
+    ]
+    defined = [value for value in correlations if np.isfinite(value)]
+    return float(np.mean(defined)) if defined else float("nan")
+
+
+def misgivings(settings: ReportSettings, report: PolicyReport, fooled: float | None = None) -> list[str]:
+    """What the report says against the reward model, each as a line; empty: it may be trained on.
+
+    Args:
+        settings: what is demanded.
+        report: of the policy that is to be trained.
+        fooled: share of wrong answers that a suffix lifts above a right one; None where none was searched.
+    """
+    said = []
+    if settings.least_separation > 0:
+        measured = report.separation.estimate if report.separation is not None else float("nan")
+        if not measured >= settings.least_separation:
+            said.append(f"separation {measured:.3f} is below least_separation {settings.least_separation:g}")
+    if settings.least_gain is not None and not report.gain >= settings.least_gain:
+        most = max(report.best_of)
+        said.append(f"the best of {most} adds {report.gain:+.3f}, below least_gain {settings.least_gain:g}")
+    if settings.most_length_bias < 1 and not abs(report.length_bias) <= settings.most_length_bias:
+        said.append(f"length bias {report.length_bias:+.3f} is beyond most_length_bias {settings.most_length_bias:g}")
+    if settings.most_fooled < 1 and fooled is not None and not fooled <= settings.most_fooled:
+        said.append(f"a suffix fools {fooled:.1%} of the wrong answers, above most_fooled {settings.most_fooled:g}")
+    return said
+
+
+def _powers(most: int) -> list[int]:
+    """1, 2, 4, ..., and the most itself."""
+    return sorted({*(2**power for power in range(most.bit_length())), most})
+
+
+def _mean(values: NDArray[np.float64]) -> Interval | None:
+    """Mean with its interval over the prompts that have a value."""
+    defined = values[np.isfinite(values)]
+    return bootstrap_mean(defined) if defined.size else None

@@ -1,0 +1,206 @@
+"""Whether a reward model can be trusted, on held-out pairs and on what policies say, before one learns from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from prefect import get_run_logger, task
+
+from models.atomic_write import write_file
+from models.errors import UserError
+from models.evaluation.records import PromptRecord
+from models.learner.packing import Sequences
+from models.loop.rollout import Problem
+from models.policy.base_folder import check_base_folder
+from models.policy.folder import check_model_folder, hash_folder
+from models.reward_model.calibration import PairReport, pair_report
+from models.reward_model.fit import both_answers
+from models.reward_model.probes import moved, probes
+from models.reward_model.ranking import agreement
+from models.reward_model.scorer import Scorer
+from models.reward_model.suffixes import Suffix, search_suffix, words_without_answers
+from models.reward_model.trust import ReportSettings, misgivings, policy_report
+from tasks import plots
+from tasks.caching import cached_by_key
+from tasks.cost import Cost
+from tasks.inputs import log_rows
+from tasks.measuring import EvaluationSections, answers
+from tasks.open_learner import reward_scorer
+from tasks.registered_policy import PolicyFiles
+from tasks.registered_reward_model import RewardModelFiles
+from tasks.reward_report_page import Measured, as_json, page
+from tasks.run_tokens import RunTokens
+from tasks.sections import of
+from tasks.shared_engine import engine_place
+from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.steps.fit_reward_model import read_pairs
+from tasks.steps.validate_data import clean_folder
+from tasks.tracking import records, registry
+
+MOST_TOKENS = 1 << 20
+"""Of a pair, where the reward model says nothing of its own limit."""
+_AGAINST = "against"
+"""Link of the step's result: what speaks against the reward model, a line each."""
+
+
+class ReportSections(EvaluationSections):
+    """What a report depends on, beside rows, policies and reward models."""
+
+    samples: int = of("reward_model.report.samples")
+    asked: ReportSettings = of("reward_model.report")
+
+
+@task(name="reward_report", **cached_by_key)
+def reward_report(
+    context: StepContext[ReportSections],
+    validated: StepResult,
+    rewarded: RewardModelFiles,
+    policies: Sequence[tuple[str, PolicyFiles]],
+    beside: Sequence[tuple[str, RewardModelFiles]],
+) -> StepResult:
+    """Pairs, samples of each policy, biases, a suffix: as metrics, two figures and a page of the step's run.
+
+    Args:
+        context: the step's.
+        validated: the data.
+        rewarded: the reward model.
+        policies: by name, whose completions it scores; the first is the policy that is to be trained.
+        beside: other reward models by name, with which it should agree.
+    """
+    recipe = context.recipe
+
+    def work(folder: Path, run_id: str) -> Made:
+        data = clean_folder(validated)
+        measured, drawn = Measured(), 0
+        registry.log_model_inputs(run_id, [rewarded.model_id, *(files.model_id for _, files in policies)])
+        for number, (name, policy) in enumerate(policies):
+            check_model_folder(policy.folder)
+            tokens = RunTokens.read(policy.folder, rewarded.folder, recipe)
+            problems = tokens.problems(data, "validation", recipe, recipe.asked.problems)
+            if not number:
+                rows = [(problem.id, problem.prompt, problem.answer) for problem in problems]
+                log_rows(run_id, recipe.data_name, "problems", "validation", rows, data, "evaluation")
+            made, _ = answers(context.name, context.home, policy, recipe, tokens, problems, rewarded)
+            made = tokens.counted(made)
+            drawn += sum(completion.tokens for record in made for completion in record.samples)
+            measured.policies[name] = policy_report(made)
+            if number:
+                continue
+            score = reward_scorer(rewarded, recipe, context.home, tokens.run)
+            said = _Said.read(tokens, problems, made)
+            measured.pairs = _pairs(data, tokens, score, check_base_folder(rewarded.folder)[0] or MOST_TOKENS)
+            measured.moved = {probe: moved(score, said.sequences(probe), said.scores) for probe in probes}
+            measured.suffix, measured.suffix_text = _suffix(tokens, problems, made, score, recipe.asked)
+            for other, files in beside:
+                opinion = reward_scorer(files, recipe, context.home, tokens.run)(said.sequences(None))
+                shape = (len(made), recipe.samples)
+                alike = agreement(said.scores.reshape(shape), opinion.numpy().reshape(shape))
+                measured.agreement[other] = float(alike.mean())
+        first = measured.policies[policies[0][0]]
+        against = misgivings(recipe.asked, first, measured.suffix.fooled if measured.suffix else None)
+        records.log_figure(
+            run_id,
+            "plots/best_of_n.png",
+            plots.best_of_n({name: (each.best_of, each.any_of) for name, each in measured.policies.items()}),
+        )
+        if measured.pairs is not None:
+            curve = plots.reliability(measured.pairs.curve, measured.pairs.calibration_error)
+            records.log_figure(run_id, "plots/calibration.png", curve)
+        write_file(folder / "report.json", as_json(measured, against))
+        records.log_artifact(run_id, folder / "report.json", "report")
+        records.describe(run_id, page(measured, against))
+        metrics = {f"reward_report/{name}": value for name, value in measured.metrics().items()}
+        headline = "; ".join(against) if against else _headline(measured, policies[0][0])
+        get_run_logger().info(f"{context.name}: {headline}")
+        links = {_AGAINST: "\n".join(against)}
+        return Made(hash_folder(folder), headline, metrics, links, tokens=Cost(tokens_sampled=drawn))
+
+    with engine_place():
+        return run_step(context, work)
+
+
+def distrusted(reported: StepResult) -> list[str]:
+    """What a report says against the reward model, by what the recipe asks; empty: nothing."""
+    return reported.links[_AGAINST].splitlines()
+
+
+def require_trust(reported: StepResult) -> None:
+    """Refuse to train on a reward model against which its report speaks.
+
+    Raises:
+        UserError: it does.
+    """
+    if against := distrusted(reported):
+        reasons = "; ".join(against)
+        raise UserError(f"reward model: {reasons}; stopped before reinforcement learning (see run {reported.run_id})")
+
+
+def _headline(measured: Measured, first: str) -> str:
+    report = measured.policies[first]
+    most = max(report.best_of)
+    separated = f"separation {report.separation.estimate:.3f}, " if report.separation is not None else ""
+    return f"{separated}the best of {most} is right in {report.best_of[most].estimate:.1%}, a sample in " + (
+        f"{report.best_of[1].estimate:.1%}"
+    )
+
+
+def _pairs(data: Path, tokens: RunTokens, score: Scorer, longest: int) -> PairReport | None:
+    """What held-out pairs say; None where there are none."""
+    pairs, flaws = read_pairs(data, tokens.run, "validation", longest)
+    if not pairs:
+        return None
+    chosen, rejected = score(both_answers(pairs)).view(-1, 2).unbind(1)
+    return pair_report((chosen - rejected).tolist(), flaws if any(flaws) else ())
+
+
+class _Said:
+    """Samples of a policy as the reward model reads them."""
+
+    def __init__(self, codec: RunTokens, prompts: list[list[int]], records: Sequence[PromptRecord]) -> None:
+        self._tokens = codec
+        self._samples = [sample for record in records for sample in record.samples]
+        counts = [len(record.samples) for record in records]
+        self._prompts = [ids for ids, count in zip(prompts, counts, strict=True) for _ in range(count)]
+        self.scores = np.array([sample.reward_score for sample in self._samples], dtype=np.float64)
+
+    @classmethod
+    def read(cls, tokens: RunTokens, problems: Sequence[Problem], records: Sequence[PromptRecord]) -> _Said:
+        return cls(tokens, tokens.run.prompts([problem.prompt for problem in problems]), records)
+
+    def sequences(self, probe: str | None) -> Sequences:
+        """The samples, changed by a probe; None: as they are."""
+        change = probes[probe] if probe is not None else str
+        return Sequences(self._prompts, self._tokens.run.completions([change(sample.text) for sample in self._samples]))
+
+
+def _suffix(
+    tokens: RunTokens,
+    problems: Sequence[Problem],
+    records: Sequence[PromptRecord],
+    score: Scorer,
+    asked: ReportSettings,
+) -> tuple[Suffix | None, str]:
+    """The suffix that raises wrong answers most, and its text; None where no prompt has a right and a wrong sample."""
+    codec = tokens.run
+    mixed = [
+        (problem.prompt, next(s for s in record.samples if not s.correct), next(s for s in record.samples if s.correct))
+        for problem, record in zip(problems, records, strict=True)
+        if len({sample.correct for sample in record.samples}) == 2
+    ]
+    candidates = words_without_answers(codec)
+    if not asked.suffix or len(mixed) < 2 or not candidates:
+        return None, ""
+    suffix = search_suffix(
+        score,
+        codec.prompts([prompt for prompt, _, _ in mixed]),
+        codec.completions([wrong.text for _, wrong, _ in mixed]),
+        codec.completions([right.text for _, _, right in mixed]),
+        candidates=candidates,
+        length=asked.suffix,
+        end=codec.end,
+        tried=asked.tried,
+    )
+    (text,) = codec.text([suffix.ids])
+    return suffix, text
