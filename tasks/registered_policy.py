@@ -39,19 +39,28 @@ def given_policy(path: str) -> PolicyFiles:
     return PolicyFiles(folder, content_of_files(folder), "")
 
 
-def named_policy(named: str) -> tuple[PolicyFiles, registry.VersionInfo | None]:
-    """The files of a version, NAME/VERSION, with what the registry knows of it; or of a model folder.
+def named_version(named: str) -> registry.VersionInfo | None:
+    """What the registry knows of a policy's version, NAME/VERSION; None: it is the path of a model folder.
 
     Raises:
         UserError: it is neither.
     """
     name, _, number = named.rpartition("/")
     if name in registry.policy_names() and number.isdecimal():
-        version = registry.version_info(name, int(number))
-        return registered_policy(version), version
+        return registry.version_info(name, int(number))
     if not Path(named).expanduser().is_dir():
         raise UserError(f"{named}: neither a version nor a model folder")
-    return given_policy(named), None
+    return None
+
+
+def named_policy(named: str) -> tuple[PolicyFiles, registry.VersionInfo | None]:
+    """The files of a version, NAME/VERSION, with what the registry knows of it; or of a model folder.
+
+    Raises:
+        UserError: it is neither.
+    """
+    version = named_version(named)
+    return given_policy(named) if version is None else registered_policy(version), version
 
 
 def made_policy(made: StepResult) -> PolicyFiles:

@@ -119,6 +119,7 @@ def reward_report(
         find_recipe(recipe)
     from models.recipe.load import load_recipe
     from tasks.recorded_recipe import asked_of
+    from tasks.registered_policy import named_version
     from tasks.steps.promote import policy_name
     from tasks.tracking import recorded, registry, store
 
@@ -142,6 +143,8 @@ def reward_report(
         if champion is None:
             raise UserError(f"{name} has no champion; --policy names whose completions are scored")
         whose = [f"{name}/{champion.version}"]
+    for policy in whose:
+        named_version(policy)
     require_space(state_folder())
     writable_state_folder()
     from flows import console, temporary_server
