@@ -1,11 +1,14 @@
 """Has the policy collapsed? A pure function of what the rounds told, and the settings of a recipe's `alarm:`.
 
-Four signs, each of which must hold in every one of the last `patience` rounds, against the first rounds of the run:
+Five signs, each of which must hold in every one of the last `patience` rounds; four are against the first rounds of
+the run:
 
     reward     below its start by more than `drop` standard deviations of a completion's reward at the start
     length     more than `cut_share` of the completions were cut at their limit, which they were not at the start
     disorder   entropy above `entropy_high` nats a token, and above `entropy_rise` times its start
     certainty  entropy below `entropy_low` nats a token while the reward is no higher than at the start
+    parting    `truth` more than `margin` below its best mean of `patience` rounds in a row, while `proxy`, the reward
+               that stands for it, is above what it was in those: the policy games the proxy (Gao et al. 2023)
 
 A completion's standard deviation is the unit because rewards have none of their own: for a verifier it is
 sqrt(p (1 - p)), so with drop 0.25 a share of 0.18 right alarms below 0.08 and one of 0.5 below 0.38. The mean of a
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, TypeAdapter
@@ -50,6 +53,12 @@ class AlarmSettings:
     entropy_high: PositiveFloat = 1.0
     """Largest entropy of the policy, nats a token, where that is also `entropy_rise` times its start."""
     entropy_rise: Annotated[float, Field(gt=1)] = 5.0
+    proxy: str | None = None
+    """Label of the reward that stands for the truth, as a reward model does; null: nobody looks whether they part."""
+    truth: str | None = None
+    """Label of the reward that it stands for, of any weight, also zero. The best policy is then the best by it."""
+    margin: PositiveFloat = 0.1
+    """How far the truth may fall below its best while the proxy rises, in the truth's unit: a share, of a verifier."""
 
     @property
     def reward(self) -> str:
@@ -59,7 +68,13 @@ class AlarmSettings:
     @property
     def watched(self) -> tuple[str, ...]:
         """Names of the metrics that are read."""
-        return (self.reward, SPREAD, CUT, ENTROPY)
+        both = [f"reward/{label}" for label in (self.proxy, self.truth) if label is not None]
+        return (self.reward, SPREAD, CUT, ENTROPY, *both)
+
+    @property
+    def worth(self) -> str:
+        """Name of the metric that says which policy is the best."""
+        return self.reward if self.truth is None else f"reward/{self.truth}"
 
 
 @dataclass(frozen=True)
@@ -97,6 +112,8 @@ class History:
     """Its worth; None as long as it is the policy that the run began with."""
     collapse: Collapse | None = None
     """The first collapse of the run."""
+    peak: Metrics = field(default_factory=dict)
+    """Means of the rounds in a row in which the truth was best, where it is watched."""
 
     def after(self, metrics: Metrics, settings: AlarmSettings) -> History:
         """The same with one round more, and judged."""
@@ -104,15 +121,16 @@ class History:
         if self.rounds < settings.opening:
             return replace(self, rounds=self.rounds + 1, opening=(*self.opening, seen))
         longer = replace(self, rounds=self.rounds + 1, last=(*self.last, seen)[-settings.patience :])
+        longer = replace(longer, peak=_best_yet(longer, settings))
         return longer if self.collapse is not None else replace(longer, collapse=judge(longer, settings))
 
     def worth(self, settings: AlarmSettings) -> float:
-        """Mean of the watched reward over the last rounds; -inf where none tells it."""
-        return _or_least(_mean(self.last or self.opening, settings.reward))
+        """Mean over the last rounds of the truth, else of the watched reward; -inf where none tells it."""
+        return _or_least(_mean(self.last or self.opening, settings.worth))
 
     def improved(self, settings: AlarmSettings) -> bool:
         """Whether the last rounds were better than those of the policy that was kept."""
-        kept = _or_least(_mean(self.opening, settings.reward)) if self.best is None else self.best
+        kept = _or_least(_mean(self.opening, settings.worth)) if self.best is None else self.best
         return self.worth(settings) > kept
 
     def keeping(self, settings: AlarmSettings) -> History:
@@ -141,7 +159,7 @@ def judge(history: History, settings: AlarmSettings) -> Collapse | None:
         return None
     start = {name: _mean(history.opening, name) for name in settings.watched}
     signs = [sign(history.last, start, settings) for sign in (_fallen, _cut, _disorder, _certainty)]
-    seen = tuple(sign for sign in signs if sign)
+    seen = tuple(sign for sign in (*signs, _parted(history.last, history.peak, settings)) if sign)
     return Collapse(history.rounds, seen) if seen else None
 
 
@@ -179,6 +197,27 @@ def _certainty(last: Sequence[Metrics], start: Metrics, settings: AlarmSettings)
     if not _mean(last, settings.reward) <= start[settings.reward]:
         return ""
     return f"entropy {_mean(last, ENTROPY):.3g} nats a token and a reward no higher than at the start"
+
+
+def _best_yet(history: History, settings: AlarmSettings) -> Metrics:
+    """What proxy and truth were, on average, in the rounds in a row in which the truth was best."""
+    if settings.truth is None or len(history.last) < settings.patience:
+        return history.peak
+    now = _mean(history.last, settings.worth)
+    if not now > history.peak.get(settings.worth, -math.inf):
+        return history.peak
+    return {settings.worth: now, f"reward/{settings.proxy}": _mean(history.last, f"reward/{settings.proxy}")}
+
+
+def _parted(last: Sequence[Metrics], peak: Metrics, settings: AlarmSettings) -> str:
+    proxy, truth = f"reward/{settings.proxy}", settings.worth
+    if settings.truth is None or not {proxy, truth} <= set(peak):
+        return ""
+    fell = _all(last, truth, lambda value: value < peak[truth] - settings.margin)
+    if not fell or not _all(last, proxy, lambda value: value > peak[proxy]):
+        return ""
+    risen, fallen = (f"from {peak[name]:.3g} to {_mean(last, name):.3g}" for name in (proxy, truth))
+    return f"{proxy} rose {risen} while {truth} fell {fallen}"
 
 
 def _all(rounds: Sequence[Metrics], name: str, holds: Callable[[float], bool]) -> bool:

@@ -6,9 +6,10 @@ those of the others, so that no method is named. Every refusal is one line that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from models.loop.alarm import AlarmSettings
 from models.loop.schedule import ScheduleSettings
 from models.loop.slot_part import TOTAL, SlotPart
 from models.loop.truncation import LABEL
@@ -105,9 +106,21 @@ def _labels(recipe: Recipe) -> None:
     ]
     if recipe.schedule is not None:
         going_by.append(("schedule.curriculum", recipe.schedule.curriculum.by))
-    for key, by in [*going_by, *([("alarm", recipe.alarm.by)] if recipe.alarm else [])]:
+    if recipe.alarm is not None:
+        going_by.append(("alarm", recipe.alarm.by))
+        _apart(recipe.alarm, labels)
+    for key, by in going_by:
         if by not in (*labels, TOTAL):
             raise ValueError(f"{key}.by: no reward is labelled {by!r}; there are {', '.join([*labels, TOTAL])}")
+
+
+def _apart(alarm: AlarmSettings, labels: Sequence[str]) -> None:
+    """Proxy and truth of an alarm are rewards of the recipe, and two."""
+    for key, label in (("proxy", alarm.proxy), ("truth", alarm.truth)):
+        if label is not None and label not in labels:
+            raise ValueError(f"alarm.{key}: no reward is labelled {label!r}; there are {', '.join(labels)}")
+    if (alarm.proxy is None) != (alarm.truth is None) or (alarm.truth is not None and alarm.proxy == alarm.truth):
+        raise ValueError("alarm: proxy and truth are two rewards, or neither is named")
 
 
 def _reference(recipe: Recipe) -> None:

@@ -9,7 +9,9 @@ import pytest
 import torch
 from tiny_loops import END, PROBLEMS, SCHEDULE, Brief, Diary, Sevens, new_learner, same_weights, save_start
 from tiny_worlds import make_world
+from torch import Tensor
 
+from models.advantage.group_relative import GroupRelative
 from models.advantage.reward import FixedBaseline
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
@@ -17,6 +19,9 @@ from models.loop.alarm import AlarmSettings, Collapse, History, judge, read, wri
 from models.loop.learner import Learner
 from models.loop.loop import run_loop
 from models.loop.method import Slots
+from models.loop.rollout import Rollout
+from models.loop.world import World
+from models.objective.grpo import Grpo
 from models.objective.tapered import Tapered
 from models.policy.checkpoint import newest_checkpoint
 from models.recipe.load import load_recipe
@@ -113,6 +118,47 @@ def test_another_reward_than_the_total_can_be_watched() -> None:
     assert collapse is not None and collapse.signs == ("reward/right 0.1 where it began at 0.5",)
 
 
+APART = replace(SETTINGS, proxy="score", truth="right", margin=0.1, drop=9.0)
+
+
+def both(*values: tuple[float, float]) -> list[dict[str, float]]:
+    """Rounds that tell of a proxy and of the truth."""
+    return [metrics_of() | {"reward/score": proxy, "reward/right": truth} for proxy, truth in values]
+
+
+def test_a_proxy_that_rises_while_the_truth_falls_from_its_best_is_a_sign() -> None:
+    better = both((0.0, 0.3), (0.1, 0.3), *[(1.0, 0.6)] * 3)
+    history = after([*better, *both((2.0, 0.45), (2.0, 0.45))], APART)
+    assert history.collapse is None  # the patience is three
+    collapse = history.after(both((2.0, 0.45))[0], APART).collapse
+    assert collapse is not None and collapse.signs == (
+        "reward/score rose from 1 to 2 while reward/right fell from 0.6 to 0.45",
+    )
+    assert after([*better, *both(*[(2.0, 0.45)] * 5)]).collapse is None  # nobody looks where the recipe names neither
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        [(2.0, 0.51)] * 5,  # within the margin
+        [(0.9, 0.2)] * 5,  # both fall: the proxy tells of it
+        [(2.0, 0.9)] * 5,  # both rise
+        [(2.0, 0.4), (2.0, 0.4), (2.0, 0.6), (2.0, 0.4), (2.0, 0.4)],  # one round between
+    ],
+)
+def test_proxy_and_truth_that_go_together_raise_no_alarm(last: list[tuple[float, float]]) -> None:
+    better = both((0.0, 0.3), (0.1, 0.3), *[(1.0, 0.6)] * 3)
+    assert after([*better, *both(*last)], APART).collapse is None
+
+
+def test_the_best_policy_is_the_best_by_the_truth_where_it_is_watched() -> None:
+    gamed = after(both(*[(0.0, 0.5)] * 2, *[(9.0, 0.4)] * 3), APART)
+    assert not gamed.improved(APART) and gamed.worth(APART) == pytest.approx(0.4)
+    assert after(both(*[(0.0, 0.5)] * 2, *[(-1.0, 0.6)] * 3), APART).improved(APART)
+    kept = after(both(*[(0.0, 0.5)] * 2, *[(1.0, 0.6)] * 3), APART)
+    assert read(written(kept)) == kept and kept.peak == pytest.approx({"reward/score": 1.0, "reward/right": 0.6})
+
+
 def test_judging_says_nothing_before_there_are_rounds_enough() -> None:
     assert judge(History(), SETTINGS) is None
 
@@ -188,3 +234,26 @@ def test_an_alarm_that_only_warns_lets_the_run_go_on(start: Path, tmp_path: Path
     assert not same_weights(learner, new_learner(LONG))
     without = run(start, tmp_path / "without", None)
     assert without[2] is None and same_weights(without[0], learner)  # the alarm itself changes nothing
+
+
+class Wordy(Brief):
+    """Share of the allowed length."""
+
+    name = "wordy"
+    weight: float = 0.0
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        return 1.0 - super().__call__(world, rollouts)
+
+
+def test_a_proxy_that_is_gamed_ends_the_run_with_the_best_policy_by_the_truth(start: Path, tmp_path: Path) -> None:
+    gamed = replace(DESTROYER, rewards=[Brief(weight=1.0), Wordy()], advantage=GroupRelative(), objective=Grpo(kl=0.0))
+    learner, diary = new_learner(LONG), Diary({}, {}, [])
+    world = make_world(TransformersEngine(start, EngineSettings(), end=END), learner=learner)
+    settings = AlarmSettings(patience=2, opening=2, proxy="brief", truth="wordy", margin=0.05)
+    ended = run_loop(world, gamed, LONG, PROBLEMS, tmp_path, diary.watchers(None), settings)
+    assert ended is not None and "reward/brief rose" in ended.signs[0] and "reward/wordy fell" in ended.signs[0]
+    assert ended.kept is not None and ended.kept < ended.round_number
+    truth = {number: metrics["reward/wordy"] for number, metrics in diary.metrics.items()}
+    last = [truth[number] for number in (ended.round_number - 1, ended.round_number)]
+    assert max(last) < max(truth.values()) - settings.margin

@@ -108,6 +108,9 @@ def test_an_unknown_part_is_named_with_the_nearest_known_one(recipe: Writes, tex
         ("rewards: [{name: exact_answer}, {name: exact_answer}]", r"two components are labelled 'exact_answer'"),
         ("select: {name: drop_flat, by: judge}", r"select\.by: no reward is labelled 'judge'; there are exact_answer"),
         ("alarm: {by: nosuch}", r"alarm\.by: no reward is labelled 'nosuch'; there are exact_answer"),
+        ("alarm: {proxy: nosuch, truth: exact_answer}", r"alarm\.proxy: no reward is labelled 'nosuch'"),
+        ("alarm: {proxy: exact_answer}", r"alarm: proxy and truth are two rewards, or neither is named"),
+        ("alarm: {proxy: exact_answer, truth: exact_answer}", r"alarm: proxy and truth are two rewards"),
         ("alarm: {by: spread}", r"alarm\.by: no reward is labelled 'spread'; there are exact_answer"),
         (
             "objective: {name: p3o}\nadvantage: {name: none}\nrollouts: {group_size: 1}",
