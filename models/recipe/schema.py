@@ -29,6 +29,7 @@ from models.policy.teacher import TeacherSettings
 from models.recipe.combinations import check_combination
 from models.recipe.room import check_room
 from models.recipe.timeouts import TimeoutSettings
+from models.reward_model.ensemble import EnsembleSettings
 from models.reward_model.fit import RewardModelSettings
 from models.reward_model.trust import ReportSettings
 from models.source_code import GivenFile
@@ -56,6 +57,8 @@ class RewardModelSection(Section):
     fit: RewardModelSettings = RewardModelSettings()
     least_accuracy: float = Field(default=0.6, ge=0.0, le=1.0)
     """Held-out pair accuracy below which the flow stops before any reinforcement learning."""
+    ensemble: EnsembleSettings | None = None
+    """Several fits that are read as one; null: a single reward model."""
     report: ReportSettings | None = None
     """What it must show on completions of the policy that is to be trained; null: nothing is asked."""
 

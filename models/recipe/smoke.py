@@ -61,6 +61,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
             "reward_model.fit.batch_pairs": 8,
             "reward_model.least_accuracy": 0.0,
         }
+        if recipe.reward_model.ensemble is not None:
+            settings["reward_model.ensemble.members"] = 2
         if recipe.reward_model.report is not None:
             few = ReportSettings(problems=8, samples=samples, suffix=1, tried=2)
             settings["reward_model.report"] = json.dumps(asdict(few))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from models.learner.packing import Sequences
 from models.policy.build import on_device
+from models.reward_model.ensemble import member_folders, read_ensemble
 from models.reward_model.model import load_reward_model
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
@@ -37,13 +38,16 @@ def open_scorer(
         trust_remote_code: run code that the model ships.
 
     Raises:
-        UserError: the folder holds no reward model.
+        UserError: the folder holds no reward model, or an ensemble without one of its members.
     """
-    model = on_device(load_reward_model(folder, trust_remote_code=trust_remote_code))
-    autocast = autocast_for(model)
+    ensemble = read_ensemble(folder)
+    folders = [folder] if ensemble is None else member_folders(folder, len(ensemble.levels))
+    models = [on_device(load_reward_model(member, trust_remote_code=trust_remote_code)) for member in folders]
+    autocast = autocast_for(models[0])
 
     def score(sequences: Sequences) -> Tensor:
         alike = Sequences(sequences.prompts, codec.ended_alike(sequences.completions))
-        return score_all(model, alike, token_budget=token_budget, autocast=autocast)
+        scores = [score_all(model, alike, token_budget=token_budget, autocast=autocast) for model in models]
+        return scores[0] if ensemble is None else ensemble.read(torch.stack(scores))
 
     return score

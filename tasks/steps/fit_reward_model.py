@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from sys import intern
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from prefect import get_run_logger, task
 
 from models.datasets.row_table import open_rows
@@ -20,6 +21,7 @@ from models.policy.build import on_device
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.recipe.schema import RewardModelSection
 from models.reward_model.calibration import pair_report
+from models.reward_model.ensemble import Ensemble, disagreement, levels_of, member_folders, write_ensemble
 from models.reward_model.fit import Pair, PairRows
 from models.reward_model.model import load_reward_model, reward_model_from_policy
 from models.text.encoding import Codec
@@ -76,13 +78,32 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
         codec = CachedCodec(tokenizer, recipe.chat, ends_of_folder(start), folder=token_folder(home))
         model = reward_model_from_policy(start, seed=recipe.seed, trust_remote_code=trusted)
         fit, flaws, judged_on = _what_to_fit(model, data, codec, recipe, section, home, start, folder, run_id)
+        members, scores = [], []
         with MetricLog(run_id, folder / "metrics.jsonl") as log:
-            model, (chosen, rejected) = _fitted(model, fit, log, home, run_id)
-        model.config.pad_token_id = codec.pad
-        report = pair_report((chosen - rejected).tolist(), flaws if any(flaws) else ())
+            for number in range(section.ensemble.members if section.ensemble is not None else 1):
+                own = replace(fit, seed=recipe.seed + number)
+                if number:
+                    model = reward_model_from_policy(start, seed=own.seed, trust_remote_code=trusted)
+                model, scored = _fitted(model, own, log, home, run_id, number)
+                model.config.pad_token_id = codec.pad
+                members.append(model)
+                scores.append(scored)
+        ensemble = _ensemble(section, scores)
+        chosen, rejected = (torch.stack(side) for side in zip(*scores, strict=True))
+        margins = chosen[0] - rejected[0] if ensemble is None else ensemble.read(chosen) - ensemble.read(rejected)
+        report = pair_report(margins.tolist(), flaws if any(flaws) else ())
         metrics = {f"reward_model/{name}": value for name, value in report.metrics().items()}
+        if ensemble is not None:
+            metrics["reward_model/disagreement"] = disagreement(chosen - rejected)
         records.log_figure(run_id, "plots/calibration.png", plots.reliability(report.curve, report.calibration_error))
-        digest = save_model_folder(model, tokenizer, folder / "reward_model")
+
+        def beside(target: Path) -> None:
+            if ensemble is not None:
+                for member, place in zip(members[1:], member_folders(target, len(members))[1:], strict=True):
+                    member.save_pretrained(place)
+                write_ensemble(target, ensemble)
+
+        digest = save_model_folder(members[0], tokenizer, folder / "reward_model", beside)
         example = example_of(data, "preferences", "prompt", "chosen")
         model_id = registry.log_model(
             run_id, folder / "reward_model", "reward-model", "text-classification", example=example
@@ -152,16 +173,27 @@ def _what_to_fit(
     return fit, flaws, judged_on
 
 
+def _ensemble(section: RewardModelSection, scores: Sequence[tuple[Tensor, Tensor]]) -> Ensemble | None:
+    """How the members are read, from what each says of the held-out pairs; None: there is one."""
+    asked = section.ensemble
+    return Ensemble(asked.rule, asked.penalty, levels_of(scores)) if asked is not None else None
+
+
 def _fitted(
-    model: PreTrainedModel, fit: RewardFit, log: MetricLog, home: Path, run_id: str
+    model: PreTrainedModel, fit: RewardFit, log: MetricLog, home: Path, run_id: str, number: int
 ) -> tuple[PreTrainedModel, tuple[Tensor, Tensor]]:
-    """The fitted model, and the scores of the chosen and of the rejected completions of the held-out pairs."""
+    """The fitted model, and the scores of the chosen and of the rejected completions of the held-out pairs.
+
+    Args:
+        number: of the member, from 0; its updates are logged behind those of the members before it.
+    """
     total = fit.settings.updates(len(fit.pairs))
-    with progress("reward model", total, ("loss", "accuracy")) as advance:
+    name = f"reward model {number + 1}" if number else "reward model"
+    with progress(name, total, ("loss", "accuracy")) as advance:
 
         def report(step: int, metrics: dict[str, float]) -> None:
             advance(step, metrics)
-            log(step, {f"reward_model/train_{name}": value for name, value in metrics.items()})
+            log(number * total + step, {f"reward_model/train_{name}": value for name, value in metrics.items()})
 
         if learners() > 1:
             scores = fit_together(fit_preferences, fit, log, report, run_id)

@@ -1,0 +1,103 @@
+"""Several reward models read as one: a policy has to please all of them (paper 182, arXiv 2310.02743).
+
+    mean          mean_i r_i
+    worst         min_i r_i                                worst-case optimisation
+    uncertainty   mean_i r_i - penalty * var_i r_i         uncertainty-weighted; the variance over the members, over n
+
+Members differ by their seed: heads and the order of the pairs. A Bradley-Terry likelihood leaves the level of each
+open, so r_i is its score less its mean score of the held-out completions; the unit, log-odds, they have in common.
+
+On disk the first member is the reward model's folder itself, the others lie in it, and `ensemble.json` says how they
+are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, TypeAdapter
+from torch import Tensor
+
+from models.atomic_write import write_file
+from models.errors import UserError
+
+FILE = "ensemble.json"
+Rule = Literal["mean", "worst", "uncertainty"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsembleSettings:
+    """How many reward models are fitted, and how they are read. Stands under `reward_model.ensemble:`."""
+
+    members: Annotated[int, Field(ge=2)] = 3
+    """Fits, each with a seed of its own."""
+    rule: Rule = "worst"
+    """How their scores become one."""
+    penalty: NonNegativeFloat = 0.1
+    """What the members' variance costs (uncertainty)."""
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """How the members of a folder are read."""
+
+    rule: Rule
+    penalty: float
+    levels: tuple[float, ...]
+    """Mean score of each member's held-out completions, [members]."""
+
+    def read(self, scores: Tensor) -> Tensor:
+        """One score of each completion, [members, completions] -> [completions]."""
+        return combine(scores - scores.new_tensor(self.levels)[:, None], self.rule, self.penalty)
+
+
+def combine(scores: Tensor, rule: Rule, penalty: float = 0.0) -> Tensor:
+    """Several scores of each completion as one, [members, completions] -> [completions]."""
+    if rule == "worst":
+        return scores.amin(0)
+    mean = scores.mean(0)
+    return mean if rule == "mean" else mean - penalty * scores.var(0, correction=0)
+
+
+def disagreement(margins: Tensor) -> float:
+    """Share of pairs that the members do not all order alike, from the margins of each, [members, pairs]."""
+    signs = margins.sign()
+    return float((signs != signs[0]).any(0).double().mean())
+
+
+def member_folders(folder: Path, count: int) -> list[Path]:
+    """Where the members of an ensemble lie, [members]."""
+    return [folder, *(folder / f"member_{number}" for number in range(2, count + 1))]
+
+
+def write_ensemble(folder: Path, ensemble: Ensemble) -> None:
+    """Write beside the first member how all of them are read."""
+    write_file(folder / FILE, json.dumps(asdict(ensemble), indent=1) + "\n")
+
+
+def read_ensemble(folder: Path) -> Ensemble | None:
+    """How the members in a folder are read; None: it is a reward model by itself.
+
+    Raises:
+        UserError: its file is none of ours, or a member is missing.
+    """
+    file = folder / FILE
+    if not file.is_file():
+        return None
+    try:
+        ensemble = TypeAdapter(Ensemble).validate_json(file.read_bytes())
+    except ValueError as error:
+        raise UserError(f"{file}: says nothing of an ensemble ({str(error).splitlines()[0]})") from None
+    for member in member_folders(folder, len(ensemble.levels)):
+        if not (member / "config.json").is_file():
+            raise UserError(f"{file}: the member {member.name} is missing")
+    return ensemble
+
+
+def levels_of(scores: Sequence[tuple[Tensor, Tensor]]) -> tuple[float, ...]:
+    """Mean score of each member, from its scores of chosen and of rejected completions, [members] of [pairs] each."""
+    return tuple(float((chosen.double().mean() + rejected.double().mean()) / 2) for chosen, rejected in scores)
