@@ -157,6 +157,8 @@ def trained(recipe, start, folder, frozen):
         recipe.schedule, rounds=ROUNDS, checkpoint_every=100, samples_every=100, token_budget=2048, optimiser=optimiser
     )
     rewards = [reward for reward in recipe.rewards if not reward.needs_reward_model]
+    if not any(reward.weight for reward in rewards):  # a verifier that watches a reward model stands in for it
+        rewards = [replace(reward, weight=1.0) for reward in rewards]
     slots = replace(recipe.slots, rollouts=small(recipe.rollouts), rewards=rewards)
     policy = load_causal_model(start, torch.float32)
     problems = programs(PROBLEMS) if any(reward.needs_tests for reward in recipe.rewards) else PROBLEMS
