@@ -10,6 +10,7 @@ from hashlib import sha256
 import torch
 from torch import Tensor
 
+from benchmarks.reward_trials import ensembles_under_flips
 from benchmarks.toy import Arm, Toy, Trained, held_out, state_bytes, train
 from models.datasets.schema import read_rows
 from models.learner.all_completions import all_log_probs
@@ -240,5 +241,7 @@ TRIALS = (
     Trial("clip_cov", "2505.22617", "Clip-Cov keeps entropy", "nats a token",
           contrast(CLIP_COV, WIDE_CLIP, entropy_kept)),
     Trial("kl_cov", "2505.22617", "KL-Cov keeps entropy", "nats a token", contrast(KL_COV, NO_CLIP, entropy_kept)),
+    Trial("ensembles", 182, "the worst of four beats one at 25 % flips", "right among the best of 16",
+          ensembles_under_flips),
     Trial("top_entropy", "2506.01939", "forks alone are enough", "sampled accuracy", difference(FORKS, EVERY_TOKEN)),
 )  # fmt: skip

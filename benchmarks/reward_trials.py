@@ -1,0 +1,88 @@
+"""Claims about reward models: what they choose among the samples of a policy that none of them was fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.toy import Toy
+from models.engine.engine import EngineSettings, Sampling
+from models.engine.transformers_engine import TransformersEngine
+from models.evaluation.evaluate import evaluate
+from models.learner.optimiser import OptimiserSettings
+from models.learner.packing import Sequences
+from models.policy.folder import load_tokenizer
+from models.recipe.load import load_recipe
+from models.reward_model.ensemble import combine
+from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model
+from models.reward_model.model import reward_model_from_policy
+from models.reward_model.ranking import best_of_n
+from models.reward_model.scoring import score_all
+from models.text.encoding import Codec
+from tasks.prompts import PromptSections, read_problems
+from tasks.steps.fit_reward_model import read_pairs
+
+FIT = RewardModelSettings(
+    epochs=8, batch_pairs=64, centring=0.01, optimiser=OptimiserSettings(learning_rate=5e-4, decay="cosine")
+)
+MEMBERS, SAMPLES, FLIPPED = 4, 16, 0.25
+PENALTY = 0.5
+"""Of the variance over the members, as the paper has it for the best of n."""
+
+
+def ensembles_under_flips(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
+    """How much more often the best of 16 is right by the worst case of four reward models than by one of them, where a
+    quarter of the labels that they were fitted to is flipped."""
+    start = toy.start(seed)
+    codec = Codec(load_tokenizer(start))
+    pairs = _flipped(read_pairs(toy.data, codec, "train", 64)[0], seed)
+    sequences, right = _samples(toy, codec, seed)
+    scores = torch.stack([_scores(start, pairs, sequences, MEMBERS * seed + number) for number in range(MEMBERS)])
+    chosen = {
+        "worst case": _right_of_best(combine(scores, "worst"), right),
+        "uncertainty-weighted": _right_of_best(combine(scores, "uncertainty", PENALTY), right),
+        "mean": _right_of_best(combine(scores, "mean"), right),
+        "a member": float(np.mean([_right_of_best(own, right) for own in scores])),
+        "a sample": float(right.mean()),
+    }
+    return chosen["worst case"] - chosen["a member"], chosen
+
+
+def _flipped(pairs: Sequence[Pair], seed: int) -> list[Pair]:
+    """The pairs, a quarter of them the wrong way round."""
+    chance = Random(seed)
+    return [
+        replace(pair, chosen=pair.rejected, rejected=pair.chosen) if chance.random() < FLIPPED else pair
+        for pair in pairs
+    ]
+
+
+def _samples(toy: Toy, codec: Codec, seed: int) -> tuple[Sequences, Tensor]:
+    """Samples of the warm-started policy to held-out problems, and which are right, [problems, SAMPLES]."""
+    recipe = load_recipe("arithmetic", ["evaluation.problems=150", "policy.size.positions=64", f"seed={seed}"])
+    problems = read_problems(toy.data, codec, "validation", PromptSections(recipe), 150)
+    engine = TransformersEngine(toy.start(seed), EngineSettings(), end=codec.end)
+    records = evaluate(engine, codec, problems, Sampling(max_tokens=24, samples=SAMPLES), seed, None)
+    texts = [sample.text for record in records for sample in record.samples]
+    prompts = [problem.tokens for problem in problems for _ in range(SAMPLES)]
+    right = torch.tensor([[float(sample.correct) for sample in record.samples] for record in records])
+    return Sequences(prompts, codec.completions(texts)), right
+
+
+def _scores(start: Path, pairs: list[Pair], sequences: Sequences, seed: int) -> Tensor:
+    """What a reward model of its own seed says of the samples, less its mean, [completions]."""
+    model = reward_model_from_policy(start, seed=seed)
+    fit_reward_model(model, pairs, FIT, seed=seed)
+    scores = score_all(model, sequences)
+    return scores - scores.mean()
+
+
+def _right_of_best(scores: Tensor, right: Tensor) -> float:
+    """Share of problems of which the sample of highest score is right."""
+    return float(best_of_n(scores.view_as(right).numpy(), right.numpy(), right.shape[1]).mean())
