@@ -31,6 +31,7 @@ from models.recipe.room import check_room
 from models.recipe.timeouts import TimeoutSettings
 from models.reward_model.ensemble import EnsembleSettings
 from models.reward_model.fit import RewardModelSettings
+from models.reward_model.strength import StrengthSettings
 from models.reward_model.trust import ReportSettings
 from models.source_code import GivenFile
 
@@ -57,6 +58,8 @@ class RewardModelSection(Section):
     fit: RewardModelSettings = RewardModelSettings()
     least_accuracy: float = Field(default=0.6, ge=0.0, le=1.0)
     """Held-out pair accuracy below which the flow stops before any reinforcement learning."""
+    strength: StrengthSettings | None = None
+    """How sure other reward models must be of a pair; null: every pair is taken as it is."""
     ensemble: EnsembleSettings | None = None
     """Several fits that are read as one; null: a single reward model."""
     report: ReportSettings | None = None

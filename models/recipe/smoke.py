@@ -61,6 +61,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
             "reward_model.fit.batch_pairs": 8,
             "reward_model.least_accuracy": 0.0,
         }
+        if recipe.reward_model.strength is not None:
+            settings["reward_model.strength.members"] = 2
         if recipe.reward_model.ensemble is not None:
             settings["reward_model.ensemble.members"] = 2
         if recipe.reward_model.report is not None:

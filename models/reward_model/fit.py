@@ -1,7 +1,9 @@
 """Fit a reward model to preferences (Bradley & Terry 1952; Christiano et al. 2017).
 
     P(chosen > rejected) = sigmoid(margin),   margin = score(prompt + chosen) - score(prompt + rejected)
-    loss of a pair = -log sigmoid(margin - margin_wanted) + centring * (score_chosen + score_rejected)^2
+    d    = margin - margin_wanted
+    loss of a pair = -(1 - smoothing) log sigmoid(d) - smoothing log sigmoid(-d)
+                     + centring * (score_chosen + score_rejected)^2
 
 The likelihood leaves the level of the scores free; `centring` holds it near zero (Eisenstein et al. 2023). A batch's
 loss is the mean over its pairs, whatever the micro-batches it is cut into.
@@ -12,10 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Annotated, overload
 
 import torch
-from pydantic import NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
@@ -48,6 +50,8 @@ class Pair:
     chosen: Sequence[int]
     """The better completion, with its end token where the policy writes one."""
     rejected: Sequence[int]
+    margin: float = 0.0
+    """By how much the chosen score should exceed the rejected one beyond what the settings ask of every pair."""
 
 
 class PairRows(Sequence[Pair]):
@@ -96,6 +100,8 @@ class RewardModelSettings:
     """Tokens of one packed row; bounds memory and does not change the result."""
     margin: NonNegativeFloat = 0.0
     """By how much a chosen score should exceed a rejected one before the loss counts it as even."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
+    """Share of the pairs that are taken to be the wrong way round."""
     centring: NonNegativeFloat = 0.0
     """Weight of the squared sum of the two scores; 0.01 is usual."""
     report_every: Positive = 10
@@ -109,14 +115,26 @@ class RewardModelSettings:
         return self.steps if self.steps is not None else math.ceil(self.epochs * pairs / min(self.batch_pairs, pairs))
 
 
-def bradley_terry_loss(chosen: Tensor, rejected: Tensor, margin: float = 0.0, centring: float = 0.0) -> Tensor:
+def bradley_terry_loss(
+    chosen: Tensor,
+    rejected: Tensor,
+    margin: float | Tensor = 0.0,
+    centring: float = 0.0,
+    label_smoothing: float = 0.0,
+) -> Tensor:
     """Loss of each pair in nats, [pairs], before any reduction.
 
     Args:
         chosen: scores of the chosen completions, [pairs].
         rejected: scores of the rejected ones, [pairs].
+        margin: that is wanted between them, of all or of each, [pairs].
+        centring: weight of the squared sum.
+        label_smoothing: chance that a pair is the wrong way round.
     """
-    loss = -functional.logsigmoid(chosen - rejected - margin)
+    beyond = chosen - rejected - margin
+    loss = -functional.logsigmoid(beyond)
+    if label_smoothing:
+        loss = (1 - label_smoothing) * loss - label_smoothing * functional.logsigmoid(-beyond)
     return loss + centring * (chosen + rejected).square() if centring else loss
 
 
@@ -130,7 +148,9 @@ def accumulate(
     for row in rows_of(model, both, settings.token_budget, together=_by_pair(pairs), setting=setting):
         # The two answers of a pair share a label, so the row holds both, the chosen one first.
         chosen, rejected = score(model, row.sequences, autocast=autocast).view(-1, 2).unbind(1)
-        loss = bradley_terry_loss(chosen, rejected, settings.margin, settings.centring).sum() / len(pairs)
+        wanted = chosen.new_tensor([settings.margin + pairs[place // 2].margin for place in row.indices[::2]])
+        smoothing = settings.label_smoothing
+        loss = bradley_terry_loss(chosen, rejected, wanted, settings.centring, smoothing).sum() / len(pairs)
         row.backward(loss)
         margin = (chosen - rejected).detach()
         of_row = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from models.reward_model.calibration import pair_report
 from models.reward_model.ensemble import Ensemble, disagreement, levels_of, member_folders, write_ensemble
 from models.reward_model.fit import Pair, PairRows
 from models.reward_model.model import load_reward_model, reward_model_from_policy
+from models.reward_model.strength import StrengthSettings, judged_pairs, strength_of
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.token_cache import CachedCodec
@@ -45,6 +46,10 @@ from tasks.version_page import reward_model_page
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
+
+
+FIRST_JUDGE = 1000
+"""Seeds of reward models that judge pairs lie so far above the recipe's: no member of an ensemble has one of them."""
 
 
 class RewardModelSections(Sections):
@@ -80,6 +85,8 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
         fit, flaws, judged_on = _what_to_fit(model, data, codec, recipe, section, home, start, folder, run_id)
         members, scores = [], []
         with MetricLog(run_id, folder / "metrics.jsonl") as log:
+            if section.strength is not None:
+                fit, flipped = _judged(fit, section.strength, log, home, run_id)
             for number in range(section.ensemble.members if section.ensemble is not None else 1):
                 own = replace(fit, seed=recipe.seed + number)
                 if number:
@@ -93,6 +100,8 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
         margins = chosen[0] - rejected[0] if ensemble is None else ensemble.read(chosen) - ensemble.read(rejected)
         report = pair_report(margins.tolist(), flaws if any(flaws) else ())
         metrics = {f"reward_model/{name}": value for name, value in report.metrics().items()}
+        if section.strength is not None:
+            metrics["reward_model/flipped"] = flipped
         if ensemble is not None:
             metrics["reward_model/disagreement"] = disagreement(chosen - rejected)
         records.log_figure(run_id, "plots/calibration.png", plots.reliability(report.curve, report.calibration_error))
@@ -173,6 +182,21 @@ def _what_to_fit(
     return fit, flaws, judged_on
 
 
+def _judged(
+    fit: RewardFit, settings: StrengthSettings, log: MetricLog, home: Path, run_id: str
+) -> tuple[RewardFit, float]:
+    """The fit on pairs that several reward models have judged, and the share of them that was turned round."""
+    margins = []
+    for number in range(settings.members):
+        seed = fit.seed + FIRST_JUDGE + number
+        model = reward_model_from_policy(fit.start, seed=seed, trust_remote_code=fit.trust_remote_code)
+        judge = replace(fit, seed=seed, judged=fit.pairs)
+        _, (chosen, rejected) = _fitted(model, judge, log, home, run_id, number, "judge")
+        margins.append(chosen - rejected)
+    pairs = judged_pairs(fit.pairs, strength_of(torch.stack(margins)), settings)
+    return replace(fit, pairs=pairs), float(np.mean(pairs.flipped))
+
+
 def _ensemble(section: RewardModelSection, scores: Sequence[tuple[Tensor, Tensor]]) -> Ensemble | None:
     """How the members are read, from what each says of the held-out pairs; None: there is one."""
     asked = section.ensemble
@@ -180,20 +204,27 @@ def _ensemble(section: RewardModelSection, scores: Sequence[tuple[Tensor, Tensor
 
 
 def _fitted(
-    model: PreTrainedModel, fit: RewardFit, log: MetricLog, home: Path, run_id: str, number: int
+    model: PreTrainedModel,
+    fit: RewardFit,
+    log: MetricLog,
+    home: Path,
+    run_id: str,
+    number: int,
+    role: Literal["train", "judge"] = "train",
 ) -> tuple[PreTrainedModel, tuple[Tensor, Tensor]]:
     """The fitted model, and the scores of the chosen and of the rejected completions of the held-out pairs.
 
     Args:
         number: of the member, from 0; its updates are logged behind those of the members before it.
+        role: train, or judge where it only judges the pairs; what its metrics are called by.
     """
     total = fit.settings.updates(len(fit.pairs))
-    name = f"reward model {number + 1}" if number else "reward model"
+    name = " ".join(filter(None, ("reward model", role if role == "judge" else "", str(number + 1) if number else "")))
     with progress(name, total, ("loss", "accuracy")) as advance:
 
         def report(step: int, metrics: dict[str, float]) -> None:
             advance(step, metrics)
-            log(number * total + step, {f"reward_model/train_{name}": value for name, value in metrics.items()})
+            log(number * total + step, {f"reward_model/{role}_{key}": value for key, value in metrics.items()})
 
         if learners() > 1:
             scores = fit_together(fit_preferences, fit, log, report, run_id)

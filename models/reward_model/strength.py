@@ -1,0 +1,72 @@
+"""How sure several reward models are of each preference, and pairs that follow them (paper 205, arXiv 2401.06080).
+
+    strength s_i = mean over members of  score(chosen_i) - score(rejected_i)
+
+Members are fitted to the pairs themselves, each with a seed of its own. Pairs of the least strength, far below zero,
+are mostly the wrong way round: the part `flipped` of all, of those below zero, is turned. Of what is left the strength
+says how much better the chosen completion is, and so by how much its score should exceed the other:
+
+    loss of a pair = -log sigmoid(score(chosen) - score(rejected) - max(s_i, 0))            adaptive margin
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from models.bounds import Share
+from models.reward_model.fit import Pair
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrengthSettings:
+    """Who judges the pairs, and what comes of it. Stands under `reward_model.strength:`."""
+
+    members: Annotated[int, Field(ge=2)] = 4
+    """Reward models that judge; none of them is the one that is kept."""
+    flipped: Share = 0.1
+    """Largest share of the pairs that is turned round: those of least strength, as far as it lies below zero."""
+    adaptive_margin: bool = True
+    """Whether a pair's strength is the margin that its scores should have."""
+
+
+class JudgedPairs(Sequence[Pair]):
+    """Pairs of which some are turned round and each may have a margin of its own."""
+
+    def __init__(self, pairs: Sequence[Pair], flipped: NDArray[np.bool_], margins: NDArray[np.float64]) -> None:
+        self._pairs, self._margins = pairs, margins
+        self.flipped = flipped
+        """Which are turned round, [pairs]."""
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    @overload
+    def __getitem__(self, at: int) -> Pair: ...
+    @overload
+    def __getitem__(self, at: slice) -> JudgedPairs: ...
+    def __getitem__(self, at: int | slice) -> Pair | JudgedPairs:
+        if isinstance(at, slice):
+            return JudgedPairs(self._pairs[at], self.flipped[at], self._margins[at])
+        pair = replace(self._pairs[at], margin=float(self._margins[at]))
+        return replace(pair, chosen=pair.rejected, rejected=pair.chosen) if self.flipped[at] else pair
+
+
+def strength_of(margins: Tensor) -> NDArray[np.float64]:
+    """Strength of each pair from what each member says of it, [members, pairs] -> [pairs]."""
+    return np.asarray(margins.double().mean(0).numpy(), dtype=np.float64)
+
+
+def judged_pairs(pairs: Sequence[Pair], strength: NDArray[np.float64], settings: StrengthSettings) -> JudgedPairs:
+    """The pairs as their strength, [pairs], says; of equal strengths the first is turned first."""
+    flipped = np.zeros(len(pairs), dtype=np.bool_)
+    weakest = np.argsort(strength, kind="stable")[: int(settings.flipped * len(pairs))]
+    flipped[weakest] = strength[weakest] < 0
+    margins = np.where(flipped, -strength, np.maximum(strength, 0.0))  # turned round, it is as strong the other way
+    return JudgedPairs(pairs, flipped, margins if settings.adaptive_margin else np.zeros(len(pairs)))
