@@ -4,7 +4,7 @@
     seconds/score      rewards and selection
     seconds/learn      advantage, forward, backward, optimiser
     seconds/hand_over  weights to the engine, the canary that checks them, the reference
-    seconds/log        telling what was seen (the telling of a round's numbers counts in the next round)
+    seconds/log        telling what was seen, and counting it (a round's numbers are told in the next round's time)
     seconds/checkpoint copying the state, which is then written behind the loop's back
     seconds/hidden     with `schedule.async`: generation that cost no time, as the learner worked meanwhile
     seconds/round      all of it: the stretches together less what was hidden
@@ -53,7 +53,8 @@ class Clock:
             flops: operations that the updates needed.
             peak: operations a second of the machine.
         """
-        now = time.perf_counter()
+        self.lap("log")  # what was counted since the last stretch
+        now = self._last
         seconds = {**self._seconds, "round": now - self._began}
         speeds = {f"speed/{name}": count / seconds[name] for name, count in tokens.items() if count and seconds[name]}
         if flops and seconds["learn"]:
@@ -62,7 +63,7 @@ class Clock:
         if self._hidden is not None:
             seconds["hidden"] = self._hidden
         metrics = {f"seconds/{name}": value for name, value in seconds.items()} | speeds
-        self._began = self._last = now
+        self._began = now
         self._seconds = dict.fromkeys(STAGES, 0.0)
         self._hidden = None
         return metrics

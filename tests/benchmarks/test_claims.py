@@ -126,7 +126,7 @@ def test_the_noise_on_a_reward_is_the_same_for_the_same_completion_and_has_the_w
 def test_the_findings_in_the_repository_are_of_every_claim_and_their_verdicts_follow_from_their_seeds():
     content = json.loads(RESULT.read_text())
     assert [finding["name"] for finding in content["findings"]] == [trial.name for trial in TRIALS]
-    quantile = {5: 2.776445, 8: 2.364624, 10: 2.262157}  # Student's t, 97.5 %, with one degree less than there are seeds
+    quantile = {5: 2.776445, 8: 2.364624, 10: 2.262157}  # Student's t, 97.5 %, one degree less than seeds
     for finding in content["findings"]:
         effects = finding["seeds"]
         assert len(effects) >= 5

@@ -43,6 +43,16 @@ def test_every_second_of_a_round_belongs_to_one_stretch(moved: Callable[[int], N
     assert "speed/score" not in metrics and "seconds/hidden" not in metrics
 
 
+def test_what_passes_between_the_last_stretch_and_the_end_is_counting(moved: Callable[[int], None]) -> None:
+    clock = Clock(CPU)
+    moved(2)
+    clock.lap("learn")
+    moved(3)
+    metrics = clock.end_round({}, 0, 1)
+    assert (metrics["seconds/learn"], metrics["seconds/log"], metrics["seconds/round"]) == (2, 3, 5)
+    assert clock.end_round({}, 0, 1)["seconds/round"] == 0
+
+
 def test_the_telling_of_a_round_counts_in_the_next_one(moved: Callable[[int], None]) -> None:
     clock = Clock(CPU)
     clock.end_round({}, 0, 1)
