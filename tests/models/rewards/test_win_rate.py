@@ -4,6 +4,7 @@ The game is rock, paper, scissors with margins: paper beats rock by 0.8, rock sc
 No scalar reward agrees with it. Its minimax winner plays each by the margin of the other two: 0.6, 0.4, 0.8 over 1.8.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
@@ -17,8 +18,10 @@ from torch import Tensor
 from models.advantage.group_relative import GroupRelative
 from models.errors import UserError
 from models.learner.packing import Sequences
+from models.loop.reward_call import call_reward
 from models.loop.rollout import Rollout
 from models.loop.world import World
+from models.recipe.load import load_recipe
 from models.rewards.win_rate import WinRate, preferences_by_log_odds, preferences_by_rank, win_rates
 
 MARGIN = torch.tensor([[0.0, -0.8, 0.4], [0.8, 0.0, -0.6], [-0.4, 0.6, 0.0]], dtype=torch.float64)
@@ -116,3 +119,39 @@ def test_the_average_policy_of_self_play_is_the_minimax_winner_where_preferences
     torch.testing.assert_close(average, WINNER, rtol=0, atol=0.02)
     assert float((PREFERENCE @ average).max()) < 0.505  # no play beats it
     assert float((PREFERENCE @ policy).max()) > 0.51  # the last one is still on its way round
+
+
+def centred(scores: list[float], opponents: tuple[int, ...]) -> list[float]:
+    """The reward of the recipe `par` for completions of one prompt, by their scores; opponents are the reference's."""
+    part = next(reward for reward in load_recipe("par").rewards if reward.needs_reward_model)
+    rollouts = answering([""] * len(scores), (len(scores),), opponents)
+    values: list[float] = part(world(lambda sequences: torch.tensor(scores, dtype=torch.float64)), rollouts).tolist()
+    return values
+
+
+def test_the_recipe_par_is_the_mean_sigmoid_of_the_score_less_that_of_each_answer_of_the_reference() -> None:
+    rewards = centred([math.log(3.0), 0.0, 0.0, math.log(1 / 4)], opponents=(2, 3))
+    assert rewards[:2] == pytest.approx([(3 / 4 + 12 / 13) / 2, (1 / 2 + 4 / 5) / 2])
+
+
+def test_what_scores_as_the_reference_is_worth_a_half_and_a_shift_of_all_scores_changes_nothing() -> None:
+    assert centred([5.0, 5.0], opponents=(1,))[0] == 0.5
+    assert centred([2.5, -1.0, 0.5], (2,)) == pytest.approx(centred([102.5, 99.0, 100.5], (2,)))
+
+
+def test_no_score_however_high_or_low_leaves_zero_to_one_and_it_is_steepest_at_the_reference() -> None:
+    rewards = centred([1e30, 1e4, 1.0, 0.5, 0.0, -1e4, -1e30, 0.0], opponents=(7,))[:7]
+    assert rewards == sorted(rewards, reverse=True) and rewards[0] == 1.0 and rewards[-1] == 0.0
+    assert rewards[3] - rewards[4] > rewards[2] - rewards[3]
+
+
+@pytest.mark.parametrize("text", ["", "7 " * 20_000, "\x00\x01\udcff", "####", "#### seven"])
+@pytest.mark.parametrize("score_of_it", [3.0, math.nan, math.inf])
+def test_whatever_a_completion_says_and_a_model_finds_of_it_its_worth_is_between_zero_and_one(
+    text: str, score_of_it: float
+) -> None:
+    part = WinRate(judge="reward_model", against="opponents")
+    rollouts = [*answering([text], (1,)), *answering(["#### 7"], (1,), opponents=(0,))]
+    scores = torch.tensor([score_of_it, 0.0])
+    given = call_reward(world(lambda sequences: scores), part, rollouts)
+    assert all(0.0 <= value <= 1.0 for value in given.values.tolist())
