@@ -39,6 +39,7 @@ BENCHMARKS = {
     "projection": "benchmarks.episodes",
     "episode_pace": "benchmarks.episode_pace",
     "sandbox": "benchmarks.sandbox",
+    "verifiers": "benchmarks.verifiers",
 }
 """Name and module; the module's `measure(settings, name)` gives the rows."""
 

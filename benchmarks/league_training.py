@@ -52,6 +52,7 @@ from models.recipe.comparison import rounds_within
 from models.recipe.load import digest, load_recipe, plain
 from models.recipe.schema import Recipe
 from models.recipe.teachers import frozen_models, recipe_of
+from models.rewards.exact_answer import by_answer
 from models.text.encoding import Codec
 from tasks.open_learner import build_learner
 from tasks.prompts import PromptSections, read_problems, read_prompts, with_reference
@@ -340,6 +341,7 @@ def measure(
         after_prompt=after_prompt,
         episodes=recipe.rollouts.episodes,
         beside=beside,
+        verify=by_answer if recipe.verifier is None else recipe.verifier.right,
     )
     values = {name: prompt_values(records, name) for name in JUDGED}
     return Point(

@@ -33,6 +33,7 @@ PROGRAM = "```python\ndef seven():\n    return 7\n```"
 OTHER = "#### 3"
 
 
+FACTS = Path(__file__).resolve().parents[3] / "recipes" / "documents" / "passages.jsonl"
 SUM = Problem("p", "1 + 2 =", "7", tokens=(4,))
 
 
@@ -51,6 +52,8 @@ TESTS = "def check(candidate):\n    assert candidate() == 7\n"
 CASES = {
     "call_match": CALLS,
     "call_errors": CALLS,
+    "constraints": Case("bye", replace(SUM, answer='{"constraints": [{"kind": "contains", "text": "bye"}]}')),
+    "claim_support": Case("river of sabo pumu", settings=lambda: {"documents": str(FACTS)}),
     "regret": Case("b", replace(SUM, answer="0.2 0.9 0.4")),
     "unit_tests": Case(PROGRAM, replace(SUM, answer="", tests=TESTS, entry_point="seven")),
     "severity": Case(settings=lambda: {"table": {"####": 1.0}}),
@@ -62,6 +65,7 @@ CASES = {
 BY_WORDS = {
     "exact_answer", "solved", "similarity", "hierarchical", "win_rate", "call_match", "call_errors", "regret",
     "unit_tests", "severity", "policy_rules", "python",
+    "constraints", "abstention", "claim_support",
 }  # fmt: skip
 """What is worth something else where the policy says the same words itself."""
 

@@ -1,0 +1,92 @@
+"""Share of the facts that a completion states which stand in a file of knowledge (KnowRL, paper 271, arXiv 2506.19807).
+
+    value = supported / stated;   `silent` where no fact is stated
+
+What stands before the final answer is taken apart at semicolons, periods and line ends; each piece that `pattern`
+matches whole is a claim, and supported where a document says the same but for case, white space and the signs at its
+ends. The paper has a language model draw the claims from the thoughts and another check them against Wikipedia. A claim
+that is stated twice counts once, so that repeating a fact does not pay for an invented one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from models.bounds import Number
+from models.episodes.documents import read_documents, texts_of
+from models.errors import UserError
+from models.loop.rollout import Rollout
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.parts import part
+from models.recipe_paths import RecipePath
+from models.source_code import GivenFile
+
+_ENDS = re.compile(r"[;\n]|\.(?=\s|$)")
+_ANSWER = "####"
+
+
+@part("claim_support")
+class ClaimSupport(Reward):
+    """How far what is stated is known; a completion that was cut is worth as one that states nothing."""
+
+    documents: RecipePath = ""
+    """A JSONL file of documents ({"text": ..., "title": optional}), a text, or a folder of both: a fact each. A
+    relative path is meant from the recipe's folder."""
+    sha256: str = ""
+    """Hash of their content, filled in when the recipe is read. Written into a recipe, it refuses another content."""
+    pattern: str = r".*\w\W+\w.*"
+    """Regular expression of a whole claim; of more than one word, as it stands."""
+    silent: Number = 0.0
+    """Of a completion that states no fact."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"rewards.{self.label}"
+        files = read_documents(Path(self.documents), f"{where}.documents") if self.documents else ()
+        content = hashlib.sha256("".join(file.sha256 for file in files).encode()).hexdigest() if files else ""
+        if self.sha256 not in ("", content):
+            raise UserError(f"{where}: {self.documents} has other content than sha256 says: {content or 'none'}")
+        try:
+            object.__setattr__(self, "_claim", re.compile(self.pattern))
+        except re.error as error:
+            raise UserError(f"{where}.pattern: {self.pattern!r} is no regular expression ({error})") from None
+        object.__setattr__(self, "sha256", content)
+        object.__setattr__(self, "_files", files)
+        texts = texts_of(files, f"{where}.documents") if files else ()
+        object.__setattr__(self, "_known", frozenset(map(_plain, texts)))
+
+    @property
+    def given(self) -> tuple[GivenFile, ...]:
+        """The documents as they were when the recipe was read."""
+        files: tuple[GivenFile, ...] = vars(self)["_files"]
+        return files
+
+    def try_out(self) -> None:
+        """Raise a UserError where no documents are named."""
+        if not self.given:
+            raise UserError(f"rewards.{self.label}.documents: name the documents that claims are held against")
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Values in [0, 1], or `silent`, [completions]."""
+        return torch.tensor([self._worth(rollout) for rollout in rollouts])
+
+    def _worth(self, rollout: Rollout) -> float:
+        stated = self._claims(rollout.text) if rollout.finished else set()
+        known: frozenset[str] = vars(self)["_known"]
+        return len(stated & known) / len(stated) if stated else self.silent
+
+    def _claims(self, text: str) -> set[str]:
+        claim: re.Pattern[str] = vars(self)["_claim"]
+        pieces = map(_plain, _ENDS.split(text.rpartition(_ANSWER)[0] if _ANSWER in text else text))
+        return {piece for piece in pieces if claim.fullmatch(piece)}
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).strip(" .,;:!?\"'").casefold()

@@ -1,0 +1,35 @@
+"""Texts that a policy may write and nobody foresaw, for rewards by rule: each must get a value, and the run go on."""
+
+from models.loop.rollout import Problem, Rollout
+
+TEXTS = [
+    "",
+    " \n\t ",
+    "####",
+    "#### ",
+    "\\boxed{",
+    "\x00\ud800\uffff",
+    "\u202e7\u202c",
+    "9" * 100_000,
+    "#### " + "x" * 100_000,
+    "#### 7 " * 5_000,
+    "(" * 50_000,
+    "a " * 50_000,
+    '{"a": [1, {"b": null}]}',
+    "[[[[" * 1_000,
+    "#### None",
+    "#### 1e999",
+    "#### (((B)))",
+    "The answer is " * 2_000,
+]
+"""Empty, cut short, binary, of the wrong direction, huge, deep, and of another type than was asked for."""
+
+
+def rollout(text: str, problem: Problem, *, finished: bool = True, tokens: int = 1, group: int = 0) -> Rollout:
+    """A completion of one turn."""
+    return Rollout(problem, group, (1,) * tokens, None, text, finished)
+
+
+def malformed(problem: Problem) -> list[Rollout]:
+    """All of them as completions of a problem, ended and cut."""
+    return [rollout(text, problem, finished=ended) for text in TEXTS for ended in (True, False)]
