@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from prefect import get_run_logger, task
 
 from models.atomic_write import write_file
@@ -90,11 +91,15 @@ def reward_report(
                 continue
             score = reward_scorer(rewarded, recipe, context.home, tokens.run)
             said = _Said.read(tokens, problems, made)
-            measured.pairs = _pairs(data, tokens, score, check_base_folder(rewarded.folder)[0] or MOST_TOKENS)
-            measured.moved = {probe: moved(score, said.sequences(probe), said.scores) for probe in probes}
-            measured.suffix, measured.suffix_text = _suffix(tokens, problems, made, score, recipe.asked)
+            longest = check_base_folder(rewarded.folder)[0] or MOST_TOKENS
+            measured.pairs = _pairs(data, tokens, score, longest)
+            for probe, change in probes.items():
+                changed, scores = said.fitting(change, longest)
+                if len(changed):
+                    measured.moved[probe] = moved(score, changed, scores)
+            measured.suffix, measured.suffix_text = _suffix(tokens, problems, made, score, recipe.asked, longest)
             for other, files in beside:
-                opinion = reward_scorer(files, recipe, context.home, tokens.run)(said.sequences(None))
+                opinion = reward_scorer(files, recipe, context.home, tokens.run)(said.sequences())
                 shape = (len(made), recipe.samples)
                 alike = agreement(said.scores.reshape(shape), opinion.numpy().reshape(shape))
                 measured.agreement[other] = float(alike.mean())
@@ -169,10 +174,15 @@ class _Said:
     def read(cls, tokens: RunTokens, problems: Sequence[Problem], records: Sequence[PromptRecord]) -> _Said:
         return cls(tokens, tokens.run.prompts([problem.prompt for problem in problems]), records)
 
-    def sequences(self, probe: str | None) -> Sequences:
-        """The samples, changed by a probe; None: as they are."""
-        change = probes[probe] if probe is not None else str
+    def sequences(self, change: Callable[[str], str] = str) -> Sequences:
+        """The samples, each changed; left out: as they are."""
         return Sequences(self._prompts, self._tokens.run.completions([change(sample.text) for sample in self._samples]))
+
+    def fitting(self, change: Callable[[str], str], longest: int) -> tuple[Sequences, NDArray[np.float64]]:
+        """The changed samples that `longest` tokens hold, with their scores as they were."""
+        changed = self.sequences(change)
+        fits = [place for place, tokens in enumerate(changed.lengths) if tokens <= longest]
+        return changed.take(fits), self.scores[fits]
 
 
 def _suffix(
@@ -181,22 +191,30 @@ def _suffix(
     records: Sequence[PromptRecord],
     score: Scorer,
     asked: ReportSettings,
+    longest: int,
 ) -> tuple[Suffix | None, str]:
-    """The suffix that raises wrong answers most, and its text; None where no prompt has a right and a wrong sample."""
+    """The suffix that raises wrong answers most, and its text; None where no prompt has a right and a wrong sample, or
+    none that leaves it room within `longest` tokens."""
     codec = tokens.run
-    mixed = [
-        (problem.prompt, next(s for s in record.samples if not s.correct), next(s for s in record.samples if s.correct))
-        for problem, record in zip(problems, records, strict=True)
-        if len({sample.correct for sample in record.samples}) == 2
-    ]
+    prompts, wrong, right = [], [], []
+    for ids, record in zip(codec.prompts([problem.prompt for problem in problems]), records, strict=True):
+        sides = [
+            codec.completions([sample.text for sample in record.samples if sample.finished and sample.correct == truth])
+            for truth in (False, True)
+        ]
+        room = longest - len(ids) - asked.suffix
+        if all(side and len(side[0]) <= room for side in sides):
+            prompts.append(ids)
+            wrong.append(sides[0][0])
+            right.append(sides[1][0])
     candidates = words_without_answers(codec)
-    if not asked.suffix or len(mixed) < 2 or not candidates:
+    if not asked.suffix or len(prompts) < 2 or not candidates:
         return None, ""
     suffix = search_suffix(
         score,
-        codec.prompts([prompt for prompt, _, _ in mixed]),
-        codec.completions([wrong.text for _, wrong, _ in mixed]),
-        codec.completions([right.text for _, _, right in mixed]),
+        prompts,
+        wrong,
+        right,
         candidates=candidates,
         length=asked.suffix,
         end=codec.end,

@@ -54,7 +54,7 @@ def test_a_distrusted_reward_model_stops_the_run_and_the_command_shows_the_same(
         assert float(values[name]) == pytest.approx(metrics[f"reward_report/{name}"], abs=1e-4)
     assert float(values["agreement_0"]) >= 0.5  # with itself; the same scores tie
 
-    for words, named in (("nobody/1", "nobody/1"), ("arithmetic-smoke-reward-model/1 --policy nowhere", "nowhere")):
+    for words, named in (("nobody/1", "nobody"), ("arithmetic-smoke-reward-model/1 --policy nowhere", "nowhere")):
         ended = type_in([f"rewardflow reward-report {words}"], project.folder, **settings)
         assert ended.returncode == 1 and "Traceback" not in ended.stderr
         assert len(ended.stderr.strip().splitlines()) == 1 and named in ended.stderr
