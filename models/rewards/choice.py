@@ -1,0 +1,85 @@
+"""One where a completion takes the right option, or names the right class, and nothing for its form: by rule.
+
+Multiple choice (AlphaMed, paper 243, arXiv 2505.17952): the stated answer is an option's label, as `B`, `(b)`,
+`option B` or `B) 12`. Labels of classes (GenCLS++, paper 59, arXiv 2504.19898): the whole completion is the label.
+What names no option, or two, is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.errors import UserError
+from models.loop.attempt import Attempt
+from models.loop.rollout import Rollout
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.parts import part
+from models.text.answers import extract_answer
+
+LONGEST = 400
+"""Characters of a stated answer beyond which it names no option: a label and the words of its option are fewer."""
+
+
+@part("choice")
+class Choice(Reward):
+    """Whether the option or class that a completion names is the problem's."""
+
+    needs_answers = True
+    verifies = True
+    labels: tuple[str, ...] = tuple("ABCDEFGHIJ")
+    """Labels of the options, or names of the classes, in any case."""
+    reads: Literal["answer", "whole"] = "answer"
+    """Where the label stands: in the answer that a completion states, whose label may have the words of its option
+    behind it, or alone, as the whole completion."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = {_plain(label): label for label in self.labels}
+        if "" in known or not known or len(known) < len(self.labels):
+            raise UserError(f"rewards.{self.label}.labels: {', '.join(map(repr, self.labels))} are not different names")
+        names = "|".join(re.escape(label) for label in sorted(known, key=len, reverse=True))
+        head = re.compile(rf"(?:(?:option|choice) )?(?:[(\[](?P<inside>{names})[)\]]|(?P<bare>{names})(?=[).:,]|$))")
+        other = re.compile(rf"(?:^|[\s(\[,])({names})[).:\]]|(?:^|[,/&]|\band|\bor) ?({names})$")
+        object.__setattr__(self, "_known", known)
+        object.__setattr__(self, "_head", head)
+        object.__setattr__(self, "_other", other)
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """One or zero for each completion, [completions]."""
+        attempts = [Attempt(rollout.problem, rollout.text, rollout.finished) for rollout in rollouts]
+        return torch.tensor([float(right) for right in self.right(attempts)])
+
+    def right(self, attempts: Sequence[Attempt]) -> list[bool]:
+        """Which attempts ended and name the option or class of their problems, [attempts]."""
+        return [self._is_right(attempt) for attempt in attempts]
+
+    def _is_right(self, attempt: Attempt) -> bool:
+        named = self._named(attempt.text) if attempt.finished else None
+        return named is not None and named == _plain(attempt.problem.answer)
+
+    def _named(self, text: str) -> str | None:
+        """The label that `text` names, in lower case; None where it names none, or more than one."""
+        stated = extract_answer(text) if self.reads == "answer" else text
+        if stated is None or len(stated) > LONGEST:
+            return None
+        said = _plain(stated)
+        if self.reads == "whole" or said in vars(self)["_known"]:
+            return said if said in vars(self)["_known"] else None
+        match = vars(self)["_head"].match(said)
+        if match is None:
+            return None
+        named = str(match["inside"] or match["bare"])
+        rest = said[match.end() :].lstrip(" ).:,]")
+        others = {first or last for first, last in vars(self)["_other"].findall(rest)}
+        return named if others <= {named} else None
+
+
+def _plain(text: str) -> str:
+    """Lower case, single spaces, no emphasis, quotes or final period around it."""
+    return " ".join(text.split()).strip(" *_\"'`").rstrip(".").rstrip(" *_\"'`").casefold()

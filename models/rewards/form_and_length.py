@@ -1,0 +1,65 @@
+"""The form of a completion and its length, and no answer to hold it against (paper 10, arXiv 2505.19439).
+
+    with the form       form + weight * f(x)          x = tokens / longest, at most 1
+    without             min(0, weight * f(x))
+
+    f(x) = 1 - (1 - x / p)^2                    for x <= p: rises to 1
+         = 1 - 2 ((x - p) / (1 - p))^2          beyond: falls to -1 at the limit
+
+A completion has the form where it ended and states an answer that is a number. The paper adds the length after
+the early rounds, in which the form alone is learned: `length_after`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import torch
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
+from torch import Tensor
+
+from models.bounds import Positive
+from models.loop.rollout import Rollout
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.parts import part
+from models.text.answers import answer_kind, extract_answer
+
+
+@part("form_and_length")
+class FormAndLength(Reward):
+    """Whether a completion has the form of an answer, and whether it is neither short nor long."""
+
+    form: NonNegativeFloat = 0.5
+    """What the form is worth."""
+    length: NonNegativeFloat = 1.0
+    """What the length is worth where it is best; 0: the form alone."""
+    best: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """The share of `longest` at which a completion is worth most (p)."""
+    longest: Positive = 3072
+    """Tokens at which a completion costs as much as the best length is worth."""
+    length_after: NonNegativeInt = 0
+    """Optimiser steps of the policy in which the length does not count yet."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Values in [-length, form + length], [completions]."""
+        weight = self.length if world.learner.updates >= self.length_after else 0.0
+        return torch.tensor([self._value(rollout, weight) for rollout in rollouts])
+
+    def _value(self, rollout: Rollout, weight: float) -> float:
+        worth = weight * length_score(rollout.written_tokens / self.longest, self.best)
+        return self.form + worth if has_form(rollout) else min(0.0, worth)
+
+
+def has_form(rollout: Rollout) -> bool:
+    """Whether a completion ended and states an answer that is a number."""
+    answer = extract_answer(rollout.text) if rollout.finished else None
+    return answer is not None and answer_kind(answer).endswith("number")
+
+
+def length_score(x: float, best: float) -> float:
+    """f of the module's docstring: 0 of nothing, 1 of a share `best` of the longest, -1 of the longest and beyond."""
+    if x <= best:
+        return 1 - (1 - x / best) ** 2
+    return 1 - 2 * ((min(x, 1.0) - best) / (1 - best)) ** 2
