@@ -1,5 +1,7 @@
 """What must be true of the reward that asks for form and length, each test named as the theorem it checks."""
 
+import itertools
+
 import pytest
 import torch
 from tiny_worlds import make_world
@@ -36,7 +38,7 @@ def test_the_length_is_continuous_and_flat_at_its_best_rises_before_and_falls_be
     grid = [n / 1000 for n in range(1001)]
     scores = [length_score(x, best) for x in grid]
     assert max(range(1001), key=scores.__getitem__) == round(1000 * best)
-    slopes = [after - before for before, after in zip(scores, scores[1:], strict=False)]
+    slopes = [after - before for before, after in itertools.pairwise(scores)]
     assert all((slope > 0) == (x < best) for x, slope in zip(grid, slopes, strict=False))
     assert max(abs(slope) for slope in slopes) < 0.05
     step = 1e-6
