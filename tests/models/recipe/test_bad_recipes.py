@@ -94,7 +94,7 @@ BAD = {
     ),
     "an address": ("data: {name: own, path: 'https://a.org/b.csv', format: problems}", "is no path on this machine"),
     # extends
-    "extends nothing": ("extends: nowhere", "mine.yaml: extends: nowhere: no such recipe"),
+    "extends nothing": ("extends: zzz_zzz", "mine.yaml: extends: zzz_zzz: no such recipe"),
     "extends out of the folder": ("extends: ../../secrets", r"extends: \.\./\.\./secrets leads out of the folder"),
     "extends an absolute path": ("extends: /etc/hostname", "extends: /etc/hostname leads out of the folder"),
     "extends a list": ("extends: [a, b]", "extends: the name of one recipe, not a list"),
@@ -176,8 +176,8 @@ def test_bytes_that_are_no_utf8_name_their_line(mine: Path) -> None:
 
 def test_a_missing_recipe_below_names_the_file_that_extends_it(tmp_path: Path) -> None:
     (tmp_path / "top.yaml").write_text("extends: middle")
-    (tmp_path / "middle.yaml").write_text("extends: nowhere")
-    assert refused(tmp_path / "top.yaml") == f"{tmp_path / 'middle.yaml'}: extends: nowhere: no such recipe"
+    (tmp_path / "middle.yaml").write_text("extends: zzz_zzz")
+    assert refused(tmp_path / "top.yaml") == f"{tmp_path / 'middle.yaml'}: extends: zzz_zzz: no such recipe"
 
 
 def test_a_chain_of_recipes_without_end_is_one_line(tmp_path: Path) -> None:

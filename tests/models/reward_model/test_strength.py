@@ -82,10 +82,10 @@ def test_every_pair_has_its_own_margin_in_the_gradient_whatever_row_it_lies_in(s
     gradients = []
     for budget in (512, 24):
         model = reward_model_from_policy(start, seed=0, head_std=1.0)
-        told = accumulate(model, pairs, RewardModelSettings(token_budget=budget, label_smoothing=0.2))
+        watched = accumulate(model, pairs, RewardModelSettings(token_budget=budget, label_smoothing=0.2))
         chosen, rejected = score_pairs(model, pairs)
         wanted = torch.tensor([pair.margin for pair in pairs])
-        assert float(told["loss"]) == pytest.approx(
+        assert float(watched["loss"]) == pytest.approx(
             float(bradley_terry_loss(chosen, rejected, wanted, 0.0, 0.2).mean()), abs=1e-5
         )
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
