@@ -65,10 +65,11 @@ class Scoring:
         failed = given.failures > limits.failed_share * count
         self._failing[label] = self._failing[label] + 1 if failed else 0
         if self._failing[label] >= limits.patience:
+            rounds = "a round" if limits.patience == 1 else f"{limits.patience} rounds in a row"
             raise UserError(
-                f"reward {label}: no value for more than {limits.failed_share:.0%} of the completions in "
-                f"{limits.patience} rounds in a row ({given.reason}); a policy that goes on would be trained on "
-                f"a constant. Where what it needs was away, the same command goes on from the last checkpoint"
+                f"reward {label}: no value for more than {limits.failed_share:.0%} of the completions in {rounds} "
+                f"({given.reason}); a policy that goes on would be trained on a constant. Where what it needs was "
+                f"away, the same command goes on from the last checkpoint"
             )
 
 

@@ -97,10 +97,15 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         coins = [made for made in tossed if made["name"] == "coin" and made["weight"]]
         if recipe.rollouts.episodes is not None and not coins:
             tossed.append({"name": "coin"})  # environments mostly pay for success, which nobody has here
-        settings["rewards"] = json.dumps(tossed)
+        settings["rewards"] = json.dumps([reward | {"limits": _at_once(reward)} for reward in tossed])
         if recipe.advantage.critic_pretraining:
             settings["advantage.critic.pretraining"] = 0  # else two rounds train the critic alone
     return [KS, *(f"{key}={value}" for key, value in settings.items())]
+
+
+def _at_once(reward: dict[str, Any]) -> dict[str, Any]:
+    """The reward's limits; one that fails for a whole round is to be seen, though two rounds would try its patience."""
+    return {**(reward.get("limits") or {}), "patience": 1}
 
 
 def _tossed(reward: dict[str, Any], verifying: Sequence[str]) -> list[dict[str, Any]]:
