@@ -13,6 +13,7 @@ from flows.opening import Opened
 from flows.steps import call_cached, call_step, context_of
 from models.loop.judge import Role
 from models.policy.teacher import FrozenSettings
+from models.recipe.schema import Recipe
 from models.recipe.teachers import frozen_models, recipe_of
 from tasks.description import UNPINNED
 from tasks.fitting import FineTuneSections
@@ -23,7 +24,9 @@ from tasks.sections import Sections
 from tasks.step import StepResult
 from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
 from tasks.steps.fine_tune import fine_tune
+from tasks.steps.fit_process_model import process_model
 from tasks.steps.fit_reward_model import RewardModelSections, reward_model
+from tasks.steps.label_steps import LabelSections, label_steps
 from tasks.steps.prepare_data import log_data
 from tasks.steps.report_reward import ReportSections, require_trust, reward_report
 from tasks.steps.warm_start import WarmStartSections, warm_start
@@ -123,6 +126,15 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
         steps.append(call_step(opened, task, sections, *inputs, refresh=refresh, name=name))
         return steps[-1]
 
+    def learned(maker: Recipe, warmed: StepResult, of: str = "") -> StepResult:
+        """The reward model of a recipe, of completions or of their steps."""
+        assert maker.reward_model is not None
+        sections, inputs = RewardModelSections(maker), (validated, warmed)
+        if maker.reward_model.process is None:
+            return step(reward_model, sections, *inputs, name=of and f"{of}reward_model")
+        labelled = step(label_steps, LabelSections(maker), *inputs, name=of and f"{of}label_steps")
+        return step(process_model, sections, *inputs, labelled, name=of and f"{of}process_model")
+
     def frozen(role: Role, settings: FrozenSettings) -> PolicyFiles:
         """A model that the policy learns from: as it lies there, or as a recipe of its own makes it."""
         if settings.path is not None:
@@ -133,7 +145,7 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
             return made_policy(warmed)
         rewarded = None
         if any(reward.needs_reward_model for reward in maker.rewards):
-            rewarded = step(reward_model, RewardModelSections(maker), validated, warmed, name=f"{role}: reward_model")
+            rewarded = learned(maker, warmed, f"{role}: ")
         tuned = step(fine_tune, FineTuneSections(maker), validated, warmed, rewarded, {}, name=f"{role}: fine_tune")
         return made_policy(tuned)
 
@@ -146,7 +158,7 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
     warmed = step(warm_start, WarmStartSections(recipe), validated)
     rewarded = None
     if recipe.reward_model is not None:
-        rewarded = step(reward_model, RewardModelSections(recipe), validated, warmed)
+        rewarded = learned(recipe, warmed)
         if recipe.reward_model.report is not None:
             learning = [("before training", made_policy(warmed))]
             judged = step(reward_report, ReportSections(recipe), validated, made_reward_model(rewarded), learning, [])

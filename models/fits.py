@@ -26,7 +26,10 @@ from models.policy.folder import load_tokenizer
 from models.policy.save_whole import save_whole
 from models.ranks import Ranks
 from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model, score_pairs
+from models.reward_model.fit_process import fit_process_model, sequences_of_solutions
 from models.reward_model.model import reward_model_from_policy
+from models.reward_model.process import step_values
+from models.reward_model.solutions import Solution
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -73,6 +76,16 @@ class RewardFit(_Fit):
     pairs: Sequence[Pair]
     judged: Sequence[Pair]
     """Those whose margins are wanted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessFit(_Fit):
+    """A fit of a process reward model to labelled steps; it begins with the body of a policy."""
+
+    settings: RewardModelSettings
+    solutions: Sequence[Solution]
+    judged: Sequence[Solution]
+    """Those the values of whose steps are wanted."""
 
 
 Measured = TypeVar("Measured")
@@ -150,6 +163,36 @@ def fit_and_score(
         model, fit.pairs, fit.settings, seed=fit.seed, autocast=autocast, report=report, recompute=fit.recompute
     )
     return score_pairs(model, fit.judged, token_budget=fit.settings.token_budget, autocast=autocast)
+
+
+def fit_steps(fit: ProcessFit, ranks: Ranks, open_engine: object, watchers: Watchers) -> Fitted[list[Tensor]]:
+    """Fit with the other ranks and write the process reward model to `fit.result`; no engine is asked.
+
+    Returns:
+        See `fit_and_value`.
+
+    Raises:
+        UserError: see `models.reward_model.fit_process.fit_process_model`; on every rank alike.
+    """
+    plain = partial(reward_model_from_policy, fit.start, seed=fit.seed, trust_remote_code=fit.trust_remote_code)
+    model = plain()
+    return _fitted(fit, model, plain, partial(fit_and_value, model, fit), ranks, watchers)
+
+
+def fit_and_value(
+    model: PreTrainedModel, fit: ProcessFit, autocast: torch.dtype | None, report: Report
+) -> list[Tensor]:
+    """Fit `model` in place, whole or cut over ranks.
+
+    Returns:
+        Value of each step of `fit.judged`, [solutions] tensors of [steps], float32 on the CPU.
+    """
+    fit_process_model(
+        model, fit.solutions, fit.settings, seed=fit.seed, autocast=autocast, report=report, recompute=fit.recompute
+    )
+    ends = [each.ends for each in fit.judged]
+    budget = fit.settings.token_budget
+    return step_values(model, sequences_of_solutions(fit.judged), ends, token_budget=budget, autocast=autocast)
 
 
 def _fitted(

@@ -26,7 +26,7 @@ from models.part_checks import check_part
 from models.source_code import GivenFile
 
 Slot = Literal[
-    "rollouts", "rewards", "select", "advantage", "objective", "reference", "environment", "tool", "strategy"
+    "rollouts", "rewards", "select", "advantage", "objective", "reference", "environment", "tool", "strategy", "labels"
 ]
 
 
@@ -54,9 +54,11 @@ INSIDE: dict[Slot, SlotInfo] = {
     "environment": SlotInfo("tools"),
     "tool": SlotInfo("calculator", many=True),
     "strategy": SlotInfo("plain"),
+    "labels": SlotInfo("monte_carlo"),
 }
-"""What stands inside of a part, `rollouts.environment` and `rollouts.environment.tool`, or beside the recipe: the
-`strategy` of `rewardflow evaluate`. Parts are found as the others'."""
+"""What stands inside of a part, `rollouts.environment` and `rollouts.environment.tool`, or of a section, the `labels`
+of `reward_model.process`, or beside the recipe: the `strategy` of `rewardflow evaluate`. Parts are found as the
+others'."""
 
 
 class Part(ABC):

@@ -13,13 +13,11 @@ is; the squared error has the same minimiser. Every token carries the advantage 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from models.critic.fit import trained_mask
-from models.critic.steps import step_numbers, step_starts
+from models.critic.steps import MARKS, pieces_of, step_numbers, step_starts
 from models.formulas.critic_advantage import CriticAdvantage, ValuedSignal
 from models.formulas.written_tokens import spread_rows, written_rows
 from models.loop.rollout import Scored
@@ -44,7 +42,7 @@ def step_advantages(reward: Tensor, values: Tensor, starts: Tensor) -> Tensor:
 class StepDifference(CriticAdvantage):
     """Differences of a critic's values from one step to the next."""
 
-    marks: tuple[str, ...] = ("\n", ";")
+    marks: tuple[str, ...] = MARKS
     """A token whose text holds one of these ends a step."""
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:
@@ -74,10 +72,8 @@ class StepDifference(CriticAdvantage):
     def _starts(self, world: World, scored: Scored) -> list[Tensor]:
         """Which tokens of each completion begin a step, as every turn does, [completions] tensors of [tokens of it],
         bool."""
-        completions: Sequence[Sequence[int]] = [rollout.completion for rollout in scored.rollouts]
-        known = sorted({token for ids in completions for token in ids})
-        pieces = dict(zip(known, world.codec.text([[token] for token in known]), strict=True))
-        starts = [step_starts([pieces[token] for token in ids], self.marks) for ids in completions]
+        pieces = pieces_of(world.codec, [rollout.completion for rollout in scored.rollouts])
+        starts = [step_starts(row, self.marks) for row in pieces]
         for row, rollout in zip(starts, scored.rollouts, strict=True):
             row[[turn.start for turn in rollout.turns]] = True
         return starts

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from models.text.encoding import Codec
+
+MARKS = ("\n", ";")
+"""What ends a step where nothing else is said."""
+
 
 def step_starts(pieces: Sequence[str], marks: Sequence[str]) -> Tensor:
     """Which tokens begin a step, [tokens], bool; the first one always does.
@@ -22,3 +27,30 @@ def step_starts(pieces: Sequence[str], marks: Sequence[str]) -> Tensor:
 def step_numbers(starts: Tensor) -> Tensor:
     """Which step each token belongs to, from 0, [tokens], int64."""
     return starts.long().cumsum(0) - 1
+
+
+def pieces_of(codec: Codec, completions: Sequence[Sequence[int]]) -> list[list[str]]:
+    """Text of each token by itself, [completions] lists of [tokens of it]; that of an end token is empty."""
+    known = sorted({token for ids in completions for token in ids})
+    pieces = dict(zip(known, codec.text([[token] for token in known]), strict=True))
+    return [[pieces[token] for token in ids] for ids in completions]
+
+
+def step_ends(pieces: Sequence[str], marks: Sequence[str]) -> tuple[int, ...]:
+    """Place of the last token of each step, [steps], rising; none of a completion without tokens.
+
+    A step says something: what is blank, such as a second line break or an end token behind one, belongs to the step
+    before it.
+    """
+    if not pieces:
+        return ()
+    ends = [place - 1 for place in step_starts(pieces, marks).nonzero().flatten().tolist()[1:]]
+    said: list[int] = []
+    begin = 0
+    for end in (*ends, len(pieces) - 1):
+        if said and not "".join(pieces[begin : end + 1]).strip():
+            said[-1] = end
+        else:
+            said.append(end)
+        begin = end + 1
+    return tuple(said)

@@ -157,6 +157,11 @@ class Reward(SlotPart):
         return False
 
     @property
+    def needs_steps(self) -> bool:
+        """Whether it must be a process reward model, which tells what each step is worth."""
+        return False
+
+    @property
     def needs_answers(self) -> bool:
         """Whether it holds completions against the problems' answers."""
         return False

@@ -31,6 +31,7 @@ from models.recipe.room import check_room
 from models.recipe.timeouts import TimeoutSettings
 from models.reward_model.ensemble import EnsembleSettings
 from models.reward_model.fit import RewardModelSettings
+from models.reward_model.process_settings import ProcessSettings
 from models.reward_model.strength import StrengthSettings
 from models.reward_model.trust import ReportSettings
 from models.source_code import GivenFile
@@ -57,13 +58,22 @@ class RewardModelSection(Section):
 
     fit: RewardModelSettings = RewardModelSettings()
     least_accuracy: float = Field(default=0.6, ge=0.0, le=1.0)
-    """Held-out pair accuracy below which the flow stops before any reinforcement learning."""
+    """Held-out pair accuracy below which the flow stops before any reinforcement learning; of a process reward model
+    that of pairs of a good and a bad step."""
+    process: ProcessSettings | None = None
+    """Values of steps, fitted to labelled solutions; null: scores of completions, fitted to preferences."""
     strength: StrengthSettings | None = None
     """How sure other reward models must be of a pair; null: every pair is taken as it is."""
     ensemble: EnsembleSettings | None = None
     """Several fits that are read as one; null: a single reward model."""
     report: ReportSettings | None = None
     """What it must show on completions of the policy that is to be trained; null: nothing is asked."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if self.process is not None and (self.ensemble is not None or self.strength is not None):
+            raise ValueError("process: a process reward model has neither ensemble nor strength; set these to null")
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +187,11 @@ class Recipe(Section):
             )
         if self.reward_model is None and any(reward.needs_reward_model for reward in self.rewards):
             raise ValueError("rewards: reward_model is used but the recipe fits none (reward_model: null)")
+        process = self.reward_model.process if self.reward_model is not None else None
+        if process is None and (named := [reward.name for reward in self.rewards if reward.needs_steps]):
+            raise ValueError(
+                f"rewards: {named[0]} reads the values of steps, which reward_model.process fits; it is null"
+            )
         check_combination(self, self.schedule)
         if self.data.splits_by_hash:
             for name in ("validation_share", "gate_share"):

@@ -18,6 +18,8 @@ class TimeoutSettings:
     validate: PositiveFloat = DAY
     warm_start: PositiveFloat = WEEK
     reward_model: PositiveFloat = WEEK
+    label_steps: PositiveFloat = WEEK
+    process_model: PositiveFloat = WEEK
     reward_report: PositiveFloat = DAY
     fine_tune: PositiveFloat = WEEK
     """Beginning anew with each run that goes on from its checkpoints."""

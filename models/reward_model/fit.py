@@ -12,8 +12,9 @@ loss is the mean over its pairs, whatever the micro-batches it is cut into.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, overload
 
 import torch
@@ -91,11 +92,11 @@ class RewardModelSettings:
     """How the reward model learns. Stands under `reward_model.fit:`."""
 
     epochs: PositiveFloat = 1.0
-    """Passes over the pairs; `steps` overrides it."""
+    """Passes over the pairs or solutions; `steps` overrides it."""
     steps: Positive | None = None
     """Updates."""
     batch_pairs: Positive = 64
-    """Pairs of one update."""
+    """Pairs of one update; of a process reward model, solutions."""
     token_budget: Positive = 16384
     """Tokens of one packed row; bounds memory and does not change the result."""
     margin: NonNegativeFloat = 0.0
@@ -190,22 +191,55 @@ def fit_reward_model(
         raise UserError("reward_model: there are no preference pairs to learn from")
     for first in range(0, len(pairs), TOGETHER):
         checked_lengths(model, both_answers(pairs[first : first + TOGETHER]), 2 * first)
-    total = settings.updates(len(pairs))
+
+    def accumulated(batch: Sequence[int], budget: int) -> dict[str, Tensor]:
+        return accumulate(model, [pairs[i] for i in batch], replace(settings, token_budget=budget), autocast)
+
+    def least(batch: Sequence[int]) -> int:
+        chosen = [pairs[index] for index in batch]
+        return longest_unit(both_answers(chosen), _by_pair(chosen))
+
+    return fit_in_batches(
+        model, len(pairs), accumulated, least, settings, seed=seed, report=report, recompute=recompute
+    )
+
+
+def fit_in_batches(
+    model: PreTrainedModel,
+    count: int,
+    accumulated: Callable[[Sequence[int], int], dict[str, Tensor]],
+    least: Callable[[Sequence[int]], int],
+    settings: RewardModelSettings,
+    *,
+    seed: int,
+    report: Report,
+    recompute: bool,
+) -> dict[str, float]:
+    """Take the updates of a reward model's fit, in place. Returns the last reported metrics.
+
+    Args:
+        model: what learns, on the device that it is on.
+        count: what there is to learn from: pairs, or solutions.
+        accumulated: adds the gradient of the mean loss of some of them, by number, in rows of so many tokens, and
+            returns what is worth watching: `loss` and others, scalars.
+        least: tokens of the longest of some of them that cannot be cut, by number.
+        settings: of the fit.
+        seed: the order is drawn from it.
+        report: see `fit_reward_model`.
+        recompute: see `fit_reward_model`.
+    """
+    total = settings.updates(count)
     optimiser = build_optimiser(model, settings.optimiser)
-    batches = shuffled_batches(len(pairs), min(settings.batch_pairs, len(pairs)), seed)
+    batches = shuffled_batches(count, min(settings.batch_pairs, count), seed)
     metrics: dict[str, float] = {}
     model.train()
     way, able = Way(settings.token_budget, recompute=recompute), can_recompute(model)
     for step in range(total):
-        batch = [pairs[index] for index in next(batches)]
-
-        def gradient(budget: int, batch: Sequence[Pair] = batch) -> dict[str, Tensor]:
-            return accumulate(model, batch, replace(settings, token_budget=budget), autocast)
-
-        def least(batch: Sequence[Pair] = batch) -> int:
-            return longest_unit(both_answers(batch), _by_pair(batch))
-
-        watched, way = within_memory(gradient, model, optimiser, way, least, f"reward model, update {step}", able=able)
+        batch = next(batches)
+        watched, way = within_memory(
+            partial(accumulated, batch), model, optimiser, way, partial(least, batch),
+            f"reward model, update {step}", able=able,
+        )  # fmt: skip
         norm = take_step(
             optimiser,
             model.parameters(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -12,10 +13,32 @@ from models.learner.packing import Sequences
 from models.policy.build import on_device
 from models.reward_model.ensemble import member_folders, read_ensemble
 from models.reward_model.model import load_reward_model
+from models.reward_model.process import ProcessReading, aggregated, read_reading, step_values
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
 
 Scorer = Callable[[Sequences], Tensor]
+
+
+@dataclass(frozen=True)
+class StepScorer:
+    """A process reward model: called as any other it gives one score a completion, and it tells what each step is
+    worth."""
+
+    read: Callable[[Sequences, Sequence[Sequence[int]]], list[Tensor]]
+    reading: ProcessReading
+    codec: Codec
+
+    def steps(self, sequences: Sequences) -> tuple[list[tuple[int, ...]], list[Tensor]]:
+        """Place of the last token of each step, and its value in (0, 1): [completions] of [steps] each."""
+        ends = self.reading.ends(self.codec, sequences.completions)
+        alike = Sequences(sequences.prompts, self.codec.ended_alike(sequences.completions))
+        return ends, self.read(alike, ends)
+
+    def __call__(self, sequences: Sequences) -> Tensor:
+        """The values of each completion's steps as one, [completions]."""
+        _, values = self.steps(sequences)
+        return torch.stack([aggregated(row, self.reading.aggregate) for row in values]) if values else torch.zeros(0)
 
 
 def open_scorer(
@@ -28,7 +51,8 @@ def open_scorer(
 ) -> Scorer:
     """A function that scores prompts with their completions, [completions], on the learner's device.
 
-    Whichever end token a completion has, the score is read at the one that the reward model was fitted with.
+    Whichever end token a completion has, the score is read at the one that the reward model was fitted with. Of a
+    process reward model it is a `StepScorer`.
 
     Args:
         folder: of the reward model.
@@ -40,6 +64,8 @@ def open_scorer(
     Raises:
         UserError: the folder holds no reward model, or an ensemble without one of its members.
     """
+    if (reading := read_reading(folder)) is not None:
+        return _step_scorer(folder, codec, reading, token_budget, autocast_for, trust_remote_code)
     ensemble = read_ensemble(folder)
     folders = [folder] if ensemble is None else member_folders(folder, len(ensemble.levels))
     models = [on_device(load_reward_model(member, trust_remote_code=trust_remote_code)) for member in folders]
@@ -51,3 +77,20 @@ def open_scorer(
         return scores[0] if ensemble is None else ensemble.read(torch.stack(scores))
 
     return score
+
+
+def _step_scorer(
+    folder: Path,
+    codec: Codec,
+    reading: ProcessReading,
+    token_budget: int,
+    autocast_for: Callable[[nn.Module], torch.dtype | None],
+    trust_remote_code: bool,
+) -> StepScorer:
+    model = on_device(load_reward_model(folder, trust_remote_code=trust_remote_code))
+    autocast = autocast_for(model)
+    return StepScorer(
+        lambda sequences, ends: step_values(model, sequences, ends, token_budget=token_budget, autocast=autocast),
+        reading,
+        codec,
+    )

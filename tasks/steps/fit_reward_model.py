@@ -118,7 +118,7 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
             run_id, folder / "reward_model", "reward-model", "text-classification", example=example
         )
         accuracy = f"{report.accuracy.estimate:.3f} [{report.accuracy.low:.3f}, {report.accuracy.high:.3f}]"
-        version = _register(recipe, model_id, digest, accuracy, context.run)
+        version = register(recipe, model_id, digest, accuracy, context.run)
         get_run_logger().info(f"reward model: held-out pair accuracy {accuracy}, ECE {report.calibration_error:.3f}")
         if report.accuracy.estimate < section.least_accuracy:
             raise UserError(
@@ -236,8 +236,19 @@ def _fitted(
     return model, scores
 
 
-def _register(recipe: RewardModelSections, model_id: str, digest: str, accuracy: str, parent_run: str) -> str:
-    """Register the reward model; equal weights are registered once. Returns NAME/VERSION."""
+def register(
+    recipe: RewardModelSections, model_id: str, digest: str, accuracy: str, parent_run: str, of: str = "pair"
+) -> str:
+    """Register the reward model; equal weights are registered once. Returns NAME/VERSION.
+
+    Args:
+        recipe: names it.
+        model_id: its LoggedModel.
+        digest: content hash of its folder.
+        accuracy: on what was held out.
+        parent_run: the flow's.
+        of: what the accuracy is about: pairs of completions, or of steps.
+    """
     name = f"{recipe.name}-reward-model"
     known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, digest)
     if known:
@@ -249,8 +260,9 @@ def _register(recipe: RewardModelSections, model_id: str, digest: str, accuracy:
         **runs.inherited_tags(parent_run),
     }
     described = (
-        f"**Held-out pair accuracy {accuracy}**\n\n"
-        f"Fitted in [this flow's run]({summaries.page_of_run(parent_run)}) on the preferences of `{recipe.data_name}`."
+        f"**Held-out {of} accuracy {accuracy}**\n\n"
+        f"Fitted in [this flow's run]({summaries.page_of_run(parent_run)}) on the "
+        f"{'preferences' if of == 'pair' else 'labelled solutions'} of `{recipe.data_name}`."
     )
     version = registry.register(name, model_id, version_tags, described)
     registry.describe_model(name, reward_model_page(recipe.name))

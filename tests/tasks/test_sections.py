@@ -15,7 +15,17 @@ from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
 from tasks.sections import Sections, of
 from tasks.step import StepContext, content_key
-from tasks.steps import evaluate, fine_tune, fit_reward_model, judge_champion, prepare_data, promote, upload_reports
+from tasks.steps import (
+    evaluate,
+    fine_tune,
+    fit_process_model,
+    fit_reward_model,
+    judge_champion,
+    label_steps,
+    prepare_data,
+    promote,
+    upload_reports,
+)
 from tasks.steps import validate_data as validation
 from tasks.steps import warm_start as start
 
@@ -30,6 +40,7 @@ READ: dict[type[Sections], tuple[str, ...]] = {
     fit_reward_model.RewardModelSections: (
         "name", "data.name", "seed", "reward_model", "policy.chat", "policy.precision", "policy.trust_remote_code",
     ),
+    label_steps.LabelSections: (*LENGTHS, "seed", "policy", "engine", "reward_model.process"),
     fine_tune.FineTuneSections: (
         *LENGTHS, *SCORES, *SLOTS, "seed", "policy", "engine", "truncated", "schedule", "alarm", "teacher",
     ),
@@ -42,7 +53,8 @@ READ: dict[type[Sections], tuple[str, ...]] = {
 
 TASKS = [
     prepare_data.prepare_data, validation.validate_data, start.warm_start, fit_reward_model.reward_model,
-    fine_tune.fine_tune, evaluate.evaluate_policy, judge_champion.judge_champion, promote.promote,
+    label_steps.label_steps, fit_process_model.process_model, fine_tune.fine_tune, evaluate.evaluate_policy,
+    judge_champion.judge_champion, promote.promote,
 ]  # fmt: skip
 
 
@@ -143,7 +155,8 @@ def test_no_step_is_handed_a_recipe(task: Task[..., Any]):
 
 def test_every_step_is_looked_at():
     there = {value.name for module in (
-        prepare_data, validation, start, fit_reward_model, fine_tune, evaluate, judge_champion, promote, upload_reports,
+        prepare_data, validation, start, fit_reward_model, label_steps, fit_process_model, fine_tune, evaluate,
+        judge_champion, promote, upload_reports,
     ) for value in vars(module).values() if isinstance(value, Task)}  # fmt: skip
     assert there == {task.name for task in TASKS} | {"upload_reports"}  # which reads nothing of a recipe
 

@@ -1,0 +1,76 @@
+"""Monte-Carlo labels of steps: a step is worth the share of continuations from it that end right.
+
+Sources: Math-Shepherd (arXiv 2312.08935), whose estimates are these; used by papers 86, 279 and 113.
+
+    soft   y_k = (1/K) sum_j [continuation j of (prompt, steps 1 .. k) is right]
+    hard   y_k = 1 where any of them is, else 0
+
+The last step of a solution that ended is worth the verdict on the solution. Prefixes that several solutions of a prompt
+share are gone on from once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.bounds import Positive
+from models.loop.rollout import Problem
+from models.parts import part
+from models.reward_model.solutions import Bench, Labels, Solution
+
+Prefix = tuple[tuple[int, ...], tuple[int, ...]]
+"""Tokens of a prompt, and those of a completion's beginning."""
+
+
+@part("monte_carlo")
+class MonteCarlo(Labels):
+    """The share of continuations from a step that end right."""
+
+    continuations: Positive = 8
+    """Of each step (K)."""
+    kind: Literal["soft", "hard"] = "soft"
+    """soft: the share; hard: 1 where any continuation is right."""
+
+    def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
+        """Share of right continuations behind each step, or whether there is one, [solutions] tensors of [steps]."""
+        wanted = [(solution, step) for solution in solutions for step in range(len(solution.ends))]
+        worth = iter(success_rates(bench, wanted, self.continuations))
+        rows = [torch.tensor([next(worth) for _ in solution.ends]) for solution in solutions]
+        return rows if self.kind == "soft" else [(row > 0).float() for row in rows]
+
+
+def success_rates(bench: Bench, wanted: Sequence[tuple[Solution, int]], count: int) -> list[float]:
+    """Share of `count` continuations that end right, behind each step of a solution, [wanted].
+
+    Args:
+        bench: goes on and decides.
+        wanted: solution and number of the step, from 0; -1: the whole solution anew.
+        count: continuations of each.
+    """
+    known: dict[Prefix, float] = {}
+    asked: dict[Prefix, tuple[Problem, int]] = {}
+    for solution, step in wanted:
+        key, room = _key(solution, step), bench.sampling.max_tokens - len(solution.prefix(step))
+        if (step == len(solution.ends) - 1 and solution.finished) or room < 1:
+            known[key] = float(solution.right)
+        elif key not in known:
+            asked[key] = solution.problem, room
+    begun = [(key, *about) for key, about in asked.items() if key not in known]
+    prompts = [(*prompt, *prefix) for (prompt, prefix), _, _ in begun]
+    made = bench.goes_on(prompts, [room for _, _, room in begun], count)
+    whole = [
+        ((*key[1], *each.tokens), each.finished) for (key, *_), some in zip(begun, made, strict=True) for each in some
+    ]
+    problems = [problem for _, problem, _ in begun for _ in range(count)]
+    _, right = bench.judged(problems, [ids for ids, _ in whole], [ended for _, ended in whole])
+    for place, (key, *_) in enumerate(begun):
+        known[key] = sum(right[place * count : (place + 1) * count]) / count
+    return [known[_key(solution, step)] for solution, step in wanted]
+
+
+def _key(solution: Solution, step: int) -> Prefix:
+    return solution.problem.tokens, solution.prefix(step)

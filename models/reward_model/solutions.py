@@ -1,0 +1,134 @@
+"""Solutions with their steps, and what each step is labelled with: what a process reward model learns from.
+
+A labeller is a part of the slot `labels` (models/labels): it is given problems and whatever it takes to draw solutions
+of the policy and to go on from their steps, and gives solutions with a label a step. Most label solutions that are
+drawn as they come (`label`); one that makes its own, such as a tree search, gives them itself (`__call__`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from models.critic.steps import pieces_of, step_ends
+from models.engine.engine import Ask, Engine, Generated, Sampling, asks_of
+from models.loop.attempt import Attempt, Verify
+from models.loop.rollout import Problem
+from models.parts import Part
+from models.seeds import completion_seed, seed_of
+from models.text.encoding import Codec
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A completion cut into steps."""
+
+    problem: Problem
+    """With its encoded prompt."""
+    completion: tuple[int, ...]
+    """Token ids, the end token included where it was reached, [tokens]."""
+    ends: tuple[int, ...]
+    """Place of the last token of each step, [steps], rising."""
+    text: str
+    finished: bool
+    """Whether it ended by itself and was not cut."""
+    right: bool
+    """Whether it solves the problem."""
+    labels: tuple[float, ...] = ()
+    """What each step is worth, 0 to 1, [steps]; NaN: nobody knows. Empty before it is labelled."""
+
+    def prefix(self, step: int) -> tuple[int, ...]:
+        """The completion up to the end of a step, numbered from 0; -1: nothing of it."""
+        return self.completion[: self.ends[step] + 1] if step >= 0 else ()
+
+    def labelled(self, labels: Tensor) -> Solution:
+        """The same with a label a step, [steps]."""
+        return replace(self, labels=tuple(labels.tolist()))
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a labeller works with."""
+
+    engine: Engine
+    """Draws from the policy that solves the problems."""
+    codec: Codec
+    verify: Verify
+    """Decides which solutions are right."""
+    sampling: Sampling
+    """How solutions are drawn, and so many of each problem."""
+    marks: tuple[str, ...]
+    """What ends a step."""
+    seed: int
+    references: Mapping[str, str]
+    """Text of a solution that the data hold for right, by the prompt; of some problems there is none."""
+
+    def solutions(self, problems: Sequence[Problem]) -> list[Solution]:
+        """`sampling.samples` solutions of each problem by the policy, [problems * samples]."""
+        asked = [problem for problem in problems for _ in range(self.sampling.samples)]
+        seed = seed_of(self.seed, "solutions")
+        made = self.engine.each(asks_of([problem.tokens for problem in problems], self.sampling, seed), self.sampling)
+        return self.read(asked, [each.tokens for each in made], [each.finished for each in made])
+
+    def read(
+        self, problems: Sequence[Problem], completions: Sequence[tuple[int, ...]], finished: Sequence[bool]
+    ) -> list[Solution]:
+        """Completions of problems, cut into steps and judged, [completions]; those without a token are left out."""
+        kept = [place for place, ids in enumerate(completions) if ids]
+        rows, asked = [completions[place] for place in kept], [problems[place] for place in kept]
+        ended = [finished[place] for place in kept]
+        texts, right = self.judged(asked, rows, ended)
+        pieces = pieces_of(self.codec, rows)
+        return [
+            Solution(problem, ids, step_ends(said, self.marks), text, whole, sound)
+            for problem, ids, said, text, whole, sound in zip(asked, rows, pieces, texts, ended, right, strict=True)
+        ]
+
+    def judged(
+        self, problems: Sequence[Problem], completions: Sequence[Sequence[int]], finished: Sequence[bool]
+    ) -> tuple[list[str], list[bool]]:
+        """Text of each completion, and whether it is right, both [completions]."""
+        texts = self.codec.text(completions)
+        attempts = [Attempt(*of) for of in zip(problems, texts, finished, strict=True)]
+        return texts, [bool(sound) for sound in self.verify(attempts)]
+
+    def goes_on(self, prompts: Sequence[Sequence[int]], budgets: Sequence[int], count: int) -> list[list[Generated]]:
+        """`count` continuations of each prompt, of `budgets` tokens at most, [prompts][count].
+
+        What a prompt is gone on with hangs on its tokens and the seed alone.
+        """
+        asks = []
+        for prompt, budget in zip(prompts, budgets, strict=True):
+            own = seed_of(self.seed, f"from {' '.join(map(str, prompt))}")
+            asks += [Ask(prompt, completion_seed(own, 0, number), budget) for number in range(count)]
+        made = self.engine.each(asks, self.sampling)
+        return [made[at : at + count] for at in range(0, len(made), count)]
+
+
+class Labels(Part):
+    """Who labels the steps of solutions. Named by `reward_model.process.labels`."""
+
+    slot = "labels"
+
+    @property
+    def needs_references(self) -> bool:
+        """Whether it reads solutions of the data, which demonstrations or preferences must hold."""
+        return False
+
+    def __call__(self, bench: Bench, problems: Sequence[Problem]) -> list[Solution]:
+        """Solutions of `problems` with a label a step, [solutions]."""
+        drawn = bench.solutions(problems)
+        return [solution.labelled(row) for solution, row in zip(drawn, self.label(bench, drawn), strict=True)]
+
+    @abstractmethod
+    def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
+        """What each step is worth, 0 to 1, NaN where it does not say, [solutions] tensors of [steps of it]."""
+
+
+def known_labels(solution: Solution) -> Tensor:
+    """Which steps have a label, [steps], bool."""
+    return ~torch.tensor(solution.labels, dtype=torch.float64).isnan()

@@ -1,0 +1,111 @@
+"""Step 4b: a process reward model on labelled steps, and the gate that it must pass before any RL."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prefect import get_run_logger, task
+
+from models.errors import UserError
+from models.fits import ProcessFit, fit_and_value, fit_steps
+from models.policy.build import on_device
+from models.policy.folder import load_tokenizer, save_model_folder
+from models.reward_model.model import load_reward_model, reward_model_from_policy
+from models.reward_model.process import write_reading
+from models.reward_model.solution_rows import read_solutions
+from models.reward_model.step_accuracy import right_of_values, step_accuracy
+from models.text.encoding import Codec
+from models.text.end_ids import ends_of_folder
+from tasks.caching import cached_by_key
+from tasks.fitting import fit_together
+from tasks.gpu_place import gpu_slot
+from tasks.precision import learner_autocast, precision_folder
+from tasks.progress import progress
+from tasks.shared_engine import learners
+from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.steps.fit_reward_model import RewardModelSections, register
+from tasks.steps.validate_data import clean_folder, example_of
+from tasks.tracking import registry
+from tasks.tracking.metrics import MetricLog
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+
+@task(name="process_model", **cached_by_key)
+def process_model(
+    context: StepContext[RewardModelSections], validated: StepResult, warmed: StepResult, labelled: StepResult
+) -> StepResult:
+    """Fit, judge on held-out steps, register. The model lies in `reward_model/` of the step's folder.
+
+    Raises:
+        UserError: its held-out accuracy is below the recipe's `reward_model.least_accuracy`.
+    """
+    recipe, home = context.recipe, context.home
+    section = recipe.reward_model
+    assert section is not None and section.process is not None
+    reading = section.process.reading
+
+    def work(folder: Path, run_id: str) -> Made:
+        data, start = clean_folder(validated), Path(warmed.folder) / "policy"
+        registry.log_model_inputs(run_id, [warmed.links["model_id"]])
+        trusted = recipe.trust_remote_code
+        tokenizer = load_tokenizer(start, trust_remote_code=trusted)
+        fit = ProcessFit(
+            seed=recipe.seed,
+            precision=recipe.precision,
+            trust_remote_code=trusted,
+            start=start.absolute(),
+            precisions=precision_folder(home).absolute(),
+            result=(folder / "fitted").absolute(),
+            settings=section.fit,
+            solutions=read_solutions(Path(labelled.folder) / "train.jsonl"),
+            judged=read_solutions(Path(labelled.folder) / "validation.jsonl"),
+        )
+        with MetricLog(run_id, folder / "metrics.jsonl") as log:
+            model, values = _fitted(fit, log, home, run_id)
+        model.config.pad_token_id = Codec(tokenizer, recipe.chat, ends_of_folder(start)).pad
+        said, truth = [row.tolist() for row in values], [each.labels for each in fit.judged]
+        accuracy = step_accuracy(said, truth)
+        metrics = {"reward_model/step_accuracy": accuracy} if accuracy == accuracy else {}
+        if (sides := right_of_values(said, truth)) is not None:
+            metrics["reward_model/right_side"] = sides.estimate
+        digest = save_model_folder(
+            model, tokenizer, folder / "reward_model", lambda target: write_reading(target, reading)
+        )
+        example = example_of(data, "problems", "prompt")
+        model_id = registry.log_model(
+            run_id, folder / "reward_model", "reward-model", "text-classification", example=example
+        )
+        version = register(recipe, model_id, digest, f"{accuracy:.3f}", context.run, "step")
+        get_run_logger().info(f"process reward model: held-out step accuracy {accuracy:.3f}")
+        if not accuracy >= section.least_accuracy and section.least_accuracy > 0:
+            raise UserError(
+                f"reward model: held-out step accuracy {accuracy:.3f} is below reward_model.least_accuracy "
+                f"{section.least_accuracy}; stopped before reinforcement learning (see its run {run_id})"
+            )
+        return Made(digest, f"step accuracy {accuracy:.3f}", metrics, {"model_id": model_id, "version": version})
+
+    with gpu_slot():
+        return run_step(context, work)
+
+
+def _fitted(fit: ProcessFit, log: MetricLog, home: Path, run_id: str) -> tuple[PreTrainedModel, list[Tensor]]:
+    """The fitted model, and the value of each step of the held-out solutions."""
+    with progress("process reward model", fit.settings.updates(max(1, len(fit.solutions))), ("loss",)) as advance:
+
+        def report(step: int, metrics: dict[str, float]) -> None:
+            advance(step, metrics)
+            log(step, {f"reward_model/train_{key}": value for key, value in metrics.items()})
+
+        if learners() > 1:
+            values = fit_together(fit_steps, fit, log, report, run_id)
+            model = load_reward_model(fit.result, trust_remote_code=fit.trust_remote_code)
+            shutil.rmtree(fit.result)
+            return model, values
+        model = reward_model_from_policy(fit.start, seed=fit.seed, trust_remote_code=fit.trust_remote_code)
+        autocast = learner_autocast(fit.precision, on_device(model), home, run_id)
+        return model, fit_and_value(model, fit, autocast, report)

@@ -1,0 +1,138 @@
+"""Step 4a, where the reward model is one of steps: solutions of the policy, and what each of their steps is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from prefect import get_run_logger, task
+
+from models.datasets.row_table import open_rows
+from models.datasets.schema import Split, available
+from models.engine.engine import EngineSettings, Sampling
+from models.errors import UserError
+from models.loop.attempt import Verify
+from models.loop.slots import Reward
+from models.policy.folder import hash_folder, load_tokenizer
+from models.reward_model.process_settings import ProcessSettings
+from models.reward_model.solution_rows import write_solutions
+from models.reward_model.solutions import Bench, Labels, Solution, known_labels
+from models.rewards.exact_answer import by_answer, is_right
+from models.seeds import seed_of
+from models.text.encoding import Codec
+from models.text.end_ids import ends_of_folder
+from tasks.caching import cached_by_key
+from tasks.cost import Cost
+from tasks.inputs import log_rows
+from tasks.progress import stages
+from tasks.prompts import LengthSections, longest_sequence, read_problems
+from tasks.sections import of
+from tasks.shared_engine import engine_place, lent_engine
+from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.steps.validate_data import clean_folder
+from tasks.tracking import records, registry
+
+SPLITS: tuple[Split, ...] = ("train", "validation")
+
+
+class LabelSections(LengthSections):
+    """What the labels depend on, beside the rows and the policy that draws."""
+
+    seed: int
+    engine: EngineSettings
+    process: ProcessSettings = of("reward_model.process")
+    verifier: Reward | None
+    """Decides which solutions are right; None: the problems' answers do."""
+
+    @property
+    def verify(self) -> Verify:
+        """The rule that decides."""
+        return by_answer if self.verifier is None else self.verifier.right
+
+
+@task(name="label_steps", **cached_by_key)
+def label_steps(context: StepContext[LabelSections], validated: StepResult, warmed: StepResult) -> StepResult:
+    """Draw, go on, label. What came of it lies in `train.jsonl` and `validation.jsonl` of the step's folder."""
+    recipe = context.recipe
+    asked = recipe.process
+
+    def work(folder: Path, run_id: str) -> Made:
+        data, start = clean_folder(validated), Path(warmed.folder) / "policy"
+        registry.log_model_inputs(run_id, [warmed.links["model_id"]])
+        tokenizer = load_tokenizer(start, trust_remote_code=recipe.policy.trust_remote_code)
+        codec = Codec(tokenizer, recipe.policy.chat, ends_of_folder(start))
+        sampling = Sampling(
+            max_tokens=recipe.longest_drawn, temperature=asked.temperature, samples=asked.samples, log_probs=False
+        )
+        made: dict[Split, list[Solution]] = {}
+        with stages(context.name, ("engine", *SPLITS)) as begin:
+            begin("engine")
+            with lent_engine(
+                start,
+                recipe.engine,
+                longest=longest_sequence(recipe),
+                end=codec.ends,
+                trust_remote_code=recipe.policy.trust_remote_code,
+            ) as engine:
+                for split, count in zip(SPLITS, (asked.problems, asked.held_out), strict=True):
+                    begin(split)
+                    problems = read_problems(data, codec, split, recipe, count)
+                    rows = [(problem.id, problem.prompt, problem.answer) for problem in problems]
+                    log_rows(run_id, recipe.data_name, "problems", split, rows, data)
+                    references = right_solutions(data, split, asked.labels)
+                    seed = seed_of(recipe.seed, f"labels of {split}")
+                    bench = Bench(engine, codec, recipe.verify, sampling, asked.marks, seed, references)
+                    made[split] = asked.labels(bench, problems)
+        for split, solutions in made.items():
+            write_solutions(folder / f"{split}.jsonl", solutions)
+            records.log_artifact(run_id, folder / f"{split}.jsonl", "labels")
+        metrics = {f"label_steps/{name}": value for name, value in counts(made["train"]).items()}
+        labelled, mean = metrics["label_steps/labelled"], metrics["label_steps/mean_label"]
+        headline = f"{labelled:,.0f} labelled steps of {len(made['train']):,} solutions, mean label {mean:.3f}"
+        get_run_logger().info(f"{context.name}: {headline}")
+        tokens = sum(len(each.completion) for some in made.values() for each in some)
+        return Made(hash_folder(folder), headline, metrics, tokens=Cost(tokens_sampled=tokens))
+
+    with engine_place():
+        return run_step(context, work)
+
+
+def right_solutions(data: Path, split: Split, labels: Labels) -> Mapping[str, str]:
+    """A right solution of each prompt for which the data hold one, where the labeller asks: a demonstration that states
+    its answer, or else the better answer of a preference.
+
+    Raises:
+        UserError: the labeller asks, and there are none.
+    """
+    if not labels.needs_references:
+        return {}
+    right: dict[str, str] = {}
+    there = available(data)
+    if split in there.get("preferences", ()):
+        for batch in open_rows(data, "preferences", split).batches():
+            right |= {str(row["prompt"]): str(row["chosen"]) for row in batch.to_pylist()}
+    if split in there.get("demonstrations", ()):
+        for batch in open_rows(data, "demonstrations", split).batches():
+            rows = batch.to_pylist()
+            right |= {
+                str(row["prompt"]): str(row["completion"])
+                for row in rows
+                if is_right(str(row["completion"]), str(row["answer"]), finished=True)
+            }
+    if not right:
+        raise UserError(
+            f"reward_model.process.labels: {labels.name} compares with right solutions; the data hold none of {split}"
+        )
+    return right
+
+
+def counts(solutions: list[Solution]) -> dict[str, float]:
+    """Solutions, their steps, those that have a label, its mean, and the share of solutions that are right."""
+    known = [label for each in solutions for label in each.labels if label == label]
+    return {
+        "solutions": float(len(solutions)),
+        "steps": float(sum(len(each.ends) for each in solutions)),
+        "labelled": float(sum(int(known_labels(each).sum()) for each in solutions)),
+        "mean_label": sum(known) / max(1, len(known)),
+        "right": sum(each.right for each in solutions) / max(1, len(solutions)),
+    }
