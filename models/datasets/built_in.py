@@ -19,6 +19,7 @@ TASK_SETS = (
     "options",
     "passages",
     "plans",
+    "queries",
     "routing",
     "second_try",
     "shop",

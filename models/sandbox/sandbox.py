@@ -177,6 +177,10 @@ class Sandbox:
         """Run a program as a script, with nothing on its standard input; raises as `judge` does."""
         return self._ran({"kind": "script", "source": source})
 
+    def scripts(self, sources: Sequence[str]) -> list[Ran]:
+        """Run programs as `script` does, side by side, [programs]; raises as `judge` does."""
+        return self._side_by_side(self.script, sources)
+
     def command(self, words: Sequence[str], files: Mapping[str, str]) -> Ran:
         """Run a command in a folder that holds `files`, by name; raises as `judge` does.
 

@@ -40,6 +40,8 @@ class Task:
     level: int
     steps: tuple[str, ...]
     """The turns of a sound episode, policy and environment by turns."""
+    tests: str = ""
+    """What the problem's `tests` hold."""
 
 
 class TaskSettings(BaseModel):
@@ -102,7 +104,13 @@ def make_rows(settings: TaskSettings) -> dict[Kind, dict[Split, list[Row]]]:
     for split in PARTS:
         tasks = draw_tasks(settings, split)
         made["problems"][split] = [
-            {"prompt": task.prompt, "answer": task.answer, "level": task.level, "tests": "", "entry_point": ""}
+            {
+                "prompt": task.prompt,
+                "answer": task.answer,
+                "level": task.level,
+                "tests": task.tests,
+                "entry_point": "",
+            }
             for task in tasks
         ]
         wanted = settings.demonstrations.get(split, 0)

@@ -1,0 +1,137 @@
+"""What a query is worth, held against the problem's own (Reasoning-SQL, paper 16, arXiv 2503.23157).
+
+    execution   1 where both give the same rows, in the same order if the problem's query orders them
+    syntax      1 where it runs
+    schema      names of tables and columns in both queries over those in either
+    ngrams      runs of signs in both queries over those in either
+
+A recipe names the part once for each that it wants; their weights are the sum's. The problem's answer is its query and
+the problem's tests are the statements that make its database. Queries run in the sandbox and nowhere else, and can only
+read (`models.sandbox.inside.queries`). Equal rows of one database do not prove that two queries mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from functools import lru_cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.bounds import Positive
+from models.formulas.likeness import jaccard, runs_of
+from models.loop.attempt import Attempt
+from models.loop.rollout import Rollout
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.parts import part
+from models.sandbox.database import LONGEST, Answered, Result, ask
+from models.sandbox.sandbox import shared_sandbox
+from models.sandbox.settings import SandboxSettings
+from models.text.sql import orders, tokens_of, written_query
+
+_Judged = tuple[Result, Result, frozenset[str]]
+"""Of a query: what became of it, what of the problem's, and the names that the database has."""
+
+
+@part("sql")
+class Sql(Reward):
+    """Execution, syntax, names or runs of signs of a query; zero of a completion that was cut."""
+
+    needs_answers = True
+    needs_tests = True
+    asks: Literal["execution", "syntax", "schema", "ngrams"] = "execution"
+    """Which."""
+    run: Positive = 2
+    """Signs of a run, of `ngrams`."""
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    """What queries may use, all of a database together."""
+
+    @property
+    def verifies(self) -> bool:
+        """Equal rows decide in evaluations and at the gate too."""
+        return self.asks == "execution"
+
+    def try_out(self) -> None:
+        """Raise a UserError where this machine cannot hold a query."""
+        _ = shared_sandbox(self.sandbox).layers
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Values in [0, 1], [completions]."""
+        attempts = [Attempt(each.problem, each.text, each.finished) for each in rollouts]
+        if self.asks == "ngrams":
+            return torch.tensor([self._shared_runs(attempt) for attempt in attempts])
+        return torch.tensor(
+            [
+                0.0 if judged is None else self._value(attempt, judged)
+                for attempt, judged in zip(attempts, self._judged(attempts), strict=True)
+            ]
+        )
+
+    def right(self, attempts: Sequence[Attempt]) -> list[bool]:
+        """Which attempts ended and give the rows that the problem's query gives, [attempts]."""
+        return [
+            judged is not None and same_rows(attempt.problem.answer, judged)
+            for attempt, judged in zip(attempts, self._judged(attempts), strict=True)
+        ]
+
+    def _value(self, attempt: Attempt, judged: _Judged) -> float:
+        result, _, names = judged
+        match self.asks:
+            case "execution":
+                return float(same_rows(attempt.problem.answer, judged))
+            case "syntax":
+                return float(result.ran)
+        used, wanted = (names.intersection(tokens_of(text)) for text in (_query(attempt), attempt.problem.answer))
+        return jaccard(used, wanted) if wanted else 0.0
+
+    def _shared_runs(self, attempt: Attempt) -> float:
+        query = _query(attempt)
+        if not query or not attempt.problem.answer.strip():
+            return 0.0
+        return jaccard(*(runs_of(tokens_of(text), self.run) for text in (query, attempt.problem.answer)))
+
+    def _judged(self, attempts: Sequence[Attempt]) -> list[_Judged | None]:
+        """Of each attempt, [attempts]; None where there is no query, or no database. Equal queries are run once."""
+        queries = [_query(attempt) for attempt in attempts]
+        there = [
+            bool(query and attempt.problem.tests.strip()) for query, attempt in zip(queries, attempts, strict=True)
+        ]
+        asked: dict[str, dict[str, None]] = {}
+        for query, attempt, is_there in zip(queries, attempts, there, strict=True):
+            if is_there:
+                asked.setdefault(attempt.problem.tests, {}).update({attempt.problem.answer: None, query: None})
+        answered = _ask(self.sandbox, tuple((database, tuple(queries)) for database, queries in asked.items()))
+        known = {
+            database: dict(zip(queries, answered[database].results, strict=True)) for database, queries in asked.items()
+        }
+        return [
+            (known[problem.tests][query], known[problem.tests][problem.answer], answered[problem.tests].names)
+            if is_there
+            else None
+            for query, is_there, problem in zip(queries, there, (attempt.problem for attempt in attempts), strict=True)
+        ]
+
+
+@lru_cache(maxsize=2)
+def _ask(sandbox: SandboxSettings, asked: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, Answered]:
+    """What `ask` says; the parts that a recipe names one after the other ask the same of a round."""
+    return ask(shared_sandbox(sandbox), dict(asked))
+
+
+def same_rows(wanted: str, judged: _Judged) -> bool:
+    """Whether a query gives the rows of the problem's query, `wanted`."""
+    result, expected, _ = judged
+    if not (result.ran and expected.ran):
+        return False
+    if orders(tokens_of(wanted)):
+        return result.ordered == expected.ordered
+    return result.unordered == expected.unordered
+
+
+def _query(attempt: Attempt) -> str:
+    """What is to be run; empty where the completion was cut, or states none, or one that is longer than any may be."""
+    query = written_query(attempt.text) if attempt.finished else ""
+    return query if len(query) <= LONGEST else ""

@@ -1,0 +1,114 @@
+"""Asks a database queries that nobody trusts. Runs as a script in the sandbox and needs the standard library alone.
+
+The database is made in memory. After that a query may read tables and call functions: attaching files, loading
+extensions, pragmas and every kind of writing are refused by SQLite itself, and so are functions of chance, for a reward
+must not depend on it. A query is stopped after so many steps of SQLite's machine: no clock decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+_REFUSED = {"load_extension", "random", "randomblob", "fts3_tokenizer", "sqlite_log"}
+_EVERY = 1000
+"""Steps between two looks at how many there were."""
+
+
+class _Stopped(Exception):
+    """There were too many rows."""
+
+
+def main(request: str) -> None:
+    """Print what becomes of each query of a request in JSON: `database`, `queries`, `steps`, `rows`, `characters`."""
+    print(json.dumps(answers(**json.loads(request))))
+
+
+def answers(database: str, queries: list[str], steps: int, rows: int, characters: int) -> dict[str, Any]:
+    """The names that a database has, and what becomes of each query.
+
+    Args:
+        database: statements that make it.
+        queries: one statement each.
+        steps: of SQLite's machine that a query, or making the database, may take.
+        rows: that it may give.
+        characters: that it, or a value of it, may be long.
+    """
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")
+    left = 0
+
+    def over() -> int:
+        nonlocal left
+        left -= _EVERY
+        return left < 0
+
+    connection.set_progress_handler(over, _EVERY)
+    left = steps
+    try:
+        connection.executescript(database)
+        names = _names(connection)
+    except (sqlite3.Error, ValueError, MemoryError) as error:
+        return {"broken": f"{type(error).__name__}: {error}"[:200]}
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(characters, 1 << 16))
+    connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, characters)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 100)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    connection.set_authorizer(_allow)
+    results = []
+    for query in queries:
+        left = steps
+        results.append(_result(connection, query, rows))
+    return {"names": names, "results": results}
+
+
+def _allow(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
+    if action in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and str(second).casefold() not in _REFUSED):
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def _names(connection: sqlite3.Connection) -> list[str]:
+    """Of all tables, views and their columns, without regard to case."""
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
+    columns = [
+        name for table in tables for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+    ]
+    return sorted({name.casefold() for name in [*tables, *columns]})
+
+
+def _result(connection: sqlite3.Connection, query: str, most: int) -> dict[str, str]:
+    """Hashes of the rows as they come and of the rows in any order; or why there are none."""
+    try:
+        cursor = connection.execute(query)
+        if cursor.description is None:
+            return {"why": "gives no rows"}
+        rows: list[str] = []
+        for row in cursor:
+            if len(rows) == most:
+                raise _Stopped(f"more than {most} rows")
+            rows.append(json.dumps([_plain(value) for value in row]))
+        cursor.close()
+    except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError, _Stopped) as error:
+        return {"why": f"{type(error).__name__}: {error}"[:200]}
+    return {"ordered": _hash(rows), "unordered": _hash(sorted(rows))}
+
+
+def _plain(value: Any) -> str | None:
+    """A value, equal for numbers that are equal to ten digits; a text is never a number."""
+    if isinstance(value, float):
+        value = int(value) if value.is_integer() and abs(value) < 2**53 else f"{value:.10g}"
+        return f"n{value}"
+    if isinstance(value, int):
+        return f"n{value}"
+    if isinstance(value, bytes):
+        return f"b{value.hex()}"
+    return None if value is None else f"t{value}"
+
+
+def _hash(rows: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(rows).encode("utf-8", "replace")).hexdigest()

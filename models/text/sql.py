@@ -1,0 +1,60 @@
+"""A query as text: which part of a completion it is, and its signs.
+
+Nothing here needs a query to be right: what cannot be parsed has signs too, and so can be near another query.
+Every function takes any text whatever, never raises on it, and takes time linear in its length.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+_BLOCK = re.compile(r"^[ \t]*```[ \t]*(?:sql|sqlite)?[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.I)
+_TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL | re.IGNORECASE)
+_TOKEN = re.compile(
+    r"--[^\n]*"  # a comment
+    r"|/\*(?:[^*]|\*(?!/))*(?:\*/|\Z)"
+    r"|'(?:[^']|'')*(?:'|\Z)"  # a text
+    r'|"(?P<double>[^"]*)(?:"|\Z)|`(?P<back>[^`]*)(?:`|\Z)|\[(?P<square>[^\]]*)(?:\]|\Z)'  # a name in quotes
+    r"|[0-9]+(?:\.[0-9]+)?|\w+|<>|<=|>=|!=|==|\|\||[^\s\w]"
+)
+_SAME = {"<>": "!=", "==": "="}
+
+
+def written_query(completion: str) -> str:
+    """The query of a completion: within its last `<answer>`, of that its last block of code, else what follows the last
+    `####`, else all of it; without the semicolon at its end."""
+    text = completion
+    for match in _TAG.finditer(completion):
+        text = match[1]
+    blocks: list[str] = _BLOCK.findall(text)
+    if blocks:
+        text = blocks[-1]
+    elif "####" in text:
+        text = text.rpartition("####")[2]
+    return text.strip().rstrip("; \t\r\n")
+
+
+def tokens_of(query: str) -> list[str]:
+    """The signs of a query in their order: small letters but within texts, no comments, names without quotes."""
+    tokens = []
+    for match in _TOKEN.finditer(query):
+        sign = match[0]
+        if sign.startswith(("--", "/*")):
+            continue
+        if sign.startswith("'"):
+            tokens.append(sign)
+            continue
+        name = next((part for part in match.groups() if part is not None), sign)
+        tokens.append(_SAME.get(name, name).casefold())
+    return tokens
+
+
+def orders(tokens: list[str]) -> bool:
+    """Whether a query says in which order its rows come: outside of all brackets."""
+    depth = 0
+    for sign, following in pairwise(tokens):
+        depth += {"(": 1, ")": -1}.get(sign, 0)
+        if depth == 0 and (sign, following) == ("order", "by"):
+            return True
+    return False
