@@ -7,6 +7,7 @@ TASK_SETS = (
     "clinic",
     "combined",
     "countdown",
+    "formulas",
     "grid_notes",
     "grid_thoughts",
     "grid_walk",

@@ -1,0 +1,75 @@
+"""What a formula of first-order logic is worth, held against the problem's own (LogicLLaMA, paper 21, 2305.15541).
+
+    no formula, or cut                  0
+    not shown to be equivalent          partial * share of the ways to make atoms true or false that both judge alike
+    equivalent, as z3 proves            1
+
+The share leaves quantifiers out, as the paper's score by truth tables does; equivalence does not. The paper also binds
+atoms whose names are not quite alike, by edit distance; here they are other atoms. Evaluations and the gate count what
+is equivalent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.loop.attempt import Attempt
+from models.loop.rollout import Rollout
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.parts import part
+from models.text.answers import extract_answer
+from models.text.equivalence import shared_prover
+from models.text.logic import Tree, agreement, read_formula
+
+_Read = tuple[Tree, Tree] | None
+"""The formula of a completion and the problem's; None where either is none."""
+
+
+@part("logic")
+class Logic(Reward):
+    """Equivalence of the stated formula, or of the whole completion where none is marked, and the problem's answer."""
+
+    needs_answers = True
+    verifies = True
+    partial: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """Most that a formula is worth which is not equivalent."""
+    seconds: Annotated[float, Field(gt=0, le=600)] = 5.0
+    """Of the clock, for one formula, after which the solver's process is ended; its own limit of steps comes first."""
+
+    def try_out(self) -> None:
+        """Raise a UserError where the solver is missing."""
+        shared_prover().start()
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Values in [0, 1], [completions]."""
+        read = [_read(Attempt(each.problem, each.text, each.finished)) for each in rollouts]
+        return torch.tensor(
+            [
+                0.0 if pair is None else 1.0 if proved else self.partial * agreement(*pair)
+                for pair, proved in zip(read, self._proved(read), strict=True)
+            ]
+        )
+
+    def right(self, attempts: Sequence[Attempt]) -> list[bool]:
+        """Which attempts ended and state a formula that is proved to be equivalent, [attempts]."""
+        return self._proved([_read(attempt) for attempt in attempts])
+
+    def _proved(self, read: Sequence[_Read]) -> list[bool]:
+        """Of each pair, [completions]; equal pairs are asked about once, and equal formulas not at all."""
+        asked = list(dict.fromkeys(pair for pair in read if pair is not None and pair[0] != pair[1]))
+        known = dict(zip(asked, shared_prover().equivalent(asked, self.seconds), strict=True)) if asked else {}
+        return [pair is not None and known.get(pair, pair[0] == pair[1]) for pair in read]
+
+
+def _read(attempt: Attempt) -> _Read:
+    if not attempt.finished:
+        return None
+    said = read_formula(extract_answer(attempt.text) or attempt.text)
+    wanted = read_formula(attempt.problem.answer)
+    return None if said is None or wanted is None else (said, wanted)
