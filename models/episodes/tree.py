@@ -4,8 +4,10 @@
          - turn b - heard - turn b'          siblings are turns that were tried at the same point
 
 An episode that ends is worth what it is worth at every node on its path: W(n) adds these up, N(n) counts them, and a
-node's mean Q(n) = W(n) / N(n) is the Monte-Carlo estimate of its worth under the policy. In place of the mean a node
-may have the worth of its best child, which is what the policy could reach from there. Where the search has a critique
+node's mean Q(n) = W(n) / N(n) is the Monte-Carlo estimate of its worth under the policy, as far as the search goes
+where the policy goes. In place of the mean a node may have the worth of its best child, which is what the policy could
+reach from there, or the mean of its children by how often the policy drew each, which is the policy's own however
+often the search went there. Where the search has a critique
 c(n) in [0, 1] of each turn, as in Agent Q (paper 82), a node is worth
 
     V(n) = (1 - a) Q(n) + a c(n)            c(n) alone where no episode has ended below it
@@ -18,6 +20,9 @@ The next node that is expanded:
               not all its candidates; from there one turn after the other to the end of the episode (Kocsis and
               Szepesvari 2006; in the form of Agent Q)
     best      the open node of the highest V; one without is worth as much as its parent
+    puct      as uct, by V + k P(child) sqrt(N(parent)) / (1 + N(child)); P: how likely the policy holds the turn. No
+              episode is played on from there: whoever grows the tree says what a new node is worth (AlphaZero, in the
+              form of AlphaMath, paper 292)
     breadth   the first that was made
     depth     the deepest, of these the first that was made (DFSDT, paper 359)
 """
@@ -33,10 +38,11 @@ from torch import Tensor
 
 from models.loop.turn import Cut, Turn
 
-Order = Literal["uct", "best", "breadth", "depth"]
+Order = Literal["uct", "puct", "best", "breadth", "depth"]
 """Which node is expanded next."""
-Backup = Literal["mean", "best"]
-"""What a node is worth: the mean of the episodes below it, or what its best child is worth."""
+Backup = Literal["mean", "best", "policy"]
+"""What a node is worth: the mean of the episodes below it, what its best child is worth, or the mean of its children by
+how often the policy drew them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +77,10 @@ class Node:
     masked: bool = False
     """Whether the environment broke here, and the recipe leaves such an episode out."""
     critique: float | None = None
+    prior: float = 1.0
+    """How likely the policy held the turn where it was drawn, in [0, 1]."""
+    times: int = 1
+    """How often the policy drew it at this point."""
     drawn: int = 0
     """Candidates that were drawn here; equal ones are the same child."""
     visits: int = 0
@@ -130,8 +140,17 @@ class Node:
             node.missed += solved is False
             node = node.parent
 
+    def estimated(self, worth: float) -> None:
+        """Note at every node of the path what somebody thinks that going on from here is worth: a visit, no end."""
+        node: Node | None = self
+        while node is not None:
+            node.visits += 1
+            node.total += worth
+            node = node.parent
+
     def again(self) -> None:
         """Note that the same turn was drawn once more: where the episode ended with it, another one has ended alike."""
+        self.times += 1
         if self.over and self.visits:
             self.ended(self.total / self.visits, self.reached)
 
@@ -147,8 +166,11 @@ class Node:
     def _of_episodes(self, valuing: Valuing) -> float | None:
         if not self.visits:
             return None
-        if valuing.backup == "best" and not self.over:
-            return max(value for child in self.children if (value := child._of_episodes(valuing)) is not None)
+        known = [(child.times, value) for child in self.children if (value := child._of_episodes(valuing)) is not None]
+        if known and valuing.backup == "best":
+            return max(value for _, value in known)
+        if known and valuing.backup == "policy":
+            return sum(times * value for times, value in known) / sum(times for times, _ in known)
         return self.total / self.visits
 
     def spent(self, candidates: int) -> bool:
@@ -170,7 +192,7 @@ class Growth:
     goals: int
     """Episodes that reach the goal before it ends; 0: it does not end by them."""
     exploration: float
-    """Of uct (k)."""
+    """Of uct and puct (k)."""
     valuing: Valuing
 
 
@@ -208,12 +230,12 @@ class Tree:
         if self._playing is not None and not self._playing.over:
             return [Expansion(self._playing, 1)]
         if self.done:
-            left = [] if self.growth.order == "uct" else self._open()
+            left = [] if self.growth.order in ("uct", "puct") else self._open()
             return [Expansion(node, 1) for node in left if not node.drawn]
         return list(self._within_budget(self._chosen()))
 
     def _chosen(self) -> list[Node]:
-        if self.growth.order == "uct":
+        if self.growth.order in ("uct", "puct"):
             return [self._descend()]
         nodes = self._open()
         match self.growth.order:
@@ -258,5 +280,8 @@ class Tree:
 
     def _upper_bound(self, node: Node) -> float:
         assert node.parent is not None, "the root has no siblings"
-        spread = math.sqrt(math.log(max(1, node.parent.visits)) / (1 + node.visits))
+        if self.growth.order == "puct":
+            spread = node.prior * math.sqrt(node.parent.visits) / (1 + node.visits)
+        else:
+            spread = math.sqrt(math.log(max(1, node.parent.visits)) / (1 + node.visits))
         return (node.value(self.growth.valuing) or 0.0) + self.growth.exploration * spread

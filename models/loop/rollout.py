@@ -32,7 +32,7 @@ Reads = Literal["problems", "demonstrations", "preferences"]
 """What the prompts of the rollouts are taken from: problems with an answer, or prompts with the answers that the data
 hold."""
 
-Extra = Literal["greedy", "opponents", "choices", "privileged", "values"]
+Extra = Literal["greedy", "opponents", "choices", "privileged", "values", "step_values"]
 """What rollouts may give with the completions that the policy is trained on, for parts that cannot do without.
 
 greedy: the policy's likeliest completion of each prompt
@@ -40,6 +40,7 @@ opponents: completions to be compared with only, which the policy is not trained
 choices: at each token, whether the policy wrote it
 privileged: what a judge reads in place of the prompt, such as the prompt and its answer
 values: what the source says that a completion is worth
+step_values: what the source says that is to be had from the beginning of each step of a completion
 """
 
 
@@ -122,6 +123,9 @@ class Rollout:
     other. Empty: it is one by itself. Rewards, selection, advantage and loss see the episode."""
     value: float | None = None
     """What the source says that the completion is worth; None: it does not say."""
+    step_values: tuple[float | None, ...] = ()
+    """What the source says is to be had from before each token on, [tokens]; None where it does not say. Empty:
+    nowhere."""
 
     @property
     def written(self) -> tuple[bool, ...]:

@@ -16,7 +16,7 @@ What sequences begin with alike, prompt and turns, the learner reads once. Evalu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -74,7 +74,8 @@ class Searched(Episodes):
             critique=self._critique(world),
         )
         trees = search.grow(problems, round_seed(world.seed, round_number))
-        return turns_of_trees(problems, trees, self._growth.valuing)
+        valuing = self._growth.valuing
+        return turns_of_trees(problems, trees, lambda node: node.value(valuing))
 
     @property
     def _growth(self) -> Growth:
@@ -97,13 +98,15 @@ class Searched(Episodes):
         return None
 
 
-def turns_of_trees(problems: Sequence[Problem], trees: Sequence[Tree], valuing: Valuing) -> list[Rollout]:
+def turns_of_trees(
+    problems: Sequence[Problem], trees: Sequence[Tree], value_of: Callable[[Node], float | None]
+) -> list[Rollout]:
     """Every turn whose value is known as a rollout behind its history, those of a node side by side, [turns]."""
     rollouts: list[Rollout] = []
     group = 0
     for problem, tree in zip(problems, trees, strict=True):
         for node in tree.root.below():
-            known = [(child, child.value(valuing)) for child in node.children]
+            known = [(child, value_of(child)) for child in node.children]
             made = [
                 _as_rollout(problem, group, child, value) for child, value in known if value is not None or child.masked
             ]

@@ -1,0 +1,58 @@
+"""Right answers of a search are imitated, and a critic learns what the search found every step to be worth.
+
+    A_t = 1 where the answer is right, else 0                 loss of the policy = - A_t log pi_t (weighted_likelihood)
+    R_t = what the source says before each step               loss of the critic = 1/2 (V_t - R_t)^2, at these tokens
+
+Policy and value model as AlphaMath trains them from the same trees (paper 292, arXiv 2405.03553), right paths and wrong
+ones for the values, right ones alone for the policy; ReST-MCTS* (paper 294) and MedS3 (paper 320) train the two apart
+by the same data. From the next round on the critic guides the search where `rollouts.critic_share` says so.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from models.bounds import Number
+from models.critic.fit import trained_mask
+from models.formulas.critic_advantage import CriticAdvantage, ValuedSignal
+from models.loop.rollout import Scored
+from models.loop.signal import Signal
+from models.loop.world import World
+from models.parts import part
+
+
+@part("step_values")
+class StepValues(CriticAdvantage):
+    """One at the tokens of right answers, and a critic fitted to the values that came with the completions."""
+
+    asks_for = "step_values"
+    one_sequence = True
+    by: str = "total"
+    """The reward that says which answers are right."""
+    threshold: Number = 0.5
+    """Above it an answer is."""
+
+    def __call__(self, world: World, scored: Scored) -> ValuedSignal:
+        """Ones and zeros, [completions] tensors of [tokens of it]; zeros while the critic learns alone.
+
+        Raises:
+            UserError: no reward is called `by`.
+        """
+        right = (scored.component(self.by, "advantage.by") > self.threshold).float()
+        if self._alone(world):
+            right = torch.zeros_like(right)
+        tokens = [value.expand(len(made.completion)) for value, made in zip(right, scored.rollouts, strict=True)]
+        returns = [
+            torch.tensor([value or 0.0 for value in made.step_values or (None,) * len(made.completion)])
+            for made in scored.rollouts
+        ]
+        return ValuedSignal(tokens, returns, self._values(world, scored))
+
+    def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
+        """Fit the critic where the source says a value. Returns what is worth watching."""
+        told = [
+            trained_mask(made)
+            & torch.tensor([value is not None for value in made.step_values or (None,) * len(made.completion)])
+            for made in scored.rollouts
+        ]
+        return self._fit(world, scored, signal, told)
