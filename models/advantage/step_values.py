@@ -50,9 +50,9 @@ class StepValues(CriticAdvantage):
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the critic where the source says a value. Returns what is worth watching."""
-        told = [
+        counted = [
             trained_mask(made)
             & torch.tensor([value is not None for value in made.step_values or (None,) * len(made.completion)])
             for made in scored.rollouts
         ]
-        return self._fit(world, scored, signal, told)
+        return self._fit(world, scored, signal, counted)

@@ -127,8 +127,8 @@ def taught() -> Scored:
     rows = [(3, 4, 5, CODEC.end), (6, 4, CODEC.end)]
     values: Sequence[tuple[float | None, ...]] = [(0.5, None, 0.75, None), (0.5, 0.25, None)]
     rollouts = [
-        Rollout(Problem("p", "", "7", tokens=(2, 3)), 0, ids, None, "", True, step_values=told)
-        for ids, told in zip(rows, values, strict=True)
+        Rollout(Problem("p", "", "7", tokens=(2, 3)), 0, ids, None, "", True, step_values=known)
+        for ids, known in zip(rows, values, strict=True)
     ]
     return Scored(rollouts, torch.tensor([1.0, 0.0]), {}, {})
 
