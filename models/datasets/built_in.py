@@ -20,6 +20,7 @@ TASK_SETS = (
     "options",
     "passages",
     "plans",
+    "programs",
     "queries",
     "routing",
     "second_try",

@@ -6,8 +6,8 @@
     passes all cases                                1
 
 CodeRL gives -0.3 to whatever fails a test; here the share of cases that pass counts too, as execution feedback does in
-ACECode (paper 383, arXiv 2412.17264), so that a group of failing programs need not be flat. Its bonus for speed is not
-here: seconds differ from run to run. Programs run in the sandbox and nowhere else, and nothing of the problem's tests
+ACECode (paper 383, arXiv 2412.17264), so that a group of failing programs need not be flat. Its bonus for run time is
+the reward `speed`. Programs run in the sandbox and nowhere else, and nothing of the problem's tests
 but inputs goes in there. The same verdict decides in evaluations and at the gate: solved is what passes all cases.
 """
 
@@ -80,7 +80,7 @@ class UnitTests(Reward):
     def _verdicts(self, attempts: Sequence[Attempt]) -> list[Verdict]:
         """Of each attempt, [attempts]; equal programs are run once."""
         known: dict[Program, Verdict] = {}
-        programs = [_program(attempt) for attempt in attempts]
+        programs = [program_of(attempt) for attempt in attempts]
         run = list(dict.fromkeys(program for program in programs if program is not None))
         if run:
             known = dict(zip(run, shared_sandbox(self.sandbox).judge(run), strict=True))
@@ -90,7 +90,7 @@ class UnitTests(Reward):
         ]
 
 
-def _program(attempt: Attempt) -> Program | None:
+def program_of(attempt: Attempt) -> Program | None:
     """What is to be run; None where there is nothing to run, or nothing to hold it against."""
     problem = attempt.problem
     if not attempt.finished or not problem.tests.strip():

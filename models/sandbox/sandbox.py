@@ -54,6 +54,8 @@ class Program:
     entry_point: str
     prompt: str = ""
     """Where it is Python, its definitions are there for the tests too."""
+    counted: bool = False
+    """Whether its steps and lines are counted, which makes it many times slower (`models.sandbox.inside.counting`)."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class Verdict:
     cases: int
     why: str
     """Of the first case that did not pass, in a line; empty where all did."""
+    steps: int = 0
+    """Instructions that the program took over all cases, where they were counted: by its own word, which is worth
+    something where it is plain (`models.sandbox.plain_code`)."""
+    lines: int = 0
+    """Different lines of it that they were taken in, likewise."""
 
     @property
     def share(self) -> float:
@@ -218,6 +225,7 @@ class Sandbox:
             "tests": _text(program.tests),
             "entry_point": program.entry_point,
             "prompt": _text(program.prompt),
+            "counted": program.counted,
             "seconds": limits.seconds,
             "seconds_together": limits.seconds_together,
         }
@@ -237,7 +245,8 @@ class Sandbox:
             outcome = "passed"
         else:
             outcome = "failed" if int(answer["faults"]) == cases else "partly"
-        return Verdict(outcome, passed, cases, shortened(str(answer["why"]), 200))
+        counts = int(answer.get("steps", 0)), int(answer.get("lines", 0))
+        return Verdict(outcome, passed, cases, shortened(str(answer["why"]), 200), *counts)
 
     def _ran(self, request: Mapping[str, Any]) -> Ran:
         seconds = self.settings.seconds

@@ -41,7 +41,9 @@ class Task:
     steps: tuple[str, ...]
     """The turns of a sound episode, policy and environment by turns."""
     tests: str = ""
-    """What the problem's `tests` hold."""
+    """Code that decides whether an answer, which is code too, is right."""
+    entry_point: str = ""
+    """Name of the function that the tests ask."""
 
 
 class TaskSettings(BaseModel):
@@ -109,7 +111,7 @@ def make_rows(settings: TaskSettings) -> dict[Kind, dict[Split, list[Row]]]:
                 "answer": task.answer,
                 "level": task.level,
                 "tests": task.tests,
-                "entry_point": "",
+                "entry_point": task.entry_point,
             }
             for task in tasks
         ]

@@ -55,6 +55,10 @@ class Judge:
     """When all must be over, as time.monotonic says."""
     uncompilable: bool = False
     case: _Case = field(default_factory=_Case)
+    steps: int = 0
+    """Of the program, over all asks that it answered, where they are counted."""
+    lines: set[int] = field(default_factory=set)
+    """Lines of the program that they were taken in."""
 
     def verdict(self) -> dict[str, Any]:
         """How many cases passed, and why others did not."""
@@ -74,7 +78,8 @@ class Judge:
             if self.uncompilable:
                 return {"cases": len(cases), "passed": 0, "faults": len(cases), "why": reason, "uncompilable": True}
         useless = asks == 0 and time.monotonic() < self.deadline
-        return {"cases": len(cases), "passed": passed, "faults": faults, "why": why, "useless": useless}
+        verdict = {"cases": len(cases), "passed": passed, "faults": faults, "why": why, "useless": useless}
+        return verdict | {"steps": self.steps, "lines": len(self.lines)}
 
     def _run(self, code: CodeType, helpers: CodeType | None) -> str:
         """Run a case; why it failed, empty where it passed. One that never asks the program has not passed."""
@@ -108,10 +113,19 @@ class Judge:
             raise self._broken("an answer that was not asked for")
         if "error" in answer:
             raise self._error(answer)
+        if self.request.get("counted"):
+            self._count(answer)
         try:
             return wire.unpack(answer.get("value"))
         except wire.Malformed as error:
             raise self._broken(str(error)) from None
+
+    def _count(self, answer: dict[str, Any]) -> None:
+        steps, lines = answer.get("steps"), answer.get("lines")
+        if not isinstance(steps, int) or not isinstance(lines, list) or not all(isinstance(n, int) for n in lines):
+            raise self._broken("an answer without its counts")
+        self.steps += steps
+        self.lines.update(lines)
 
     def _answer(self, ask: dict[str, Any]) -> Any:
         began = time.monotonic()
@@ -137,7 +151,7 @@ class Judge:
         with theirs:
             socket.send_fds(self.programs, [b"a"], [theirs.fileno()])
         mine.settimeout(self.request["seconds"])
-        names = {"source": self.request["source"], "name": self.request["entry_point"]}
+        names = {key: self.request[key] for key in ("source", "counted")} | {"name": self.request["entry_point"]}
         wire.send(mine, {"kind": "call", "wall": max(0.0, self.deadline - time.monotonic()), **names})
         return mine
 

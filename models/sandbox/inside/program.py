@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, NoReturn, TextIO
 
 from models.sandbox.inside import wire
+from models.sandbox.inside.counting import Counted
 
 LONGEST = 300
 """Characters of what an exception says."""
@@ -39,6 +40,7 @@ def run(request: dict[str, Any], scratch: str) -> NoReturn:
 def _call(request: dict[str, Any]) -> NoReturn:
     """Load the program and answer calls of one of its functions. Every answer carries the number of its call."""
     stage, module, broken = "compile", _module("program"), None
+    counted = request.get("counted", False)
     try:
         code = compile(request["source"], _FILE, "exec")
         stage = "load"
@@ -55,8 +57,10 @@ def _call(request: dict[str, Any]) -> NoReturn:
                 raise broken
             stage = "call"
             arguments, named = wire.unpack(ask["arguments"]), wire.unpack(ask["named"])
-            value = wire.pack(getattr(module, request["name"])(*arguments, **named))
-            data = wire.framed({"nonce": ask["nonce"], "value": value})
+            function, counts = getattr(module, request["name"]), Counted(_FILE)
+            given = counts.call(function, arguments, named) if counted else function(*arguments, **named)
+            said = {"nonce": ask["nonce"], "value": wire.pack(given)}
+            data = wire.framed(said | ({"steps": counts.steps, "lines": sorted(counts.lines)} if counted else {}))
         except BaseException as error:
             said = {"nonce": ask["nonce"], "stage": stage, "error": type(error).__name__, "said": _said(error)}
             data = wire.framed(said)

@@ -1,0 +1,69 @@
+"""Python whose own account of itself can be believed: it reaches neither the interpreter's insides nor a module's.
+
+A program that is timed or counted in its own process could switch the counting off, and tests that a model wrote could
+forge the verdict of the judge that they run in; both take `sys`, a frame, or a name with underscores. Code that writes
+none of these is plain. The sandbox holds what is not plain just as well: it is only not believed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+LONGEST = 20_000
+"""Characters beyond which code is not looked into, and so not plain."""
+_MODULES: dict[str, frozenset[str]] = {
+    "math": frozenset(),
+    "cmath": frozenset(),
+    "itertools": frozenset(),
+    "typing": frozenset(
+        {"Any", "Callable", "Dict", "Iterable", "List", "Optional", "Sequence", "Set", "Tuple", "Union"}
+    ),
+    "collections": frozenset({"Counter", "OrderedDict", "defaultdict", "deque"}),
+    "functools": frozenset({"cache", "lru_cache", "reduce"}),
+    "heapq": frozenset({"heapify", "heappop", "heappush", "nlargest", "nsmallest"}),
+    "bisect": frozenset({"bisect", "bisect_left", "bisect_right", "insort"}),
+}
+"""Modules that may be imported, and names that may be taken from them; none named: all, as they hold no module."""
+_NAMES = frozenset(
+    "breakpoint compile delattr dir eval exec exit getattr globals hasattr help input locals memoryview open quit "
+    "setattr vars".split()
+)
+"""Built-in names that lead elsewhere by a text."""
+_FRAMES = ("ag_", "co_", "cr_", "f_", "gi_", "tb_")
+"""How attributes begin that lead to frames and code."""
+
+
+def is_plain(source: str) -> bool:
+    """Whether `source` is Python that writes nothing by which it could reach the interpreter."""
+    if len(source) > LONGEST:
+        return False
+    try:
+        return all(map(_harmless, _nodes(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def _nodes(source: str) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(source))
+
+
+def _harmless(node: ast.AST) -> bool:
+    match node:
+        case ast.Import(names=names):
+            return all(not _MODULES.get(name.name, {"none"}) for name in names)
+        case ast.ImportFrom(module=module, names=names, level=0):
+            known = _MODULES.get(module or "")
+            return known is not None and all(
+                name.name in known or (not known and name.name != "*" and not name.name.startswith("_"))
+                for name in names
+            )
+        case ast.ImportFrom():
+            return False
+        case ast.Name(id=name):
+            return name not in _NAMES and not name.startswith("__")
+        case ast.Attribute(attr=name):
+            return not name.startswith(("_", *_FRAMES))
+        case ast.MatchClass(kwd_attrs=names):
+            return not any(name.startswith(("_", *_FRAMES)) for name in names)
+    return True
