@@ -7,7 +7,7 @@ wrong, which no second call mends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,9 +15,12 @@ from torch import Tensor
 
 from models.errors import UserError, shortened
 from models.loop.rollout import Rollout, sum_of_tokens
-from models.loop.slots import Reward, TokenReward
+from models.loop.slots import Blend, Reward, TokenReward
 from models.loop.time_limit import within
 from models.loop.world import World
+
+EMPTY: Mapping[str, Tensor] = {}
+"""No reward before the one that is asked."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,10 @@ class Given:
     """Why, in a line; empty where there are none."""
 
 
-def call_reward(world: World, reward: Reward, rollouts: Sequence[Rollout]) -> Given:
-    """Ask `reward` for its values, under its `limits`.
+def call_reward(
+    world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor] = EMPTY
+) -> Given:
+    """Ask `reward` for its values, under its `limits`; `components` holds the rewards before it, [completions] each.
 
     A call that is made again finds torch's random generator as the first one did, so that a failure that passes leaves
     no trace in the run.
@@ -45,19 +50,19 @@ def call_reward(world: World, reward: Reward, rollouts: Sequence[Rollout]) -> Gi
     """
     ranks = world.learner.ranks
     if ranks.count > 1 and reward.reads_learner:  # in step: no rank may give up or try again by itself
-        given = _ask(world, reward, rollouts)
+        given = _ask(world, reward, rollouts, components)
         return _filled(given, reward.limits.value, given.reason)
-    return ranks.from_first(lambda: _patiently(world, reward, rollouts))
+    return ranks.from_first(lambda: _patiently(world, reward, rollouts, components))
 
 
-def _patiently(world: World, reward: Reward, rollouts: Sequence[Rollout]) -> Given:
+def _patiently(world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Given:
     limits, random = reward.limits, torch.get_rng_state()
     best, reason = _nothing(reward, rollouts), ""
     for attempt in range(limits.retries + 1):
         if attempt:
             torch.set_rng_state(random)
         try:
-            given = within(limits.seconds, lambda: _ask(world, reward, rollouts))
+            given = within(limits.seconds, lambda: _ask(world, reward, rollouts, components))
         except UserError:
             raise
         except Exception as error:  # whatever a person's own code raises
@@ -76,7 +81,7 @@ def _nothing(reward: Reward, rollouts: Sequence[Rollout]) -> Given:
     return Given(values, rows if isinstance(reward, TokenReward) else None, len(rollouts))
 
 
-def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout]) -> Given:
+def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Given:
     """Values as the reward gives them; `failures` are those that are not finite.
 
     Raises:
@@ -88,6 +93,8 @@ def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout]) -> Given:
         if [len(row) for row in rows] != [len(rollout.completion) for rollout in rollouts]:
             raise ValueError("did not give one value for each token of each completion")
         values = sum_of_tokens(rows)
+    elif isinstance(reward, Blend):
+        values = reward.blend(world, rollouts, components)
     else:
         values = reward(world, rollouts)
     if values.shape != (len(rollouts),):

@@ -177,6 +177,12 @@ def trained_places(rollouts: Sequence[Rollout]) -> Tensor | None:
     return _places([rollout.trained or (True,) * len(rollout.completion) for rollout in rollouts])
 
 
+def sampled_places(rollouts: Sequence[Rollout]) -> list[int]:
+    """Indices of the completions that the policy has sampled, begun by others or not: no greedy baselines, opponents,
+    explanations or answers of the data."""
+    return [index for index, rollout in enumerate(rollouts) if rollout.origin in ("policy", "guide")]
+
+
 def _places(flags: Sequence[Sequence[bool]]) -> Tensor:
     return torch.tensor([flag for row in flags for flag in row]).nonzero().squeeze(1)
 
@@ -246,9 +252,8 @@ class Scored:
 
     @property
     def sampled(self) -> list[int]:
-        """Indices of the completions that the policy has sampled, begun by others or not: no greedy baselines,
-        opponents, explanations or answers of the data."""
-        return [index for index, rollout in enumerate(self.rollouts) if rollout.origin in ("policy", "guide")]
+        """Indices of the completions that the policy has sampled; see `sampled_places`."""
+        return sampled_places(self.rollouts)
 
     @property
     def sequences(self) -> Sequences:

@@ -43,7 +43,7 @@ class Scoring:
             if reward.companion:
                 learned = reward.learn(world, rollouts, components)
                 watched |= {f"{reward.companion}/{name}": value for name, value in learned.items()}
-            given = call_reward(world, reward, rollouts)
+            given = call_reward(world, reward, rollouts, components)
             if given.failures:
                 watched[f"rewards/{reward.label}{_FAILURES}"] = float(given.failures)
             self._note(reward, given, len(rollouts))

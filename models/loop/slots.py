@@ -190,6 +190,11 @@ class Reward(SlotPart):
         """Whether it reads the learner's models: then all ranks call it, else the first alone, for all of them."""
         return False
 
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """Labels of the rewards that a `Blend` is made of, which stand before it in the recipe."""
+        return ()
+
     @abstractmethod
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values before weighting, [completions]. A `UserError` stops the run, other failures are as `limits` say."""
@@ -213,6 +218,20 @@ class TokenReward(Reward):
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Their sums, [completions]."""
         return sum_of_tokens(self.tokens(world, rollouts))
+
+
+class Blend(Reward):
+    """What a completion is worth by what other rewards of the recipe say of it, most of which then have no weight."""
+
+    slot = "rewards"
+
+    @abstractmethod
+    def blend(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
+        """Values before weighting, [completions]; `components` holds the rewards before it, [completions] each."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Without the others: what `blend` says where nothing stands before it."""
+        return self.blend(world, rollouts, {})
 
 
 class Select(SlotPart):

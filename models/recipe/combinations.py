@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from models.loop.alarm import AlarmSettings
 from models.loop.schedule import ScheduleSettings
 from models.loop.slot_part import TOTAL, SlotPart
+from models.loop.slots import Blend, Reward
 from models.loop.truncation import LABEL
 from models.parts import Slot, parts
 
@@ -101,6 +102,7 @@ def _labels(recipe: Recipe) -> None:
                 f"rewards.{number}.by: no reward before it is labelled {reward.by!r}; "
                 f"there are {', '.join(labels[:number]) or 'none'}"
             )
+    _made_of_others(recipe.rewards)
     going_by: list[tuple[str, str]] = [
         (part.slot, part.by) for part in (*recipe.select, recipe.advantage, recipe.objective)
     ]
@@ -112,6 +114,19 @@ def _labels(recipe: Recipe) -> None:
     for key, by in going_by:
         if by not in (*labels, TOTAL):
             raise ValueError(f"{key}.by: no reward is labelled {by!r}; there are {', '.join([*labels, TOTAL])}")
+
+
+def _made_of_others(rewards: Sequence[Reward]) -> None:
+    """What a reward is made of stands before it."""
+    for number, reward in enumerate(rewards):
+        before = [other.label for other in rewards[:number]]
+        if isinstance(reward, Blend) and not reward.made_of:
+            raise ValueError(f"rewards.{number}: {reward.name} is made of other rewards, but names none")
+        if missing := [label for label in reward.made_of if label not in before]:
+            raise ValueError(
+                f"rewards.{number}: no reward before {reward.name} is labelled {missing[0]!r}; "
+                f"there are {', '.join(before) or 'none'}"
+            )
 
 
 def _apart(alarm: AlarmSettings, labels: Sequence[str]) -> None:
