@@ -44,9 +44,9 @@ class NelderMead:
     def after(self, worth: float) -> NelderMead:
         """The search when its point is known to be worth so much."""
         if self.stage == "corner":
-            known = self.worth.clone()
-            known[int(known.isnan().nonzero()[0])] = worth
-            return replace(self, worth=known)._next()
+            tried = self.worth.clone()
+            tried[int(tried.isnan().nonzero()[0])] = worth
+            return replace(self, worth=tried)._next()
         if self.stage == "reflected":
             return self._reflected(worth)
         known = float(self.reflected[-1])
