@@ -190,18 +190,12 @@ class Reward(SlotPart):
         """Whether it reads the learner's models: then all ranks call it, else the first alone, for all of them."""
         return False
 
-    @property
-    def made_of(self) -> tuple[str, ...]:
-        """Labels of the rewards that a `Blend` is made of, which stand before it in the recipe."""
-        return ()
-
     @abstractmethod
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values before weighting, [completions]. A `UserError` stops the run, other failures are as `limits` say."""
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
-        """Fit the companion, where there is one, to the reward labelled `by`, which stands before this one in the
-        recipe: `components` holds those rewards by label, [completions] each. Returns what is worth watching."""
+        """Fit the companion, if any, to the rewards before this one, by label; `by` is one of them. What to watch."""
         return {}
 
 
@@ -225,12 +219,17 @@ class Blend(Reward):
 
     slot = "rewards"
 
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """Labels of these rewards, which stand before it in the recipe."""
+        return ()
+
     @abstractmethod
     def blend(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
         """Values before weighting, [completions]; `components` holds the rewards before it, [completions] each."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Without the others: what `blend` says where nothing stands before it."""
+        """What `blend` says where nothing stands before it."""
         return self.blend(world, rollouts, {})
 
 

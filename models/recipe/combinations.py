@@ -119,8 +119,10 @@ def _labels(recipe: Recipe) -> None:
 def _made_of_others(rewards: Sequence[Reward]) -> None:
     """What a reward is made of stands before it."""
     for number, reward in enumerate(rewards):
+        if not isinstance(reward, Blend):
+            continue
         before = [other.label for other in rewards[:number]]
-        if isinstance(reward, Blend) and not reward.made_of:
+        if not reward.made_of:
             raise ValueError(f"rewards.{number}: {reward.name} is made of other rewards, but names none")
         if missing := [label for label in reward.made_of if label not in before]:
             raise ValueError(
