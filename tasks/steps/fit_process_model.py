@@ -20,10 +20,9 @@ from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from tasks.caching import cached_by_key
 from tasks.fitting import fit_together
-from tasks.gpu_place import gpu_slot
 from tasks.precision import learner_autocast, precision_folder
 from tasks.progress import progress
-from tasks.shared_engine import learners
+from tasks.shared_engine import engine_place, learners
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.fit_reward_model import RewardModelSections, register
 from tasks.steps.validate_data import clean_folder, example_of
@@ -89,7 +88,7 @@ def process_model(
             )
         return Made(digest, f"step accuracy {accuracy:.3f}", metrics, {"model_id": model_id, "version": version})
 
-    with gpu_slot():
+    with engine_place():  # which the flow has since the labels were made
         return run_step(context, work)
 
 
