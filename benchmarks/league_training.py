@@ -114,14 +114,17 @@ class Work:
         said = plain(recipe)
         role = None if episodes is None else episodes.role
         made_of = digest(
-            said["policy"]["size"], said["policy"]["tokenizer"], said["warm_start"], self.data.name, role or ""
-        )
+            said["policy"]["size"], said["policy"]["tokenizer"], said["warm_start"], self.data.name, role or "",
+            *([said["rollouts"]["feedback"]] if settings.tells == "feedback" else []),
+        )  # fmt: skip
         place = self.folder / f"start_{recipe.seed}_{made_of[:12]}"
         if not place.is_dir():
             tokenizer = fitted_tokenizer(self.data, recipe.policy.tokenizer)
             model = new_policy(recipe.policy.size, tokenizer, recipe.seed)
             longest = recipe.policy.size.positions
-            shown = demonstrations(self.data, Codec(tokenizer), "train", longest, settings, role)
+            shown = demonstrations(
+                self.data, Codec(tokenizer), "train", longest, settings, role, adviser=recipe.rollouts.adviser
+            )
             fit_supervised(model, shown, settings, seed=recipe.seed)
             half = self.folder / f".{place.name}.{torch.randint(2**40, ()).item()}"
             save_model_folder(model, tokenizer, half)

@@ -26,7 +26,8 @@ from models.part_checks import check_part
 from models.source_code import GivenFile
 
 Slot = Literal[
-    "rollouts", "rewards", "select", "advantage", "objective", "reference", "environment", "tool", "strategy", "labels"
+    "rollouts", "rewards", "select", "advantage", "objective", "reference", "environment", "tool", "strategy", "labels",
+    "feedback",
 ]
 
 
@@ -55,10 +56,11 @@ INSIDE: dict[Slot, SlotInfo] = {
     "tool": SlotInfo("calculator", many=True),
     "strategy": SlotInfo("plain"),
     "labels": SlotInfo("monte_carlo"),
+    "feedback": SlotInfo("verdict"),
 }
-"""What stands inside of a part, `rollouts.environment` and `rollouts.environment.tool`, or of a section, the `labels`
-of `reward_model.process`, or beside the recipe: the `strategy` of `rewardflow evaluate`. Parts are found as the
-others'."""
+"""What stands inside of a part, `rollouts.environment` and `rollouts.environment.tool`, the `feedback` of rollouts and
+rewards, or of a section, the `labels` of `reward_model.process`, or beside the recipe: the `strategy` of `rewardflow
+evaluate`. Parts are found as the others'."""
 
 
 class Part(ABC):

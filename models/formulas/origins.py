@@ -16,6 +16,12 @@ def of_the_data(batch: TokenBatch) -> Tensor:
     return batch.from_origins("demonstration", "chosen", "rejected")
 
 
+def off_policy(batch: TokenBatch) -> Tensor:
+    """Which completions nobody drew from the policy behind the prompt that they stand under, [completions], bool: those
+    of the data, and what the policy wrote knowing more than the prompt."""
+    return of_the_data(batch) | batch.from_origins("explained", "refined", "relabelled", "teacher")
+
+
 def to_imitate(batch: TokenBatch) -> Tensor:
     """Which completions the data hold for good: demonstrations and better answers of preferences, [completions], bool.
 

@@ -61,8 +61,9 @@ class SupervisedSettings:
     context: Annotated[str, Field(pattern=r"\{told\}")] | None = None
     """Every demonstration that is right is shown once more behind this in place of its prompt, `{prompt}` and `{told}`
     replaced: so that the policy can judge itself by what it is told (rollouts privileged). None: nothing is told."""
-    tells: Literal["answer", "demonstration"] = "answer"
-    """What `{told}` is: the true answer, or the demonstration itself."""
+    tells: Literal["answer", "demonstration", "feedback"] = "answer"
+    """What `{told}` is: the true answer, the demonstration itself, or one of the same prompt that is wrong with what
+    `rollouts.feedback` says of it; of a prompt without a wrong one nothing is shown again."""
     counts: TokenCounts = TokenCounts()
     """What tokens of demonstrations of several turns count (`models.episodes.demonstrations`)."""
     optimiser: OptimiserSettings = field(

@@ -15,8 +15,8 @@ from models.learner.packing import Sequences
 from models.loop.turn import Cut, Turn
 
 Origin = Literal[
-    "policy", "greedy", "reference", "teacher", "guide", "explained", "relabelled", "demonstration", "chosen",
-    "rejected",
+    "policy", "greedy", "reference", "teacher", "guide", "explained", "refined", "relabelled", "demonstration",
+    "chosen", "rejected",
 ]  # fmt: skip
 """Where a completion comes from.
 
@@ -24,6 +24,7 @@ policy, greedy, reference: an engine drew it, from the policy, at temperature ze
 teacher: the frozen model that the policy is distilled from wrote it
 guide: the policy went on from the beginning of somebody else's answer
 explained: the policy wrote it knowing the answer
+refined: the policy wrote it knowing an earlier answer and what was said of it
 relabelled: the policy wrote it for another prompt
 demonstration, chosen, rejected: the data hold it
 """
@@ -126,6 +127,8 @@ class Rollout:
     step_values: tuple[float | None, ...] = ()
     """What the source says is to be had from before each token on, [tokens]; None where it does not say. Empty:
     nowhere."""
+    feedback: str = ""
+    """What was said of the answer that it is a refinement of; empty where it is none, or nothing was said."""
 
     @property
     def written(self) -> tuple[bool, ...]:

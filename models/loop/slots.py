@@ -20,6 +20,7 @@ from models.bounds import Number
 from models.engine.engine import Sampling
 from models.episodes.play import EpisodeSettings
 from models.loop.attempt import Attempt
+from models.loop.feedback import Feedback
 from models.loop.judge import Divergence
 from models.loop.learner import Learner
 from models.loop.limits import AS_USUAL, Limits
@@ -81,6 +82,11 @@ class Rollouts(SlotPart):
     @property
     def episodes(self) -> EpisodeSettings | None:
         """Whom the policy takes turns with, in evaluations too; None: a completion is one turn."""
+        return None
+
+    @property
+    def adviser(self) -> Feedback | None:
+        """Who says in words what to do better, in the warm start too; None: nobody."""
         return None
 
     @property

@@ -32,7 +32,7 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
     """
     for check in (
         _settings, _groups, _pairs, _labels, _reference, _teacher, _divergence, _extras, _companions, _token_rewards,
-        _flat_groups, _truncated, _learners, _memory, _sequences,
+        _flat_groups, _truncated, _learners, _memory, _sequences, _advice,
     ):  # fmt: skip
         check(recipe)
     for check_both in (_normalisation, _staleness, _drawing_again, _curriculum, _on_policy):
@@ -324,6 +324,15 @@ def _sequences(recipe: Recipe) -> None:
                 f"{place} {part.name} reads an episode as one sequence, but rollouts {recipe.rollouts.name} may make "
                 "several of one; use a part that does not, or rollouts episodes"
             )
+
+
+def _advice(recipe: Recipe) -> None:
+    start = recipe.warm_start
+    if start is not None and start.context and start.tells == "feedback" and recipe.rollouts.adviser is None:
+        raise ValueError(
+            f"warm_start.tells is feedback, but rollouts {recipe.rollouts.name} asks nobody for any; set rollouts.name "
+            f"to {_having('rollouts', lambda rollouts: rollouts.adviser is not None)}"
+        )
 
 
 def _normalisation(recipe: Recipe, schedule: ScheduleSettings) -> None:

@@ -6,12 +6,14 @@ A completion that is best of N under a reward of 0 or 1 is a draw from the polic
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from pydantic import NonNegativeFloat, NonNegativeInt
 from torch import Tensor
 
 from models.bounds import Number, Positive
-from models.loop.rollout import Scored
+from models.loop.rollout import Origin, Scored
 from models.loop.slots import Select
 from models.parts import part
 
@@ -26,15 +28,23 @@ class BestOfN(Select):
     """Most completions of each prompt that are kept as its worst."""
     least: Number | None = None
     """Reward below which a completion is never a best one, and a prompt without a best one is left out; None: any."""
+    origin: Origin | None = None
+    """Where a completion must come from to be a best or a worst one; null: anywhere."""
+    others: Literal["dropped", "kept"] = "dropped"
+    """What becomes of the completions of another origin; kept: they stand in front of the best, where there is one or
+    not."""
     tolerance: NonNegativeFloat = 1e-4
     """Largest difference of reward that still counts as none."""
 
     def __call__(self, scored: Scored) -> Tensor:
         """Indices of the best, then of the worst of each group, from the best down, [kept]."""
-        groups = scored.groups
+        groups, origins = scored.groups, [rollout.origin for rollout in scored.rollouts]
         kept: list[int] = []
         for number in range(int(groups.max()) + 1 if len(groups) else 0):
-            members = (groups == number).nonzero().squeeze(-1)
+            whole = (groups == number).nonzero().squeeze(-1)
+            able = torch.tensor([self.origin in (None, origins[index]) for index in whole.tolist()])
+            members = whole[able]
+            kept += whole[~able].tolist() if self.others == "kept" else []
             ranked = members[scored.rewards[members].argsort(descending=True, stable=True)].tolist()
             rewards = scored.rewards.tolist()
             best = [i for i in ranked[: self.best] if self.least is None or rewards[i] >= self.least]

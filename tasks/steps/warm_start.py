@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from prefect import get_run_logger, task
 
-from models.datasets.row_table import Names, Row, RowTable, Texts, open_rows
+from models.datasets.row_table import BATCH_ROWS, Names, Row, RowTable, Texts, open_rows
 from models.datasets.schema import Split, available
 from models.episodes.demonstrations import in_turns
 from models.errors import UserError
@@ -19,6 +20,7 @@ from models.fits import SupervisedFit, fit_and_judge, fit_demonstrations
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
 from models.loop.attempt import Attempt
+from models.loop.feedback import Feedback
 from models.loop.rollout import Problem
 from models.loop.slots import Reward
 from models.policy.build import LoraSettings, PolicySettings, load_causal_model, new_policy, open_policy, with_adapter
@@ -55,6 +57,8 @@ class WarmStartSections(Sections):
     warm_start: SupervisedSettings | None
     role: Role | None = of("rollouts.episodes.role")
     """Who an environment is in a chat template; None: a demonstration is one turn."""
+    adviser: Feedback | None = of("rollouts.adviser")
+    """Who says what of a demonstration that is wrong, where the warm start tells that."""
     verifier: Reward | None = of("shown_verifier")
     """Decides which demonstrations are right, where that is asked; None: the problems' answers do."""
 
@@ -114,6 +118,7 @@ def demonstrations(
     settings: SupervisedSettings | None = None,
     role: Role | None = None,
     verifier: Reward | None = None,
+    adviser: Feedback | None = None,
 ) -> Sequences:
     """Encoded demonstrations of a split that fit into `longest` tokens, each of a large split read when it is drawn;
     empty where the data set has none.
@@ -122,6 +127,7 @@ def demonstrations(
         settings: which are left out, and what is told in place of a prompt; None: none, and nothing.
         role: who an environment is in a chat template: they have several turns; None: each is one turn.
         verifier: decides which are right; None: the answers that they are to state do.
+        adviser: says what is told of a wrong one, where feedback is told.
     """
     if split not in available(data).get("demonstrations", ()):
         return Sequences([], [])
@@ -140,8 +146,9 @@ def demonstrations(
 
     asked, said = [shown("prompt")], [shown("completion")]
     if settings.context:
-        asked.append(lambda row: _context(row, settings) if right(row) else None)
-        said.append(lambda row: str(row["completion"]) if right(row) else None)
+        told = _told(table, settings, right, adviser)
+        asked.append(lambda row: _context(row, settings, hint) if (hint := told(row)) is not None else None)
+        said.append(lambda row: str(row["completion"]) if told(row) is not None else None)
     prompts = codec.rows_of_prompts(Texts(table, tuple(asked)))
     if role is not None:
         texts = (text for some in Texts(table, tuple(said)) for text in some)
@@ -176,9 +183,30 @@ def _problem(row: Row, problem: Row) -> Problem:
     return Problem(str(row["prompt_id"]), str(row["prompt"]), str(row["answer"]), tests=tests, entry_point=entry_point)
 
 
-def _context(row: Row, settings: SupervisedSettings) -> str:
-    """A prompt with its answer or its solution."""
-    hint = str(row["answer" if settings.tells == "answer" else "completion"])
+def _told(
+    table: RowTable, settings: SupervisedSettings, right: Callable[[Row], bool], adviser: Feedback | None
+) -> Callable[[Row], str | None]:
+    """What is told of a demonstration before it is shown once more; None: it is not shown again."""
+    if settings.tells != "feedback":
+        column = "answer" if settings.tells == "answer" else "completion"
+        return lambda row: str(row[column]) if right(row) else None
+    assert adviser is not None, "the recipe check makes sure that somebody says something"
+    names = Names(table.column("prompt_id"))
+
+    @lru_cache(maxsize=BATCH_ROWS)
+    def of_prompt(prompt_id: str) -> str | None:
+        rows = table.rows(names.rows([prompt_id])[0])
+        tried = next((row for row in rows if not right(row)), None)
+        if tried is None:
+            return None
+        attempt = Attempt(_problem(tried, {}), str(tried["completion"]), finished=True)
+        return f"{attempt.text} {adviser([attempt])[0].text}".strip()
+
+    return lambda row: of_prompt(str(row["prompt_id"])) if right(row) else None
+
+
+def _context(row: Row, settings: SupervisedSettings, hint: str) -> str:
+    """A prompt with its answer, its solution, or a flawed one with what is said of it."""
     return (settings.context or "").replace("{prompt}", str(row["prompt"])).replace("{told}", hint)
 
 
@@ -195,11 +223,13 @@ def _fine_tune(
 ) -> tuple[PreTrainedModel, dict[str, float]]:
     """The model after it, and what was measured."""
     longest = int(model.config.max_position_embeddings)
-    train = demonstrations(data, codec, "train", longest, settings, recipe.role, recipe.verifier)
+    train = demonstrations(data, codec, "train", longest, settings, recipe.role, recipe.verifier, recipe.adviser)
     if not len(train):
         wanted = f"that fit {longest} tokens{' and are right' * settings.only_right}"
         raise UserError(f"warm_start: the data set {recipe.data_name} has no demonstrations {wanted}")
-    held_out = demonstrations(data, codec, "validation", longest, settings, recipe.role, recipe.verifier)
+    held_out = demonstrations(
+        data, codec, "validation", longest, settings, recipe.role, recipe.verifier, recipe.adviser
+    )
     used: tuple[tuple[Split, Sequences], ...] = (("train", train), ("validation", held_out))
     for split, sequences in used:
         if len(sequences):

@@ -1,0 +1,64 @@
+"""Feedback in words as a reward of tokens: the phrases that it praises or blames (Text2Grad, paper 3).
+
+    r_t = 1 where token t stands in a phrase that is praised, -1 in one that is blamed, 0 elsewhere
+
+The feedback names phrases of the answer, and these are its tokens; a critic that works out what each token is worth
+(advantage gae) makes of them a policy gradient that goes to where the fault is. A token that touches a phrase belongs
+to it, of two phrases to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from models.loop.attempt import Attempt
+from models.loop.feedback import Feedback, Remark
+from models.loop.rollout import Rollout
+from models.loop.slots import TokenReward
+from models.loop.world import World
+from models.part_types import slot_type
+from models.parts import default_part, part
+from models.text.token_places import token_places
+
+if TYPE_CHECKING:
+    Chosen = Feedback
+else:
+    Chosen = slot_type("feedback")
+
+
+@part("span_feedback")
+class SpanFeedback(TokenReward):
+    """Signs of the phrases that feedback is about, token by token; of one turn."""
+
+    one_sequence = True
+    feedback: Chosen = field(default_factory=lambda: default_part("feedback")())
+    """Who says what of a completion."""
+
+    @property
+    def needs_answers(self) -> bool:
+        """Where the feedback does."""
+        return self.feedback.needs_answers
+
+    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """1, -1 or 0 at each token, [completions] tensors of [tokens of it]."""
+        remarks = self.feedback([Attempt(each.problem, each.text, each.finished) for each in rollouts])
+        places = token_places(world.codec, [each.completion for each in rollouts], [each.text for each in rollouts])
+        return [signs(remark, row) for remark, row in zip(remarks, places, strict=True)]
+
+
+def signs(remark: Remark, places: Sequence[range]) -> Tensor:
+    """What a remark says of each token, [tokens] of 1, -1 and 0, from the characters of each, [tokens]."""
+    row = torch.zeros(len(places))
+    spans = sorted(remark.spans, key=lambda span: span.start)
+    at = 0
+    for token, place in enumerate(places):
+        while at < len(spans) and spans[at].stop <= place.start:
+            at += 1
+        if at < len(spans) and len(place) and spans[at].start < place.stop:
+            row[token] = spans[at].sign
+    return row
