@@ -5,8 +5,8 @@
     y' ~ pi(. | x, y, c)                placed under x alone
 
 The feedback says what is wrong with an answer, so that a policy that goes on failing can still write a right one. What
-it is trained on is the plain prompt with the refinement behind it: it learns to answer so at once. Nobody drew that from
-pi(. | x), so it has no behaviour log-probs. The form of the context must suit the policy's tokenizer; a new policy
+it is trained on is the plain prompt with the refinement behind it: it learns to answer so at once. Nobody drew that
+from pi(. | x), so it has no behaviour log-probs. The form of the context must suit the policy's tokenizer; a new policy
 learns to read it in the warm start (`warm_start.context` with `tells: feedback`).
 """
 

@@ -19,6 +19,7 @@ from models.datasets.built_in import EXTRA_SETS, TASK_SETS
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
+from models.feedback.verdict import Verdict
 from models.learner.all_completions import all_log_probs
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
@@ -45,6 +46,8 @@ RECIPES = [
 RIGHT, WRONG, OTHER = "#### 7", "#### 3", "4 + 7 #### 5"
 SHOWN = [RIGHT, WRONG, WRONG, OTHER]
 SMALL = {"prompts": 6, "max_tokens": 6}
+SAID = Verdict(right="", wrong="#### {answer}")
+"""Feedback in place of a recipe's own, which may know other problems than these."""
 ROUNDS, FASTER, GROUP = 8, 6.0, 8
 LESS_FAST = {"ppo_nlu": 2.0, "nlpo": 3.0}
 """Six times the step size of the first is 0.006, which loses every other seed; of the second it loses one of four, as
@@ -59,7 +62,7 @@ def shown(texts, seed=0, warm_start=None):
     completions = [CODEC.completions([text])[0] for text in texts]
     both = [(problem.tokens, ids) for problem in PROBLEMS for ids in completions]
     if warm_start is not None:
-        hint = "7" if warm_start.tells == "answer" else RIGHT
+        hint = {"answer": "7", "feedback": f"{WRONG} {RIGHT}"}.get(warm_start.tells, RIGHT)
         context = warm_start.context.replace("{told}", hint)
         contexts = [context.replace("{prompt}", problem.prompt) for problem in PROBLEMS]
         right = CODEC.completions([RIGHT])[0]
@@ -97,6 +100,8 @@ def small(part):
     if "group_size" in names:
         changed["group_size"] = min(part.group_size, GROUP)
         changed["prompts"] = SMALL["prompts"] * GROUP // changed["group_size"]
+    if "feedback" in names:
+        changed["feedback"] = SAID
     return replace(part, **changed)
 
 
@@ -159,6 +164,7 @@ def trained(recipe, start, folder, frozen):
     rewards = [reward for reward in recipe.rewards if not reward.needs_reward_model]
     if not any(reward.weight for reward in rewards):  # a verifier that watches a reward model stands in for it
         rewards = [replace(reward, weight=1.0) for reward in rewards]
+    rewards = [replace(reward, feedback=SAID) if hasattr(reward, "feedback") else reward for reward in rewards]
     slots = replace(recipe.slots, rollouts=small(recipe.rollouts), rewards=rewards)
     policy = load_causal_model(start, torch.float32)
     problems = programs(PROBLEMS) if any(reward.needs_tests for reward in recipe.rewards) else PROBLEMS

@@ -68,13 +68,19 @@ def test_samples_and_refinements_of_a_prompt_are_one_group_side_by_side() -> Non
     source = Refined(feedback=VERDICT, refinements=3, **SETTINGS)
     made, _ = draw(source)
     wanted = ["policy"] * 2 + ["refined"] * 6
-    assert [(each.group, each.origin) for each in made] == [(0, each) for each in wanted] + [(1, each) for each in wanted]
+    assert [(each.group, each.origin) for each in made] == [(0, each) for each in wanted] + [
+        (1, each) for each in wanted
+    ]
     assert source.largest_group() == 8
 
 
 def test_only_wrong_answers_are_refined_where_that_is_asked() -> None:
     made, _ = draw(Refined(feedback=VERDICT, only_wrong=True, **SETTINGS))
-    assert [(each.origin, solves(each)) for each in made[:3]] == [("policy", False), ("policy", True), ("refined", True)]
+    assert [(each.origin, solves(each)) for each in made[:3]] == [
+        ("policy", False),
+        ("policy", True),
+        ("refined", True),
+    ]
     assert len(made) == 6
 
 
@@ -124,5 +130,5 @@ def test_a_warm_start_that_tells_feedback_needs_somebody_who_gives_it() -> None:
     assert load_recipe("critique_grpo").warm_start == SupervisedSettings(
         **{**vars(load_recipe("arithmetic").warm_start), "context": "{prompt} {told} . {prompt}", "tells": "feedback"}
     )
-    with pytest.raises(Exception, match="rollouts sample asks nobody for any; set rollouts.name to refined"):
+    with pytest.raises(Exception, match=r"rollouts sample asks nobody for any; set rollouts\.name to refined"):
         load_recipe("arithmetic", told)
