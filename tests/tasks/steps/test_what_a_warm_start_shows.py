@@ -4,6 +4,7 @@ import pytest
 from tiny_worlds import CODEC
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
+from models.feedback.verdict import Verdict
 from models.learner.supervised import SupervisedSettings
 from models.recipe.load import load_recipe
 from models.rewards.unit_tests import UnitTests
@@ -77,6 +78,22 @@ def test_the_warm_starts_verifier_is_that_of_evaluations_where_it_asks_what_is_r
 def test_those_that_are_right_are_shown_once_more_behind_what_a_judge_is_told(data, tells, hint):
     sequences = shown(data, context="{prompt} ; {told} ;", tells=tells)
     assert sequences == [("1 + 2 =", RIGHT), ("1 + 2 =", WRONG), (f"1 + 2 = ; {hint} ;", RIGHT)]
+
+
+def test_those_that_are_right_are_shown_once_more_behind_a_wrong_one_and_what_is_said_of_it(data):
+    settings = SupervisedSettings(context="{prompt} ; {told} ; {prompt}", tells="feedback")
+    said = Verdict(right="right", wrong="= {answer}")
+    sequences = demonstrations(data, CODEC, "train", 64, settings, adviser=said)
+    prompts = CODEC.text([list(ids) for ids in sequences.prompts])
+    assert prompts == ["1 + 2 =", "1 + 2 =", f"1 + 2 = ; {WRONG} = 3 ; 1 + 2 ="]
+    assert CODEC.text(sequences.completions) == [RIGHT, WRONG, RIGHT]
+
+
+def test_a_prompt_without_a_wrong_demonstration_is_shown_no_feedback(tmp_path):
+    row = {"id": "d", "prompt_id": "p", "prompt": "1 + 2 =", "answer": "3", "level": 1, "completion": RIGHT, "flaw": ""}
+    write_rows(tmp_path / file_name("demonstrations", "train"), [row], arrow_schema("demonstrations"))
+    settings = SupervisedSettings(context="{prompt} {told}", tells="feedback")
+    assert len(demonstrations(tmp_path, CODEC, "train", 64, settings, adviser=Verdict())) == 1
 
 
 def test_what_does_not_fit_is_left_out_with_its_context(data):
