@@ -146,9 +146,9 @@ def demonstrations(
 
     asked, said = [shown("prompt")], [shown("completion")]
     if settings.context:
-        told = _told(table, settings, right, adviser)
-        asked.append(lambda row: _context(row, settings, hint) if (hint := told(row)) is not None else None)
-        said.append(lambda row: str(row["completion"]) if told(row) is not None else None)
+        hint_of = _told(table, settings, right, adviser)
+        asked.append(lambda row: _context(row, settings, hint) if (hint := hint_of(row)) is not None else None)
+        said.append(lambda row: str(row["completion"]) if hint_of(row) is not None else None)
     prompts = codec.rows_of_prompts(Texts(table, tuple(asked)))
     if role is not None:
         texts = (text for some in Texts(table, tuple(said)) for text in some)
