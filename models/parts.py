@@ -26,8 +26,16 @@ from models.part_checks import check_part
 from models.source_code import GivenFile
 
 Slot = Literal[
-    "rollouts", "rewards", "select", "advantage", "objective", "reference", "environment", "tool", "strategy", "labels",
-    "feedback",
+    "rollouts",
+    "rewards",
+    "select",
+    "advantage",
+    "objective",
+    "reference",
+    "environment",
+    "tool",
+    "strategy",
+    "labels",
     "feedback",
 ]
 
@@ -56,10 +64,6 @@ INSIDE: dict[Slot, SlotInfo] = {
     "environment": SlotInfo("tools"),
     "tool": SlotInfo("calculator", many=True),
     "strategy": SlotInfo("plain"),
-    "labels": SlotInfo("monte_carlo"),
-    "feedback": SlotInfo("verdict"),
-}
-"""What stands inside of a part, `rollouts.environment` and `rollouts.environment.tool`, the `feedback` of rollouts and
     "labels": SlotInfo("monte_carlo"),
     "feedback": SlotInfo("verdict"),
 }
