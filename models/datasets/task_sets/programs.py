@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Literal
+from typing import ClassVar, Literal
 
 from models.datasets.task_sets.drawing import SOUND, Share, Task, TaskSettings
 
@@ -41,6 +41,7 @@ INPUTS = (-7, 2, 30)
 class ProgramsSettings(TaskSettings):
     """The section `programs` of params.yaml."""
 
+    states_answer: ClassVar[bool] = False
     wrong: Share
     """Share of the demonstrations with a mistake."""
     slow: Share
