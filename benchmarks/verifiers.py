@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+import psutil
+
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
 from models.loop.rollout import Problem, Rollout
@@ -22,6 +24,7 @@ from models.rewards.claim_support import ClaimSupport
 from models.rewards.constraints import ConstraintsMet
 from models.rewards.exact_answer import ExactAnswer
 from models.rewards.length_penalty import LengthPenalty
+from models.rewards.math_verify import MathVerify
 from models.rewards.similarity import Similarity
 
 WANTED = 20_000
@@ -47,9 +50,12 @@ ASKED = (
 )
 FACTS = Path(__file__).resolve().parents[1] / "recipes" / "documents" / "passages.jsonl"
 NUMBERS = ("#### 1,234", "#### 1233", "so \\boxed{1234.0}", "nobody knows")
+EXPRESSIONS = tuple(f"#### {written}" for number in range(64) for written in (f"{number}x + 6", f"6 + {number} x"))
 CASES = {
     "exact_answer": Case(ExactAnswer(), "1234", NUMBERS),
     "length_penalty": Case(LengthPenalty(), "1234", NUMBERS),
+    "math_verify, of numbers": Case(MathVerify(), "1234", NUMBERS, marked=False),
+    "math_verify, of expressions": Case(MathVerify(), "2x + 6", EXPRESSIONS, marked=False),
     "constraints": Case(ConstraintsMet(), ASKED, NUMBERS, marked=False),
     "abstention": Case(Abstention(), "1234", NUMBERS, marked=False),
     "claim_support": Case(ClaimSupport(documents=str(FACTS)), "", NUMBERS, marked=False),
@@ -97,6 +103,12 @@ def _row(settings: Settings, name: str, case: Case) -> Row:
 
 
 def _rate(reward: Reward, rollouts: Sequence[Rollout]) -> float:
-    began = time.process_time()  # of the processor, whoever else uses it
+    began = _spent()
     reward(cast(World, None), rollouts)  # rules read no models
-    return len(rollouts) / (time.process_time() - began)
+    return len(rollouts) / (_spent() - began)
+
+
+def _spent() -> float:
+    """Seconds of the processor that this process and those that compare expressions have had, whoever else uses it."""
+    times = psutil.Process().children(recursive=True)
+    return time.process_time() + sum(sum(child.cpu_times()[:2]) for child in times)

@@ -1,12 +1,19 @@
-"""How alike two texts are, in [0, 1].
+"""How alike a text and references are, in [0, 1]: metrics of translation as sacrebleu has them, and two of summaries.
 
-bleu      clipped precisions of one to four words, smoothed, times a penalty of brevity (Papineni et al. 2002)
-chrf      F of the runs of one to six characters, recall counting twice (Popovic 2015), both as sacrebleu has them
-jaccard   of two sets, what both hold over what either holds
+    bleu      clipped precisions of one to four words, smoothed, times a penalty of brevity (Papineni et al. 2002)
+    chrf      F of the runs of one to six characters, recall counting twice (Popovic 2015)
+    rouge_l   F of the longest common subsequence of words (Lin 2004); of several references the best counts
+    support   share of the text's runs of up to two words that stand in a reference: precision without any recall
+    jaccard   of two sets, what both hold over what either holds; no metric of texts
+
+ROUGE's words are in lower case, signs left out, and nothing is stemmed; so the package rouge-score, which is built on
+nltk and absl, is not needed for one dynamic programme. Both compare `LONGEST` words at most.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
@@ -15,14 +22,53 @@ from typing import Literal, TypeVar
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-Metric = Literal["bleu", "chrf"]
+Metric = Literal["bleu", "chrf", "rouge_l", "support"]
 Item = TypeVar("Item", bound=Hashable)
+
+LONGEST = 1024
+"""Words of a text that rouge_l reads, whose time is the product of two lengths."""
+_WORD = re.compile(r"\w+")
 
 
 def likeness(text: str, reference: str, metric: Metric) -> float:
     """How alike two texts are, in [0, 1]."""
-    score: float = _measure(metric).sentence_score(text, [reference]).score
-    return min(1.0, score / 100)
+    return likeness_to_any(text, [reference], metric)
+
+
+def likeness_to_any(text: str, references: Sequence[str], metric: Metric) -> float:
+    """How alike a text and a set of references are, in [0, 1]; zero where there are none."""
+    if not references:
+        return 0.0
+    if metric in ("bleu", "chrf"):
+        score: float = _measure(metric).sentence_score(text, list(references)).score
+        return min(1.0, score / 100)
+    return max((rouge_l if metric == "rouge_l" else support)(_words(text), _words(other)) for other in references)
+
+
+def rouge_l(words: Sequence[str], reference: Sequence[str]) -> float:
+    """2 P R / (P + R) with P = LCS / words and R = LCS / words of the reference; zero where nothing is common."""
+    return 2 * common_subsequence(words, reference) / max(1, len(words) + len(reference))
+
+
+def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
+    """Length of the longest sequence of words that both hold in its order, gaps allowed."""
+    before = [0] * (len(second) + 1)
+    for word in first:
+        row = [0]
+        for place, other in enumerate(second):
+            row.append(before[place] + 1 if word == other else max(before[place + 1], row[place]))
+        before = row
+    return before[-1]
+
+
+def support(words: Sequence[str], reference: Sequence[str]) -> float:
+    """Mean over runs of one and of two words of the share that the reference holds as often (clipped); zero of no
+    words."""
+    shares = []
+    for size in (1, 2) if len(words) > 1 else (1,):
+        said, known = _runs(words, size), _runs(reference, size)
+        shares.append((said & known).total() / max(1, said.total()))
+    return sum(shares) / len(shares)
 
 
 def jaccard(some: AbstractSet[Hashable], others: AbstractSet[Hashable]) -> float:
@@ -36,6 +82,14 @@ def runs_of(items: Sequence[Item], length: int) -> frozenset[tuple[Item, ...]]:
     if 0 < len(items) < length:
         return frozenset([tuple(items)])
     return frozenset(zip(*(items[first:] for first in range(length)), strict=False))
+
+
+def _runs(words: Sequence[str], size: int) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(words[place : place + size]) for place in range(len(words) - size + 1))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())[:LONGEST]
 
 
 @lru_cache(maxsize=2)

@@ -1,17 +1,25 @@
-"""How alike the stated answer and the problem's are, by a metric of translation (paper 220, arXiv 2508.19481).
+"""How alike what a completion says and a reference are, by n-grams and no learned model.
 
-The metric is BLEU or chrF (`models.formulas.likeness`). Answers of a few letters share runs of letters long before they
-are right, so chrf tells apart what bleu calls nothing.
+Of a stated answer it is the likeness to the problem's (translation with a dictionary, paper 220, arXiv 2508.19481); of
+the whole completion, BLEU against a set of references is a reward for following instructions (BLEUBERI, paper 213,
+arXiv 2505.11080); against the text that was retrieved, `support` asks how faithful a completion is to it (PORAG, paper
+318, arXiv 2504.01281). Metrics are those of `models.formulas.likeness`. Answers of a few letters share runs of letters
+long before they are right, so chrf tells apart what bleu calls nothing.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from models.formulas.likeness import Metric, likeness
+from models.bounds import Share
+from models.formulas.likeness import Metric, likeness, likeness_to_any
+from models.loop.attempt import Attempt
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
@@ -21,16 +29,69 @@ from models.text.answers import extract_answer
 
 @part("similarity")
 class Similarity(Reward):
-    """Likeness of the answer and the problem's; zero where none is stated, or the completion did not end."""
+    """Likeness to a reference; zero where nothing is read, or the completion did not end."""
 
-    needs_answers = True
     metric: Metric = "chrf"
     """Which."""
+    reads: Literal["answer", "whole", "before_answer"] = "answer"
+    """What of a completion is compared: the answer that it states, all of it, or what stands before `####`."""
+    against: Literal["answer", "prompt"] = "answer"
+    """What it is held against: the problem's answer, which may be several, a JSON list of texts; or the prompt, where
+    retrieved text stands in it."""
+    right_from: Share | None = None
+    """Least likeness of what is right, in evaluations and at the gate too; null: others decide."""
+
+    @property
+    def needs_answers(self) -> bool:
+        """Whether it holds completions against the problems' answers."""
+        return self.against == "answer"
+
+    @property
+    def verifies(self) -> bool:
+        """Whether it decides in evaluations and at the gate."""
+        return self.right_from is not None
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values in [0, 1], [completions]."""
-        return torch.tensor([self._value(rollout) for rollout in rollouts])
+        return torch.tensor([self._value(Attempt(each.problem, each.text, each.finished)) for each in rollouts])
 
-    def _value(self, rollout: Rollout) -> float:
-        answer = extract_answer(rollout.text) if rollout.finished else None
-        return 0.0 if answer is None else likeness(answer, rollout.problem.answer, self.metric)
+    def right(self, attempts: Sequence[Attempt]) -> list[bool]:
+        """Which attempts ended and are as alike to a single reference as is asked for, [attempts].
+
+        To single ones: BLEU against a set takes the lengths of all of them, and is 1 of a part of the longest that is
+        as long as the shortest.
+        """
+        least = 1.0 if self.right_from is None else self.right_from
+        return [self._nearest(attempt) >= least - 1e-9 for attempt in attempts]
+
+    def _value(self, attempt: Attempt) -> float:
+        said, held = self._compared(attempt)
+        return likeness_to_any(said, held, self.metric)
+
+    def _nearest(self, attempt: Attempt) -> float:
+        said, held = self._compared(attempt)
+        return max((likeness(said, reference, self.metric) for reference in held), default=0.0)
+
+    def _compared(self, attempt: Attempt) -> tuple[str, Sequence[str]]:
+        """What is held against which references; none where nothing is read."""
+        said = self._said(attempt.text) if attempt.finished else None
+        if not said or not said.strip():
+            return "", ()
+        return said, references(attempt.problem.answer) if self.against == "answer" else (attempt.problem.prompt,)
+
+    def _said(self, text: str) -> str | None:
+        if self.reads == "answer":
+            return extract_answer(text)
+        return text if self.reads == "whole" else text.rpartition("####")[0]
+
+
+@lru_cache(maxsize=4096)
+def references(answer: str) -> tuple[str, ...]:
+    """The texts that an answer names: those of a JSON list of texts, else itself alone."""
+    try:
+        several = json.loads(answer) if answer.lstrip().startswith("[") else None
+    except (ValueError, RecursionError):
+        several = None
+    if isinstance(several, list) and several and all(isinstance(text, str) for text in several):
+        return tuple(several)
+    return (answer,)

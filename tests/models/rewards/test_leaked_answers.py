@@ -65,7 +65,7 @@ CASES = {
 BY_WORDS = {
     "exact_answer", "solved", "similarity", "hierarchical", "win_rate", "call_match", "call_errors", "regret",
     "unit_tests", "severity", "policy_rules", "python",
-    "constraints", "abstention", "claim_support",
+    "constraints", "abstention", "claim_support", "math_verify",
 }  # fmt: skip
 """What is worth something else where the policy says the same words itself."""
 

@@ -1,0 +1,172 @@
+"""Processes that compare expressions: batches go to all of them, and one that hangs or dies costs its pair alone.
+
+Each has its own main thread, where the comparison's limits of time are signals; code that never looks for signals, as
+powers of huge numbers, is ended with its process. The pair that it was at then counts as different, and another process
+goes on behind it. A process ends with the one that started it, however that ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+Pair = tuple[str, str]
+"""What was answered and what is right."""
+
+BATCH = 32
+"""Pairs that a process is given at a time."""
+START = 120.0
+"""Seconds that a process may take until it is ready: SymPy is large."""
+GRACE = 2.0
+"""Seconds beyond its own limits of time before a process counts as hanging."""
+_INSIDE = Path(__file__).with_name("same_expression.py")
+
+
+class NotReady(Exception):
+    """A process ended before it was ready: what it needs is not installed, or there is no memory."""
+
+
+@dataclass
+class _Worker:
+    """A process, and what it has been given and not answered yet."""
+
+    process: subprocess.Popen[bytes]
+    asked: deque[int] = field(default_factory=deque)
+    ready: bool = False
+    heard: float = field(default_factory=time.monotonic)
+    """When it last said something, or was asked."""
+
+
+class ExpressionWorkers:
+    """As many processes as this one has cores, started when there is something to compare."""
+
+    def __init__(self, seconds: int, count: int | None = None) -> None:
+        """Start nothing yet.
+
+        Args:
+            seconds: of each of the three parts of a comparison.
+            count: of processes; None: one a core.
+        """
+        self._seconds = seconds
+        self._count = count or len(os.sched_getaffinity(0))
+        self._workers: list[_Worker] = []
+
+    def same(self, pairs: Sequence[Pair]) -> list[bool]:
+        """Which pairs are the same expression, [pairs]; equal pairs are compared once.
+
+        Raises:
+            NotReady: no process can be started.
+        """
+        distinct = list(dict.fromkeys(pairs))
+        try:
+            verdicts = dict(zip(distinct, self._compared(distinct), strict=True))
+        except BaseException:  # also a reward's limit of time: what is on its way must not answer the next call
+            self.close()
+            raise
+        return [verdicts[pair] for pair in pairs]
+
+    def close(self) -> None:
+        """End all processes."""
+        while self._workers:
+            _end(self._workers.pop())
+
+    def _compared(self, pairs: Sequence[Pair]) -> list[bool]:
+        verdicts = [False] * len(pairs)
+        waiting, left = deque(range(len(pairs))), len(pairs)
+        while left:
+            while len(self._workers) < min(self._count, -(-left // BATCH)):
+                self._workers.append(self._started())
+            for worker in self._workers:
+                if waiting and not worker.asked:
+                    self._ask(worker, [waiting.popleft() for _ in range(min(BATCH, len(waiting)))], pairs)
+            for worker in self._listen():
+                signs = os.read(worker.process.stdout.fileno(), 2 * BATCH) if worker.process.stdout else b""
+                if not signs:
+                    left -= self._replace(worker, waiting)
+                    continue
+                worker.heard = time.monotonic()
+                for sign in signs.decode():
+                    if sign == "r":
+                        worker.ready = True
+                        continue
+                    verdicts[worker.asked.popleft()] = sign == "1"
+                    left -= 1
+            for worker in [worker for worker in self._workers if self._hangs(worker)]:
+                left -= self._replace(worker, waiting)
+        return verdicts
+
+    def _started(self) -> _Worker:
+        command = [sys.executable, "-P", str(_INSIDE), str(self._seconds)]
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        return _Worker(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing))
+
+    def _ask(self, worker: _Worker, numbers: Sequence[int], pairs: Sequence[Pair]) -> None:
+        worker.asked.extend(numbers)
+        worker.heard = time.monotonic()
+        assert worker.process.stdin is not None, "it was started with a pipe"
+        try:
+            worker.process.stdin.write(json.dumps([pairs[number] for number in numbers]).encode() + b"\n")
+            worker.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended, which its silence says too
+
+    def _listen(self) -> list[_Worker]:
+        """Workers that have said something, or have ended; waits for a moment."""
+        with selectors.DefaultSelector() as selector:
+            for worker in self._workers:
+                if worker.process.stdout is not None and (worker.asked or not worker.ready):
+                    selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+            return [key.data for key, _ in selector.select(0.5)]
+
+    def _hangs(self, worker: _Worker) -> bool:
+        limit = 3 * self._seconds + GRACE if worker.ready else START
+        return bool(worker.asked) and time.monotonic() - worker.heard > limit
+
+    def _replace(self, worker: _Worker, waiting: deque[int]) -> int:
+        """End a worker; returns how many pairs are given up, which is the one that it was at.
+
+        Raises:
+            NotReady: it was not even ready.
+        """
+        self._workers.remove(worker)
+        _end(worker)
+        if not worker.ready:
+            raise NotReady("a process that compares expressions does not start: is math-verify installed?")
+        given_up = 1 if worker.asked else 0
+        waiting.extendleft(reversed(list(worker.asked)[given_up:]))
+        return given_up
+
+
+def _end(worker: _Worker) -> None:
+    worker.process.kill()
+    worker.process.wait()
+    for pipe in (worker.process.stdin, worker.process.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                pass  # what was not written yet
+
+
+def can_compare() -> bool:
+    """Whether math-verify is installed."""
+    return find_spec("math_verify") is not None
+
+
+@lru_cache(maxsize=4)
+def shared_workers(seconds: int) -> ExpressionWorkers:
+    """The processes that all rewards of these limits share; they end with this one."""
+    workers = ExpressionWorkers(seconds)
+    atexit.register(workers.close)
+    return workers
