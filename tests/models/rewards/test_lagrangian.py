@@ -73,9 +73,9 @@ def test_a_round_by_hand() -> None:
 
 def test_at_least_a_multiplier_never_falls_below_zero_and_equal_it_pushes_back() -> None:
     far = {**COMPONENTS, "style": torch.full((4,), 3.0)}
-    for form, low, high in (("equal", -1.0, -0.9), ("at_least", 0.0, 0.1)):
-        _, watched = after(replace(HELD, form=form, rate=1.0), 60, far)
-        assert low < watched["style"] < high, form
+    for held, low, high in ((replace(HELD, form="equal"), -1.0, -0.9), (replace(HELD, form="at_least"), 0.0, 0.1)):
+        _, watched = after(replace(held, rate=1.0), 60, far)
+        assert low < watched["style"] < high, held.form
 
 
 def test_at_rate_zero_it_is_the_weighted_sum_for_ever() -> None:
