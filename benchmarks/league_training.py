@@ -34,6 +34,7 @@ from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
+from models.judges.open_judge import opened_judge
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import fit_supervised
@@ -138,15 +139,23 @@ class Work:
         for role, named in frozen_models(recipe).items():
             assert named.recipe is not None, "the league makes whatever its recipes learn from"
             maker = recipe_of(named, recipe, role)
+            if maker.data.name != self.task:  # a judge's own data, and its own schedule
+                maker = load_recipe(named.recipe, (*COMMON, *named.set))
+                apart = Work(self.folder, maker.data.name)
+                folders[role] = apart.made(maker) if maker.schedule else apart.start(maker)
+                continue
             if maker.schedule is None:
                 folders[role] = self.start(maker)
                 continue
-            maker = league_recipe(named.recipe, BUDGET, 0, named.set)
-            place = self.folder / f"made_{maker.name}_{digest(plain(maker), self.data.name)[:12]}"
-            if not place.is_dir():
-                train(self, maker, 1, keep=place)
-            folders[role] = place
+            folders[role] = self.made(league_recipe(named.recipe, BUDGET, 0, named.set))
         return folders
+
+    def made(self, recipe: Recipe) -> Path:
+        """The policy that a recipe trains, made when it is first asked for."""
+        place = self.folder / f"made_{recipe.name}_{digest(plain(recipe), self.data.name)[:12]}"
+        if not place.is_dir():
+            train(self, recipe, 1, keep=place)
+        return place
 
 
 def _put(made: Path, place: Path) -> None:
@@ -227,7 +236,8 @@ def train(
     held_out = read_problems(work.data, codec, "validation", asked, PROBLEMS)
     problems = read_prompts(work.data, codec, asked)
     learner = build_learner(policy, recipe, recipe.schedule, work.folder, None)
-    open_teachers(learner, codec.tokenizer, work.frozen(recipe), trust_remote_code=recipe.policy.trust_remote_code)
+    frozen = work.frozen(recipe)
+    open_teachers(learner, codec.tokenizer, frozen, trust_remote_code=recipe.policy.trust_remote_code)
     problems = with_reference(problems, learner, asked, work.folder)
     engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None
     judge = TransformersEngine(start, EngineSettings(), end=codec.end)  # takes the weights of one point after the other
@@ -249,8 +259,9 @@ def train(
 
     began = time.perf_counter()
     unread = Readings(learner, recipe.schedule.token_budget)
-    world = World(codec, engine, None, recipe.seed, learner, unread, recipe.truncated, start)
-    run_loop(world, slots, recipe.schedule, problems, work.folder / "none", Watchers(metrics=watch))
+    with opened_judge(recipe.judge, frozen.get("judge"), start, recipe.seed) as writes:
+        world = World(codec, engine, None, recipe.seed, learner, unread, recipe.truncated, start, writes)
+        run_loop(world, slots, recipe.schedule, problems, work.folder / "none", Watchers(metrics=watch))
     seconds = time.perf_counter() - began - outside
     if curve[-1].round < len(rounds):  # further draws spent the budget before the last round
         curve.append(measure_learner(judge, learner, codec, held_out, recipe, len(rounds), start))

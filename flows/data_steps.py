@@ -19,17 +19,17 @@ from tasks.versions import DataVersion
 
 
 @dataclass(frozen=True)
-class PreparedHeldOut:
-    """A held-out set that was prepared."""
+class PreparedApart:
+    """Data that were prepared beside the recipe's own: a held-out set, or what a frozen model is made from."""
 
     recipe: Recipe
-    """By which it is validated and answered."""
+    """By which they are validated and answered."""
     result: StepResult
     version: DataVersion
 
 
 @dataclass(frozen=True)
-class HeldOut(PreparedHeldOut):
+class HeldOut(PreparedApart):
     """A held-out set that policies are measured on."""
 
     validated: StepResult
@@ -41,7 +41,7 @@ class Prepared:
 
     result: StepResult
     version: DataVersion
-    held_out: Mapping[str, PreparedHeldOut]
+    held_out: Mapping[str, PreparedApart]
 
     @property
     def unpinned(self) -> list[str]:
@@ -56,12 +56,18 @@ def call_preparation(opened: Opened) -> Prepared:
         UserError: no row of a held-out set can be told right from wrong.
     """
     result, version = _prepared(opened, opened.recipe, "data")
-    held_out: dict[str, PreparedHeldOut] = {}
+    held_out: dict[str, PreparedApart] = {}
     for name, recipe in held_out_recipes(opened.recipe).items():
-        with _named(name):
-            held_out[name] = PreparedHeldOut(recipe, *_prepared(opened, recipe, f"data {name}"))
+        with _named(f"gate.held_out.{name}"):
+            held_out[name] = PreparedApart(recipe, *_prepared(opened, recipe, f"data {name}"))
         require_held_out_answers(held_out[name].version.folder, name, opened.recipe.verifier)
     return Prepared(result, version, held_out)
+
+
+def call_apart(opened: Opened, recipe: Recipe, name: str) -> PreparedApart:
+    """Bring the data of another recipe up to date, whose model this run makes; called by that model's role."""
+    with _named(f"{name}.recipe"):
+        return PreparedApart(recipe, *_prepared(opened, recipe, f"{name}: data"))
 
 
 def call_validation(opened: Opened, data: Prepared, refresh: bool = False) -> StepResult:
@@ -79,19 +85,19 @@ def call_held_out_validation(opened: Opened, data: Prepared, refresh: bool = Fal
         sections = ValidationSections(held.recipe)
         none: list[DataVersion] = []
         inputs = (held.version, none, data.version)
-        with _named(name):
+        with _named(f"gate.held_out.{name}"):
             validated = call_step(opened, validate_data, sections, *inputs, refresh=refresh, name=f"validate {name}")
         held_out[name] = HeldOut(held.recipe, held.result, held.version, validated)
     return held_out
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
-    """What is wrong with a held-out set is said of it by its key."""
+def _named(key: str) -> Iterator[None]:
+    """What is wrong with data beside the recipe's own is said of them by their key."""
     try:
         yield
     except UserError as error:
-        raise UserError(f"gate.held_out.{name}: {error}") from error
+        raise UserError(f"{key}: {error}") from error
 
 
 def _prepared(opened: Opened, recipe: Recipe, name: str) -> tuple[StepResult, DataVersion]:

@@ -19,6 +19,7 @@ VARIABLES: Mapping[str, str] = {
     "REWARDFLOW_NOTIFY_URL": "addresses to tell by POST, spaces between ([operations.md](operations.md#being-told))",
     "REWARDFLOW_WAIT": "seconds that a run waits for those before it in the same state folder; half a day, if unset",
     "REWARDFLOW_TEACHER_KEY": "key for the server of a teacher that a recipe names by its address",
+    "REWARDFLOW_JUDGE_KEY": "key for the server of a judge that a recipe names by its address",
     "MLFLOW_TRACKING_URI": "MLflow's server; a database in the state folder, if unset",
     "MLFLOW_TRACKING_USERNAME": "the login there; its password is `MLFLOW_TRACKING_PASSWORD`",
     "PREFECT_API_URL": "Prefect's server, with `/api` behind it; one of the command's own, if unset",

@@ -7,7 +7,7 @@ from typing import Any
 
 from prefect import get_run_logger
 
-from flows.data_steps import HeldOut, call_held_out_validation, call_preparation, call_validation
+from flows.data_steps import HeldOut, call_apart, call_held_out_validation, call_preparation, call_validation
 from flows.going_on import GoingOn
 from flows.opening import Opened
 from flows.steps import call_cached, call_step, context_of
@@ -29,6 +29,7 @@ from tasks.steps.fit_reward_model import RewardModelSections, reward_model
 from tasks.steps.label_steps import LabelSections, label_steps
 from tasks.steps.prepare_data import log_data
 from tasks.steps.report_reward import ReportSections, require_trust, reward_report
+from tasks.steps.validate_data import ValidationSections, validate_data
 from tasks.steps.warm_start import WarmStartSections, warm_start
 from tasks.tracking import runs, tags
 from tasks.versions import DataVersion
@@ -114,9 +115,18 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
     if data.held_out:
         known = (f"{name} {held.version.digest[:8]}" for name, held in data.held_out.items())
         opened.facts["held-out sets"] = ", ".join(known)
-    served = recipe.teacher is not None and recipe.teacher.address is not None
-    unknown = "nobody can say later which model stood behind teacher.address" if served else ""
-    unpinned = "; ".join(filter(None, (opened.code.unpinned, *data.unpinned, unknown)))
+    named = {"teacher": recipe.teacher, "judge": recipe.judge}
+    served = [key for key, settings in named.items() if settings is not None and settings.address is not None]
+    unknown = [f"nobody can say later which model stood behind {key}.address" for key in served]
+    makers = {
+        role: recipe_of(settings, recipe, role) for role, settings in frozen_models(recipe).items() if settings.recipe
+    }
+    apart = {role: call_apart(opened, maker, role) for role, maker in makers.items() if maker.data != recipe.data}
+    for other in apart.values():
+        log_data(run, other.version)
+    unpinned = "; ".join(
+        filter(None, (opened.code.unpinned, *data.unpinned, *(it.version.unpinned for it in apart.values()), *unknown))
+    )
     if unpinned:
         get_run_logger().warning(f"not pinned, so it cannot be reproduced: {unpinned}")
         runs.set_tags(run, {tags.UNPINNED: unpinned})
@@ -126,10 +136,10 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
         steps.append(call_step(opened, task, sections, *inputs, refresh=refresh, name=name))
         return steps[-1]
 
-    def learned(maker: Recipe, warmed: StepResult, of: str = "") -> StepResult:
+    def learned(maker: Recipe, rows: StepResult, warmed: StepResult, of: str = "") -> StepResult:
         """The reward model of a recipe, of completions or of their steps."""
         assert maker.reward_model is not None
-        sections, inputs = RewardModelSections(maker), (validated, warmed)
+        sections, inputs = RewardModelSections(maker), (rows, warmed)
         if maker.reward_model.process is None:
             return step(reward_model, sections, *inputs, name=of and f"{of}reward_model")
         labelled = step(label_steps, LabelSections(maker), *inputs, name=of and f"{of}label_steps")
@@ -139,14 +149,16 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
         """A model that the policy learns from: as it lies there, or as a recipe of its own makes it."""
         if settings.path is not None:
             return given_policy(settings.path)
-        maker = recipe_of(settings, recipe, role)
-        warmed = step(warm_start, WarmStartSections(maker), validated, name=f"{role}: warm_start")
+        maker, rows = makers[role], validated
+        if role in apart:
+            rows = step(validate_data, ValidationSections(maker), apart[role].version, name=f"{role}: validate_data")
+        warmed = step(warm_start, WarmStartSections(maker), rows, name=f"{role}: warm_start")
         if maker.schedule is None:
             return made_policy(warmed)
         rewarded = None
         if any(reward.needs_reward_model for reward in maker.rewards):
-            rewarded = learned(maker, warmed, f"{role}: ")
-        tuned = step(fine_tune, FineTuneSections(maker), validated, warmed, rewarded, {}, name=f"{role}: fine_tune")
+            rewarded = learned(maker, rows, warmed, f"{role}: ")
+        tuned = step(fine_tune, FineTuneSections(maker), rows, warmed, rewarded, {}, name=f"{role}: fine_tune")
         return made_policy(tuned)
 
     going_on = GoingOn(opened, version, resume) if resume is not None else None
@@ -158,7 +170,7 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
     warmed = step(warm_start, WarmStartSections(recipe), validated)
     rewarded = None
     if recipe.reward_model is not None:
-        rewarded = learned(recipe, warmed)
+        rewarded = learned(recipe, validated, warmed)
         if recipe.reward_model.report is not None:
             learning = [("before training", made_policy(warmed))]
             judged = step(reward_report, ReportSections(recipe), validated, made_reward_model(rewarded), learning, [])

@@ -15,6 +15,8 @@ from torch import nn
 
 from models.engine.engine import Engine
 from models.engine.first_rank import OfFirstRank
+from models.judges.open_judge import opened_judge
+from models.judges.settings import JudgeSettings
 from models.learner.out_of_memory import NeedsLess
 from models.learner.precision import Precision, autocast_of, chosen_precision
 from models.loop.alarm import AlarmSettings, Collapse
@@ -52,9 +54,11 @@ class Training:
     """The model folder that the policy begins with."""
     problems: Sequence[Problem]
     teachers: Mapping[Role, Path]
-    """Model folders that the policy is distilled from."""
+    """Model folders that the policy is distilled from, and that of the judge."""
     served: TeacherSettings | None
     """The recipe's teacher, where it may stand behind an address."""
+    judge: JudgeSettings | None
+    """The recipe's section `judge`; the first rank asks for all."""
     reward_model: Path | None
     score_budget: int | None
     """Tokens of a packed row of the reward model; None where there is none."""
@@ -153,10 +157,15 @@ def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: W
             trust_remote_code=trusted,
         )
     draws = training.rollouts.draws
-    with open_engine(learner.autocast) if draws and ranks.first else nullcontext() as own:
+    with (
+        open_engine(learner.autocast) if draws and ranks.first else nullcontext() as own,
+        opened_judge(
+            training.judge if ranks.first else None, training.teachers.get("judge"), training.start, training.seed
+        ) as judge,
+    ):
         engine = OfFirstRank(own, ranks.apart()) if draws else None
         unread = Readings(learner, training.schedule.token_budget)
-        world = World(codec, engine, scorer, training.seed, learner, unread, training.truncated)
+        world = World(codec, engine, scorer, training.seed, learner, unread, training.truncated, judge=judge)
         collapse = run_loop(
             world, training.slots, training.schedule, problems, training.checkpoints, watchers, training.alarm
         )

@@ -11,6 +11,8 @@ from typing import TypeVar
 from prefect import get_run_logger
 
 from models.fits import Fitted
+from models.judges.open_judge import opened_judge
+from models.judges.settings import JudgeSettings
 from models.learner.supervised import Report
 from models.loop.alarm import AlarmSettings, Collapse
 from models.loop.build import open_teachers
@@ -63,6 +65,7 @@ class FineTuneSections(EngineSections, LearnerSections, ScorerSections):
     truncated: TruncationSettings
     alarm: AlarmSettings | None
     teacher: TeacherSettings | None
+    judge: JudgeSettings | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +132,13 @@ def fit_here(asked: Asked, watchers: Watchers) -> Collapse | None:
     open_teachers(learner, tokenizer, asked.teachers, recipe.teacher, trust_remote_code=trusted)
     problems = with_reference(asked.problems, learner, recipe, home)
     draws = recipe.rollouts.draws
-    with engine_for(asked.start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine:
+    with (
+        engine_for(asked.start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine,
+        opened_judge(recipe.judge, asked.teachers.get("judge"), asked.start, recipe.seed) as judge,
+    ):
         scorer = reward_scorer(made_reward_model(asked.rewarded), recipe, home, codec)
         unread = Readings(learner, settings.token_budget)
-        world = World(codec, engine, scorer, recipe.seed, learner, unread, recipe.truncated, asked.start)
+        world = World(codec, engine, scorer, recipe.seed, learner, unread, recipe.truncated, asked.start, judge)
         checkpoints = asked.folder / CHECKPOINTS
         collapse = run_loop(world, recipe.slots, settings, problems, checkpoints, watchers, recipe.alarm)
     save_model_folder(
@@ -186,6 +192,7 @@ def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
         problems=asked.problems,
         teachers={role: folder.absolute() for role, folder in asked.teachers.items()},
         served=recipe.teacher,
+        judge=recipe.judge,
         reward_model=None if fitted is None else (Path(fitted.folder) / "reward_model").absolute(),
         score_budget=recipe.score_budget,
         precisions=precision_folder(asked.home).absolute(),

@@ -15,6 +15,7 @@ TASK_SETS = (
     "grid_walk",
     "habits",
     "instructions",
+    "judging",
     "kuhn_poker",
     "kuhn_talk",
     "lookup",

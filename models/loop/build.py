@@ -126,7 +126,7 @@ def open_teachers(
     Args:
         learner: of the policy that is distilled.
         tokenizer: the policy's.
-        folders: of models that lie on this machine.
+        folders: of models that lie on this machine; that of a judge, which the learner does not read, is passed over.
         served: the recipe's teacher, where it may stand behind an address.
         trust_remote_code: see `models.policy.build.PolicySettings`.
 
@@ -138,6 +138,7 @@ def open_teachers(
     learner.teachers = {
         role: open_frozen(folder, tokenizer, KEYS[role], dtype=dtype, trust_remote_code=trust_remote_code)
         for role, folder in folders.items()
+        if role != "judge"
     }
     for teacher in learner.teachers.values():
         shard(teacher, learner.ranks)

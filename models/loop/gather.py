@@ -105,4 +105,5 @@ def _joined(earlier: Scored, other: Scored) -> Scored:
         {name: torch.cat([values, other.components[name]]) for name, values in earlier.components.items()},
         {name: earlier.watched.get(name, 0) + other.watched.get(name, 0) for name in counts},
         tokens,
+        {name: [*said, *other.reasons.get(name, ())] for name, said in earlier.reasons.items()},
     )

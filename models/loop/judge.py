@@ -1,12 +1,13 @@
-"""Who judges the policy's tokens in distillation, and what is asked of it."""
+"""Who judges the policy's tokens in distillation, and what is asked of it; the frozen models of a run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-Role = Literal["teacher", "contrast"]
-"""What a frozen model is to the policy: whom it should be like, and whom that one is set apart from."""
+Role = Literal["teacher", "contrast", "judge"]
+"""What a frozen model is to the policy: whom it should be like, whom that one is set apart from, or who writes what its
+completions are worth (`models.judges`), which reads texts and may have tokens of its own."""
 
 Judge = Literal["teacher", "reference", "policy"]
 """Whose distributions the policy is drawn to: those of a frozen model of its own, of the reference, or its own, of

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from models.engine.canary import TOLERANCE, canary_gap, check, fixed_tokens
-from models.errors import UserError
+from models.errors import UserError, shortened
 from models.learner.optimiser import learning_rate_at
 from models.learner.packing import Sequences
 from models.loop import alarm as alarms
@@ -326,6 +326,7 @@ def sample_rows(scored: Scored, rows: int = 24) -> list[dict[str, object]]:
             "expected": scored.rollouts[i].problem.answer,
             "reward": round(float(scored.rewards[i]), 4),
             **{name: round(float(values[i]), 4) for name, values in scored.components.items()},
+            **{f"{name}/reason": shortened(said[i], 1000) for name, said in scored.reasons.items()},
             "tokens": scored.rollouts[i].written_tokens,
             "finished": scored.rollouts[i].finished,
             **({"weights": _spans(scored.rollouts[i])} if in_flight else {}),

@@ -8,14 +8,14 @@ wrong, which no second call mends.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from models.errors import UserError, shortened
 from models.loop.rollout import Rollout, sum_of_tokens
-from models.loop.slots import Blend, Reward, TokenReward
+from models.loop.slots import Blend, ReasonedReward, Reward, TokenReward
 from models.loop.time_limit import within
 from models.loop.world import World
 
@@ -35,6 +35,10 @@ class Given:
     """Completions that have `limits.value` in place of a value."""
     reason: str = ""
     """Why, in a line; empty where there are none."""
+    reasons: Sequence[str] | None = None
+    """Of a reward that says why each value is what it is, [completions]."""
+    watched: Mapping[str, float] = field(default_factory=dict)
+    """What such a reward has beside, by name."""
 
 
 def call_reward(
@@ -88,7 +92,14 @@ def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout], components: 
         ValueError: not one for each completion, or not one for each of its tokens.
     """
     rows: list[Tensor] | None = None
-    if isinstance(reward, TokenReward):
+    reasons: Sequence[str] | None = None
+    watched: Mapping[str, float] = {}
+    if isinstance(reward, ReasonedReward):
+        made = reward.reasoned(world, rollouts)
+        values, reasons, watched = made.values, made.reasons, made.watched
+        if len(reasons) != len(rollouts):
+            raise ValueError(f"gave {len(reasons)} reasons for {len(rollouts)} completions")
+    elif isinstance(reward, TokenReward):
         rows = reward.tokens(world, rollouts)
         if [len(row) for row in rows] != [len(rollout.completion) for rollout in rollouts]:
             raise ValueError("did not give one value for each token of each completion")
@@ -101,8 +112,9 @@ def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout], components: 
         raise ValueError(f"gave {tuple(values.shape)} values for {len(rollouts)} completions")
     missing = (~torch.isfinite(values)).nonzero().flatten().tolist()
     if not missing:
-        return Given(values, rows)
-    return Given(values, rows, len(missing), f"not finite for problem {rollouts[missing[0]].problem.id}")
+        return Given(values, rows, reasons=reasons, watched=watched)
+    why = f"not finite for problem {rollouts[missing[0]].problem.id}"
+    return Given(values, rows, len(missing), why, reasons, watched)
 
 
 def _filled(given: Given, value: float, reason: str) -> Given:
@@ -111,7 +123,7 @@ def _filled(given: Given, value: float, reason: str) -> Given:
     rows = given.tokens
     if rows is not None:
         rows = [_at_the_end(row, value) if gone else row for row, gone in zip(rows, missing.tolist(), strict=True)]
-    return Given(torch.where(missing, value, given.values), rows, given.failures, reason)
+    return replace(given, values=torch.where(missing, value, given.values), tokens=rows, reason=reason)
 
 
 def _at_the_end(row: Tensor, value: float) -> Tensor:

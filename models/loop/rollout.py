@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -237,6 +237,8 @@ class Scored:
     token_rewards: Sequence[Tensor] | None = None
     """Weighted sum of the components that are given token by token, [completions] tensors of [tokens of it]; None
     where there are none. Part of `rewards` too."""
+    reasons: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Why completions are worth what they are, by the label of a reward that says so, [completions] each."""
 
     @property
     def groups(self) -> Tensor:
@@ -272,6 +274,7 @@ class Scored:
             rewards=self.rewards[indices],
             components={name: values[indices] for name, values in self.components.items()},
             token_rewards=None if rows is None else [rows[index] for index in indices.tolist()],
+            reasons={name: [said[index] for index in indices.tolist()] for name, said in self.reasons.items()},
         )
 
     def component(self, by: str, setting: str = "select.by") -> Tensor:

@@ -39,6 +39,7 @@ class Scoring:
         watched: dict[str, float] = {}
         total = torch.zeros(len(rollouts))
         by_token: list[Tensor] | None = None
+        reasons: dict[str, Sequence[str]] = {}
         for reward in self._rewards:
             if reward.companion:
                 learned = reward.learn(world, rollouts, components)
@@ -46,13 +47,16 @@ class Scoring:
             given = call_reward(world, reward, rollouts, components)
             if given.failures:
                 watched[f"rewards/{reward.label}{_FAILURES}"] = float(given.failures)
+            watched |= {f"rewards/{reward.label}/{name}": value for name, value in given.watched.items()}
+            if given.reasons is not None:
+                reasons[reward.label] = given.reasons
             self._note(reward, given, len(rollouts))
             if given.tokens is not None:
                 more = [reward.weight * row.float() for row in given.tokens]
                 by_token = more if by_token is None else [a + b for a, b in zip(by_token, more, strict=True)]
             components[reward.label] = given.values
             total += reward.weight * given.values
-        return Scored(rollouts, total, components, watched, by_token)
+        return Scored(rollouts, total, components, watched, by_token, reasons)
 
     def _note(self, reward: Reward, given: Given, count: int) -> None:
         """Say how a reward failed in a round, and stop the run where it has for too long."""

@@ -33,6 +33,11 @@ class SlotPart(Part):
         return None
 
     @property
+    def needs_judge(self) -> bool:
+        """Whether it asks the judge."""
+        return False
+
+    @property
     def by(self) -> str:
         """Label of the reward that it reads; `total`: the weighted sum of all. A setting, where others can be meant."""
         return TOTAL

@@ -9,6 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from models.engine.engine import Engine
+from models.judges.judge import GenerativeJudge
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.readings import Readings
@@ -34,11 +35,18 @@ class World:
     """What becomes of completions that did not end."""
     start: Path | None = None
     """Model folder of the policy that the run began with."""
+    judge: GenerativeJudge | None = None
+    """Who reads and writes; None where the recipe has no judge."""
 
     @property
     def token_budget(self) -> int:
         """Tokens of one packed row, for parts that read completions with a model."""
         return self.readings.token_budget
+
+    def asked_judge(self) -> GenerativeJudge:
+        """The judge, which every recipe has whose parts ask it."""
+        assert self.judge is not None, "the recipe check makes sure that a judge is there"
+        return self.judge
 
     def sampler(self) -> Engine:
         """The engine, which every source that draws has."""

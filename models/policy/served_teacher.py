@@ -7,11 +7,6 @@ a server has loaded cannot be hashed; a run that learned from one cannot be made
 
 from __future__ import annotations
 
-import json
-import os
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,16 +15,13 @@ import torch
 from torch import Tensor
 
 from models.errors import UserError
+from models.gateway.client import NoAnswer, ask_json
 from models.learner.packing import Sequences
 
 KEY_VARIABLE = "REWARDFLOW_TEACHER_KEY"
 """Environment variable whose value is sent as the bearer token; it stands in no recipe, log or result."""
 TOGETHER = 64
 """Sequences of one request."""
-TRIES = 3
-"""Requests that are made before a server counts as away."""
-WAIT = 2.0
-"""Seconds before the second try; twice as many before each further one."""
 TIMEOUT = 300.0
 """Seconds that one request may take."""
 PROBE = "1 2 3 + = a the of . end"
@@ -106,34 +98,12 @@ def open_served(address: str, model: str | None, ids_of: Callable[[str], Sequenc
 
 
 def send(url: str, body: Any = None, *, optional: bool = False) -> Any:
-    """The JSON that a server answers; a GET where there is no body.
-
-    Args:
-        url: where.
-        body: is sent as JSON.
-        optional: whether the server may not know the address: None then.
+    """The JSON that the teacher's server answers; see `models.gateway.client.ask_json`.
 
     Raises:
         UserError: it does not answer after some tries, refuses, or answers with something else.
     """
-    headers = {"Content-Type": "application/json"}
-    if key := os.environ.get(KEY_VARIABLE):
-        headers["Authorization"] = f"Bearer {key}"
-    data = None if body is None else json.dumps(body).encode()
-    reason = ""
-    for attempt in range(TRIES):
-        if attempt:
-            time.sleep(WAIT * 2 ** (attempt - 1))
-        try:
-            request = urllib.request.Request(url, data, headers)
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-                return json.loads(answer.read())
-        except urllib.error.HTTPError as error:
-            if optional and error.code in (404, 405):
-                return None
-            reason = f"{error.code} {error.read(300).decode(errors='replace')}".strip()
-            if error.code < 500 and error.code != 429:
-                break
-        except (OSError, ValueError) as error:
-            reason = str(error) or type(error).__name__
-    raise UserError(f"teacher.address: {url} does not answer as it should ({' '.join(reason.split())[:200]})")
+    try:
+        return ask_json(url, body, key_variable=KEY_VARIABLE, seconds=TIMEOUT, optional=optional)
+    except NoAnswer as error:
+        raise UserError(f"teacher.address: {error}") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -32,29 +32,30 @@ class FrozenSettings:
     """Name of a recipe on the same data; its policy is made first, in the same run, and kept for other runs."""
     set: tuple[str, ...] = ()
     """Overrides of that recipe, `key.path=value` each."""
+    _key: ClassVar[str] = "teacher"
+    """Where it stands in a recipe."""
+    _least: ClassVar[int] = 1
+    """How many of its settings must say who it is; 0: there is somebody else where none does."""
 
     @property
     def _named(self) -> list[str]:
         return [name for name in ("path", "recipe") if getattr(self, name) is not None]
 
     def __post_init__(self) -> None:
-        if len(self._named) != 1:
-            raise UserError(f"teacher: one of path, recipe and address says who it is; {len(self._named)} do")
+        if not self._least <= len(self._named) <= 1:
+            raise UserError(f"{self._key}: one of path, recipe and address says who it is; {len(self._named)} do")
         if self.set and self.recipe is None:
-            raise UserError("teacher.set: overrides are for teacher.recipe")
+            raise UserError(f"{self._key}.set: overrides are for {self._key}.recipe")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TeacherSettings(FrozenSettings):
-    """Whom the policy is distilled from. Stands under `teacher:`."""
+class ServedSettings(FrozenSettings):
+    """The same, or one behind an address."""
 
     address: Annotated[str, Field(pattern=r"^https?://")] | None = None
-    """Base address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1. It tells log-probs of given tokens
-    and no more."""
+    """Base address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1."""
     model: str | None = None
     """What the server calls the model; None: the first that it has."""
-    contrast: FrozenSettings | None = None
-    """A model that the teacher is set apart from, for parts that ask for one."""
 
     @property
     def _named(self) -> list[str]:
@@ -63,7 +64,16 @@ class TeacherSettings(FrozenSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model is not None and self.address is None:
-            raise UserError("teacher.model: the name of a model is for teacher.address")
+            raise UserError(f"{self._key}.model: the name of a model is for {self._key}.address")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherSettings(ServedSettings):
+    """Whom the policy is distilled from. Stands under `teacher:`. One behind an address tells log-probs of given tokens
+    and no more."""
+
+    contrast: FrozenSettings | None = None
+    """A model that the teacher is set apart from, for parts that ask for one."""
 
 
 def open_frozen(

@@ -31,8 +31,8 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
         ValueError: two of them do not fit together.
     """
     for check in (
-        _settings, _groups, _pairs, _labels, _reference, _teacher, _divergence, _extras, _companions, _token_rewards,
-        _flat_groups, _truncated, _learners, _memory, _sequences, _advice,
+        _settings, _groups, _pairs, _labels, _reference, _teacher, _judge, _divergence, _extras, _companions,
+        _token_rewards, _flat_groups, _truncated, _learners, _memory, _sequences, _advice,
     ):  # fmt: skip
         check(recipe)
     for check_both in (_normalisation, _staleness, _drawing_again, _curriculum, _on_policy):
@@ -194,6 +194,17 @@ def _teacher(recipe: Recipe) -> None:
         )
     if not contrasts and teacher is not None and teacher.contrast is not None:
         raise ValueError("teacher.contrast: no part of the recipe reads it; leave it out")
+
+
+def _judge(recipe: Recipe) -> None:
+    asking = [f"{place} {part.name}" for place, part in _named(recipe) if part.needs_judge]
+    if asking and recipe.judge is None:
+        raise ValueError(
+            f"{asking[0]} asks a judge; set judge.recipe, judge.path or judge.address, or judge to {{}} for the policy "
+            "as it began"
+        )
+    if recipe.judge is not None and not asking:
+        raise ValueError("judge: no part of the recipe asks one, such as rewards judge_score; leave it out")
 
 
 def _divergence(recipe: Recipe) -> None:

@@ -15,6 +15,7 @@ from models.datasets.validation import ValidationSettings
 from models.engine.engine import EngineSettings
 from models.evaluation.drift import DriftSettings
 from models.evaluation.gate import GateSettings
+from models.judges.settings import JudgeSettings
 from models.learner.supervised import SupervisedSettings
 from models.loop.alarm import AlarmSettings
 from models.loop.method import Slots
@@ -114,6 +115,8 @@ class Recipe(Section):
     reward_model: RewardModelSection | None = RewardModelSection()
     teacher: TeacherSettings | None = None
     """The frozen model that the policy is distilled from, where a part asks for one."""
+    judge: JudgeSettings | None = None
+    """Who reads completions and writes what they are worth, where a part asks for one; {}: the policy as it began."""
     evaluation: EvaluationSettings = EvaluationSettings()
     gate: GateSettings = GateSettings()
     drift: DriftSettings = DriftSettings()

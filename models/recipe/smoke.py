@@ -6,7 +6,7 @@ Made of overrides, so that a smoke run is an ordinary run: `--smoke` stands for 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -95,27 +95,31 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         settings["select"] = json.dumps(spread)
         rewards: list[dict[str, Any]] = described["rewards"]
         verifying = [reward.label for reward in recipe.rewards if reward.verifies]
-        tossed = [made for reward in rewards for made in _tossed(reward, verifying)]
+        asking = {reward.name for reward in recipe.rewards if reward.needs_judge}
+        tossed = [made for reward in rewards for made in _tossed(reward, verifying, asking)]
         coins = [made for made in tossed if made["name"] == "coin" and made["weight"]]
         if recipe.rollouts.episodes is not None and not coins:
             tossed.append({"name": "coin"})  # environments mostly pay for success, which nobody has here
-        settings["rewards"] = json.dumps([reward | {"limits": _at_once(reward)} for reward in tossed])
+        settings["rewards"] = json.dumps([reward | {"limits": _at_once(reward, asking)} for reward in tossed])
         if recipe.advantage.critic_pretraining:
             settings["advantage.critic.pretraining"] = 0  # else two rounds train the critic alone
     return [KS, *(f"{key}={value}" for key, value in settings.items())]
 
 
-def _at_once(reward: dict[str, Any]) -> dict[str, Any]:
-    """The reward's limits; one that fails for a whole round is to be seen, though two rounds would try its patience."""
-    return {**(reward.get("limits") or {}), "patience": 1}
+def _at_once(reward: dict[str, Any], asking: Collection[str]) -> dict[str, Any]:
+    """The reward's limits; one that fails for a whole round is to be seen, though two rounds would try its patience.
+    That so untrained a judge gives no verdict is no failure."""
+    return {**(reward.get("limits") or {}), **({"failed_share": 1.0} if reward["name"] in asking else {"patience": 1})}
 
 
-def _tossed(reward: dict[str, Any], verifying: Sequence[str]) -> list[dict[str, Any]]:
+def _tossed(reward: dict[str, Any], verifying: Sequence[str], asking: Collection[str]) -> list[dict[str, Any]]:
     """The reward, with a coin in place of the verdict on the answer: the learner sees right and wrong ones to learn
     from, though so untrained a policy is never right. A reward that decides in evaluations stays beside the coin."""
     coin = {"name": "coin", "weight": reward["weight"], "label": reward["label"]}
     if reward["label"] in verifying:
         return [coin, reward | {"weight": 0.0, "label": f"{reward['label']}_verdict"}]
+    if reward["name"] in asking:  # so untrained a judge gives no verdict
+        return [reward, coin | {"label": f"{reward['label']}_coin"}]
     if reward["name"] == "turn_rewards":  # an environment that pays for success alone pays nothing
         return [reward, coin | {"label": f"{reward['label']}_coin"}]
     if reward["name"] not in ("exact_answer", "source_value") and (reward["name"], reward.get("judge")) != (

@@ -8,31 +8,41 @@ from models.policy.teacher import FrozenSettings
 from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
 
-KEYS: dict[Role, str] = {"teacher": "teacher", "contrast": "teacher.contrast"}
+KEYS: dict[Role, str] = {"teacher": "teacher", "contrast": "teacher.contrast", "judge": "judge"}
 """Where a recipe names each."""
 
 
 def frozen_models(recipe: Recipe) -> dict[Role, FrozenSettings]:
-    """The models that a recipe learns from and that lie on this machine or are made on it, by role."""
-    if recipe.teacher is None or recipe.teacher.address is not None:
-        return {}
-    contrast = recipe.teacher.contrast
-    return {"teacher": recipe.teacher} if contrast is None else {"teacher": recipe.teacher, "contrast": contrast}
+    """The models that a recipe learns from and that lie on this machine or are made on it, by role; not a judge that is
+    the policy as the run begins."""
+    frozen: dict[Role, FrozenSettings] = {}
+    if recipe.teacher is not None and recipe.teacher.address is None:
+        frozen["teacher"] = recipe.teacher
+        if recipe.teacher.contrast is not None:
+            frozen["contrast"] = recipe.teacher.contrast
+    judge = recipe.judge
+    if judge is not None and (judge.path is not None or judge.recipe is not None):
+        frozen["judge"] = judge
+    return frozen
 
 
 def recipe_of(settings: FrozenSettings, recipe: Recipe, role: Role) -> Recipe:
     """The recipe that makes a frozen model.
 
     Raises:
-        UserError: it has other data than `recipe`, other token ids, or a teacher of its own.
+        UserError: it has other data than `recipe` or other token ids, where it is no judge, or frozen models of its own
+            that are made.
     """
     key = f"{KEYS[role]}.recipe"
     assert settings.recipe is not None, "a recipe makes the model"
     made: Recipe = load_recipe(settings.recipe, settings.set)
+    if made.teacher is not None or frozen_models(made):
+        whom = "a teacher" if made.teacher is not None else "a judge"
+        raise UserError(f"{key}: {made.name} has {whom} itself; run it first, and give its policy's folder as path")
+    if role == "judge":
+        return made
     if (made.data, made.validation) != (recipe.data, recipe.validation):
         raise UserError(f"{key}: {made.name} has other data than {recipe.name}; give its policy's folder as path")
-    if made.teacher is not None:
-        raise UserError(f"{key}: {made.name} has a teacher itself; run it first, and give its policy's folder as path")
     ids, theirs = ((each.policy.base, each.policy.tokenizer) for each in (recipe, made))
     if ids[0] is None and ids != theirs:
         raise UserError(f"{key}: {made.name} has another tokenizer than {recipe.name}")

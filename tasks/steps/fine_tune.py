@@ -9,6 +9,7 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 
+from models.judges.settings import JudgeSettings
 from models.loop.curriculum import drawn_at_most
 from models.loop.judge import Role
 from models.loop.learned import nothing_learned
@@ -17,7 +18,7 @@ from models.loop.schedule import ScheduleSettings
 from models.loop.score import failures_of
 from models.policy.build import open_tokenizer
 from models.policy.folder import hash_folder
-from models.policy.teacher import TeacherSettings
+from models.policy.teacher import ServedSettings, TeacherSettings
 from models.policy.update_sparsity import changed_share_of_files
 from models.text.end_ids import ends_of_folder
 from models.text.token_cache import CachedCodec
@@ -52,7 +53,7 @@ def fine_tune(
 ) -> StepResult:
     """Run the recipe's loop from the warm start. The policy lies in `policy/` of the step's folder.
 
-    `frozen` are the models that it is distilled from, by role.
+    `frozen` are the models that it is distilled from, and its judge, by role.
 
     A killed run left checkpoints in the same folder; this one goes on from the newest.
     """
@@ -67,7 +68,7 @@ def fine_tune(
         codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_folder(start), folder=token_folder(home))
         problems = read_prompts(data, codec, recipe)
         log_inputs(run_id, recipe, settings, problems, data, warmed, rewarded)
-        log_teachers(run_id, frozen, recipe.teacher)
+        log_teachers(run_id, frozen, recipe.teacher, recipe.judge)
         asked = Asked(
             recipe=recipe,
             settings=settings,
@@ -153,13 +154,17 @@ def log_inputs(
         runs.set_tags(run_id, {tags.REWARD_MODEL_VERSION: rewarded.links["version"]})
 
 
-def log_teachers(run_id: str, frozen: Mapping[Role, PolicyFiles], teacher: TeacherSettings | None) -> None:
-    """Record whom the policy is distilled from: models of the tracking store as inputs, any folder by its content."""
+def log_teachers(
+    run_id: str, frozen: Mapping[Role, PolicyFiles], teacher: TeacherSettings | None, judge: JudgeSettings | None
+) -> None:
+    """Record whom the policy learns from: models of the tracking store as inputs, any folder by its content."""
     if known := [files.model_id for files in frozen.values() if files.model_id]:
         registry.log_model_inputs(run_id, known)
     values = {tags.FROZEN[role]: files.digest for role, files in frozen.items()}
-    if teacher is not None and teacher.address is not None:
-        values[tags.FROZEN["teacher"]] = " ".join(filter(None, (teacher.address, teacher.model)))
+    served: dict[Role, ServedSettings | None] = {"teacher": teacher, "judge": judge}
+    for role, settings in served.items():
+        if settings is not None and settings.address is not None:
+            values[tags.FROZEN[role]] = " ".join(filter(None, (settings.address, settings.model)))
     if values:
         runs.set_tags(run_id, values)
 

@@ -65,8 +65,8 @@ SEED = "rewardflow.seed"
 """Seed of the run."""
 BASE_VERSION = "rewardflow.base_version"
 """NAME/VERSION of the registered model that the policy was trained on from; not there where it began otherwise."""
-FROZEN = {"teacher": "rewardflow.teacher", "contrast": "rewardflow.contrast"}
-"""Content hash of a model that a policy was distilled from, or the address of a server, by role."""
+FROZEN = {"teacher": "rewardflow.teacher", "contrast": "rewardflow.contrast", "judge": "rewardflow.judge"}
+"""Content hash of a model that a policy was distilled from or judged by, or the address of a server, by role."""
 
 # On model versions.
 WEIGHTS_SHA256 = "rewardflow.weights_sha256"

@@ -161,8 +161,8 @@ def trained(recipe, start, folder, frozen):
     settings = replace(
         recipe.schedule, rounds=ROUNDS, checkpoint_every=100, samples_every=100, token_budget=2048, optimiser=optimiser
     )
-    rewards = [reward for reward in recipe.rewards if not reward.needs_reward_model]
-    if not any(reward.weight for reward in rewards):  # a verifier that watches a reward model stands in for it
+    rewards = [reward for reward in recipe.rewards if not reward.needs_reward_model and not reward.needs_judge]
+    if not any(reward.weight for reward in rewards):  # a verifier that watches stands in for what it watches
         rewards = [replace(reward, weight=1.0) for reward in rewards]
     rewards = [replace(reward, feedback=SAID) if hasattr(reward, "feedback") else reward for reward in rewards]
     slots = replace(recipe.slots, rollouts=small(recipe.rollouts), rewards=rewards)
@@ -171,7 +171,7 @@ def trained(recipe, start, folder, frozen):
     verify = recipe.verifier.right if recipe.verifier is not None else by_answer
     before = says(policy, start, problems, verify)
     learner = build_learner(policy, recipe, settings, folder, None)
-    learner.teachers = {role: frozen[role] for role in frozen_models(recipe)}
+    learner.teachers = {role: frozen[role] for role in frozen_models(recipe) if role != "judge"}
     engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.rollouts.draws else None
     world = make_world(engine, None, recipe.seed, learner, settings.token_budget, recipe.truncated)
     sound = recipe.objective.level == "pair" and slots.rollouts.reads == "demonstrations"  # all of the data is better

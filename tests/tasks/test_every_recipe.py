@@ -16,6 +16,7 @@ from tiny_worlds import make_world
 from models.datasets.built_in import EXTRA_SETS, TASK_SETS
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
+from models.judges.local import LocalJudge
 from models.loop.loop import Watchers, run_loop
 from models.loop.rollout import Known
 from models.loop.slots import Reward
@@ -81,10 +82,15 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
     learner.teachers = {
         role: tiny_policy(torch.float32, seed=seed, spread=3.0, hidden=32).requires_grad_(False)
         for seed, role in enumerate(frozen_models(recipe), start=1)
+        if role != "judge"
     }
     engine = TransformersEngine(start, EngineSettings(), end=END) if slots.rollouts.draws else None
     scorer = rewards_of if recipe.reward_model else None
     world = make_world(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)
+    if recipe.judge is not None:  # so untrained a judge gives no verdict, which is no failure here
+        world = replace(world, judge=LocalJudge(start, recipe.judge, recipe.seed))
+        lenient = [replace(reward, limits=replace(reward.limits, failed_share=1.0)) for reward in slots.rewards]
+        slots = replace(slots, rewards=lenient)
     problems = [replace(problem, known=known(slots.rollouts.reads)) for problem in PROBLEMS]
     metrics = {}
     run_loop(world, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=metrics.__setitem__))

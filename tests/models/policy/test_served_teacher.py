@@ -25,6 +25,7 @@ from tiny_models import NO_VLLM, plain_log_probs, tiny_policy
 from tiny_worlds import CODEC
 
 from models.errors import UserError
+from models.gateway import client
 from models.learner.packing import Sequences
 from models.policy import served_teacher
 from models.policy.folder import save_model_folder
@@ -70,7 +71,7 @@ def answering(answer: Callable[[str, Any], tuple[int, object]]) -> Iterator[str]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_teacher, "WAIT", 0.01)
+    monkeypatch.setattr(client, "WAIT", 0.01)
 
 
 def test_a_server_that_is_away_is_one_line_after_three_tries() -> None:

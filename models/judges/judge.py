@@ -1,0 +1,53 @@
+"""What a judge is: it answers questions in text, as often as votes are wanted."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+LONGEST = 1_000_000
+"""Characters of a question; a longer one is not asked."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a judge wrote to one question, in one vote."""
+
+    text: str
+    """Critique and verdict."""
+    finished: bool
+    """Whether it ended by itself; one that was cut, or could not be asked, is no verdict."""
+    log_probs: tuple[float, ...] | None = None
+    """Log-prob of each of its tokens under the distribution it was drawn from, nats; None where nobody tells."""
+
+
+MISSING = Answer("", False)
+"""Of a question that got no answer."""
+
+
+class GenerativeJudge(Protocol):
+    """Somebody who reads and writes."""
+
+    @abstractmethod
+    def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
+        """`votes` answers to each question, [questions][votes]. They hang on the run's seed, the question and the
+        number of the vote, whatever else is asked; `greedy`: the likeliest answer. A question that got no answer has
+        `MISSING`.
+
+        Raises:
+            models.gateway.client.NoAnswer: nobody answers at all.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what it holds."""
+        return None
+
+
+def vote_seed(seed: int, question: str, vote: int) -> int:
+    """Of the random points of a vote, in [0, 2^63)."""
+    digest = hashlib.sha256(f"{seed} vote {vote} {question}".encode(errors="replace")).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

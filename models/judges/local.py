@@ -1,0 +1,60 @@
+"""A judge on this machine: a model folder, written to by the engine that policies are written by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from models.engine.engine import Ask, Drawing, EngineSettings
+from models.engine.transformers_engine import TransformersEngine
+from models.judges.judge import LONGEST, MISSING, Answer, GenerativeJudge, vote_seed
+from models.judges.settings import JudgeSettings
+from models.policy.folder import load_tokenizer
+from models.text.encoding import Codec
+from models.text.end_ids import ends_of_folder
+
+
+class LocalJudge(GenerativeJudge):
+    """A frozen model with its own tokenizer; it may be another than the policy's."""
+
+    def __init__(self, folder: Path, settings: JudgeSettings, seed: int) -> None:
+        """Open it.
+
+        Raises:
+            UserError: the folder holds no model.
+        """
+        self._settings, self._seed = settings, seed
+        self._codec = Codec(load_tokenizer(folder), settings.chat, ends_of_folder(folder))
+        of_engine = EngineSettings(name="transformers", precision="float32")
+        self._engine = TransformersEngine(folder, of_engine, end=self._codec.ends)
+        positions = getattr(self._engine.model.config.get_text_config(), "max_position_embeddings", None)
+        self._longest: int | None = None if positions is None else int(positions)
+
+    def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
+        """See `GenerativeJudge.ask`. A question that leaves no room for an answer has none."""
+        distinct = [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
+        wanted: list[tuple[str, Ask]] = []
+        for text, ids in zip(distinct, self._codec.prompts([_plain(text) for text in distinct]), strict=True):
+            room = self._settings.max_tokens
+            if self._longest is not None:
+                room = min(room, self._longest - len(ids))
+            if room < 1 or not ids:
+                continue
+            wanted += [(text, Ask(tuple(ids), vote_seed(self._seed, text, vote), room)) for vote in range(votes)]
+        drawing = Drawing(temperature=0.0 if greedy else self._settings.temperature)
+        made = self._engine.each([ask for _, ask in wanted], drawing) if wanted else []
+        texts = self._codec.text([each.tokens for each in made])
+        answers: dict[str, list[Answer]] = {}
+        for (question, _), each, text in zip(wanted, made, texts, strict=True):
+            said = None if each.log_probs is None else tuple(each.log_probs.tolist())
+            answers.setdefault(question, []).append(Answer(text, each.finished, said))
+        return [answers.get(text, [MISSING] * votes) for text in questions]
+
+    def close(self) -> None:
+        """Free the model."""
+        self._engine.close()
+
+
+def _plain(text: str) -> str:
+    """A text that every tokenizer takes."""
+    return text.encode(errors="replace").decode()

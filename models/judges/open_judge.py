@@ -1,0 +1,38 @@
+"""The judge of a recipe, opened for a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from models.judges.judge import GenerativeJudge
+from models.judges.local import LocalJudge
+from models.judges.served import ServedJudge
+from models.judges.settings import JudgeSettings
+
+
+@contextmanager
+def opened_judge(
+    settings: JudgeSettings | None, folder: Path | None, start: Path, seed: int
+) -> Iterator[GenerativeJudge | None]:
+    """Who judges; None where the recipe has no judge.
+
+    Args:
+        settings: the recipe's section `judge`.
+        folder: of the model that the section names or has made; None where it names none.
+        start: model folder of the policy that the run begins with, the judge where nobody else is named.
+        seed: of the run.
+
+    Raises:
+        UserError: there is no model in the folder, or the server does not answer.
+    """
+    if settings is None:
+        yield None
+        return
+    judge: GenerativeJudge
+    judge = ServedJudge(settings, seed) if settings.address else LocalJudge(folder or start, settings, seed)
+    try:
+        yield judge
+    finally:
+        judge.close()

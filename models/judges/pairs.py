@@ -1,0 +1,100 @@
+"""Two completions compared by a judge, in both orders: what a place alone is worth cancels.
+
+    preference = mean over both orders and their votes of 1 (the one), 1/2 (neither), 0 (the other)
+    place      = the same of whichever stands first: 1/2 without position bias, 1 where the first always wins
+
+Position bias of judges, and the swap against it: "Judging LLM-as-a-Judge" (arXiv 2306.05685), section 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from models.judges.judge import Answer, GenerativeJudge
+from models.judges.question import fill
+from models.judges.verdict import choice
+
+WORDS = ("first", "second", "neither")
+"""Verdicts of a comparison."""
+_WORTH = (1.0, 0.0, 0.5)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two answers to a prompt."""
+
+    prompt: str
+    mine: str
+    other: str
+    said: Mapping[str, str]
+    """What else the template's places hold."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a judge makes of a pair."""
+
+    forward: tuple[float, ...]
+    """Worth of the verdicts where `mine` stands first, for the first: 1, 1/2 or 0 each; those that could be read."""
+    backward: tuple[float, ...]
+    """Likewise where `other` stands first, for the first."""
+    answers: tuple[Answer, ...]
+    """All of both orders."""
+    asked_both: bool = True
+    """Whether both orders were asked."""
+
+    @property
+    def preference(self) -> float | None:
+        """How far `mine` is better, in [0, 1]; None where no verdict could be read in an order that was asked."""
+        if not self.forward or (self.asked_both and not self.backward):
+            return None
+        if not self.asked_both:
+            return _mean(self.forward)
+        return (_mean(self.forward) + 1.0 - _mean(self.backward)) / 2.0
+
+    @property
+    def place(self) -> float | None:
+        """How far the first place is better, in [0, 1]; None unless both orders have a verdict."""
+        return (_mean(self.forward) + _mean(self.backward)) / 2.0 if self.forward and self.backward else None
+
+    @property
+    def unread(self) -> int:
+        """Answers without a verdict."""
+        return len(self.answers) - len(self.forward) - len(self.backward)
+
+
+def compare(
+    judge: GenerativeJudge, template: str, pairs: Sequence[Pair], votes: int = 1, *, swap: bool = True
+) -> list[Compared]:
+    """What the judge says of each pair, [pairs].
+
+    Args:
+        template: with the places {prompt}, {first} and {second}, and those of `Pair.said`.
+        votes: answers in each order.
+        swap: ask in both orders.
+
+    Raises:
+        models.gateway.client.NoAnswer: nobody answers at all.
+    """
+    questions = [
+        fill(template, {**pair.said, "prompt": pair.prompt, "first": first, "second": second})
+        for pair in pairs
+        for first, second in ((pair.mine, pair.other), (pair.other, pair.mine))[: 1 + swap]
+    ]
+    answers = iter(judge.ask(questions, votes))
+    made = []
+    for _ in pairs:
+        forward = next(answers)
+        backward = next(answers) if swap else []
+        made.append(Compared(_worth(forward), _worth(backward), (*forward, *backward), swap))
+    return made
+
+
+def _worth(answers: Sequence[Answer]) -> tuple[float, ...]:
+    chosen = (choice(answer, WORDS) for answer in answers)
+    return tuple(_WORTH[place] for place in chosen if place is not None)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

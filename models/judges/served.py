@@ -1,0 +1,115 @@
+"""A judge behind an OpenAI-compatible address: questions go out as chats, several at a time.
+
+Each vote is a request of its own with a seed of its own, for servers that go by seeds: what a server has loaded and how
+it draws cannot be known, and a run that learned from one cannot be made again by anybody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from models.errors import UserError
+from models.gateway.client import NoAnswer, ask_json
+from models.judges.judge import LONGEST, MISSING, Answer, GenerativeJudge, vote_seed
+from models.judges.settings import JudgeSettings
+
+
+class ServedJudge(GenerativeJudge):
+    """A model behind an address."""
+
+    def __init__(self, settings: JudgeSettings, seed: int) -> None:
+        """Look whether it is there.
+
+        Raises:
+            UserError: the server does not answer, or has no such model.
+        """
+        assert settings.address is not None, "the settings name an address"
+        self._settings, self._seed, self._address = settings, seed, settings.address.rstrip("/")
+        self._model = settings.model or ""
+        try:
+            listed = self._send("models", optional=True)
+        except NoAnswer as error:
+            raise UserError(f"judge.address: {error}") from None
+        entries = listed.get("data") if isinstance(listed, dict) else None
+        names = [entry.get("id") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        if (self._model and names and self._model not in names) or not (self._model or names):
+            there = ", ".join(map(str, names)) or "none"
+            raise UserError(f"judge.model: {self._address} has no model {self._model or ''}; it has {there}")
+        self._model = self._model or str(names[0])
+
+    def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
+        """See `GenerativeJudge.ask`. A vote that got no answer after all tries is `MISSING`.
+
+        Raises:
+            NoAnswer: no vote got one.
+        """
+        distinct = [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
+        # no `with`: a caller whose time is over must not wait for requests that hang
+        pool = ThreadPoolExecutor(self._settings.side_by_side, "judge")
+        try:
+            places = [(text, vote) for text in distinct for vote in range(votes)]
+            asked = {place: pool.submit(self._answer, *place, greedy) for place in places}
+            heard = {place: _heard(future) for place, future in asked.items()}
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        errors = [answer for answer in heard.values() if isinstance(answer, NoAnswer)]
+        if errors and len(errors) == len(heard):
+            raise errors[0]
+        answers = {place: MISSING if isinstance(said, NoAnswer) else said for place, said in heard.items()}
+        return [[answers.get((text, vote), MISSING) for vote in range(votes)] for text in questions]
+
+    def _answer(self, question: str, vote: int, greedy: bool) -> Answer:
+        """One vote.
+
+        Raises:
+            NoAnswer: the server gives none.
+        """
+        body = {
+            "model": self._model,
+            "messages": [{"role": "user", "content": question.encode(errors="replace").decode()}],
+            "max_tokens": self._settings.max_tokens,
+            "temperature": 0.0 if greedy else self._settings.temperature,
+            "seed": vote_seed(self._seed, question, vote) >> 32,  # servers take 31 bits
+            "logprobs": True,
+        }
+        return answer_of(self._send("chat/completions", body))
+
+    def _send(self, path: str, body: Any = None, *, optional: bool = False) -> Any:
+        given = self._settings
+        return ask_json(
+            f"{self._address}/{path}",
+            body,
+            key_variable=given.key_variable,
+            seconds=given.seconds,
+            tries=given.tries,
+            optional=optional,
+        )
+
+
+def answer_of(answer: Any) -> Answer:
+    """The first choice of what a server answered; `MISSING` where it is none."""
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    text = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(choice, dict) or not isinstance(text, str):
+        return MISSING
+    return Answer(text, choice.get("finish_reason") == "stop", _log_probs(choice.get("logprobs")))
+
+
+def _log_probs(given: Any) -> tuple[float, ...] | None:
+    content = given.get("content") if isinstance(given, dict) else None
+    if not isinstance(content, list) or not content:
+        return None
+    values = [entry.get("logprob") if isinstance(entry, dict) else None for entry in content]
+    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    return tuple(numbers) if len(numbers) == len(values) else None
+
+
+def _heard(future: Future[Answer]) -> Answer | NoAnswer:
+    try:
+        return future.result()
+    except NoAnswer as error:
+        return error

@@ -1,0 +1,56 @@
+"""What a judge's answer says, read strictly: a critique, and behind it the verdict as a final answer is stated.
+
+    7 + 5 = 12 right ; 12 - 3 = 9 wrong ; #### 1        the score 1
+    ... Therefore the better answer is \\boxed{first}    a choice
+
+The verdict stands as `models.text.answers` finds the answer of a solution (`#### V`, a box, `the answer is V`). A
+score is a plain decimal number within its bounds, a choice one of the words that were offered; anything else, and an
+answer that was cut, is no verdict. Never raises, whatever the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from models.judges.judge import Answer
+from models.text.answers import extract_answer
+
+_NUMBER = re.compile(r"[-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_RANK = re.compile(r"\s*(?:>|,|\s)\s*")
+
+
+def verdict(answer: Answer) -> str | None:
+    """The verdict as it is written, or None where there is none."""
+    return extract_answer(answer.text) if answer.finished else None
+
+
+def score(answer: Answer, lowest: float, highest: float) -> float | None:
+    """The score as a share of the range, in [0, 1]; None where there is none."""
+    said = verdict(answer)
+    if said is None or not _NUMBER.fullmatch(said):
+        return None
+    value = float(said)
+    return (value - lowest) / (highest - lowest) if lowest <= value <= highest else None
+
+
+def choice(answer: Answer, words: Sequence[str]) -> int | None:
+    """Which of `words` is chosen, without regard to case; None where none is."""
+    said = verdict(answer)
+    plain = None if said is None else said.casefold()
+    return next((place for place, word in enumerate(words) if word.casefold() == plain), None)
+
+
+def ranking(answer: Answer, count: int) -> list[int] | None:
+    """Places of `count` completions from the best on, from 0; None where it is no ranking of them all.
+
+    Written as their numbers from 1, in order: `2 1 3`, `2 > 1 > 3` or `2, 1, 3`.
+    """
+    said = verdict(answer)
+    if said is None or len(said) > 16 * count:
+        return None
+    numbers = [word for word in _RANK.split(said) if word]
+    if not all(word.isascii() and word.isdigit() and len(word) < 6 for word in numbers):
+        return None
+    places = [int(word) - 1 for word in numbers]
+    return places if sorted(places) == list(range(count)) else None

@@ -1,0 +1,75 @@
+"""What tests of judges share: one that answers as it is told, a small real one, and a server over an engine."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from tiny_loops import TOKENIZER
+from tiny_models import tiny_policy
+from tiny_worlds import CODEC
+
+from models.engine.engine import Ask, Drawing, EngineSettings
+from models.engine.transformers_engine import TransformersEngine
+from models.gateway.conversation import prompt_of
+from models.gateway.server import Asked, Gateway, Refused, completion
+from models.judges.judge import Answer, GenerativeJudge
+from models.learner.optimiser import OptimiserSettings
+from models.learner.packing import Sequences
+from models.learner.supervised import SupervisedSettings, fit_supervised
+from models.policy.folder import save_model_folder
+
+
+class Scripted(GenerativeJudge):
+    """Answers what a function of question and vote says; remembers what it was asked."""
+
+    def __init__(self, says: Callable[[str, int], str | Answer]) -> None:
+        self.says = says
+        self.asked: list[str] = []
+
+    def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
+        self.asked += questions
+        return [[_answer(self.says(question, vote)) for vote in range(votes)] for question in questions]
+
+
+def _answer(said: str | Answer) -> Answer:
+    return said if isinstance(said, Answer) else Answer(said, True)
+
+
+def save_judge(folder: Path, shown: Mapping[str, str], steps: int = 60) -> Path:
+    """A real judge as a model folder: it was shown what to answer to each question, in words of the tiny tokenizer."""
+    model = tiny_policy(torch.float32, spread=1.0)
+    rows = Sequences(CODEC.prompts(list(shown)), CODEC.completions(list(shown.values())))
+    optimiser = OptimiserSettings(learning_rate=0.02, warmup_steps=5)
+    fit_supervised(model, rows, SupervisedSettings(steps=steps, batch=len(shown), optimiser=optimiser), seed=0)
+    save_model_folder(model, TOKENIZER, folder)
+    return folder
+
+
+@contextmanager
+def served(folder: Path, heard: Callable[[Asked], None] = lambda asked: None) -> Iterator[tuple[str, str]]:
+    """Address and key of a server on loopback that draws with an engine of ours; `heard` sees every request first."""
+    engine = TransformersEngine(folder, EngineSettings(precision="float32"), end=CODEC.ends)
+    with Gateway() as gateway:
+
+        def answer() -> None:
+            while isinstance(asked := gateway.events.get(), Asked):
+                try:
+                    heard(asked)
+                    body = asked.body
+                    ids, _ = prompt_of(CODEC, body, [])
+                    ask = Ask(tuple(ids), int(body["seed"]), int(body["max_tokens"]))
+                    (made,) = engine.each([ask], Drawing(temperature=float(body["temperature"])))
+                    (text,) = CODEC.text([made.tokens])
+                    asked.answer(completion(True, [(text, made.finished)], len(ids), len(made.tokens)))
+                except Refused as error:
+                    asked.answer(error)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        try:
+            yield gateway.address, gateway.key("judge")
+        finally:
+            gateway.events.put(None)  # type: ignore[arg-type]
+            thread.join()
