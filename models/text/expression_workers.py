@@ -84,6 +84,7 @@ class ExpressionWorkers:
     def _compared(self, pairs: Sequence[Pair]) -> list[bool]:
         verdicts = [False] * len(pairs)
         waiting, left = deque(range(len(pairs))), len(pairs)
+        self._drop_ended()
         while left:
             while len(self._workers) < min(self._count, -(-left // BATCH)):
                 self._workers.append(self._started())
@@ -105,6 +106,12 @@ class ExpressionWorkers:
             for worker in [worker for worker in self._workers if self._hangs(worker)]:
                 left -= self._replace(worker, waiting)
         return verdicts
+
+    def _drop_ended(self) -> None:
+        """Forget processes that ended while nobody asked, as all do with the thread that started them."""
+        for worker in [worker for worker in self._workers if worker.process.poll() is not None]:
+            self._workers.remove(worker)
+            _end(worker)
 
     def _started(self) -> _Worker:
         command = [sys.executable, "-P", str(_INSIDE), str(self._seconds)]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, cast
 
 import pytest
@@ -132,12 +133,25 @@ def test_a_worker_that_is_killed_or_hangs_beyond_signals_is_replaced() -> None:
         os.kill(worker.process.pid, signal.SIGSTOP)  # as deaf as code that never looks for signals
         assert workers.same([("2x", "x + x"), ("3x", "x + 2x"), ("x", "y")]) == [False, True, False]
         [worker] = workers._workers
-        worker.process.kill()
-        assert workers.same([("2x", "x + x"), ("3x", "x + 2x")]) == [False, True]
+        os.kill(worker.process.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, worker.process.pid, os.WEXITED | os.WNOWAIT)
+        assert workers.same([("2x", "x + x"), ("3x", "x + 2x")]) == [True, True]  # nobody had asked it anything
         [last] = workers._workers
     finally:
         workers.close()
     assert last.process.poll() is not None
+
+
+def test_workers_that_ended_with_the_thread_that_started_them_cost_no_verdict() -> None:
+    workers = ExpressionWorkers(seconds=2, count=1)
+    pairs, verdicts = [("2x + 6", "2(x + 3)"), ("x + 1", "x + 2")], []
+    for _ in range(2):
+        thread = Thread(target=lambda: verdicts.append(workers.same(pairs)))
+        thread.start()
+        thread.join()
+        workers._workers[0].process.wait(timeout=30)
+    workers.close()
+    assert verdicts == [[True, False]] * 2
 
 
 @pytest.mark.thorough
