@@ -139,6 +139,21 @@ def engine_place() -> Iterator[None]:
 
 
 @contextmanager
+def learner_place() -> Iterator[None]:
+    """The place on the GPU for a step that learns and asks for no engine.
+
+    A flow that has the place since an earlier step lends it, with its engine closed: asked for once more, the place
+    would be waited for as long as the flow lives.
+    """
+    if _shared is None or not _shared.placed:
+        with gpu_slot():
+            yield
+    else:
+        _shared.close_engine()
+        yield
+
+
+@contextmanager
 def lent_engine(
     folder: Path,
     settings: EngineSettings,

@@ -22,7 +22,7 @@ from tasks.caching import cached_by_key
 from tasks.fitting import fit_together
 from tasks.precision import learner_autocast, precision_folder
 from tasks.progress import progress
-from tasks.shared_engine import engine_place, learners
+from tasks.shared_engine import learner_place, learners
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.fit_reward_model import RewardModelSections, register
 from tasks.steps.validate_data import clean_folder, example_of
@@ -88,7 +88,7 @@ def process_model(
             )
         return Made(digest, f"step accuracy {accuracy:.3f}", metrics, {"model_id": model_id, "version": version})
 
-    with engine_place():  # which the flow has since the labels were made
+    with learner_place():
         return run_step(context, work)
 
 

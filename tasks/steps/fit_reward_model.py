@@ -31,12 +31,11 @@ from models.text.token_cache import CachedCodec
 from tasks import plots
 from tasks.caching import cached_by_key
 from tasks.fitting import fit_together
-from tasks.gpu_place import gpu_slot
 from tasks.inputs import Used, log_rows
 from tasks.precision import Precision, learner_autocast, precision_folder
 from tasks.progress import progress
 from tasks.sections import Sections, of
-from tasks.shared_engine import learners
+from tasks.shared_engine import learner_place, learners
 from tasks.step import Made, StepContext, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, summaries, tags
@@ -128,7 +127,7 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
         measured = records.Measured(model_id, *judged_on)
         return Made(digest, f"pair accuracy {accuracy}", metrics, {"model_id": model_id, "version": version}, measured)
 
-    with gpu_slot():
+    with learner_place():
         return run_step(context, work)
 
 

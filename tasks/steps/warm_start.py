@@ -33,12 +33,11 @@ from models.text.end_ids import ends_of_model, name_ends
 from models.text.token_cache import CachedCodec
 from tasks.caching import cached_by_key
 from tasks.fitting import fit_together
-from tasks.gpu_place import gpu_slot
 from tasks.inputs import log_rows
 from tasks.precision import learner_autocast, precision_folder
 from tasks.progress import progress
 from tasks.sections import Sections, of
-from tasks.shared_engine import learners
+from tasks.shared_engine import learner_place, learners
 from tasks.step import Made, StepContext, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of, fitted_tokenizer
 from tasks.tracking import registry
@@ -89,7 +88,7 @@ def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -
         get_run_logger().info(f"warm start: {headline}")
         return Made(digest, headline, metrics, {"model_id": model_id})
 
-    with gpu_slot():
+    with learner_place():
         return run_step(context, work)
 
 

@@ -1,7 +1,10 @@
 """What must be true of an engine that several steps share: it says what a new one says, and it never stays open."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 
 import pytest
 import torch
@@ -12,7 +15,7 @@ from models.engine.open_engine import open_engine
 from models.engine.restart import Restarting
 from models.errors import UserError
 from models.policy.folder import save_model_folder
-from tasks.shared_engine import lent_engine, shared_engine
+from tasks.shared_engine import engine_place, learner_place, lent_engine, shared_engine
 
 END = 1
 PLAIN = EngineSettings(name="transformers")
@@ -75,6 +78,30 @@ def test_one_engine_serves_all_steps_and_is_closed_at_the_end(base: Path, candid
         with lent_engine(candidate, PLAIN, **LIMITS) as two:
             assert two is engine
     assert is_closed(engine)
+
+
+def test_a_step_that_learns_behind_one_that_generates_is_lent_the_flows_place_without_its_engine(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Lock()
+
+    @contextmanager
+    def only_place() -> Iterator[None]:
+        assert place.acquire(timeout=1), "the flow waits for itself"
+        yield
+        place.release()
+
+    monkeypatch.setattr("tasks.shared_engine.gpu_slot", only_place)
+    with shared_engine():
+        with learner_place():
+            assert place.locked()
+        assert not place.locked()  # nothing has been generated yet: it is held for the step alone
+        with engine_place(), lent_engine(base, PLAIN, **LIMITS) as engine:
+            pass
+        with learner_place():
+            assert place.locked() and is_closed(engine)
+        assert place.locked()
+    assert not place.locked()
 
 
 def test_where_nothing_is_shared_each_step_has_its_own_and_closes_it(base: Path) -> None:

@@ -30,8 +30,7 @@ def test_every_step_of_a_recipe_for_a_real_model_goes_through(
 ) -> None:
     for module in (warm_start, fit_reward_model, fine_tune, evaluate):  # tasks outside a flow have no logger
         monkeypatch.setattr(module, "get_run_logger", lambda: logging.getLogger("steps"))
-    for module in (warm_start, fit_reward_model, shared_engine):
-        monkeypatch.setattr(module, "gpu_slot", nullcontext)
+    monkeypatch.setattr(shared_engine, "gpu_slot", nullcontext)
     home = new_store(tmp_path / "home")
     base = save_tiny_qwen(tmp_path / "Qwen3-tiny")
     given = [f"policy.base={base}", *data_of(file, shared_data), "data.limit=80"]
