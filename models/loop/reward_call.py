@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from models.errors import UserError, shortened
+from models.loop.reward_forms import Blend, ReasonedReward
 from models.loop.rollout import Rollout, sum_of_tokens
-from models.loop.slots import Blend, ReasonedReward, Reward, TokenReward
+from models.loop.slots import Reward, TokenReward
 from models.loop.time_limit import within
 from models.loop.world import World
 

@@ -125,10 +125,9 @@ class Rollout:
     value: float | None = None
     """What the source says that the completion is worth; None: it does not say."""
     step_values: tuple[float | None, ...] = ()
-    """What the source says is to be had from before each token on, [tokens]; None where it does not say. Empty:
-    nowhere."""
+    """What the source says is to be had from before each token on, [tokens]; None where it does not say."""
     feedback: str = ""
-    """What was said of the answer that it is a refinement of; empty where it is none, or nothing was said."""
+    """What was said of the answer that it refines; empty where it refines none, or nothing was said."""
 
     @property
     def written(self) -> tuple[bool, ...]:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from models.loop.alarm import AlarmSettings
+from models.loop.reward_forms import Blend
 from models.loop.schedule import ScheduleSettings
 from models.loop.slot_part import TOTAL, SlotPart
-from models.loop.slots import Blend, Reward
+from models.loop.slots import Reward
 from models.loop.truncation import LABEL
 from models.parts import Slot, parts
 

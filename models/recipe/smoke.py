@@ -109,7 +109,11 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
 def _at_once(reward: dict[str, Any], asking: Collection[str]) -> dict[str, Any]:
     """The reward's limits; one that fails for a whole round is to be seen, though two rounds would try its patience.
     That so untrained a judge gives no verdict is no failure."""
-    return {**(reward.get("limits") or {}), **({"failed_share": 1.0} if reward["name"] in asking else {"patience": 1})}
+    return {
+        **(reward.get("limits") or {}),
+        **({"failed_share": 1.0} if reward["name"] in asking else {}),
+        "patience": 1,
+    }
 
 
 def _tossed(reward: dict[str, Any], verifying: Sequence[str], asking: Collection[str]) -> list[dict[str, Any]]:

@@ -18,8 +18,8 @@ from models.bounds import Positive
 from models.judges.pairs import Compared, Pair, compare
 from models.judges.question import COMPARE, check_template
 from models.loop.limits import Limits
+from models.loop.reward_forms import Reasoned, ReasonedReward
 from models.loop.rollout import Rollout, groups_of
-from models.loop.slots import Reasoned, ReasonedReward
 from models.loop.world import World
 from models.parts import part
 from models.rewards.judge_score import OF_JUDGES, Votes

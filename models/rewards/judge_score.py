@@ -21,8 +21,8 @@ from models.errors import UserError
 from models.judges.question import SCORE, check_template, fill
 from models.judges.verdict import score
 from models.loop.limits import Limits
+from models.loop.reward_forms import Reasoned, ReasonedReward
 from models.loop.rollout import Rollout
-from models.loop.slots import Reasoned, ReasonedReward
 from models.loop.world import World
 from models.parts import part
 

@@ -28,8 +28,8 @@ from models.bounds import Count, Number, Positive
 from models.formulas.nelder_mead import NelderMead, begin_search
 from models.learner.optimiser import OptimiserSettings
 from models.loop.learner import Companion
+from models.loop.reward_forms import Blend
 from models.loop.rollout import Rollout, sampled_places
-from models.loop.slots import Blend
 from models.loop.world import World
 from models.parts import part
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from models.bounds import Number
+from models.loop.reward_forms import Blend
 from models.loop.rollout import Rollout
-from models.loop.slots import Blend
 from models.loop.world import World
 from models.parts import part
 

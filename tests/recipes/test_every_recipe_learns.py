@@ -26,6 +26,7 @@ from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.loop.attempt import Attempt
 from models.loop.loop import Watchers, run_loop
+from models.loop.reward_forms import Blend
 from models.loop.rollout import Known
 from models.policy.build import load_causal_model
 from models.policy.folder import save_model_folder
@@ -33,6 +34,8 @@ from models.policy.use import read_use
 from models.policy.weights import plain_model
 from models.recipe.load import load_recipe
 from models.recipe.teachers import frozen_models
+from models.reward_model.process import ProcessReading
+from models.reward_model.scorer import StepScorer
 from models.rewards.exact_answer import by_answer
 from tasks.open_learner import build_learner
 
@@ -153,6 +156,17 @@ def says(policy, start, problems, verify, folder=None, beside=lambda into: None)
     return Says(*logs, sum(right) / len(right))
 
 
+def reads_models(reward, rewards):
+    """Whether a reward reads a fitted reward model or a judge, by itself or through what it is made of."""
+    behind = [other for other in rewards if isinstance(reward, Blend) and other.label in reward.made_of]
+    return reward.needs_reward_model or reward.needs_judge or any(reads_models(other, rewards) for other in behind)
+
+
+def undecided(sequences, ends):
+    """In place of a fitted process reward model: every step is as likely right as wrong."""
+    return [torch.full((len(some),), 0.5) for some in ends]
+
+
 def trained(recipe, start, folder, frozen):
     """What the policy said before and after."""
     faster = LESS_FAST.get(recipe.name, FASTER)
@@ -161,7 +175,7 @@ def trained(recipe, start, folder, frozen):
     settings = replace(
         recipe.schedule, rounds=ROUNDS, checkpoint_every=100, samples_every=100, token_budget=2048, optimiser=optimiser
     )
-    rewards = [reward for reward in recipe.rewards if not reward.needs_reward_model and not reward.needs_judge]
+    rewards = [reward for reward in recipe.rewards if reward.needs_steps or not reads_models(reward, recipe.rewards)]
     if not any(reward.weight for reward in rewards):  # a verifier that watches stands in for what it watches
         rewards = [replace(reward, weight=1.0) for reward in rewards]
     rewards = [replace(reward, feedback=SAID) if hasattr(reward, "feedback") else reward for reward in rewards]
@@ -173,7 +187,8 @@ def trained(recipe, start, folder, frozen):
     learner = build_learner(policy, recipe, settings, folder, None)
     learner.teachers = {role: frozen[role] for role in frozen_models(recipe) if role != "judge"}
     engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.rollouts.draws else None
-    world = make_world(engine, None, recipe.seed, learner, settings.token_budget, recipe.truncated)
+    scorer = StepScorer(undecided, ProcessReading(), CODEC)
+    world = make_world(engine, scorer, recipe.seed, learner, settings.token_budget, recipe.truncated)
     sound = recipe.objective.level == "pair" and slots.rollouts.reads == "demonstrations"  # all of the data is better
     answers = [answer for answer in known(slots.rollouts.reads) if not (sound and answer.flaw)]
     problems = [replace(problem, known=tuple(answers)) for problem in problems]

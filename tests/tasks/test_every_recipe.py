@@ -22,6 +22,7 @@ from models.loop.rollout import Known
 from models.loop.slots import Reward
 from models.recipe.load import load_recipe
 from models.recipe.teachers import frozen_models
+from models.reward_model.scorer import StepScorer
 from tasks.open_learner import build_learner
 
 RECIPES = [
@@ -60,6 +61,12 @@ def rewards_of(sequences):
     return torch.tensor([0.1 * len(ids) + 0.01 * sum(ids) for ids in sequences.completions])
 
 
+def values_of(sequences, ends):
+    """In place of a fitted process reward model: by the token that a step ends with."""
+    made = zip(sequences.completions, ends, strict=True)
+    return [torch.tensor([ids[end] % 7 / 7 for end in some]) for ids, some in made]
+
+
 @pytest.mark.rotating(of=3)
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
@@ -86,6 +93,8 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
     }
     engine = TransformersEngine(start, EngineSettings(), end=END) if slots.rollouts.draws else None
     scorer = rewards_of if recipe.reward_model else None
+    if recipe.reward_model and recipe.reward_model.process:
+        scorer = StepScorer(values_of, recipe.reward_model.process.reading, CODEC)
     world = make_world(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)
     if recipe.judge is not None:  # so untrained a judge gives no verdict, which is no failure here
         world = replace(world, judge=LocalJudge(start, recipe.judge, recipe.seed))

@@ -42,7 +42,7 @@ READ: dict[type[Sections], tuple[str, ...]] = {
     ),
     label_steps.LabelSections: (*LENGTHS, "seed", "policy", "engine", "reward_model.process"),
     fine_tune.FineTuneSections: (
-        *LENGTHS, *SCORES, *SLOTS, "seed", "policy", "engine", "truncated", "schedule", "alarm", "teacher",
+        *LENGTHS, *SCORES, *SLOTS, "seed", "policy", "engine", "truncated", "schedule", "alarm", "teacher", "judge",
     ),
     evaluate.ShownSections: (
         *DRAWN, "evaluation.problems", "evaluation.samples", "evaluation.ks", "gate.safety_patterns", "drift.rows",

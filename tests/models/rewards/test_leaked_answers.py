@@ -5,6 +5,7 @@ many others. What reads a model's probabilities is asked with the leak behind th
 policy's later words are said in another context, whose probabilities are not the environment's words but its own.
 """
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,17 +14,22 @@ from typing import Any
 import pytest
 import torch
 from tiny_episodes import ENDING
+from tiny_judges import Scripted
 from tiny_loops import SCHEDULE, new_learner
 from tiny_models import tiny_policy
 from tiny_worlds import make_world
 
+from models.judges.pairs import WORDS
 from models.learner.packing import Sequences
 from models.loop.readings import Readings
+from models.loop.reward_forms import Blend
 from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.turn import Turn
 from models.loop.world import World
 from models.parts import parts
+from models.reward_model.process import ProcessReading
+from models.reward_model.scorer import StepScorer
 from models.rewards.policy_rules import PolicyRules, Rule
 from models.rewards.python_file import PythonReward
 from models.rewards.severity import Severity
@@ -124,7 +130,15 @@ def worth(reward: Reward, rollouts: Sequence[Rollout]) -> list[float]:
     def scorer(sequences: Sequences) -> torch.Tensor:
         return torch.tensor([float(sum(ids) % 97) for ids in sequences.completions])
 
-    world: World = make_world(scorer=scorer, learner=learner, codec=ENDING, readings=Readings(learner, 16384))
+    def values(sequences: Sequences, ends: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        made = zip(sequences.completions, ends, strict=True)
+        return [torch.tensor([sum(ids[: end + 1]) % 97 / 97 for end in some]) for ids, some in made]
+
+    read = StepScorer(values, ProcessReading(), ENDING) if reward.needs_steps else scorer
+    world: World = make_world(scorer=read, learner=learner, codec=ENDING, readings=Readings(learner, 16384))
+    verdicts = WORDS if reward.name == "judge_pairs" else "0123456789"
+    judge = Scripted(lambda question, vote: f"#### {verdicts[zlib.crc32(question.encode()) % len(verdicts)]}")
+    world = replace(world, judge=judge)
     return [float(value) for value in reward(world, rollouts)]
 
 
@@ -135,7 +149,12 @@ def with_a_sibling(rollout: Rollout) -> list[Rollout]:
     return [rollout, sibling, other]
 
 
-NAMES = sorted(set(parts("rewards")) - {"exploitability"})  # it reads no episode, but the game's own states
+NAMES = sorted(
+    name
+    for name, part in parts("rewards").items()
+    if not issubclass(part, Blend)  # it reads what other rewards say
+    and name != "exploitability"  # it reads no episode, but the game's own states
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -143,10 +162,11 @@ def test_an_episode_is_worth_the_same_whether_or_not_its_environment_gives_the_a
     name: str, tmp_path: Path
 ) -> None:
     case, reward = CASES.get(name, Case()), made_of(name, tmp_path)
-    for between in (False,) if reward.reads_learner else (False, True):
+    for between in (False,) if reward.reads_learner or reward.needs_steps else (False, True):
         leaked = worth(reward, with_a_sibling(episode(case, case.leak, between=between)))
         replaced = worth(reward, with_a_sibling(episode(case, OTHER, between=between)))
-        assert leaked == replaced, "the environment's words pay" if not between else "they pay between two turns"
+        same = pytest.approx(replaced, rel=0, abs=0, nan_ok=True)
+        assert leaked == same, "the environment's words pay" if not between else "they pay between two turns"
 
 
 @pytest.mark.parametrize("name", sorted(BY_WORDS))
