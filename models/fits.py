@@ -89,6 +89,7 @@ class ProcessFit(_Fit):
 
 
 Measured = TypeVar("Measured")
+OfRewards = TypeVar("OfRewards", RewardFit, ProcessFit)
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,7 @@ def fit_preferences(
     Raises:
         UserError: see `models.reward_model.fit.fit_reward_model`; on every rank alike.
     """
-    plain = partial(reward_model_from_policy, fit.start, seed=fit.seed, trust_remote_code=fit.trust_remote_code)
-    model = plain()
-    return _fitted(fit, model, plain, partial(fit_and_score, model, fit), ranks, watchers)
+    return _reward_model_fitted(fit, fit_and_score, ranks, watchers)
 
 
 def fit_and_score(
@@ -174,9 +173,7 @@ def fit_steps(fit: ProcessFit, ranks: Ranks, open_engine: object, watchers: Watc
     Raises:
         UserError: see `models.reward_model.fit_process.fit_process_model`; on every rank alike.
     """
-    plain = partial(reward_model_from_policy, fit.start, seed=fit.seed, trust_remote_code=fit.trust_remote_code)
-    model = plain()
-    return _fitted(fit, model, plain, partial(fit_and_value, model, fit), ranks, watchers)
+    return _reward_model_fitted(fit, fit_and_value, ranks, watchers)
 
 
 def fit_and_value(
@@ -193,6 +190,18 @@ def fit_and_value(
     ends = [each.ends for each in fit.judged]
     budget = fit.settings.token_budget
     return step_values(model, sequences_of_solutions(fit.judged), ends, token_budget=budget, autocast=autocast)
+
+
+def _reward_model_fitted(
+    fit: OfRewards,
+    measured: Callable[[PreTrainedModel, OfRewards, torch.dtype | None, Report], Measured],
+    ranks: Ranks,
+    watchers: Watchers,
+) -> Fitted[Measured]:
+    """A reward model on the body of the policy that the fit starts from, fitted by `measured`."""
+    plain = partial(reward_model_from_policy, fit.start, seed=fit.seed, trust_remote_code=fit.trust_remote_code)
+    model = plain()
+    return _fitted(fit, model, plain, partial(measured, model, fit), ranks, watchers)
 
 
 def _fitted(

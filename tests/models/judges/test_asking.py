@@ -3,15 +3,12 @@
 Both are real: a tiny model that was shown what to answer, drawn by our engine, which also stands behind the server.
 """
 
-import http.server
-import json
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from loopback_server import answering
 from tiny_judges import save_judge, served
 
 from models.errors import UserError
@@ -118,39 +115,16 @@ def test_a_question_that_fails_has_no_answer_and_a_server_that_is_away_gives_non
             judge.ask(QUESTIONS)
 
 
-@contextmanager
-def saying(listed: object, said: object, seconds: float = 0.0) -> Iterator[str]:
+def saying(listed: object, said: object, seconds: float = 0.0) -> AbstractContextManager[str]:
     """A server that lists `listed`, waits and says `said`, whatever it is asked."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.reply(listed)
+    def answer(path: str, body: object) -> tuple[int, object]:
+        if body is None:
+            return 200, listed
+        time.sleep(seconds)
+        return 200, said
 
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            time.sleep(seconds)
-            self.reply(said)
-
-        def reply(self, values: object) -> None:
-            data = json.dumps(values).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *given: str) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return answering(answer)
 
 
 def test_a_server_that_hangs_gives_no_answer_in_its_time() -> None:

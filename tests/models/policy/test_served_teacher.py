@@ -3,23 +3,21 @@
 The teacher itself is vLLM's own OpenAI server; servers that misbehave are small ones of the standard library.
 """
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from loopback_server import answering
 from tiny_loops import TOKENIZER
 from tiny_models import NO_VLLM, plain_log_probs, tiny_policy
 from tiny_worlds import CODEC
@@ -37,36 +35,6 @@ SEQUENCES = Sequences([(3, 5, 7), (3, 5, 7), (6, 4)], [(6, 7, 1), (8, 1), (9, 10
 def ids_of(text: str) -> list[int]:
     ids: list[int] = TOKENIZER(text, add_special_tokens=False)["input_ids"]
     return ids
-
-
-@contextmanager
-def answering(answer: Callable[[str, Any], tuple[int, object]]) -> Iterator[str]:
-    """A server on loopback that answers every request with `answer(path, body)`: a status and an object."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null")
-            status, values = answer(self.path, body)
-            data = json.dumps(values).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_POST
-
-        def log_message(self, *given: str) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture(autouse=True)

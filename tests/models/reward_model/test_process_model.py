@@ -3,11 +3,10 @@
 import math
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from transformers import Qwen3Config, Qwen3ForSequenceClassification
+from tiny_reward_models import tiny_reward_model
 
 from models.errors import UserError
 from models.learner.optimiser import OptimiserSettings
@@ -21,25 +20,6 @@ from models.reward_model.solutions import Solution
 from models.reward_model.step_accuracy import right_of_values, step_accuracy
 
 NAN = math.nan
-SHAPE: dict[str, Any] = {
-    "vocab_size": 20,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 1,
-    "num_key_value_heads": 1,
-    "head_dim": 32,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "num_labels": 1,
-    "pad_token_id": 0,
-}
-
-
-def tiny(dtype: torch.dtype = torch.float32) -> Any:
-    torch.manual_seed(0)
-    config = Qwen3Config(**SHAPE)
-    model: Any = Qwen3ForSequenceClassification(config)
-    return model.to(dtype).eval()
 
 
 def made(prompt: list[int], completion: list[int], ends: tuple[int, ...], labels: tuple[float, ...]) -> Solution:
@@ -48,7 +28,7 @@ def made(prompt: list[int], completion: list[int], ends: tuple[int, ...], labels
 
 
 def test_a_steps_value_is_the_score_of_the_completion_that_ends_there() -> None:
-    model = tiny(torch.float64)
+    model = tiny_reward_model(torch.float64)
     whole = Sequences([[3, 4], [3, 4], [5]], [[6, 7, 8, 9, 1], [6, 2, 1], [8, 1]])
     ends = [(1, 4), (0, 2), (1,)]
     values = step_values(model, whole, ends)
@@ -58,7 +38,7 @@ def test_a_steps_value_is_the_score_of_the_completion_that_ends_there() -> None:
 
 
 def test_what_stands_behind_a_step_does_not_change_its_value() -> None:
-    first, second = step_values(tiny(), Sequences([[3], [3]], [[4, 5, 6], [4, 5, 9]]), [(1,), (1,)])
+    first, second = step_values(tiny_reward_model(), Sequences([[3], [3]], [[4, 5, 6], [4, 5, 9]]), [(1,), (1,)])
     torch.testing.assert_close(first, second)
 
 
@@ -78,11 +58,13 @@ def test_a_batchs_loss_is_the_mean_over_its_labelled_steps_however_it_is_cut() -
     ]  # fmt: skip
     seen, gradients = [], []
     for budget in (4, 16384):
-        model = tiny(torch.float64)
+        model = tiny_reward_model(torch.float64)
         watched = accumulate_steps(model, solutions, RewardModelSettings(token_budget=max(budget, 8)))
         seen.append(float(watched["loss"]))
         gradients.append(model.score.weight.grad.clone())
-    values = step_values(tiny(torch.float64), sequences_of_solutions(solutions), [each.ends for each in solutions])
+    values = step_values(
+        tiny_reward_model(torch.float64), sequences_of_solutions(solutions), [each.ends for each in solutions]
+    )
     wanted = -(math.log(values[0][0]) + math.log(1 - values[0][1]) + math.log(values[2][0])) / 3
     assert seen == pytest.approx([wanted] * 2, rel=1e-5)
     torch.testing.assert_close(*gradients)
@@ -100,7 +82,7 @@ def test_it_learns_which_steps_are_good_and_one_seed_gives_one_model() -> None:
     )
     rows = []
     for _ in range(2):
-        model = tiny()
+        model = tiny_reward_model()
         fit_process_model(model, solutions[:100], settings, seed=0)
         held = solutions[100:]
         rows.append([row.tolist() for row in step_values(model, sequences_of_solutions(held), [s.ends for s in held])])
@@ -110,7 +92,7 @@ def test_it_learns_which_steps_are_good_and_one_seed_gives_one_model() -> None:
 
 def test_without_a_single_label_there_is_nothing_to_fit() -> None:
     with pytest.raises(UserError, match="no step of any solution has a label"):
-        fit_process_model(tiny(), [made([3], [4, 1], (1,), (NAN,))], RewardModelSettings(), seed=0)
+        fit_process_model(tiny_reward_model(), [made([3], [4, 1], (1,), (NAN,))], RewardModelSettings(), seed=0)
 
 
 def test_accuracies_by_hand() -> None:

@@ -3,13 +3,12 @@
 import copy
 import math
 import random
-from typing import Any
 
 import pytest
 import torch
 from tiny_models import leave_room_for
+from tiny_reward_models import tiny_reward_model
 from torch import Tensor
-from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
 from models.errors import UserError
 from models.learner.optimiser import OptimiserSettings
@@ -23,26 +22,6 @@ from models.reward_model.fit import (
 )
 
 FAST = OptimiserSettings(learning_rate=2e-3, warmup_steps=5)
-
-SHAPE: dict[str, Any] = {
-    "vocab_size": 20,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 1,
-    "num_key_value_heads": 1,
-    "head_dim": 32,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "num_labels": 1,
-    "pad_token_id": 0,
-}
-
-
-def tiny(dtype: torch.dtype = torch.float32) -> Any:
-    torch.manual_seed(0)
-    config = Qwen3Config(**SHAPE)
-    model: Any = Qwen3ForSequenceClassification(config)
-    return model.to(dtype).eval()
 
 
 def toy_pairs(count: int, seed: int) -> list[Pair]:
@@ -75,7 +54,7 @@ def test_margin_and_centring_enter_as_their_formula_says() -> None:
 
 
 def test_identical_answers_give_log_2_and_no_gradient() -> None:
-    model = tiny(torch.float64)
+    model = tiny_reward_model(torch.float64)
     watched = accumulate(model, [Pair([5, 6], [7, 1], [7, 1])], RewardModelSettings())
     assert float(watched["loss"]) == pytest.approx(math.log(2), abs=1e-12)
     assert watched["accuracy"] == 0.5 and watched["margin"] == 0.0
@@ -85,7 +64,7 @@ def test_identical_answers_give_log_2_and_no_gradient() -> None:
 @pytest.mark.parametrize("budget", [14, 20, 64])
 def test_loss_and_gradient_do_not_depend_on_the_cut(budget: int) -> None:
     pairs = toy_pairs(13, seed=1)
-    whole, cut = tiny(torch.float64), tiny(torch.float64)
+    whole, cut = tiny_reward_model(torch.float64), tiny_reward_model(torch.float64)
     at_once = accumulate(whole, pairs, RewardModelSettings(centring=0.01, token_budget=10**6))
     many = accumulate(cut, pairs, RewardModelSettings(centring=0.01, token_budget=budget))
     torch.testing.assert_close(many, at_once, atol=1e-12, rtol=0.0)
@@ -96,7 +75,7 @@ def test_loss_and_gradient_do_not_depend_on_the_cut(budget: int) -> None:
 
 @pytest.mark.thorough
 def test_a_separable_rule_is_learned_and_holds_on_new_pairs() -> None:
-    model, reported = tiny(), []
+    model, reported = tiny_reward_model(), []
     settings = RewardModelSettings(steps=250, batch_pairs=64, optimiser=FAST)
     last = fit_reward_model(
         model, toy_pairs(8000, seed=2), settings, seed=0, report=lambda step, metrics: reported.append((step, metrics))
@@ -111,7 +90,7 @@ def test_a_separable_rule_is_learned_and_holds_on_new_pairs() -> None:
 
 def test_equal_seeds_give_equal_weights_and_others_do_not() -> None:
     def fitted(seed: int) -> Tensor:
-        model = tiny()
+        model = tiny_reward_model()
         fit_reward_model(model, toy_pairs(40, 4), RewardModelSettings(steps=4, batch_pairs=8), seed=seed)
         weight: Tensor = model.score.weight.detach()
         return weight
@@ -127,7 +106,7 @@ def test_every_pair_is_seen_once_an_epoch() -> None:
 
 
 def test_what_cannot_be_fitted_is_refused_in_one_line_and_moves_nothing() -> None:
-    model = tiny()
+    model = tiny_reward_model()
     with pytest.raises(UserError, match="no preference pairs"):
         fit_reward_model(model, [], RewardModelSettings(), seed=0)
     with pytest.raises(UserError, match="67 tokens, the model takes 64"):
@@ -141,7 +120,7 @@ def test_what_cannot_be_fitted_is_refused_in_one_line_and_moves_nothing() -> Non
 
 
 def test_a_step_that_runs_out_of_memory_is_made_again_and_is_the_same_step() -> None:
-    undisturbed, model = tiny(torch.float64), tiny(torch.float64)
+    undisturbed, model = tiny_reward_model(torch.float64), tiny_reward_model(torch.float64)
     settings = RewardModelSettings(steps=2, batch_pairs=8, token_budget=256)
     pairs = toy_pairs(8, seed=1)
     fit_reward_model(undisturbed, pairs, settings, seed=0)
