@@ -69,6 +69,7 @@ def training_in(folder: Path, start: Path, **changed: Any) -> Training:
             "problems": PROBLEMS,
             "teachers": {},
             "served": None,
+            "judge": None,
             "reward_model": None,
             "score_budget": None,
             "precisions": folder / "precisions",
