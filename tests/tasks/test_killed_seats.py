@@ -29,7 +29,7 @@ def in_a_process(recipe: str, start: Path, checkpoints: Path, calls: int) -> int
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("recipe", "calls"), [("self_play_kuhn", 6), ("ppdpp", 8)], ids=["table", "partner"])
+@pytest.mark.parametrize(("recipe", "calls"), [("self_play_kuhn", 6), ("rlver", 8)], ids=["table", "partner"])
 def test_a_recipe_of_several_seats_that_is_killed_in_mid_round_ends_with_the_same_weights(
     recipe: str, calls: int, tmp_path: Path
 ) -> None:
