@@ -137,6 +137,8 @@ class Restarting(Engine):
         raise AssertionError("not reached")
 
     def _fresh(self) -> Engine:
+        if self.closed:
+            raise RuntimeError("engine: it was closed")
         engine = self.start()
         if self.closed:  # meanwhile, by another thread
             engine.close()

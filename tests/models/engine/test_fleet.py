@@ -298,13 +298,13 @@ def test_where_one_engine_does_not_start_those_that_did_are_closed(folder: Path)
 def test_a_fleet_is_closed_while_its_engines_are_at_work_and_none_is_started_anew(
     folder: Path, open_fleet: Callable[..., Fleet]
 ) -> None:
-    working, over = threading.Event(), threading.Event()
+    working, over = threading.Semaphore(0), threading.Event()
 
     class Busy(Mortal):
         made = 0
 
         def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-            working.set()
+            working.release()
             over.wait(60)
             raise ConnectionResetError("the process of the engine ended")
 
@@ -323,7 +323,7 @@ def test_a_fleet_is_closed_while_its_engines_are_at_work_and_none_is_started_ane
 
     asking = threading.Thread(target=ask)
     asking.start()
-    assert working.wait(60)
+    assert working.acquire(timeout=60) and working.acquire(timeout=60)
     fleet.close()
     asking.join(60)
     assert not asking.is_alive() and [type(error) for error in errors] == [ConnectionResetError] and Busy.made == 2

@@ -159,3 +159,19 @@ def test_bad_input_starts_nothing_anew(engine: Restarting) -> None:
         with pytest.raises(UserError, match="token id 99"):
             engine.generate([[3], [99]], SAMPLING, seed=0)
     assert engine.restarts == before
+
+
+def test_a_call_to_an_engine_that_was_closed_starts_none(running: tuple[str, Restarting]) -> None:
+    started: list[None] = []
+
+    def start() -> Any:
+        started.append(None)
+        assert running[1].engine is not None
+        return running[1].engine
+
+    engine = Restarting(start, torch.float32)
+    engine.engine = None  # the fixture's own stays open
+    engine.close()
+    with pytest.raises(RuntimeError, match=r"^engine: it was closed$"):
+        engine.generate(PROMPTS, SAMPLING, seed=5)
+    assert len(started) == 1
