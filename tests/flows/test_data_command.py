@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from project import Project, rewardflow
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=3)]
 SOMEBODY = {
     f"GIT_{role}_{what}": value
     for role in ("AUTHOR", "COMMITTER")

@@ -83,6 +83,7 @@ def test_a_folder_without_dvc_is_found(tmp_path: Path, monkeypatch: pytest.Monke
     assert not finding(diagnose(ROOT, tmp_path), "DVC repository").ok
 
 
+@pytest.mark.rotating(of=6)
 def test_an_s3_remote_that_does_not_answer_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")

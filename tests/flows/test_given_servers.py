@@ -64,7 +64,7 @@ def test_a_named_server_that_does_not_answer_is_one_line_that_names_the_variable
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.rotating(of=3, together="named servers")
+@pytest.mark.rotating(of=6, together="named servers")
 @pytest.mark.slow
 def test_the_schedule_is_served_on_the_prefect_server_that_the_user_names(named: Pair, tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text(TOY_FLOW)

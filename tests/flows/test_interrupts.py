@@ -22,7 +22,7 @@ from running import ROOT, Pair, wait_for
 from tasks import interrupt
 from tasks.tracking import store, summaries
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = pytest.mark.rotating(of=6)
 
 INTERRUPTED = "interrupted; the same command goes on from the last checkpoint"
 ENDED = "ended by SIGTERM; the same command goes on from the last checkpoint"

@@ -155,7 +155,7 @@ def test_chats_are_the_trained_prompts_a_switch_drops_nothing_and_nothing_outliv
     )
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.slow
 @NO_VLLM
 def test_a_server_that_cannot_start_is_one_line_with_the_cause(home: Path) -> None:

@@ -20,7 +20,7 @@ from models.policy.checkpoint import newest_checkpoint, state_of, write_checkpoi
 from tasks import versions
 from tasks.tracking import store, summaries
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ from models.reward_model.scorer import StepScorer
 from models.rewards.exact_answer import by_answer
 from tasks.open_learner import build_learner
 
-pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=5)]
+pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=10)]
 RECIPES = [
     file
     for file in sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))

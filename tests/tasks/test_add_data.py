@@ -10,7 +10,7 @@ from models.errors import UserError
 from tasks.add_data import add
 from tasks.versions import current, prepare, pull, read_pinned
 
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=2)]
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=4)]
 SILENT = lambda line: None  # noqa: E731
 
 

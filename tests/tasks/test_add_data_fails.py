@@ -11,6 +11,8 @@ from models.errors import UserError
 from tasks.add_data import add
 from tasks.versions import current
 
+pytestmark = pytest.mark.rotating(of=3)
+
 SILENT = lambda line: None  # noqa: E731
 
 

@@ -25,6 +25,8 @@ from tasks.tracking import recorded, records, runs, tags
 from tasks.tracking.recorded import Recorded
 from tasks.versions import DataVersion, prepare
 
+pytestmark = pytest.mark.rotating(of=3)
+
 PARAMS = {"evaluation": {"temperature": 1.0, "top_p": 1.0, "max_tokens": None}, "rollouts": {"max_tokens": 8}}
 
 

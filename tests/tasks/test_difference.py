@@ -22,7 +22,7 @@ from tasks.steps.prepare_data import log_data
 from tasks.tracking import recorded, records, runs, tags
 from tasks.versions import DataVersion, prepare
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 
 def answers(version: DataVersion, wrong: set[str]) -> list[PromptRecord]:

@@ -61,7 +61,7 @@ def scores(sequences: Sequences) -> torch.Tensor:
     return torch.tensor([0.1 * len(ids) + 0.01 * sum(ids) for ids in sequences.completions])
 
 
-@pytest.mark.rotating(of=8)
+@pytest.mark.rotating(of=16)
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_the_recipe_runs_on_its_own_problems_and_moves_the_policy(
     file: Path, scene: Callable[[str, TokenizerSettings], Scene], tmp_path: Path

@@ -67,7 +67,7 @@ def values_of(sequences, ends):
     return [torch.tensor([ids[end] % 7 / 7 for end in some]) for ids, some in made]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
     recipe = load_recipe(file, OVERRIDES)

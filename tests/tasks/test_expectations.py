@@ -24,7 +24,7 @@ from models.text.answers import extract_answer
 from tasks import validation
 from tasks.validation import SUITES, validate
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 
 def words(texts):

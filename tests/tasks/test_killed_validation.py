@@ -17,6 +17,8 @@ from models.text.answers import extract_answer
 from tasks import validation
 from tasks.validation import validate
 
+pytestmark = pytest.mark.rotating(of=3)
+
 ROOT = Path(__file__).resolve().parents[2]
 PIECES = 5 + 2  # of the two files, in pieces of three rows
 SETTINGS = ValidationSettings(quarantine_share=0.5, max_characters=30)

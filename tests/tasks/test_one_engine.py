@@ -18,6 +18,8 @@ from tasks.registered_policy import made_policy
 from tasks.step import StepResult
 from tasks.steps import evaluate, fine_tune
 
+pytestmark = pytest.mark.rotating(of=3)
+
 RECIPE = """
 reward_model: null
 rollouts: {name: sample, prompts: 3, group_size: 2, max_tokens: 5}

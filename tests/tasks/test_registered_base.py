@@ -17,7 +17,7 @@ from tasks.contents import content_of
 from tasks.registered_base import described, note_of, resolve_base, until_done
 from tasks.tracking import aliases, lineage, registry, runs, tags
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 MODEL = "mine-policy"
 

@@ -24,7 +24,7 @@ from tasks.tracking import runs, store, tags
 from tasks.tracking.recorded import Recorded, of_run
 from tasks.versions import DataVersion
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 
 @pytest.fixture

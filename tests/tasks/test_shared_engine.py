@@ -17,6 +17,8 @@ from models.errors import UserError
 from models.policy.folder import save_model_folder
 from tasks.shared_engine import engine_place, learner_place, lent_engine, shared_engine
 
+pytestmark = pytest.mark.rotating(of=3)
+
 END = 1
 PLAIN = EngineSettings(name="transformers")
 LIMITS = {"longest": 64, "end": END}

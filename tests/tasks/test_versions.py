@@ -16,7 +16,7 @@ from models.errors import UserError
 from tasks.dvc_command import alone, run_dvc
 from tasks.versions import current, digest_of, prepare, pull, push, read_pinned, stored
 
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=2)]
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=4)]
 
 
 def refused(settings, root):

@@ -230,6 +230,7 @@ def run(
     return learner, reported
 
 
+@pytest.mark.rotating(of=2)
 @pytest.mark.parametrize("lora", [False, True])
 def test_a_killed_run_goes_on_and_ends_bit_for_bit_with_the_policy_and_the_critic_of_a_whole_one(
     tmp_path: Path, lora: bool

@@ -120,7 +120,7 @@ def test_what_is_prepared_is_what_the_definition_says(tmp_path: Path, format: An
         assert dropped > 0 or (format == "problems" and not named)
 
 
-@pytest.mark.rotating(of=2)
+@pytest.mark.rotating(of=4)
 @pytest.mark.parametrize("suffix", ["jsonl", "json", "csv", "parquet"])
 def test_how_rows_are_cut_and_who_reads_them_changes_no_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str

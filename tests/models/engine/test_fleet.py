@@ -27,7 +27,7 @@ from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights
 from models.seeds import completion_seed
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = pytest.mark.rotating(of=6)
 
 END = 1
 DRAWING = Drawing(temperature=1.5)

@@ -19,7 +19,7 @@ from models.engine.restart import RESTARTS, Restarting
 from models.errors import UserError
 from models.policy.folder import save_model_folder
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 MODELS = {
     "transformers": ("transformers.models.qwen3.modeling_qwen3", "Qwen3Model"),

@@ -17,6 +17,8 @@ from models.engine.vllm_engine import CACHE_BLOCK, VllmEngine
 from models.policy.folder import save_model_folder
 from models.seeds import completion_seed
 
+pytestmark = pytest.mark.rotating(of=3)
+
 END = 1
 DRAWING = Drawing(temperature=1.5)
 ASKS = {

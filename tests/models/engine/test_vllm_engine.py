@@ -19,7 +19,7 @@ from models.policy.build import LoraSettings, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights
 
-pytestmark = [pytest.mark.slow, NO_VLLM]
+pytestmark = [pytest.mark.slow, NO_VLLM, pytest.mark.rotating(of=3)]
 END = 1
 ROOT = Path(__file__).resolve().parents[3]
 

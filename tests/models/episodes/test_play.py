@@ -68,6 +68,7 @@ def test_over_whole_episodes_engine_and_learner_say_the_same(engine: Listening) 
     assert gap(draw(engine, episodes(Chatter(lasts=3)))) <= 1e-5
 
 
+@pytest.mark.rotating(of=2)
 @NO_VLLM
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")

@@ -36,6 +36,8 @@ from models.reward_model import fit as reward_fit
 from models.reward_model.fit import Pair, RewardModelSettings
 from models.rewards.implicit_process import ImplicitProcess
 
+pytestmark = pytest.mark.rotating(of=3)
+
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
 SHARED = Sequences(
     [*SEQUENCES.prompts, SEQUENCES.prompts[0], SEQUENCES.prompts[2]], [*SEQUENCES.completions, [7, 8, 1], [5]]

@@ -29,7 +29,7 @@ from models.reference.frozen import Frozen
 from models.rollouts.sample import Sample
 from models.select.everything import Everything
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 SETTINGS = AlarmSettings(patience=3, opening=2)
 

@@ -25,7 +25,7 @@ from models.loop.fit import fit_round
 from models.objective.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 AHEAD = replace(SCHEDULE, staleness=1)
 STILL = OptimiserSettings(learning_rate=0.0)

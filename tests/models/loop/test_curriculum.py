@@ -26,7 +26,7 @@ from models.loop.world import World
 from models.recipe.load import load_recipe
 from models.rollouts.sample import Sample
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 MANY = [Problem(f"q{number}", "", tokens=(3,) * (1 + number)) for number in range(30)]
 

@@ -151,7 +151,7 @@ def objective_of(name: str) -> Objective:
     return objective
 
 
-@pytest.mark.rotating(of=4)
+@pytest.mark.rotating(of=8)
 @pytest.mark.parametrize("name", sorted(KINDS))
 def test_cutting_an_episode_into_several_sequences_changes_no_objectives_gradient(name: str) -> None:
     assert_the_same(gradient(objective_of(name), cut(), 32), gradient(objective_of(name), whole(), 4096))

@@ -26,7 +26,7 @@ from models.loop.schedule import ScheduleSettings
 from models.recipe.load import load_recipe
 from models.rollouts.sample import Sample
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 K = 3
 FLIGHT = replace(SCHEDULE, staleness=K, rounds=10, checkpoint_every=4)

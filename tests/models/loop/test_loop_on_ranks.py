@@ -24,6 +24,8 @@ from models.loop.schedule import ScheduleSettings
 from models.policy.weights import merged_weights
 from models.ranks import ALONE, Ranks
 
+pytestmark = pytest.mark.rotating(of=3)
+
 Weights = dict[str, Tensor]
 SMALL_STEPS = replace(SCHEDULE, optimiser=replace(SCHEDULE.optimiser, learning_rate=1e-4))
 """The step size of most recipes. AdamW turns the last digit of a small gradient into a share of it, as it does where

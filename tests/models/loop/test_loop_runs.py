@@ -37,7 +37,7 @@ from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights
 from models.rollouts.sample import Sample
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 
 @pytest.fixture(scope="module")

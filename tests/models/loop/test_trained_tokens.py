@@ -71,7 +71,7 @@ def every_objective() -> list[tuple[Objective, float]]:
     return cases
 
 
-@pytest.mark.rotating(of=4)
+@pytest.mark.rotating(of=8)
 @pytest.mark.parametrize(
     ("objective", "wrong"), [pytest.param(*case, id=f"{case[0].name}-{case[1]}") for case in every_objective()]
 )

@@ -84,7 +84,7 @@ def held(parameters: Any) -> int:
     return sum(value.numel() * value.element_size() for value in parameters)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("case", CASES)
 def test_planned_memory_is_what_a_fit_holds(case: str) -> None:
     overrides, autocast = CASES[case]

@@ -17,7 +17,7 @@ from models.errors import UserError
 from models.recipe.load import load_recipe
 from models.recipe.schema import recipe_type
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 
 def alternatives(annotation: Any) -> Iterator[Any]:

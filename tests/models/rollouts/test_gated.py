@@ -29,7 +29,7 @@ from models.policy.build import LoraSettings, with_adapter
 from models.rollouts.gated import Gated
 from models.rollouts.mixture import Mixture
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
 END = 1

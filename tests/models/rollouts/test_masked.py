@@ -39,7 +39,7 @@ from models.rollouts.mixture import Mixture
 from models.rollouts.sample import Sample
 from models.select.everything import Everything
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
 END = 1

@@ -8,6 +8,8 @@ from models.datasets.settings import DataSettings
 from tasks import versions
 from tasks.steps.prepare_data import push_data
 
+pytestmark = pytest.mark.rotating(of=2)
+
 
 @pytest.fixture
 def pushes(monkeypatch):

@@ -21,7 +21,7 @@ from tasks.step import StepResult
 from tasks.steps import evaluate, fine_tune, fit_reward_model, warm_start
 from tasks.tracking import runs
 
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=4)]
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=8)]
 
 
 @pytest.mark.parametrize("file", [file for file in RECIPES if "06b" in file.stem], ids=lambda file: file.stem)

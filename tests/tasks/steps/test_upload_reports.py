@@ -10,7 +10,7 @@ from tasks.step import StepResult
 from tasks.steps.upload_reports import upload_reports
 from tasks.tracking import records, runs, store
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=3)]
 
 
 def validated(folder):

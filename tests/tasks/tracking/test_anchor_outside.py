@@ -10,7 +10,7 @@ from test_registry_and_lineage import made
 
 from tasks.tracking import aliases, registry, store
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = pytest.mark.rotating(of=6)
 
 POLICY = "policy"
 

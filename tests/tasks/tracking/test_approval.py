@@ -13,7 +13,7 @@ from tasks import approval
 from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, audit, registry, store, summaries, tags
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 LOG = f"{NAME}{audit.SUFFIX}"
 ANN = {"by": "Ann", "why": "samples read"}

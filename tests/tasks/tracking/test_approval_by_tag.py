@@ -20,6 +20,8 @@ from tasks.approval_by_tag import Word, answer, word_of
 from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, audit, registry, store, tags, webhooks
 
+pytestmark = pytest.mark.rotating(of=4)
+
 PAGE = "Ann, on MLflow's page"
 
 

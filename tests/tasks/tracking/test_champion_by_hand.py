@@ -18,7 +18,7 @@ from tasks.steps.judge_champion import Measured, OnChampion, judge_champion
 from tasks.tracking import aliases, by_hand, registry, runs, store, tags
 from tasks.tracking.by_hand import Waiting
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = pytest.mark.rotating(of=6)
 
 
 @pytest.fixture

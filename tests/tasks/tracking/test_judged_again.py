@@ -11,7 +11,7 @@ from tasks.judgement import NOT_PINNED
 from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, registry, tags
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = pytest.mark.rotating(of=6)
 
 WHY = "commit 6d57ac2f does not hold the data"
 

@@ -13,7 +13,7 @@ from promoting import promote_at_once, started
 from models.errors import UserError
 from tasks.tracking import aliases, lock, process, registry, runs, store, tags
 
-pytestmark = pytest.mark.rotating(of=2)
+pytestmark = pytest.mark.rotating(of=4)
 
 NAME = "policy"
 
