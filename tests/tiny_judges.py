@@ -32,6 +32,10 @@ class Scripted(GenerativeJudge):
         self.asked += questions
         return [[_answer(self.says(question, vote)) for vote in range(votes)] for question in questions]
 
+    def likelihoods(self, questions: Sequence[str], texts: Sequence[str]) -> list[list[float] | None]:
+        """Of the question's characters alone, and other for every text."""
+        return [[-float(sum(map(ord, question)) % 97) / len(text) for text in texts] for question in questions]
+
 
 def _answer(said: str | Answer) -> Answer:
     return said if isinstance(said, Answer) else Answer(said, True)

@@ -1,9 +1,13 @@
-"""A reward model of a few thousand weights, for tests that fit one."""
+"""A reward model of a few thousand weights and pairs that it can learn, for tests that fit one."""
 
+import random
 from typing import Any
 
 import torch
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
+
+from models.learner.optimiser import OptimiserSettings
+from models.reward_model.fit import Pair
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 20,
@@ -18,6 +22,8 @@ SHAPE: dict[str, Any] = {
     "pad_token_id": 0,
 }
 
+FAST = OptimiserSettings(learning_rate=2e-3, warmup_steps=5)
+
 
 def tiny_reward_model(dtype: torch.dtype = torch.float32) -> Any:
     """The same weights at every call, on the CPU."""
@@ -25,3 +31,15 @@ def tiny_reward_model(dtype: torch.dtype = torch.float32) -> Any:
     config = Qwen3Config(**SHAPE)
     model: Any = Qwen3ForSequenceClassification(config)
     return model.to(dtype).eval()
+
+
+def toy_pairs(count: int, seed: int) -> list[Pair]:
+    """The better completion repeats the prompt's last token; the worse one ends with another."""
+    chance = random.Random(seed)
+    pairs = []
+    for _ in range(count):
+        prompt = [chance.randint(4, 9) for _ in range(chance.randint(1, 2))]
+        wrong = chance.choice([token for token in range(4, 10) if token != prompt[-1]])
+        body = [chance.randint(10, 19) for _ in range(chance.randint(0, 2))]
+        pairs.append(Pair(prompt, [*body, prompt[-1], 1], [*body, wrong, 1]))
+    return pairs

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from models.errors import UserError
+
 LONGEST = 1_000_000
 """Characters of a question; a longer one is not asked."""
 
@@ -41,6 +43,15 @@ class GenerativeJudge(Protocol):
             models.gateway.client.NoAnswer: nobody answers at all.
         """
         ...
+
+    def likelihoods(self, questions: Sequence[str], texts: Sequence[str]) -> list[list[float] | None]:
+        """Log-likelihood of each text as the answer to each question, the mean over its tokens and its end, nats,
+        [questions][texts]; None where question and answer are too long.
+
+        Raises:
+            UserError: whoever this is writes and tells no likelihoods.
+        """
+        raise UserError("the judge tells no likelihoods of given texts: set judge.path or judge.recipe")
 
     def close(self) -> None:
         """Free what it holds."""

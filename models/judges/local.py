@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
+
+import torch
+from torch import nn
 
 from models.engine.engine import Ask, Drawing, EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.judges.judge import LONGEST, MISSING, Answer, GenerativeJudge, vote_seed
 from models.judges.settings import JudgeSettings
+from models.learner.all_completions import all_log_probs
+from models.learner.packing import Sequences
+from models.policy.build import load_causal_model
 from models.policy.folder import load_tokenizer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
@@ -23,7 +30,7 @@ class LocalJudge(GenerativeJudge):
         Raises:
             UserError: the folder holds no model.
         """
-        self._settings, self._seed = settings, seed
+        self._settings, self._seed, self._folder = settings, seed, folder
         self._codec = Codec(load_tokenizer(folder), settings.chat, ends_of_folder(folder))
         of_engine = EngineSettings(name="transformers", precision="float32")
         self._engine = TransformersEngine(folder, of_engine, end=self._codec.ends)
@@ -49,6 +56,25 @@ class LocalJudge(GenerativeJudge):
             said = None if each.log_probs is None else tuple(each.log_probs.tolist())
             answers.setdefault(question, []).append(Answer(text, each.finished, said))
         return [answers.get(text, [MISSING] * votes) for text in questions]
+
+    def likelihoods(self, questions: Sequence[str], texts: Sequence[str]) -> list[list[float] | None]:
+        """See `GenerativeJudge.likelihoods`. What is common to the answers is read once."""
+        answers = self._codec.completions(list(texts))
+        distinct = [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
+        room = None if self._longest is None else self._longest - max(map(len, answers))
+        prompts = self._codec.prompts([_plain(text) for text in distinct])
+        read = [(text, ids) for text, ids in zip(distinct, prompts, strict=True) if room is None or len(ids) <= room]
+        sequences = Sequences([ids for _, ids in read for _ in answers], [ids for _ in read for ids in answers])
+        rows = all_log_probs(self._reader, sequences) if read else []
+        means = [float(row.double().mean()) for row in rows]
+        known = {text: means[at * len(answers) : (at + 1) * len(answers)] for at, (text, _) in enumerate(read)}
+        return [known.get(text) for text in questions]
+
+    @cached_property
+    def _reader(self) -> nn.Module:
+        """The model as it reads what is written already; the engine's own writes, and is left as it is."""
+        model: nn.Module = load_causal_model(self._folder, torch.float32)
+        return model.eval()
 
     def close(self) -> None:
         """Free the model."""

@@ -38,6 +38,11 @@ class SlotPart(Part):
         return False
 
     @property
+    def needs_likelihoods(self) -> bool:
+        """Whether it asks the judge how likely given texts are, which one behind an address does not tell."""
+        return False
+
+    @property
     def by(self) -> str:
         """Label of the reward that it reads; `total`: the weighted sum of all. A setting, where others can be meant."""
         return TOTAL

@@ -168,6 +168,11 @@ class Reward(SlotPart):
         return False
 
     @property
+    def needs_goal(self) -> bool:
+        """Whether it must be a reward model with a goal, the state that good completions come to."""
+        return False
+
+    @property
     def needs_answers(self) -> bool:
         """Whether it holds completions against the problems' answers."""
         return False

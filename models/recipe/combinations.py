@@ -16,6 +16,7 @@ from models.loop.slot_part import TOTAL, SlotPart
 from models.loop.slots import Reward
 from models.loop.truncation import LABEL
 from models.parts import Slot, parts
+from models.recipe.frozen_roles import check_judge, check_teacher
 
 if TYPE_CHECKING:
     from models.recipe.schema import Recipe
@@ -32,10 +33,12 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
         ValueError: two of them do not fit together.
     """
     for check in (
-        _settings, _groups, _pairs, _labels, _reference, _teacher, _judge, _divergence, _extras, _companions,
+        _settings, _groups, _pairs, _labels, _reference, _divergence, _extras, _companions,
         _token_rewards, _flat_groups, _truncated, _learners, _memory, _sequences, _advice,
     ):  # fmt: skip
         check(recipe)
+    check_teacher(recipe, list(_named(recipe)))
+    check_judge(recipe, list(_named(recipe)))
     for check_both in (_normalisation, _staleness, _drawing_again, _curriculum, _on_policy):
         check_both(recipe, schedule)
 
@@ -162,50 +165,6 @@ def _offload(recipe: Recipe) -> None:
         raise ValueError("reference.offload: of several learners each holds a part of the reference; leave it out")
     if recipe.rollouts.needs_reference:
         raise ValueError(f"reference.offload: rollouts {recipe.rollouts.name} reads the reference at every token")
-
-
-def _teacher(recipe: Recipe) -> None:
-    teacher = recipe.teacher
-    using = [(place, part) for place, part in _named(recipe) if part.needs_teacher is not None]
-    if not using and teacher is not None:
-        raise ValueError("teacher: no part of the recipe learns from one, such as objective distillation; leave it out")
-    for place, part in using:
-        if teacher is None:
-            raise ValueError(f"{place} {part.name} learns from a teacher; set teacher.path to a model folder")
-        if part.needs_teacher == "model" and teacher.address is not None:
-            raise ValueError(
-                f"{place} {part.name} needs the teacher's weights, but one behind teacher.address tells log-probs of "
-                "given tokens alone; set teacher.path, or advantage.name to judge_log_ratio"
-            )
-    drawn = recipe.rollouts.sampling
-    if (
-        teacher is not None
-        and teacher.address is not None
-        and (drawn.temperature, drawn.top_p, drawn.top_k) != (1, 1, 0)
-    ):
-        raise ValueError(
-            "a teacher behind teacher.address tells log-probs of temperature 1 and of all tokens, and the policy's "
-            "must be of the same: set rollouts.temperature to 1, top_p to 1 and top_k to 0, or teacher.path"
-        )
-    asked = recipe.objective.divergence
-    contrasts = asked is not None and asked.extrapolation is not None
-    if contrasts and (teacher is None or teacher.contrast is None):
-        raise ValueError(
-            f"objective {recipe.objective.name} sets the teacher apart from another model; set teacher.contrast.path"
-        )
-    if not contrasts and teacher is not None and teacher.contrast is not None:
-        raise ValueError("teacher.contrast: no part of the recipe reads it; leave it out")
-
-
-def _judge(recipe: Recipe) -> None:
-    asking = [f"{place} {part.name}" for place, part in _named(recipe) if part.needs_judge]
-    if asking and recipe.judge is None:
-        raise ValueError(
-            f"{asking[0]} asks a judge; set judge.recipe, judge.path or judge.address, or judge to {{}} for the policy "
-            "as it began"
-        )
-    if recipe.judge is not None and not asking:
-        raise ValueError("judge: no part of the recipe asks one, such as rewards judge_score; leave it out")
 
 
 def _divergence(recipe: Recipe) -> None:

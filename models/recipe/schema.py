@@ -65,15 +65,29 @@ class RewardModelSection(Section):
     """Values of steps, fitted to labelled solutions; null: scores of completions, fitted to preferences."""
     strength: StrengthSettings | None = None
     """How sure other reward models must be of a pair; null: every pair is taken as it is."""
+    parallel: bool = False
+    """Learn from parallel texts, the sound demonstrations, what makes them other than their prompts, which then stand
+    for texts too; a text is read by itself. false: from preferences."""
     ensemble: EnsembleSettings | None = None
     """Several fits that are read as one; null: a single reward model."""
     report: ReportSettings | None = None
     """What it must show on completions of the policy that is to be trained; null: nothing is asked."""
 
+    @property
+    def has_goal(self) -> bool:
+        """Whether its states are fitted towards a goal, which is kept with it."""
+        return self.fit.contrast is not None and self.fit.contrast.goal > 0
+
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         if self.process is not None and (self.ensemble is not None or self.strength is not None):
             raise ValueError("process: a process reward model has neither ensemble nor strength; set these to null")
+        if self.process is not None and self.fit.contrast is not None:
+            raise ValueError("process: a process reward model knows no pairs to contrast; set fit.contrast to null")
+        if self.fit.reactions is not None and (self.process is not None or self.strength is not None):
+            raise ValueError("fit.reactions: a reaction is to one completion; set process and strength to null")
+        if self.parallel and (self.process is not None or self.strength is not None):
+            raise ValueError("parallel: parallel texts are no labelled preferences; set process and strength to null")
         return self
 
 
@@ -195,6 +209,10 @@ class Recipe(Section):
             raise ValueError(
                 f"rewards: {named[0]} reads the values of steps, which reward_model.process fits; it is null"
             )
+        if (goals := [reward.name for reward in self.rewards if reward.needs_goal]) and not (
+            self.reward_model is not None and self.reward_model.has_goal
+        ):
+            raise ValueError(f"rewards: {goals[0]} needs a goal; set reward_model.fit.contrast.goal above 0")
         check_combination(self, self.schedule)
         if self.data.splits_by_hash:
             for name in ("validation_share", "gate_share"):

@@ -6,7 +6,8 @@
                      + centring * (score_chosen + score_rejected)^2
 
 The likelihood leaves the level of the scores free; `centring` holds it near zero (Eisenstein et al. 2023). A batch's
-loss is the mean over its pairs, whatever the micro-batches it is cut into.
+loss is the mean over its pairs, whatever the micro-batches it is cut into. Contrasts of hidden states may stand beside
+it (`models.reward_model.contrast`).
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ from models.learner.recompute import can_recompute
 from models.learner.rows import rows_of
 from models.learner.supervised import Report, shuffled_batches
 from models.learner.whole_weights import ranks_of
-from models.reward_model.model import score
+from models.reward_model.contrast import ContrastSettings, pull_of_batch, row_contrast
+from models.reward_model.model import score, score_and_states
+from models.reward_model.reactions import ReactionSettings, reaction_loss
 from models.reward_model.scoring import checked_lengths, score_all
+from models.seeds import seed_of
 from models.text.token_rows import TokenRows, few
 
 if TYPE_CHECKING:
@@ -105,11 +109,19 @@ class RewardModelSettings:
     """Share of the pairs that are taken to be the wrong way round."""
     centring: NonNegativeFloat = 0.0
     """Weight of the squared sum of the two scores; 0.01 is usual."""
+    reactions: ReactionSettings | None = None
+    """Each completion is liked or not, by itself; null: of two one is better."""
+    contrast: ContrastSettings | None = None
+    """Contrasts of hidden states beside the loss; null: none."""
     report_every: Positive = 10
     """Updates between two calls of the report."""
     optimiser: OptimiserSettings = field(
         default_factory=lambda: OptimiserSettings(learning_rate=1e-4, decay="cosine", warmup_steps=10)
     )
+
+    def __post_init__(self) -> None:
+        if self.reactions is not None and (self.margin or self.centring):
+            raise ValueError("reactions give scores a level of their own: margin and centring must be 0 beside them")
 
     def updates(self, pairs: int) -> int:
         """Number of updates on a set of `pairs` pairs."""
@@ -140,29 +152,61 @@ def bradley_terry_loss(
 
 
 def accumulate(
-    model: PreTrainedModel, pairs: Sequence[Pair], settings: RewardModelSettings, autocast: torch.dtype | None = None
+    model: PreTrainedModel,
+    pairs: Sequence[Pair],
+    settings: RewardModelSettings,
+    autocast: torch.dtype | None = None,
+    seed: int = 0,
 ) -> dict[str, Tensor]:
-    """Add the gradient of the mean loss of `pairs` to the model. Returns what is worth watching, scalars, float64."""
-    both = both_answers(pairs)
-    total = dict.fromkeys(("loss", "accuracy", "margin", "score"), torch.zeros((), dtype=torch.float64))
+    """Add the gradient of the mean loss of `pairs` to the model. Returns what is worth watching, scalars, float64;
+    `seed`: what the contrast within the batch draws from."""
+    both, of_pair, contrast = both_answers(pairs), _by_pair(pairs), settings.contrast
+    names = ["loss", "accuracy", "margin", "score", *(["goal_contrast"] if contrast and contrast.goal else [])]
+    total = dict.fromkeys(names, torch.zeros((), dtype=torch.float64))
+    pulled = None
+    if contrast and contrast.batch:
+        pulled = pull_of_batch(model, both, of_pair, settings.token_budget, contrast, seed, autocast)
     setting = "reward_model.fit.token_budget"
-    for row in rows_of(model, both, settings.token_budget, together=_by_pair(pairs), setting=setting):
+    for row in rows_of(model, both, settings.token_budget, together=of_pair, setting=setting):
         # The two answers of a pair share a label, so the row holds both, the chosen one first.
-        chosen, rejected = score(model, row.sequences, autocast=autocast).view(-1, 2).unbind(1)
-        wanted = chosen.new_tensor([settings.margin + pairs[place // 2].margin for place in row.indices[::2]])
-        smoothing = settings.label_smoothing
-        loss = bradley_terry_loss(chosen, rejected, wanted, settings.centring, smoothing).sum() / len(pairs)
-        row.backward(loss)
+        numbers = [place // 2 for place in row.indices[::2]]
+        if contrast:
+            scores, states = score_and_states(model, row.sequences, autocast)
+        else:
+            scores = score(model, row.sequences, autocast=autocast)
+        chosen, rejected = scores.view(-1, 2).unbind(1)
+        loss = _losses(chosen, rejected, [pairs[number] for number in numbers], settings).sum() / len(pairs)
         margin = (chosen - rejected).detach()
         of_row = {
-            "loss": loss.detach(),
             "accuracy": ((margin > 0).double() + 0.5 * (margin == 0).double()).sum() / len(pairs),
             "margin": margin.double().sum() / len(pairs),
             "score": (chosen + rejected).detach().double().sum() / (2 * len(pairs)),
         }
+        drawn = loss
+        if contrast:
+            goal, moving = row_contrast(states, contrast, pulled[1][numbers] if pulled else None)
+            loss = loss + contrast.goal * goal / len(pairs)
+            of_row |= {"goal_contrast": goal.detach().double() / len(pairs)} if contrast.goal else {}
+            drawn = loss if moving is None else loss + contrast.batch * moving
+        row.backward(drawn)
+        of_row["loss"] = loss.detach().double()
         if row.counts:
             total = {name: value + total[name].to(value.device) for name, value in of_row.items()}
-    return {name: ranks_of(model).sum(value) for name, value in total.items()}
+    watched = {name: ranks_of(model).sum(value) for name, value in total.items()}
+    if contrast and pulled:
+        watched["batch_contrast"] = pulled[0].double()
+        watched["loss"] = watched["loss"] + contrast.batch * watched["batch_contrast"]
+    return watched
+
+
+def _losses(chosen: Tensor, rejected: Tensor, pairs: Sequence[Pair], settings: RewardModelSettings) -> Tensor:
+    """Loss of each of `pairs` from the scores of its two completions, [pairs] each."""
+    smoothing = settings.label_smoothing
+    if settings.reactions is not None:
+        liked = [settings.reactions.to_pair(pair.prompt, pair.chosen, pair.rejected) for pair in pairs]
+        return reaction_loss(chosen, rejected, chosen.new_tensor(liked), smoothing)
+    wanted = chosen.new_tensor([settings.margin + pair.margin for pair in pairs])
+    return bradley_terry_loss(chosen, rejected, wanted, settings.centring, smoothing)
 
 
 def fit_reward_model(
@@ -181,7 +225,7 @@ def fit_reward_model(
         seed: the order of the pairs is drawn from it; equal seeds give equal weights on a CPU.
         autocast: bfloat16 on a GPU; None computes in the precision of the weights.
         report: called with the update's number, from 1, and its metrics: loss (nats a pair), accuracy, margin and
-            score of the batch, gradient_norm, learning_rate.
+            score of the batch, gradient_norm, learning_rate; of a contrast its value too.
         recompute: read layers again for their backward pass; memory alone.
 
     Raises:
@@ -193,7 +237,8 @@ def fit_reward_model(
         checked_lengths(model, both_answers(pairs[first : first + TOGETHER]), 2 * first)
 
     def accumulated(batch: Sequence[int], budget: int) -> dict[str, Tensor]:
-        return accumulate(model, [pairs[i] for i in batch], replace(settings, token_budget=budget), autocast)
+        chosen, within = [pairs[number] for number in batch], replace(settings, token_budget=budget)
+        return accumulate(model, chosen, within, autocast, seed_of(seed, f"contrast of {list(batch)}"))
 
     def least(batch: Sequence[int]) -> int:
         chosen = [pairs[index] for index in batch]

@@ -82,6 +82,31 @@ def score(model: PreTrainedModel, sequences: Sequences, *, autocast: torch.dtype
     return with_whole_weights(model, read)
 
 
+def score_and_states(
+    model: PreTrainedModel, sequences: Sequences, autocast: torch.dtype | None = None
+) -> tuple[Tensor, list[Tensor]]:
+    """What `score` gives, and the hidden states of each completion's tokens, [completions] tensors of [tokens of it,
+    hidden], float32 at least, from one reading; gradient flows through both.
+
+    Args:
+        model: a reward model.
+        sequences: prompts and completions, [completions], not nested: in a row a completion is one stretch.
+        autocast: see `score`.
+    """
+    use_packed_attention(model)
+    row = packed_row(Sequences(sequences.prompts, sequences.completions), model.device)
+
+    def read() -> tuple[Tensor, list[Tensor]]:
+        states = row_states(model, row.ids, row.positions, row.layout, autocast)
+        wide = states.to(torch.promote_types(states.dtype, torch.float32))
+        ends = (row.last + 1).tolist()
+        lengths = map(len, sequences.completions)
+        stretches = [wide[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+        return scores_of(model, states.index_select(0, row.last)), stretches
+
+    return with_whole_weights(model, read)
+
+
 def scores_of(model: PreTrainedModel, states: Tensor) -> Tensor:
     """The head on the hidden states of last tokens, [completions, hidden] -> [completions]."""
     head = _head(model)

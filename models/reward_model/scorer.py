@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from models.learner.packing import Sequences
 from models.policy.build import on_device
+from models.reward_model.bare_texts import bare_prompts, is_bare
 from models.reward_model.ensemble import member_folders, read_ensemble
+from models.reward_model.goal import nearness, read_goal, states_of
 from models.reward_model.model import load_reward_model
 from models.reward_model.process import ProcessReading, aggregated, read_reading, step_values
 from models.reward_model.scoring import score_all
@@ -41,6 +43,19 @@ class StepScorer:
         return torch.stack([aggregated(row, self.reading.aggregate) for row in values]) if values else torch.zeros(0)
 
 
+@dataclass(frozen=True)
+class GoalScorer:
+    """A reward model with a goal: called as any other it scores completions, and it tells how near they are to it."""
+
+    score: Scorer
+    nearness: Callable[[Sequences], list[Tensor]]
+    """Of the state at each token to the goal, in [-1, 1], [completions] tensors of [tokens of it]."""
+
+    def __call__(self, sequences: Sequences) -> Tensor:
+        """Scores, [completions]."""
+        return self.score(sequences)
+
+
 def open_scorer(
     folder: Path,
     codec: Codec,
@@ -52,7 +67,7 @@ def open_scorer(
     """A function that scores prompts with their completions, [completions], on the learner's device.
 
     Whichever end token a completion has, the score is read at the one that the reward model was fitted with. Of a
-    process reward model it is a `StepScorer`.
+    process reward model it is a `StepScorer`, of one with a goal a `GoalScorer`.
 
     Args:
         folder: of the reward model.
@@ -69,14 +84,26 @@ def open_scorer(
     ensemble = read_ensemble(folder)
     folders = [folder] if ensemble is None else member_folders(folder, len(ensemble.levels))
     models = [on_device(load_reward_model(member, trust_remote_code=trust_remote_code)) for member in folders]
-    autocast = autocast_for(models[0])
+    autocast, bare = autocast_for(models[0]), is_bare(folder)
+
+    def as_fitted(sequences: Sequences) -> Sequences:
+        prompts = bare_prompts(len(sequences), codec.end) if bare else sequences.prompts
+        return Sequences(prompts, codec.ended_alike(sequences.completions))
 
     def score(sequences: Sequences) -> Tensor:
-        alike = Sequences(sequences.prompts, codec.ended_alike(sequences.completions))
+        alike = as_fitted(sequences)
         scores = [score_all(model, alike, token_budget=token_budget, autocast=autocast) for model in models]
         return scores[0] if ensemble is None else ensemble.read(torch.stack(scores))
 
-    return score
+    if (goal := read_goal(folder)) is None:
+        return score
+    model = models[0]
+
+    def near(sequences: Sequences) -> list[Tensor]:
+        states = states_of(model, as_fitted(sequences), token_budget=token_budget, autocast=autocast)
+        return nearness(states, goal)
+
+    return GoalScorer(score, near)
 
 
 def _step_scorer(

@@ -13,21 +13,26 @@ import numpy as np
 import torch
 from prefect import get_run_logger, task
 
-from models.datasets.row_table import open_rows
-from models.datasets.schema import available
+from models.datasets.row_table import RowTable, open_rows
+from models.datasets.schema import Kind, available
+from models.datasets.task_sets.drawing import SOUND
 from models.errors import UserError
 from models.fits import RewardFit, fit_and_score, fit_preferences
+from models.learner.packing import Sequences
 from models.policy.build import on_device
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.recipe.schema import RewardModelSection
+from models.reward_model.bare_texts import bare_prompts, write_bare
 from models.reward_model.calibration import pair_report
 from models.reward_model.ensemble import Ensemble, disagreement, levels_of, member_folders, write_ensemble
 from models.reward_model.fit import Pair, PairRows
+from models.reward_model.goal import LEARNED_FROM, goal_of, write_goal
 from models.reward_model.model import load_reward_model, reward_model_from_policy
 from models.reward_model.strength import StrengthSettings, judged_pairs, strength_of
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.token_cache import CachedCodec
+from models.text.token_rows import rows_in_memory
 from tasks import plots
 from tasks.caching import cached_by_key
 from tasks.fitting import fit_together
@@ -49,6 +54,11 @@ if TYPE_CHECKING:
 
 FIRST_JUDGE = 1000
 """Seeds of reward models that judge pairs lie so far above the recipe's: no member of an ensemble has one of them."""
+
+
+PAIRED: tuple[Kind, str, str] = ("preferences", "prompt", "chosen")
+BARE: tuple[Kind, str] = ("demonstrations", "completion")
+"""Of which rows and columns a text is made as the model meets it."""
 
 
 class RewardModelSections(Sections):
@@ -110,9 +120,13 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
                 for member, place in zip(members[1:], member_folders(target, len(members))[1:], strict=True):
                     member.save_pretrained(place)
                 write_ensemble(target, ensemble)
+            if section.parallel:
+                write_bare(target)
+            if section.has_goal:
+                write_goal(target, _goal(members[0], fit, home, run_id))
 
         digest = save_model_folder(members[0], tokenizer, folder / "reward_model", beside)
-        example = example_of(data, "preferences", "prompt", "chosen")
+        example = example_of(data, *(BARE if section.parallel else PAIRED))
         model_id = registry.log_model(
             run_id, folder / "reward_model", "reward-model", "text-classification", example=example
         )
@@ -131,18 +145,32 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
         return run_step(context, work)
 
 
-def read_pairs(data: Path, codec: Codec, split: str, longest: int) -> tuple[Sequence[Pair], list[str]]:
+def read_pairs(
+    data: Path, codec: Codec, split: str, longest: int, parallel: bool = False
+) -> tuple[Sequence[Pair], list[str]]:
     """Encoded preference pairs of a split that fit into `longest` tokens, each of a large split read when it is drawn;
-    and the kind of flaw of each."""
-    if split not in available(data).get("preferences", ()):
+    and the kind of flaw of each. `parallel`: the sound demonstrations of the split, each against its own prompt."""
+    kind: Kind = "demonstrations" if parallel else "preferences"
+    if split not in available(data).get(kind, ()):
         return [], []
-    table = open_rows(data, "preferences", split)  # type: ignore[arg-type]
+    table = open_rows(data, kind, split)  # type: ignore[arg-type]
+    if parallel:
+        return _parallel(table, codec, longest), []
     prompts = codec.rows_of_prompts(table.column("prompt"))
     chosen, rejected = (codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected"))
     fitting = np.flatnonzero(prompts.lengths + np.maximum(chosen.lengths, rejected.lengths) <= longest)
     flaws = [intern(str(flaw)) for some in table.column("flaw") for flaw in some]
     pairs = PairRows(*(rows.take(fitting) for rows in (prompts, chosen, rejected)))
     return pairs.held(), [flaws[row] for row in fitting.tolist()]
+
+
+def _parallel(table: RowTable, codec: Codec, longest: int) -> Sequence[Pair]:
+    """What sound demonstrations say as the better text, and their prompts as the worse, both by themselves."""
+    made, original = (codec.rows_of_completions(table.column(name)) for name in ("completion", "prompt"))
+    sound = np.array([flaw in ("", SOUND) for some in table.column("flaw") for flaw in some])
+    fitting = np.flatnonzero(sound & (1 + np.maximum(made.lengths, original.lengths) <= longest))
+    before = rows_in_memory([bare_prompts(len(fitting), codec.end)])
+    return PairRows(before, made.take(fitting), original.take(fitting)).held()
 
 
 def _what_to_fit(
@@ -158,15 +186,16 @@ def _what_to_fit(
 ) -> tuple[RewardFit, list[str], Used]:
     """The fit, the flaw of each held-out pair, and what the store knows of these."""
     longest = int(model.config.max_position_embeddings)
-    pairs, _ = read_pairs(data, codec, "train", longest)
-    held_out, flaws = read_pairs(data, codec, "validation", longest)
+    pairs, _ = read_pairs(data, codec, "train", longest, section.parallel)
+    held_out, flaws = read_pairs(data, codec, "validation", longest, section.parallel)
+    kind: Kind = "demonstrations" if section.parallel else "preferences"
     if not pairs or not held_out:
         raise UserError(
             f"reward_model: the data set {recipe.data_name} has {len(pairs)} train and {len(held_out)} "
             f"validation pairs that fit {longest} tokens; set reward_model: null to do without one"
         )
-    log_rows(run_id, recipe.data_name, "preferences", "train", map(astuple, pairs), data)
-    judged_on = log_rows(run_id, recipe.data_name, "preferences", "validation", map(astuple, held_out), data)
+    log_rows(run_id, recipe.data_name, kind, "train", map(astuple, pairs), data)
+    judged_on = log_rows(run_id, recipe.data_name, kind, "validation", map(astuple, held_out), data)
     fit = RewardFit(
         seed=recipe.seed,
         precision=recipe.precision,
@@ -194,6 +223,14 @@ def _judged(
         margins.append(chosen - rejected)
     pairs = judged_pairs(fit.pairs, strength_of(torch.stack(margins)), settings)
     return replace(fit, pairs=pairs), float(np.mean(pairs.flipped))
+
+
+def _goal(model: PreTrainedModel, fit: RewardFit, home: Path, run_id: str) -> Tensor:
+    """What the chosen completions of the pairs come to, of some of them where there are many."""
+    pairs = fit.pairs[:LEARNED_FROM]
+    good = Sequences([pair.prompt for pair in pairs], [pair.chosen for pair in pairs])
+    autocast = learner_autocast(fit.precision, on_device(model), home, run_id)
+    return goal_of(model, good, token_budget=fit.settings.token_budget, autocast=autocast)
 
 
 def _ensemble(section: RewardModelSection, scores: Sequence[tuple[Tensor, Tensor]]) -> Ensemble | None:

@@ -51,6 +51,7 @@ class ReportSections(EvaluationSections):
 
     samples: int = of("reward_model.report.samples")
     asked: ReportSettings = of("reward_model.report")
+    parallel: bool = of("reward_model.parallel")
 
 
 @task(name="reward_report", **cached_by_key)
@@ -92,7 +93,7 @@ def reward_report(
             score = reward_scorer(rewarded, recipe, context.home, tokens.run)
             said = _Said.read(tokens, problems, made)
             longest = check_base_folder(rewarded.folder)[0] or MOST_TOKENS
-            measured.pairs = _pairs(data, tokens, score, longest)
+            measured.pairs = _pairs(data, tokens, score, longest, recipe.parallel)
             for probe, change in probes.items():
                 changed, scores = said.fitting(change, longest)
                 if len(changed):
@@ -151,9 +152,9 @@ def _headline(measured: Measured, first: str) -> str:
     )
 
 
-def _pairs(data: Path, tokens: RunTokens, score: Scorer, longest: int) -> PairReport | None:
+def _pairs(data: Path, tokens: RunTokens, score: Scorer, longest: int, parallel: bool) -> PairReport | None:
     """What held-out pairs say; None where there are none."""
-    pairs, flaws = read_pairs(data, tokens.run, "validation", longest)
+    pairs, flaws = read_pairs(data, tokens.run, "validation", longest, parallel)
     if not pairs:
         return None
     chosen, rejected = score(both_answers(pairs)).view(-1, 2).unbind(1)

@@ -30,17 +30,13 @@ SOUND_SCORE = 9
 """Of a solution without a flaw; more than any has steps."""
 
 
-class JudgingSettings(WorkedSettings):
-    """The section `judging` of params.yaml."""
+class SolutionSettings(WorkedSettings):
+    """What problems and their solutions, sound and flawed, are drawn from."""
 
     value: tuple[int, int]
     """Smallest and largest result."""
-    compared: Share
-    """Share of the questions that compare two solutions."""
     sound: Share
     """Share of the solutions without a flaw."""
-    careless: Share
-    """Share of the demonstrations whose verdict is wrong."""
 
     @model_validator(mode="after")
     def _values_ascend(self) -> Self:
@@ -48,27 +44,14 @@ class JudgingSettings(WorkedSettings):
             raise ValueError(f"value: {self.value[0]} is larger than {self.value[1]}")
         return self
 
-    def draw(self, random: Random) -> Task:
-        """A question about one solution or two, and its answer."""
+    def solvable(self, random: Random) -> Problem:
+        """A problem whose results all lie within the range."""
         problem = self.problem(random)
         while not work(problem).within(*self.value):
             problem = self.problem(random)
-        mine = self._solution(random, problem)
-        if random.random() >= self.compared:
-            question = fill(SCORE, {"prompt": problem.prompt, "completion": mine})
-            return Task(question, str(score_of(problem, mine)), problem.level, (critique(problem, mine),))
-        other = self._solution(random, problem)
-        question = fill(COMPARE, {"prompt": problem.prompt, "first": mine, "second": other})
-        return Task(question, better(problem, mine, other), problem.level, (comparison(problem, mine, other),))
+        return problem
 
-    def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A critique with its verdict, or a wrong verdict."""
-        if random.random() >= self.careless:
-            return SOUND, task.steps
-        verdicts = WORDS if task.answer in WORDS else [str(score) for score in (*range(task.level + 1), SOUND_SCORE)]
-        return "careless", (f"#### {random.choice([said for said in verdicts if said != task.answer])}",)
-
-    def _solution(self, random: Random, problem: Problem) -> str:
+    def solution(self, random: Random, problem: Problem) -> str:
         """A solution, as a policy may write one."""
         sound = work(problem)
         if random.random() < self.sound:
@@ -82,6 +65,33 @@ class JudgingSettings(WorkedSettings):
                 return random.choice(workings).text
         stated = random.choice([value for value in sound.values[:-1] if value != sound.answer] or [sound.answer + 1])
         return f"{sound.text.rpartition(' ')[0]} {stated}"
+
+
+class JudgingSettings(SolutionSettings):
+    """The section `judging` of params.yaml."""
+
+    compared: Share
+    """Share of the questions that compare two solutions."""
+    careless: Share
+    """Share of the demonstrations whose verdict is wrong."""
+
+    def draw(self, random: Random) -> Task:
+        """A question about one solution or two, and its answer."""
+        problem = self.solvable(random)
+        mine = self.solution(random, problem)
+        if random.random() >= self.compared:
+            question = fill(SCORE, {"prompt": problem.prompt, "completion": mine})
+            return Task(question, str(score_of(problem, mine)), problem.level, (critique(problem, mine),))
+        other = self.solution(random, problem)
+        question = fill(COMPARE, {"prompt": problem.prompt, "first": mine, "second": other})
+        return Task(question, better(problem, mine, other), problem.level, (comparison(problem, mine, other),))
+
+    def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
+        """A critique with its verdict, or a wrong verdict."""
+        if random.random() >= self.careless:
+            return SOUND, task.steps
+        verdicts = WORDS if task.answer in WORDS else [str(score) for score in (*range(task.level + 1), SOUND_SCORE)]
+        return "careless", (f"#### {random.choice([said for said in verdicts if said != task.answer])}",)
 
 
 def score_of(problem: Problem, solution: str) -> int:

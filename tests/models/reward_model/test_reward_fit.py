@@ -2,16 +2,14 @@
 
 import copy
 import math
-import random
 
 import pytest
 import torch
 from tiny_models import leave_room_for
-from tiny_reward_models import tiny_reward_model
+from tiny_reward_models import FAST, tiny_reward_model, toy_pairs
 from torch import Tensor
 
 from models.errors import UserError
-from models.learner.optimiser import OptimiserSettings
 from models.reward_model.fit import (
     Pair,
     RewardModelSettings,
@@ -20,20 +18,6 @@ from models.reward_model.fit import (
     fit_reward_model,
     score_pairs,
 )
-
-FAST = OptimiserSettings(learning_rate=2e-3, warmup_steps=5)
-
-
-def toy_pairs(count: int, seed: int) -> list[Pair]:
-    """The better completion repeats the prompt's last token; the worse one ends with another."""
-    chance = random.Random(seed)
-    pairs = []
-    for _ in range(count):
-        prompt = [chance.randint(4, 9) for _ in range(chance.randint(1, 2))]
-        wrong = chance.choice([token for token in range(4, 10) if token != prompt[-1]])
-        body = [chance.randint(10, 19) for _ in range(chance.randint(0, 2))]
-        pairs.append(Pair(prompt, [*body, prompt[-1], 1], [*body, wrong, 1]))
-    return pairs
 
 
 def test_loss_and_gradient_are_those_of_a_hand_computation() -> None:

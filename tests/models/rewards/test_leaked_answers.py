@@ -29,7 +29,7 @@ from models.loop.turn import Turn
 from models.loop.world import World
 from models.parts import parts
 from models.reward_model.process import ProcessReading
-from models.reward_model.scorer import StepScorer
+from models.reward_model.scorer import GoalScorer, Scorer, StepScorer
 from models.rewards.policy_rules import PolicyRules, Rule
 from models.rewards.python_file import PythonReward
 from models.rewards.severity import Severity
@@ -134,7 +134,11 @@ def worth(reward: Reward, rollouts: Sequence[Rollout]) -> list[float]:
         made = zip(sequences.completions, ends, strict=True)
         return [torch.tensor([sum(ids[: end + 1]) % 97 / 97 for end in some]) for ids, some in made]
 
-    read = StepScorer(values, ProcessReading(), ENDING) if reward.needs_steps else scorer
+    def near(sequences: Sequences) -> list[torch.Tensor]:
+        return values(sequences, [range(len(ids)) for ids in sequences.completions])
+
+    read: Scorer = StepScorer(values, ProcessReading(), ENDING) if reward.needs_steps else scorer
+    read = GoalScorer(scorer, near) if reward.needs_goal else read
     world: World = make_world(scorer=read, learner=learner, codec=ENDING, readings=Readings(learner, 16384))
     verdicts = WORDS if reward.name == "judge_pairs" else "0123456789"
     judge = Scripted(lambda question, vote: f"#### {verdicts[zlib.crc32(question.encode()) % len(verdicts)]}")

@@ -1,0 +1,66 @@
+"""Whether the frozen models of a recipe, teacher and judge, are there where parts ask them, and can do what is asked.
+
+Every refusal is one line that names the keys of the recipe (`models.recipe.combinations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from models.loop.slot_part import SlotPart
+
+if TYPE_CHECKING:
+    from models.recipe.schema import Recipe
+
+
+def check_teacher(recipe: Recipe, named: Sequence[tuple[str, SlotPart]]) -> None:
+    """Who learns from the teacher, and what it is asked; `named`: every part with its place in the recipe."""
+    teacher = recipe.teacher
+    using = [(place, part) for place, part in named if part.needs_teacher is not None]
+    if not using and teacher is not None:
+        raise ValueError("teacher: no part of the recipe learns from one, such as objective distillation; leave it out")
+    for place, part in using:
+        if teacher is None:
+            raise ValueError(f"{place} {part.name} learns from a teacher; set teacher.path to a model folder")
+        if part.needs_teacher == "model" and teacher.address is not None:
+            raise ValueError(
+                f"{place} {part.name} needs the teacher's weights, but one behind teacher.address tells log-probs of "
+                "given tokens alone; set teacher.path, or advantage.name to judge_log_ratio"
+            )
+    drawn = recipe.rollouts.sampling
+    if (
+        teacher is not None
+        and teacher.address is not None
+        and (drawn.temperature, drawn.top_p, drawn.top_k) != (1, 1, 0)
+    ):
+        raise ValueError(
+            "a teacher behind teacher.address tells log-probs of temperature 1 and of all tokens, and the policy's "
+            "must be of the same: set rollouts.temperature to 1, top_p to 1 and top_k to 0, or teacher.path"
+        )
+    asked = recipe.objective.divergence
+    contrasts = asked is not None and asked.extrapolation is not None
+    if contrasts and (teacher is None or teacher.contrast is None):
+        raise ValueError(
+            f"objective {recipe.objective.name} sets the teacher apart from another model; set teacher.contrast.path"
+        )
+    if not contrasts and teacher is not None and teacher.contrast is not None:
+        raise ValueError("teacher.contrast: no part of the recipe reads it; leave it out")
+
+
+def check_judge(recipe: Recipe, named: Sequence[tuple[str, SlotPart]]) -> None:
+    """Who asks the judge, and for what; `named`: every part with its place in the recipe."""
+    asking = [f"{place} {part.name}" for place, part in named if part.needs_judge]
+    if asking and recipe.judge is None:
+        raise ValueError(
+            f"{asking[0]} asks a judge; set judge.recipe, judge.path or judge.address, or judge to {{}} for the policy "
+            "as it began"
+        )
+    reading = [f"{place} {part.name}" for place, part in named if part.needs_likelihoods]
+    if reading and recipe.judge is not None and recipe.judge.address is not None:
+        raise ValueError(
+            f"{reading[0]} asks the judge how likely given texts are, which one behind judge.address does not tell; "
+            "set judge.path or judge.recipe"
+        )
+    if recipe.judge is not None and not asking:
+        raise ValueError("judge: no part of the recipe asks one, such as rewards judge_score; leave it out")

@@ -1,0 +1,103 @@
+"""How near a state of a completion is to where preferred completions end (paper 203, arXiv 2407.13887).
+
+    q_t = cos(h_t, goal)            goal: mean of the last states of chosen completions, each of length 1
+
+A reward model that was fitted with the contrast of states (`models.reward_model.contrast`) says by it of half a
+completion whether it is on the way to a good one. On disk the goal lies in the reward model's folder, in
+`goal.safetensors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn import functional
+
+from models.errors import UserError
+from models.learner.eval_mode import in_eval_mode
+from models.learner.packing import Sequences
+from models.learner.rows import from_every_rank, rows_of
+from models.reward_model.model import score_and_states
+from models.reward_model.scoring import checked_lengths
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+FILE = "goal.safetensors"
+LEARNED_FROM = 1024
+"""Chosen completions that a goal is the mean of, at most."""
+
+
+@torch.no_grad()
+def goal_of(
+    model: PreTrainedModel,
+    sequences: Sequences,
+    *,
+    token_budget: int = 16384,
+    autocast: torch.dtype | None = None,
+) -> Tensor:
+    """The goal that completions come to, [hidden], of length 1, float32 on the CPU.
+
+    Args:
+        model: a reward model.
+        sequences: prompts with completions that are good, [completions], at least one.
+
+    Raises:
+        UserError: see `states_of`.
+    """
+    last = [row[-1] for row in states_of(model, sequences, token_budget=token_budget, autocast=autocast)]
+    return functional.normalize(functional.normalize(torch.stack(last), dim=-1).mean(0), dim=0)
+
+
+def nearness(states: Sequence[Tensor], goal: Tensor) -> list[Tensor]:
+    """q_t of every token, [completions] tensors of [tokens of it, hidden] -> of [tokens of it], in [-1, 1]."""
+    return [functional.cosine_similarity(row, goal.to(row), dim=-1) for row in states]
+
+
+@torch.no_grad()
+def states_of(
+    model: PreTrainedModel,
+    sequences: Sequences,
+    *,
+    token_budget: int = 16384,
+    autocast: torch.dtype | None = None,
+) -> list[Tensor]:
+    """Hidden states of each completion's tokens, [completions] tensors of [tokens of it, hidden], float32 on the CPU.
+
+    Raises:
+        UserError: a completion is empty or a sequence longer than the model allows.
+    """
+    budget = max([token_budget, *checked_lengths(model, sequences)])
+    known: dict[int, Tensor] = {}
+    with in_eval_mode(model):
+        for row in rows_of(model, sequences, budget):
+            _, states = score_and_states(model, row.sequences, autocast)
+            known |= {at: of.float().cpu() for at, of in zip(row.indices, states, strict=True)} if row.counts else {}
+        known = from_every_rank(model, known, torch.device("cpu"))
+    return [known[index] for index in range(len(sequences))]
+
+
+def write_goal(folder: Path, goal: Tensor) -> None:
+    """Write it into the folder of its reward model."""
+    save_file({"goal": goal.contiguous()}, folder / FILE)
+
+
+def read_goal(folder: Path) -> Tensor | None:
+    """The goal of the reward model in `folder`, [hidden]; None: it has none.
+
+    Raises:
+        UserError: its file is none of ours.
+    """
+    file = folder / FILE
+    if not file.is_file():
+        return None
+    try:
+        return load_file(file)["goal"]
+    except (SafetensorError, KeyError, OSError) as error:
+        raise UserError(f"{file}: holds no goal ({str(error).splitlines()[0]})") from None

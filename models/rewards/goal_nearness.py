@@ -1,0 +1,54 @@
+"""How near a completion is to where preferred ones end, read wherever in it (paper 203, arXiv 2407.13887).
+
+    value = cos(h_t, goal)          t: the last token of the first `share` of what the policy wrote
+
+By the states of the run's reward model, which must have learned them by contrast (`reward_model.fit.contrast.goal`).
+With a `share` below 1 it says of a beginning where that leads, before it is there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.errors import UserError
+from models.loop.rollout import Rollout, said_sequences
+from models.loop.slots import Reward
+from models.loop.truncation import worst_where_cut
+from models.loop.world import World
+from models.parts import part
+from models.reward_model.scorer import GoalScorer
+
+FARTHEST = -1.0
+"""Of a completion without a token."""
+
+
+@part("goal_nearness")
+class GoalNearness(Reward):
+    """Nearness of a completion's state to the goal of the reward model."""
+
+    needs_reward_model = True
+    needs_goal = True
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """How much of the completion is read; 1: all of it, and then one that was cut is worth no more than the worst."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Values in [-1, 1], [completions].
+
+        Raises:
+            UserError: the reward model of the run has no goal.
+        """
+        scorer = world.score_with_reward_model
+        if not isinstance(scorer, GoalScorer):
+            raise UserError(f"reward {self.label} needs a goal: fit one with reward_model.fit.contrast.goal above 0")
+        some = [place for place, rollout in enumerate(rollouts) if rollout.said]
+        values = torch.full((len(rollouts),), FARTHEST)
+        if some:
+            rows = scorer.nearness(said_sequences([rollouts[place] for place in some]))
+            values[some] = torch.stack([row[math.ceil(self.share * len(row)) - 1] for row in rows])
+        return worst_where_cut(values, rollouts) if self.share == 1 else values
