@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all test-slice faults quick lint browser postgresql ui schedule services services-stop bench league clean
+.PHONY: help install run test test-all test-slice faults quick lint browser postgresql simulator ui schedule services services-stop bench league clean
 
 PYTHON ?= python3.11
 RECIPE ?= recipes/arithmetic.yaml
@@ -31,16 +31,16 @@ run: .venv/.installed ## Main job: data, validation, warm start, reward model, R
 	@$(BIN)/rewardflow run $(RECIPE) $(OPTIONS)
 
 # Style, types and imports are checked beside the tests; what they say is shown where it is bad news.
-test: .venv/.installed browser postgresql ## Check style, types and imports beside the tests, but for the thorough ones
+test: .venv/.installed browser postgresql simulator ## Check style, types and imports beside the tests, but for the thorough ones
 	@$(MAKE) --no-print-directory lint >.lint.log 2>&1 & lint=$$!; \
 	echo "== pytest, $(WORKERS) processes; ruff, mypy and import-linter beside them"; \
 	$(PYTEST) -n $(WORKERS) -m 'not thorough' --durations=10 && status=0 || status=$$?; \
 	wait $$lint || { cat .lint.log; status=1; }; rm -f .lint.log; exit $$status
 
-test-all: .venv/.installed browser postgresql lint ## Run every test in one process: also long runs, faults, and every recipe's smoke
+test-all: .venv/.installed browser postgresql simulator lint ## Run every test in one process: also long runs, faults, and every recipe's smoke
 	@$(PYTEST) -n 0 --durations=10
 
-test-slice: .venv/.installed postgresql ## Run a slice of the thorough tests: SLICE=K/N, every N-th beginning with the K-th
+test-slice: .venv/.installed postgresql simulator ## Run a slice of the thorough tests: SLICE=K/N, every N-th beginning with the K-th
 	@$(PYTEST) -n 0 -m thorough --slice $(SLICE) --durations=10
 
 faults: .venv/.installed postgresql ## Inject every fault into real runs and write what came of it to docs/faults.md
@@ -59,6 +59,9 @@ browser: ## Get Debian's chromium for the test of the MLflow UI, where that is p
 
 postgresql: ## Get Debian's PostgreSQL for `make services` and its tests, where that is possible
 	@bash .ci/postgresql
+
+simulator: ## Get Debian's Icarus Verilog for rewards that test circuits, where that is possible
+	@bash .ci/simulator
 
 ui: .venv/.installed ## Start the MLflow and Prefect servers and print their addresses
 	@$(BIN)/rewardflow ui $(OPTIONS)

@@ -203,12 +203,13 @@ def _answers(frame: pd.DataFrame, parse_answer: ParseAnswer) -> dict[str, pd.Ser
     """An expected answer may stand alone (`18`) or in its marker (`#### 18`).
 
     Alone it is one that the verifier can read where a completion that ends in it, marked, is read back as that
-    answer and nothing else; a text of several lines is not. A problem with unit tests needs no answer.
+    answer and nothing else; a text of several lines is not. A problem with unit tests needs no answer,
+    and its own may be a whole program.
     """
     answers = _texts(frame, "answer").str.strip()
     fits = {text: parse_answer(text) is not None or parse_answer(f"#### {text}") == text for text in answers.unique()}
     tested = _texts(frame, "tests").str.strip().ne("") if "tests" in frame else pd.Series(False, index=frame.index)
-    columns = {"answer_parses": answers.map(fits) & answers.ne("") | answers.eq("") & tested}
+    columns = {"answer_parses": answers.map(fits) & answers.ne("") | tested}
     if "completion" in frame:
         completions = _texts(frame, "completion")
         stated = {text: not text.strip() or parse_answer(text) is not None for text in completions.unique()}

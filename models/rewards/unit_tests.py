@@ -9,12 +9,18 @@ CodeRL gives -0.3 to whatever fails a test; here the share of cases that pass co
 ACECode (paper 383, arXiv 2412.17264), so that a group of failing programs need not be flat. Its bonus for run time is
 the reward `speed`. Programs run in the sandbox and nowhere else, and nothing of the problem's tests
 but inputs goes in there. The same verdict decides in evaluations and at the gate: solved is what passes all cases.
+
+What is tested is, by `reads`, the program that a completion writes; or the value that it states, as if a function
+returned it, so that code without any instruction is a problem: what does it print, what must stand where something is
+missing (CodeBoost, paper 270, arXiv 2508.05242); or a circuit in Verilog, under a test bench (VeriPrefer, paper 15,
+arXiv 2504.15804).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -27,7 +33,10 @@ from models.loop.world import World
 from models.parts import part
 from models.sandbox.sandbox import Program, Verdict, shared_sandbox
 from models.sandbox.settings import SandboxSettings
-from models.sandbox.written import written_program
+from models.sandbox.simulator import is_closed, require_simulator, simulate
+from models.sandbox.written import written_circuit, written_program, written_value
+
+UNWRITTEN = Verdict("uncompilable", 0, 0, "nothing that can be tested")
 
 
 @part("unit_tests")
@@ -46,6 +55,9 @@ class UnitTests(Reward):
     """What a program nears with the share of the cases that it passes, while not all do."""
     passed: Number = 1.0
     """Of a program that passes all cases."""
+    reads: Literal["program", "value", "verilog"] = "program"
+    """What is tested: a Python program; the stated value, which is what the function answers; or a Verilog circuit,
+    where Icarus Verilog is installed and namespaces can be had."""
     untested: Number = 0.0
     """Of any completion where the problem has no tests, or tests that ask the program nothing."""
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
@@ -53,7 +65,9 @@ class UnitTests(Reward):
 
     def try_out(self) -> None:
         """Raise a UserError where this machine cannot hold a program."""
-        _ = shared_sandbox(self.sandbox).layers
+        if self.reads == "verilog":
+            require_simulator()
+        _ = shared_sandbox(self.sandbox, compilers=self.reads == "verilog").layers
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """The grade of each completion, [completions]."""
@@ -80,14 +94,34 @@ class UnitTests(Reward):
     def _verdicts(self, attempts: Sequence[Attempt]) -> list[Verdict]:
         """Of each attempt, [attempts]; equal programs are run once."""
         known: dict[Program, Verdict] = {}
-        programs = [program_of(attempt) for attempt in attempts]
+        programs = [None if _unrun(attempt) else self._program(attempt) for attempt in attempts]
         run = list(dict.fromkeys(program for program in programs if program is not None))
         if run:
-            known = dict(zip(run, shared_sandbox(self.sandbox).judge(run), strict=True))
+            known = dict(zip(run, self._judged(run), strict=True))
         return [
-            _unrun(attempt) if program is None else known[program]
+            _unrun(attempt) or UNWRITTEN if program is None else known[program]
             for attempt, program in zip(attempts, programs, strict=True)
         ]
+
+    def _program(self, attempt: Attempt) -> Program | None:
+        """What is to be run; None where the completion writes nothing that can be."""
+        problem = attempt.problem
+        match self.reads:
+            case "program":
+                return program_of(attempt)
+            case "value":
+                value = written_value(attempt.text)
+                source = None if value is None else f"def {problem.entry_point}():\n    return {value}\n"
+            case "verilog":
+                design = written_circuit(problem.prompt, attempt.text)
+                source = design if is_closed(design) else None
+        return None if source is None else Program(source, problem.tests, problem.entry_point)
+
+    def _judged(self, programs: Sequence[Program]) -> list[Verdict]:
+        if self.reads == "verilog":
+            sandbox = shared_sandbox(self.sandbox, compilers=True)
+            return simulate(sandbox, [(program.source, program.tests) for program in programs])
+        return shared_sandbox(self.sandbox).judge(programs)
 
 
 def program_of(attempt: Attempt) -> Program | None:
@@ -99,7 +133,8 @@ def program_of(attempt: Attempt) -> Program | None:
     return Program(source, problem.tests, problem.entry_point, problem.prompt)
 
 
-def _unrun(attempt: Attempt) -> Verdict:
+def _unrun(attempt: Attempt) -> Verdict | None:
+    """The verdict on what is not run, whatever it says; None where it is to be looked at."""
     if not attempt.problem.tests.strip():
         return Verdict("useless_tests", 0, 0, "the problem has no tests")
-    return Verdict("uncompilable", 0, 0, "the completion was cut")
+    return None if attempt.finished else Verdict("uncompilable", 0, 0, "the completion was cut")

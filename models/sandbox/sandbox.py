@@ -201,6 +201,10 @@ class Sandbox:
             raise ValueError(f"{wrong[0]!r} is no plain name of a file")
         return self._ran({"kind": "command", "words": list(words), "files": dict(files)})
 
+    def commands(self, runs: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> list[Ran]:
+        """Run commands, each with its files, as `command` does, side by side, [commands]; raises as `judge` does."""
+        return self._side_by_side(lambda run: self.command(*run), runs)
+
     def close(self) -> None:
         """End the workers that are idle."""
         with self._lock:

@@ -1,13 +1,18 @@
-"""The program that a completion writes: a block of code, a function, or the rest of one that the prompt begins."""
+"""The code that a completion writes: a block, a function, or the rest of one that the prompt begins."""
 
 from __future__ import annotations
 
 import ast
 import re
 
+from models.text.answers import extract_answer
+
 _BLOCK = re.compile(
-    r"^[ \t]*```[ \t]*(?:python|py|python3)?[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.IGNORECASE
+    r"^[ \t]*```[ \t]*(?:python|py|python3|verilog|systemverilog|v|sv)?[ \t]*\r?\n(.*?)^[ \t]*```",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
+LONGEST_VALUE = 2_000
+"""Characters of a value that is stated."""
 
 
 def written_program(prompt: str, completion: str, entry_point: str) -> str:
@@ -28,6 +33,32 @@ def written_program(prompt: str, completion: str, entry_point: str) -> str:
     if not _is_python(prompt):
         return code
     return f"{prompt}\n{code}" if defines.search(code) else f"{prompt}{code}"
+
+
+def written_code(completion: str) -> str:
+    """The last block of code, of a completion without any all of it."""
+    blocks: list[str] = _BLOCK.findall(completion)
+    return blocks[-1] if blocks else completion
+
+
+def written_circuit(prompt: str, completion: str) -> str:
+    """The Verilog: the last block of code, or all; it goes on where the prompt ends if it begins no module itself."""
+    code = written_code(completion)
+    if re.search(r"\bmodule\b", code):
+        return code
+    begun = [match.start() for match in re.finditer(r"\bmodule\b", prompt)]
+    return f"{prompt[begun[-1] :]}\n{code}" if begun else code
+
+
+def written_value(completion: str) -> str | None:
+    """Python of the value that a completion states: a literal as it is, other words as a text; None: it states none."""
+    stated = extract_answer(completion)
+    if stated is None or not stated.strip() or len(stated) > LONGEST_VALUE:
+        return None
+    try:
+        return repr(ast.literal_eval(stated.strip()))
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return repr(stated.strip())
 
 
 def _is_python(text: str) -> bool:

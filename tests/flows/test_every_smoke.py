@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from project import Project, environment
 from running import ROOT
+from simulator_here import skip_without_simulator
 from smokes import Smokes
 
 from models.datasets.built_in import EXTRA_SETS
@@ -35,6 +36,7 @@ def smokes(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_smoke_of_a_recipe_goes_through(name: str, smokes: Smokes, request: pytest.FixtureRequest) -> None:
+    skip_without_simulator(load_recipe(name))
     files = DATA.get(name, {})
     place = request.getfixturevalue("shared_data") if files else Path()
     ended = smokes.run(name, *(part for key, file in files.items() for part in ("--set", f"{key}={place / file}")))

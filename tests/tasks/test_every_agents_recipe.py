@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from agent_scenes import ROOT, Scene, make_scene, problems_of
+from simulator_here import skip_without_simulator
 from tiny_worlds import make_world
 
 from models.datasets.built_in import TASK_SETS
@@ -67,6 +68,7 @@ def test_the_recipe_runs_on_its_own_problems_and_moves_the_policy(
     file: Path, scene: Callable[[str, TokenizerSettings], Scene], tmp_path: Path
 ) -> None:
     own = load_recipe(file)
+    skip_without_simulator(own)
     recipe: Any = load_recipe(file, [*smoke_overrides(own), "policy.base=null", "policy.lora=null"])
     here = scene(recipe.data.name, recipe.policy.tokenizer)
     policy = load_causal_model(here.start, torch.float32)

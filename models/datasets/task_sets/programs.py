@@ -49,11 +49,10 @@ class ProgramsSettings(TaskSettings):
 
     def draw(self, random: Random) -> Task:
         """Steps, each with a number of its own."""
-        steps = [(verb, random.randint(2, 9)) for verb in random.sample(list(QUICK), random.randint(2, 3))]
+        steps = drawn_steps(random)
         head = f'def f ( x ) : " {" , ".join(SAID[verb].format(number) for verb, number in steps)} " ;'
         body = written([QUICK[verb].format(number) for verb, number in steps])
-        tests = "".join(f"assert f({given}) == {result(steps, given)}\n" for given in INPUTS)
-        return Task(head, f"{head} {body}", len(steps), (body,), tests, "f")
+        return Task(head, f"{head} {body}", len(steps), (body,), cases(steps), "f")
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
         """A program with a mistake, one with loops, or the sound one."""
@@ -67,6 +66,16 @@ class ProgramsSettings(TaskSettings):
         looped = [verb in SLOW and random.random() < self.slow for verb, _ in steps]
         lines = [(SLOW if loop else QUICK)[verb].format(n) for (verb, n), loop in zip(steps, looped, strict=True)]
         return "wrong" if wrong else "slow" if any(looped) else SOUND, (written(lines),)
+
+
+def drawn_steps(random: Random) -> list[Step]:
+    """Two or three steps, each with a number of its own."""
+    return [(verb, random.randint(2, 9)) for verb in random.sample(list(QUICK), random.randint(2, 3))]
+
+
+def cases(steps: Sequence[Step]) -> str:
+    """The tests of a function."""
+    return "".join(f"assert f({given}) == {result(steps, given)}\n" for given in INPUTS)
 
 
 def written(lines: Sequence[str]) -> str:

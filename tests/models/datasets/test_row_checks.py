@@ -100,8 +100,10 @@ def test_an_answer_fits_alone_or_marked_and_not_where_it_cannot_be_read_back(ans
 
 
 def test_a_problem_with_unit_tests_needs_no_answer_and_data_without_answers_is_not_asked_for_them() -> None:
-    tested = problems(("a", "7"), ("b", ""), ("c", ""), tests=["", "assert f(1) == 1", ""])
-    assert list(compute(tested)["answer_parses"]) == [True, True, False]
+    program = "def f(x):\n    return x"
+    rows = [("a", "7"), ("b", ""), ("c", ""), ("d", program), ("e", program)]
+    tested = problems(*rows, tests=["", "assert f(1) == 1", "", "assert f(1) == 1", ""])
+    assert list(compute(tested)["answer_parses"]) == [True, True, False, True, False]
     assert "answer_parses" not in compute(problems(("a", ""), ("b", "")))
     assert "completion_answers" not in compute(demonstrations(("a", "a story", "")))
 

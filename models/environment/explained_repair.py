@@ -1,0 +1,72 @@
+"""A wrong program is explained and then written anew, and each has a worth of its own (self-debugging; paper 87).
+
+    a function in words, and a program      turn 1: what is wrong with it       reward: likeness to the answer
+    fix:                                    turn 2: the program as it is right  reward: 1 where it passes
+
+The problem's answer is an explanation, its tests are those of the program, which runs in the sandbox. What is paid for
+the second turn does not depend on the first but through what the policy reads: an advantage that counts a turn's own
+reward (`turn_returns` with gamma 0) keeps a lucky repair from paying for a wrong explanation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+
+from models.episodes.environment import Environment, Info, Opened
+from models.errors import UserError
+from models.formulas.likeness import Metric, likeness
+from models.loop.attempt import Attempt
+from models.loop.rollout import Problem
+from models.parts import part
+from models.rewards.unit_tests import UnitTests
+from models.sandbox.settings import SandboxSettings
+
+
+@part("explained_repair")
+class ExplainedRepair(Environment):
+    """An explanation and a repair of one program."""
+
+    needs_answers = True
+    says: str = "fix:"
+    """What the policy reads behind its explanation."""
+    metric: Metric = "rouge_l"
+    """How an explanation is held against the problem's."""
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    """What a program may use."""
+
+    def try_out(self) -> None:
+        """Raise a UserError where this machine cannot hold a program."""
+        UnitTests(sandbox=self.sandbox).try_out()
+
+    def open(self, problem: Problem) -> Opened:
+        """An episode about a problem that has tests.
+
+        Raises:
+            UserError: it has none.
+        """
+        if not problem.tests.strip():
+            raise UserError(f"environment explained_repair: the problem {problem.id} has no tests")
+        return _Repair(problem, self)
+
+
+class _Repair:
+    def __init__(self, problem: Problem, settings: ExplainedRepair) -> None:
+        # A repair is a program by itself, and does not go on where the prompt ends.
+        self._problem, self._settings = replace(problem, prompt=""), settings
+        self._tests = UnitTests(sandbox=settings.sandbox)
+        self._explained = False
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        self._explained = False
+        return "", {}
+
+    def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
+        if not self._explained:
+            self._explained = True
+            alike = likeness(turn, self._problem.answer, self._settings.metric)
+            return self._settings.says, alike, False, False, {}
+        (right,) = self._tests.right([Attempt(self._problem, turn, True)])
+        return "", float(right), True, False, {"solved": right}
+
+    def close(self) -> None:
+        return None

@@ -1,0 +1,77 @@
+"""Circuits in Verilog under a test bench: Icarus Verilog within the sandbox, in its profile for compilers.
+
+    design + bench  ->  iverilog  ->  vvp  ->  lines `PASS` and `FAIL` of the bench  ->  verdict
+
+A bench is a module that no other names. It prints `PASS` or `FAIL` at the beginning of a line for every case and ends
+by `$finish`. What a design prints would look the same, so one is refused that calls a system task, names a directive of
+the compiler or reaches into another module: it could write the verdict, or read it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+
+from models.errors import UserError
+from models.sandbox.sandbox import Ran, Sandbox, Verdict
+
+PROGRAMS = ("iverilog", "vvp")
+LONGEST = 20_000
+"""Characters of a design."""
+_BROKEN = 3
+"""How the command ends where the design does not compile."""
+_COMMAND = f"iverilog -g2012 -o circuit bench.v design.v || exit {_BROKEN}; exec vvp -n circuit"
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_PURE = ("$signed", "$unsigned", "$clog2", "$bits")
+"""System functions that only compute."""
+_REACHES = re.compile(r"`|\$\w*|[\w\]]\s*\.\s*[A-Za-z_\\]|\\|\bforce\b|\bbind\b|\bimport\b")
+"""What could lead out of a design: directives, system tasks, names with dots, escaped names."""
+
+
+def require_simulator() -> None:
+    """Refuse to go on without Icarus.
+
+    Raises:
+        UserError: it is missing.
+    """
+    if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
+        raise UserError(f"Icarus Verilog is missing ({missing[0]}): apt-get install iverilog")
+
+
+def is_closed(design: str) -> bool:
+    """Whether a design is text of plain characters that says nothing by which it could reach its bench, or print."""
+    if len(design) > LONGEST or "\x00" in design or not design.isascii():
+        return False
+    reaching = _REACHES.findall(_COMMENT.sub(" ", design))
+    return all(text in _PURE for text in reaching)
+
+
+def simulate(sandbox: Sandbox, designs: Sequence[tuple[str, str]]) -> list[Verdict]:
+    """What becomes of each design under its bench, [designs].
+
+    Args:
+        sandbox: one for compilers.
+        designs: Verilog of the design and of its bench.
+
+    Raises:
+        UserError: this machine cannot hold a command.
+    """
+    runs = [(("sh", "-c", _COMMAND), {"design.v": design, "bench.v": bench}) for design, bench in designs]
+    return [verdict_of(ran) for ran in sandbox.commands(runs)]
+
+
+def verdict_of(ran: Ran) -> Verdict:
+    """What the end and the lines of a simulation say."""
+    lines = ran.output.splitlines()
+    passed, failed = (sum(line.startswith(word) for line in lines) for word in ("PASS", "FAIL"))
+    why = next(iter(ran.errors.splitlines()), "")[:200]
+    if ran.status == _BROKEN:
+        return Verdict("uncompilable", 0, 0, why)
+    if ran.late or ran.cut or ran.status != 0:
+        return Verdict("failed", 0, passed + failed, why or "it does not end")
+    if not passed + failed:
+        return Verdict("useless_tests", 0, 0, "the bench says nothing")
+    if not failed:
+        return Verdict("passed", passed, passed, "")
+    return Verdict("partly", passed, passed + failed, next(line for line in lines if line.startswith("FAIL"))[:200])

@@ -1,0 +1,141 @@
+"""What tests are worth that a model wrote: run on a reference, and on mutants of it (`models.text.mutants`).
+
+    reference ->  do they run, does every case pass, how many of its lines do they reach
+    mutants   ->  how many of them fail the tests, of those that the problem's own tests tell from the reference
+
+Tests run in the judge, who decides: only such as reach nothing of it are run at all (`models.sandbox.plain_code`).
+Mutants are run under tests alone that the reference passes, for a wrong test kills everything.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from models.sandbox.inside.counting import lines_of
+from models.sandbox.plain_code import is_plain
+from models.sandbox.sandbox import Program, Sandbox, shared_sandbox
+from models.sandbox.settings import SandboxSettings
+from models.text.mutants import mutants_of
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What tests are about."""
+
+    reference: str
+    """The program as it is right: Python that defines `entry_point`."""
+    entry_point: str
+    tests: str = ""
+    """Those of the problem, which say what of a mutant can be seen; empty: all mutants count."""
+
+
+@dataclass(frozen=True)
+class Strength:
+    """What became of tests on their reference. All is zero of such as are no plain Python."""
+
+    parses: bool = False
+    runs: bool = False
+    """Whether they ask the reference something, and it answers."""
+    passes: bool = False
+    """Whether the reference passes every case."""
+    covered: float = 0.0
+    """Share of the reference's lines that they reach, in [0, 1]; zero where they do not pass."""
+
+
+Asked = tuple[Subject, str]
+"""A subject and tests of it."""
+
+
+@lru_cache(maxsize=2)
+def strengths(settings: SandboxSettings, asked: tuple[Asked, ...]) -> dict[Asked, Strength]:
+    """What becomes of tests; parts that a recipe names one after the other ask the same of a round.
+
+    Args:
+        settings: what a run of tests may use.
+        asked: different subjects and tests.
+
+    Raises:
+        UserError: this machine cannot hold a program.
+    """
+    seen = {each: Strength(parses=_parses(each[1])) for each in asked}
+    plain = [each for each in asked if seen[each].parses and is_plain(each[1])]
+    verdicts = shared_sandbox(settings).judge([_reference(*each) for each in plain])
+    for each, verdict in zip(plain, verdicts, strict=True):
+        passes = verdict.outcome == "passed"
+        covered = min(1.0, verdict.lines / max(1, _lines(each[0].reference))) if passes else 0.0
+        seen[each] = Strength(True, passes or verdict.outcome == "partly", passes, covered)
+    return seen
+
+
+@lru_cache(maxsize=2)
+def kills(settings: SandboxSettings, mutants: int, asked: tuple[Asked, ...]) -> dict[Asked, float]:
+    """Share of the mutants that fail the tests, in [0, 1]; zero where the reference fails too, or there are none.
+
+    Args:
+        settings: as of `strengths`.
+        mutants: most of a reference.
+        asked: likewise.
+
+    Raises:
+        UserError: this machine cannot hold a program.
+    """
+    seen = strengths(settings, asked)
+    passing = [each for each in asked if seen[each].passes]
+    standing = {subject: _visible(settings, mutants, subject) for subject in dict.fromkeys(each[0] for each in passing)}
+    runs = [(subject, tests, mutant) for subject, tests in passing for mutant in standing[subject]]
+    killed = _killed(shared_sandbox(settings), runs)
+    shares = dict.fromkeys(asked, 0.0)
+    for subject, tests in passing:
+        dead = sum((subject, tests, mutant) in killed for mutant in standing[subject])
+        shares[subject, tests] = dead / max(1, len(standing[subject]))
+    return shares
+
+
+@lru_cache(maxsize=65536)
+def _visible(settings: SandboxSettings, mutants: int, subject: Subject) -> tuple[str, ...]:
+    """The mutants that the problem's own tests tell from the reference; all where it has none, or they kill none."""
+    made = mutants_of(subject.reference, mutants)
+    if not subject.tests.strip():
+        return made
+    killed = _killed(shared_sandbox(settings), [(subject, subject.tests, mutant) for mutant in made])
+    return tuple(mutant for mutant in made if (subject, subject.tests, mutant) in killed) or made
+
+
+Run = tuple[Subject, str, str]
+"""A subject, tests of it, and a program to run under them."""
+
+
+def _killed(sandbox: Sandbox, runs: Sequence[Run]) -> set[Run]:
+    verdicts = sandbox.judge([Program(source, tests, subject.entry_point) for subject, tests, source in runs])
+    return {run for run, verdict in zip(runs, verdicts, strict=True) if verdict.outcome != "passed"}
+
+
+def _reference(subject: Subject, tests: str) -> Program:
+    return Program(_on_lines(subject.reference), tests, subject.entry_point, counted=True)
+
+
+@lru_cache(maxsize=65536)
+def _on_lines(source: str) -> str:
+    """A program with one statement a line, however it is written; as it is where it is no Python."""
+    try:
+        return ast.unparse(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source
+
+
+@lru_cache(maxsize=65536)
+def _lines(source: str) -> int:
+    try:
+        return len(lines_of(compile(_on_lines(source), "<reference>", "exec")))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return 0
+
+
+def _parses(tests: str) -> bool:
+    try:
+        return bool(ast.parse(tests).body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False

@@ -1,0 +1,28 @@
+"""Whether circuits can be simulated on this machine: what needs that skips itself where it cannot be had."""
+
+from functools import cache
+
+import pytest
+
+from models.errors import UserError
+from models.recipe.schema import Recipe
+from models.rewards.unit_tests import UnitTests
+
+REASON = "Icarus Verilog, or namespaces to hold it, are missing"
+
+
+@cache
+def simulator_here() -> bool:
+    """Whether the reward of circuits can be asked."""
+    try:
+        UnitTests(reads="verilog").try_out()
+    except UserError:
+        return False
+    return True
+
+
+def skip_without_simulator(recipe: Recipe) -> None:
+    """Skip the test where `recipe` needs a simulator that is missing."""
+    needs = any(isinstance(reward, UnitTests) and reward.reads == "verilog" for reward in recipe.rewards)
+    if needs and not simulator_here():
+        pytest.skip(REASON)
