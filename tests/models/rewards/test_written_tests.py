@@ -147,9 +147,9 @@ def test_metrics_of_style_by_hand(tests: str, unmet: set[str]) -> None:
 
 def test_one_metric_is_worth_all_or_nothing_and_all_of_them_decide() -> None:
     texts = ["assert f(2) == 5 ; assert f(2) == 5", "assert f(2) == 5", "assert f(2"]
-    one, every = StyleOfTests(metrics=("distinct",)), StyleOfTests()
-    assert one(WORLD, [rollout(text, PROBLEM) for text in texts]).tolist() == [0.0, 1.0, 0.0]
-    assert (one.verifies, every.verifies) == (False, True)
+    single, every = StyleOfTests(metrics=("distinct",)), StyleOfTests()
+    assert single(WORLD, [rollout(text, PROBLEM) for text in texts]).tolist() == [0.0, 1.0, 0.0]
+    assert (single.verifies, every.verifies) == (False, True)
     assert every.right([Attempt(PROBLEM, text, True) for text in texts]) == [False, True, False]
     assert every.right([Attempt(PROBLEM, texts[1], False)]) == [False]
 
