@@ -80,9 +80,14 @@ def problems_of(scene: Scene, reads: str) -> list[Problem]:
     tokens = scene.codec.prompts([str(row["prompt"]) for row in rows])
     problems = [
         Problem(
-            f"p{number}", str(row["prompt"]), str(row["answer"]), int(row["level"]), tuple(ids),
-            tests=str(row["tests"]), entry_point=str(row["entry_point"]),
-        )  # fmt: skip
+            f"p{number}",
+            str(row["prompt"]),
+            str(row["answer"]),
+            int(row["level"]),
+            tuple(ids),
+            tests=str(row["tests"]),
+            entry_point=str(row["entry_point"]),
+        )
         for number, (row, ids) in enumerate(zip(rows, tokens, strict=True))
     ]
     if reads == "problems":
