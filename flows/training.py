@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,13 +137,15 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
         steps.append(call_step(opened, task, sections, *inputs, refresh=refresh, name=name))
         return steps[-1]
 
-    def learned(maker: Recipe, rows: StepResult, warmed: StepResult, of: str = "") -> StepResult:
-        """The reward model of a recipe, of completions or of their steps."""
+    def learned(
+        maker: Recipe, rows: StepResult, warmed: StepResult, judges: Mapping[Role, PolicyFiles], of: str = ""
+    ) -> StepResult:
+        """The reward model of a recipe, of completions or of their steps, whose labels may ask a judge."""
         assert maker.reward_model is not None
         sections, inputs = RewardModelSections(maker), (rows, warmed)
         if maker.reward_model.process is None:
             return step(reward_model, sections, *inputs, name=of and f"{of}reward_model")
-        labelled = step(label_steps, LabelSections(maker), *inputs, name=of and f"{of}label_steps")
+        labelled = step(label_steps, LabelSections(maker), *inputs, judges, name=of and f"{of}label_steps")
         return step(process_model, sections, *inputs, labelled, name=of and f"{of}process_model")
 
     def frozen(role: Role, settings: FrozenSettings) -> PolicyFiles:
@@ -157,7 +160,7 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
             return made_policy(warmed)
         rewarded = None
         if any(reward.needs_reward_model for reward in maker.rewards):
-            rewarded = learned(maker, rows, warmed, f"{role}: ")
+            rewarded = learned(maker, rows, warmed, {}, f"{role}: ")
         tuned = step(fine_tune, FineTuneSections(maker), rows, warmed, rewarded, {}, name=f"{role}: fine_tune")
         return made_policy(tuned)
 
@@ -169,15 +172,20 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
         steps += [held.result, held.validated]
     warmed = step(warm_start, WarmStartSections(recipe), validated)
     rewarded = None
+    teachers: dict[Role, PolicyFiles] = {}
     if recipe.reward_model is not None:
-        rewarded = learned(recipe, validated, warmed)
+        if recipe.labels is not None and recipe.labels.needs_judge and (judge := frozen_models(recipe).get("judge")):
+            teachers["judge"] = frozen("judge", judge)
+        rewarded = learned(recipe, validated, warmed, dict(teachers))
         if recipe.reward_model.report is not None:
             learning = [("before training", made_policy(warmed))]
             judged = step(reward_report, ReportSections(recipe), validated, made_reward_model(rewarded), learning, [])
             require_trust(judged)
     training = Training(opened, refresh, version, validated, warmed, rewarded, held_out=held_out, steps=steps)
     if recipe.schedule is not None:
-        teachers = {role: frozen(role, settings) for role, settings in frozen_models(recipe).items()}
+        for role, settings in frozen_models(recipe).items():
+            if role not in teachers:
+                teachers[role] = frozen(role, settings)
         inputs = (validated, warmed, rewarded, teachers)
         context = context_of(opened, fine_tune.name, FineTuneSections(recipe), *inputs)
         if going_on is not None:

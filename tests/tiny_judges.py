@@ -3,12 +3,13 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from tiny_loops import TOKENIZER
 from tiny_models import tiny_policy
-from tiny_worlds import CODEC
+from tiny_worlds import CODEC, make_world
 
 from models.engine.engine import Ask, Drawing, EngineSettings
 from models.engine.transformers_engine import TransformersEngine
@@ -18,7 +19,12 @@ from models.judges.judge import Answer, GenerativeJudge
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
+from models.loop.rollout import Problem, Rollout
+from models.loop.world import World
 from models.policy.folder import save_model_folder
+
+MALFORMED = ["", " ", "\x00\x01\x02", "{prompt} {completion}", "x" * 300_000, "#### 9", "é\ud800"]
+"""Completions that a reward by a judge must take."""
 
 
 class Scripted(GenerativeJudge):
@@ -35,6 +41,17 @@ class Scripted(GenerativeJudge):
     def likelihoods(self, questions: Sequence[str], texts: Sequence[str]) -> list[list[float] | None]:
         """Of the question's characters alone, and other for every text."""
         return [[-float(sum(map(ord, question)) % 97) / len(text) for text in texts] for question in questions]
+
+
+def world_of(says: Callable[[str, int], str | Answer]) -> World:
+    """A world whose judge answers so."""
+    return replace(make_world(), judge=Scripted(says))
+
+
+def rollouts(*texts: str, group: int = 0, prompt: str = "add") -> list[Rollout]:
+    """Completions of a prompt, a group of their own."""
+    problem = Problem(f"p{group}", prompt, "7")
+    return [Rollout(problem, group, (5,), torch.zeros(1), text, True) for text in texts]
 
 
 def _answer(said: str | Answer) -> Answer:

@@ -4,10 +4,15 @@
     place      = the same of whichever stands first: 1/2 without position bias, 1 where the first always wins
 
 Position bias of judges, and the swap against it: "Judging LLM-as-a-Judge" (arXiv 2306.05685), section 3.3.
+
+A verdict may count by how sure of its words the judge is, the inverse of their perplexity (paper 278):
+
+    1/2 + (verdict - 1/2) * exp(mean log-prob of the answer's tokens)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,7 +41,8 @@ class Compared:
     """What a judge makes of a pair."""
 
     forward: tuple[float, ...]
-    """Worth of the verdicts where `mine` stands first, for the first: 1, 1/2 or 0 each; those that could be read."""
+    """Worth of the verdicts where `mine` stands first, for the first: 1, 1/2 or 0 each, or by how sure they are nearer
+    to 1/2; those that could be read."""
     backward: tuple[float, ...]
     """Likewise where `other` stands first, for the first."""
     answers: tuple[Answer, ...]
@@ -65,7 +71,13 @@ class Compared:
 
 
 def compare(
-    judge: GenerativeJudge, template: str, pairs: Sequence[Pair], votes: int = 1, *, swap: bool = True
+    judge: GenerativeJudge,
+    template: str,
+    pairs: Sequence[Pair],
+    votes: int = 1,
+    *,
+    swap: bool = True,
+    by_likelihood: bool = False,
 ) -> list[Compared]:
     """What the judge says of each pair, [pairs].
 
@@ -73,6 +85,7 @@ def compare(
         template: with the places {prompt}, {first} and {second}, and those of `Pair.said`.
         votes: answers in each order.
         swap: ask in both orders.
+        by_likelihood: a verdict counts by how sure of its words the judge is; fully where it does not tell.
 
     Raises:
         models.gateway.client.NoAnswer: nobody answers at all.
@@ -87,13 +100,20 @@ def compare(
     for _ in pairs:
         forward = next(answers)
         backward = next(answers) if swap else []
-        made.append(Compared(_worth(forward), _worth(backward), (*forward, *backward), swap))
+        worths = [_worth(order, by_likelihood) for order in (forward, backward)]
+        made.append(Compared(worths[0], worths[1], (*forward, *backward), swap))
     return made
 
 
-def _worth(answers: Sequence[Answer]) -> tuple[float, ...]:
-    chosen = (choice(answer, WORDS) for answer in answers)
-    return tuple(_WORTH[place] for place in chosen if place is not None)
+def _worth(answers: Sequence[Answer], by_likelihood: bool) -> tuple[float, ...]:
+    chosen = [(choice(answer, WORDS), certainty(answer) if by_likelihood else 1.0) for answer in answers]
+    return tuple(0.5 + (_WORTH[place] - 0.5) * sure for place, sure in chosen if place is not None)
+
+
+def certainty(answer: Answer) -> float:
+    """How sure of its words a judge is, in [0, 1]: the geometric mean of their probabilities; 1 where it does not
+    tell."""
+    return math.exp(min(0.0, _mean(answer.log_probs))) if answer.log_probs else 1.0
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,13 +1,13 @@
 """What judges are asked: templates with places that are filled once, so that nothing which is filled in is read anew.
 
-The templates that stand here are those that the built-in data set `judging` trains small judges on. A judge of a real
-size is told in its own words what is wanted, with the same places, in the recipe.
+The templates that stand here are those that the built-in data sets `judging`, `checking` and `comparing` train small
+judges on. A judge of a real size is told in its own words what is wanted, with the same places, in the recipe.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from models.errors import UserError
 
@@ -15,8 +15,35 @@ SCORE = "judge {prompt} solution {completion}"
 """A score for one completion."""
 COMPARE = "compare {prompt} first {first} second {second}"
 """The better of two."""
+LIST = "list {prompt}"
+"""What a prompt asks for, item by item."""
+TICK = "tick {item} in {completion}"
+"""Whether a completion has an item."""
+STEP = "step {prompt} so far {before} now {step}"
+"""Whether a step is right, worked first."""
+PLAIN = "plain {prompt} so far {before} now {step}"
+"""Likewise, with the verdict alone."""
+PROGRAM = "program {prompt} so far {before} now {step}"
+"""A program that works a step."""
+OUTPUT = "output {output} step {step}"
+"""Whether a step is right by what such a program printed."""
+REVERSE = "reverse {prompt} answer {answer} so far {before} now {step}"
+"""Whether a step leads to an answer."""
+SOLVE = "solve {prompt}"
+"""An answer of the judge's own."""
+REFER = "refer {prompt} reference {reference} first {first} second {second}"
+"""The better of two beside such an answer."""
+RANK = "rank {principles} {prompt} {completions}"
+"""Several from the best on, as a principle says."""
+NOTHING = "none"
+"""Stands in a place that would be empty."""
 
 _PLACE = re.compile(r"\{([a-z_]+)\}")
+
+
+def numbered(completions: Sequence[str]) -> str:
+    """Completions under their numbers from 1, as a question holds them."""
+    return "\n".join(f"answer {number} : {text}" for number, text in enumerate(completions, 1))
 
 
 def fill(template: str, said: Mapping[str, str]) -> str:

@@ -16,6 +16,11 @@ from collections.abc import Sequence
 from models.judges.judge import Answer
 from models.text.answers import extract_answer
 
+YES, NO = "yes", "no"
+"""Words of a verdict on whether something is so."""
+ITEM = 500
+"""Most characters of an item of a list."""
+
 _NUMBER = re.compile(r"[-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _RANK = re.compile(r"\s*(?:>|,|\s)\s*")
 
@@ -39,6 +44,22 @@ def choice(answer: Answer, words: Sequence[str]) -> int | None:
     said = verdict(answer)
     plain = None if said is None else said.casefold()
     return next((place for place, word in enumerate(words) if word.casefold() == plain), None)
+
+
+def holds(answers: Sequence[Answer]) -> float | None:
+    """Share of the answers that say yes, of those that say yes or no; None where none does."""
+    chosen = [place for answer in answers if (place := choice(answer, (YES, NO))) is not None]
+    return chosen.count(0) / len(chosen) if chosen else None
+
+
+def listed(answer: Answer, most: int) -> list[str] | None:
+    """The items of a list, distinct, at most `most`; None where it is none.
+
+    Written in a line with semicolons between: `#### it is polite ; it names a date`.
+    """
+    said = verdict(answer)
+    listed = list(dict.fromkeys(item for part in (said or "").split(";") if (item := part.strip())))
+    return listed[:most] if listed and max(map(len, listed)) <= ITEM else None
 
 
 def ranking(answer: Answer, count: int) -> list[int] | None:

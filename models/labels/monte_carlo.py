@@ -1,9 +1,12 @@
 """Monte-Carlo labels of steps: a step is worth the share of continuations from it that end right.
 
-Sources: Math-Shepherd (arXiv 2312.08935), whose estimates are these; used by papers 86, 279 and 113.
+Sources: Math-Shepherd (arXiv 2312.08935), whose estimates are these; used by papers 86, 279 and 113. Relative progress
+is GenPRM's (paper 336): a step of a hard problem is right though few continuations are, where they are no fewer than
+before it.
 
-    soft   y_k = (1/K) sum_j [continuation j of (prompt, steps 1 .. k) is right]
-    hard   y_k = 1 where any of them is, else 0
+    soft       y_k = (1/K) sum_j [continuation j of (prompt, steps 1 .. k) is right]
+    hard       y_k = 1 where any of them is, else 0
+    progress   y_k = 1 where M_k / M_{k-1} >= least_progress, else 0    M_k is the share behind step k, M_0 the prompt's
 
 The last step of a solution that ended is worth the verdict on the solution. Prefixes that several solutions of a prompt
 share are gone on from once.
@@ -15,6 +18,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.bounds import Positive
@@ -32,15 +36,33 @@ class MonteCarlo(Labels):
 
     continuations: Positive = 8
     """Of each step (K)."""
-    kind: Literal["soft", "hard"] = "soft"
-    """soft: the share; hard: 1 where any continuation is right."""
+    kind: Literal["soft", "hard", "progress"] = "soft"
+    """soft: the share; hard: 1 where any continuation is right; progress: 1 where the share is not much below that
+    before the step, 0 where there was none."""
+    least_progress: NonNegativeFloat = 0.8
+    """Least ratio of the shares behind and before a step that is right (progress)."""
 
     def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
-        """Share of right continuations behind each step, or whether there is one, [solutions] tensors of [steps]."""
-        wanted = [(solution, step) for solution in solutions for step in range(len(solution.ends))]
+        """Share of right continuations behind each step, or what the kind makes of it, [solutions] tensors of
+        [steps]."""
+        first = -1 if self.kind == "progress" else 0
+        wanted = [(solution, step) for solution in solutions for step in range(first, len(solution.ends))]
         worth = iter(success_rates(bench, wanted, self.continuations))
-        rows = [torch.tensor([next(worth) for _ in solution.ends]) for solution in solutions]
-        return rows if self.kind == "soft" else [(row > 0).float() for row in rows]
+        rows = [torch.tensor([next(worth) for _ in range(first, len(solution.ends))]) for solution in solutions]
+        if self.kind == "soft":
+            return rows
+        return [(row > 0).float() if self.kind == "hard" else progress(row, self.least_progress) for row in rows]
+
+
+def progress(worth: Tensor, least: float) -> Tensor:
+    """Which steps keep up the share of right continuations, [steps + 1] -> [steps], one or zero.
+
+    Args:
+        worth: share behind the prompt and behind each step.
+        least: ratio of the shares behind and before a step that is right; behind none nothing is.
+    """
+    before, behind = worth[:-1], worth[1:]
+    return ((before > 0) & (behind >= least * before)).float()
 
 
 def success_rates(bench: Bench, wanted: Sequence[tuple[Solution, int]], count: int) -> list[float]:

@@ -173,6 +173,11 @@ class Reward(SlotPart):
         return False
 
     @property
+    def principle(self) -> str:
+        """What the reward model must go by, one of the recipe's principles; empty: whatever it goes by."""
+        return ""
+
+    @property
     def needs_answers(self) -> bool:
         """Whether it holds completions against the problems' answers."""
         return False

@@ -51,6 +51,8 @@ def check_teacher(recipe: Recipe, named: Sequence[tuple[str, SlotPart]]) -> None
 def check_judge(recipe: Recipe, named: Sequence[tuple[str, SlotPart]]) -> None:
     """Who asks the judge, and for what; `named`: every part with its place in the recipe."""
     asking = [f"{place} {part.name}" for place, part in named if part.needs_judge]
+    if recipe.labels is not None and recipe.labels.needs_judge:
+        asking.append(f"reward_model.process.labels {recipe.labels.name}")
     if asking and recipe.judge is None:
         raise ValueError(
             f"{asking[0]} asks a judge; set judge.recipe, judge.path or judge.address, or judge to {{}} for the policy "

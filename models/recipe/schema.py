@@ -32,7 +32,9 @@ from models.recipe.room import check_room
 from models.recipe.timeouts import TimeoutSettings
 from models.reward_model.ensemble import EnsembleSettings
 from models.reward_model.fit import RewardModelSettings
+from models.reward_model.principles import Principles
 from models.reward_model.process_settings import ProcessSettings
+from models.reward_model.solutions import Labels
 from models.reward_model.strength import StrengthSettings
 from models.reward_model.trust import ReportSettings
 from models.source_code import GivenFile
@@ -70,6 +72,9 @@ class RewardModelSection(Section):
     for texts too; a text is read by itself. false: from preferences."""
     ensemble: EnsembleSettings | None = None
     """Several fits that are read as one; null: a single reward model."""
+    principles: Principles | None = None
+    """Texts before the prompt that it goes by, and which completion of a pair is the better one under each: given,
+    shorter or longer; the first takes pairs as given. null: it goes by none."""
     report: ReportSettings | None = None
     """What it must show on completions of the policy that is to be trained; null: nothing is asked."""
 
@@ -88,6 +93,11 @@ class RewardModelSection(Section):
             raise ValueError("fit.reactions: a reaction is to one completion; set process and strength to null")
         if self.parallel and (self.process is not None or self.strength is not None):
             raise ValueError("parallel: parallel texts are no labelled preferences; set process and strength to null")
+        if self.principles is not None and any((self.process, self.parallel, self.fit.contrast, self.fit.reactions)):
+            raise ValueError(
+                "principles: they order preferences anew; set process, fit.contrast and fit.reactions to null, and "
+                "parallel to false"
+            )
         return self
 
 
@@ -176,6 +186,12 @@ class Recipe(Section):
         return Slots(**{slot: getattr(self, slot) for slot in SLOTS})
 
     @property
+    def labels(self) -> Labels | None:
+        """Who labels steps for a process reward model; None where there is none."""
+        process = self.reward_model.process if self.reward_model is not None else None
+        return process.labels if process is not None else None
+
+    @property
     def largest_round(self) -> int:
         """The most completions of one round."""
         rollouts = self.slots.rollouts
@@ -213,6 +229,14 @@ class Recipe(Section):
             self.reward_model is not None and self.reward_model.has_goal
         ):
             raise ValueError(f"rewards: {goals[0]} needs a goal; set reward_model.fit.contrast.goal above 0")
+        principles = (self.reward_model.principles if self.reward_model is not None else None) or {}
+        for reward in self.rewards:
+            if reward.principle and reward.principle not in principles:
+                known = ", ".join(principles) or "none"
+                raise ValueError(
+                    f"rewards.{reward.label}.principle: {reward.principle!r} is none of reward_model.principles, which "
+                    f"has {known}"
+                )
         check_combination(self, self.schedule)
         if self.data.splits_by_hash:
             for name in ("validation_share", "gate_share"):

@@ -67,6 +67,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
             settings["reward_model.ensemble.members"] = 2
         if recipe.reward_model.process is not None:
             settings |= {f"reward_model.process.{key}": 4 for key in ("problems", "held_out", "samples")}
+            if recipe.reward_model.process.labels.needs_judge:  # so untrained a judge gives no verdict
+                settings["reward_model.process.labels.unread"] = 0.5
         if recipe.reward_model.report is not None:
             few = ReportSettings(problems=8, samples=samples, suffix=1, tried=2)
             settings["reward_model.report"] = json.dumps(asdict(few))

@@ -15,6 +15,7 @@ from models.reward_model.bare_texts import bare_prompts, is_bare
 from models.reward_model.ensemble import member_folders, read_ensemble
 from models.reward_model.goal import nearness, read_goal, states_of
 from models.reward_model.model import load_reward_model
+from models.reward_model.principles import PrincipledScorer, read_principles
 from models.reward_model.process import ProcessReading, aggregated, read_reading, step_values
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
@@ -67,7 +68,8 @@ def open_scorer(
     """A function that scores prompts with their completions, [completions], on the learner's device.
 
     Whichever end token a completion has, the score is read at the one that the reward model was fitted with. Of a
-    process reward model it is a `StepScorer`, of one with a goal a `GoalScorer`.
+    process reward model it is a `StepScorer`, of one with a goal a `GoalScorer`, of one under principles a
+    `PrincipledScorer`.
 
     Args:
         folder: of the reward model.
@@ -95,6 +97,8 @@ def open_scorer(
         scores = [score_all(model, alike, token_budget=token_budget, autocast=autocast) for model in models]
         return scores[0] if ensemble is None else ensemble.read(torch.stack(scores))
 
+    if principles := read_principles(folder):
+        return PrincipledScorer(score, dict(zip(principles, codec.inside(principles), strict=True)))
     if (goal := read_goal(folder)) is None:
         return score
     model = models[0]

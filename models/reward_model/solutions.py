@@ -16,6 +16,7 @@ from torch import Tensor
 
 from models.critic.steps import pieces_of, step_ends
 from models.engine.engine import Ask, Engine, Generated, Sampling, asks_of
+from models.judges.judge import GenerativeJudge
 from models.loop.attempt import Attempt, Verify
 from models.loop.rollout import Problem
 from models.parts import Part
@@ -66,6 +67,13 @@ class Bench:
     seed: int
     references: Mapping[str, str]
     """Text of a solution that the data hold for right, by the prompt; of some problems there is none."""
+    judge: GenerativeJudge | None = None
+    """Who reads and writes; None where the recipe has no judge."""
+
+    def asked_judge(self) -> GenerativeJudge:
+        """The judge, which every recipe has whose labels ask it."""
+        assert self.judge is not None, "the recipe check makes sure that a judge is there"
+        return self.judge
 
     def solutions(self, problems: Sequence[Problem]) -> list[Solution]:
         """`sampling.samples` solutions of each problem by the policy, [problems * samples]."""
@@ -117,6 +125,11 @@ class Labels(Part):
     @property
     def needs_references(self) -> bool:
         """Whether it reads solutions of the data, which demonstrations or preferences must hold."""
+        return False
+
+    @property
+    def needs_judge(self) -> bool:
+        """Whether it asks the judge."""
         return False
 
     def __call__(self, bench: Bench, problems: Sequence[Problem]) -> list[Solution]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,3 +41,41 @@ def right_of_values(values: Sequence[Sequence[float]], labels: Sequence[Sequence
             alike: NDArray[np.bool_] = (np.asarray(said) > 0.5) == (np.asarray(truth) > 0.5)
             rows.append(float(alike[known].mean()))
     return bootstrap_mean(np.array(rows)) if rows else None
+
+
+@dataclass(frozen=True)
+class FirstErrors:
+    """How often the first wrong step of a solution is named, as ProcessBench counts it (arXiv 2412.06559)."""
+
+    erroneous: float
+    """Share of the solutions with a wrong step whose first one is named; NaN where there is none."""
+    correct: float
+    """Share of the solutions without one of which none is named; NaN where there is none."""
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of the two; NaN where one of them is."""
+        both = self.erroneous + self.correct
+        return both if math.isnan(both) else 2 * self.erroneous * self.correct / both if both else 0.0
+
+
+def first_errors(values: Sequence[Sequence[float]], labels: Sequence[Sequence[float]]) -> FirstErrors:
+    """The first step that is worth at most one half against the first that is labelled so.
+
+    A solution counts where its labels are known up to its first wrong step, or all of them; one without steps does not.
+
+    Args:
+        values: of each solution's steps, [solutions] of [steps].
+        labels: theirs, NaN where nobody knows.
+    """
+    named: dict[bool, list[bool]] = {True: [], False: []}
+    for said, truth in zip(values, labels, strict=True):
+        place = _first_wrong(truth)
+        if len(truth) and not any(map(math.isnan, truth[: place + 1])):
+            named[place < len(truth)].append(_first_wrong(said) == place)
+    return FirstErrors(*(sum(hits) / len(hits) if hits else math.nan for hits in (named[True], named[False])))
+
+
+def _first_wrong(values: Sequence[float]) -> int:
+    """Place of the first value of at most one half; the number of them where there is none."""
+    return next((place for place, value in enumerate(values) if value <= 0.5), len(values))

@@ -36,6 +36,8 @@ class TokenizerSettings:
     """`words`: white-space separated words and numbers. `bytes`: byte-level BPE."""
     vocabulary: Annotated[int, Field(ge=4, le=4_194_304)] = 4096
     """Largest number of tokens, the special ones included."""
+    words: tuple[str, ...] = ()
+    """Words that are known though the data hold none of them (`words`), such as a principle's."""
 
 
 def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTrainedTokenizerFast:
@@ -50,6 +52,7 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTra
     texts = _begun(iter(texts))
     if settings.kind == "words":
         counts = Counter(word for text in texts for word in text.split() if word not in specials)
+        counts.update(dict.fromkeys((word for text in settings.words for word in text.split()), 0))
         if len(counts) + len(specials) > settings.vocabulary:
             raise UserError(
                 f"policy.tokenizer.vocabulary: {settings.vocabulary} is too small for {len(counts)} distinct words; "

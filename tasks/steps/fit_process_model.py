@@ -15,7 +15,7 @@ from models.policy.folder import load_tokenizer, save_model_folder
 from models.reward_model.model import load_reward_model, reward_model_from_policy
 from models.reward_model.process import write_reading
 from models.reward_model.solution_rows import read_solutions
-from models.reward_model.step_accuracy import right_of_values, step_accuracy
+from models.reward_model.step_accuracy import first_errors, right_of_values, step_accuracy
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from tasks.caching import cached_by_key
@@ -72,6 +72,9 @@ def process_model(
         metrics = {"reward_model/step_accuracy": accuracy} if accuracy == accuracy else {}
         if (sides := right_of_values(said, truth)) is not None:
             metrics["reward_model/right_side"] = sides.estimate
+        errors = first_errors(said, truth)
+        named = {"first_error_f1": errors.f1, "first_error_named": errors.erroneous, "no_error_named": errors.correct}
+        metrics |= {f"reward_model/{name}": value for name, value in named.items() if value == value}
         digest = save_model_folder(
             model, tokenizer, folder / "reward_model", lambda target: write_reading(target, reading)
         )

@@ -28,6 +28,7 @@ from models.reward_model.ensemble import Ensemble, disagreement, levels_of, memb
 from models.reward_model.fit import Pair, PairRows
 from models.reward_model.goal import LEARNED_FROM, goal_of, write_goal
 from models.reward_model.model import load_reward_model, reward_model_from_policy
+from models.reward_model.principles import under_principles, write_principles
 from models.reward_model.strength import StrengthSettings, judged_pairs, strength_of
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
@@ -116,6 +117,8 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
         records.log_figure(run_id, "plots/calibration.png", plots.reliability(report.curve, report.calibration_error))
 
         def beside(target: Path) -> None:
+            if section.principles is not None:
+                write_principles(target, section.principles)
             if ensemble is not None:
                 for member, place in zip(members[1:], member_folders(target, len(members))[1:], strict=True):
                     member.save_pretrained(place)
@@ -185,7 +188,9 @@ def _what_to_fit(
     run_id: str,
 ) -> tuple[RewardFit, list[str], Used]:
     """The fit, the flaw of each held-out pair, and what the store knows of these."""
-    longest = int(model.config.max_position_embeddings)
+    principles = section.principles or {}
+    prefixes = codec.inside(list(principles))
+    longest = int(model.config.max_position_embeddings) - max(map(len, prefixes), default=0)
     pairs, _ = read_pairs(data, codec, "train", longest, section.parallel)
     held_out, flaws = read_pairs(data, codec, "validation", longest, section.parallel)
     kind: Kind = "demonstrations" if section.parallel else "preferences"
@@ -196,6 +201,10 @@ def _what_to_fit(
         )
     log_rows(run_id, recipe.data_name, kind, "train", map(astuple, pairs), data)
     judged_on = log_rows(run_id, recipe.data_name, kind, "validation", map(astuple, held_out), data)
+    if principles:
+        rules = list(principles.values())
+        pairs, ordered = (under_principles(given, prefixes, rules) for given in (pairs, held_out))
+        held_out, flaws = ordered, [f"principle_{number + 1}" for number in ordered.number.tolist()]
     fit = RewardFit(
         seed=recipe.seed,
         precision=recipe.precision,

@@ -11,7 +11,10 @@ from models.datasets.row_table import open_rows
 from models.datasets.schema import Split, available
 from models.engine.engine import EngineSettings, Sampling
 from models.errors import UserError
+from models.judges.open_judge import opened_judge
+from models.judges.settings import JudgeSettings
 from models.loop.attempt import Verify
+from models.loop.judge import Role
 from models.loop.slots import Reward
 from models.policy.folder import hash_folder, load_tokenizer
 from models.reward_model.process_settings import ProcessSettings
@@ -26,6 +29,7 @@ from tasks.cost import Cost
 from tasks.inputs import log_rows
 from tasks.progress import stages
 from tasks.prompts import LengthSections, longest_sequence, read_problems
+from tasks.registered_policy import PolicyFiles
 from tasks.sections import of
 from tasks.shared_engine import engine_place, lent_engine
 from tasks.step import Made, StepContext, StepResult, run_step
@@ -41,6 +45,8 @@ class LabelSections(LengthSections):
     seed: int
     engine: EngineSettings
     process: ProcessSettings = of("reward_model.process")
+    judge: JudgeSettings | None
+    """Who judges, where the labels ask."""
     verifier: Reward | None
     """Decides which solutions are right; None: the problems' answers do."""
 
@@ -51,8 +57,20 @@ class LabelSections(LengthSections):
 
 
 @task(name="label_steps", **cached_by_key)
-def label_steps(context: StepContext[LabelSections], validated: StepResult, warmed: StepResult) -> StepResult:
-    """Draw, go on, label. What came of it lies in `train.jsonl` and `validation.jsonl` of the step's folder."""
+def label_steps(
+    context: StepContext[LabelSections],
+    validated: StepResult,
+    warmed: StepResult,
+    judges: Mapping[Role, PolicyFiles],
+) -> StepResult:
+    """Draw, go on, label. What came of it lies in `train.jsonl` and `validation.jsonl` of the step's folder.
+
+    Args:
+        context: the step's.
+        validated: the data.
+        warmed: the policy that draws.
+        judges: the model that judges, where the labels ask and it lies on this machine; else nothing.
+    """
     recipe = context.recipe
     asked = recipe.process
 
@@ -67,13 +85,18 @@ def label_steps(context: StepContext[LabelSections], validated: StepResult, warm
         made: dict[Split, list[Solution]] = {}
         with stages(context.name, ("engine", *SPLITS)) as begin:
             begin("engine")
-            with lent_engine(
-                start,
-                recipe.engine,
-                longest=longest_sequence(recipe),
-                end=codec.ends,
-                trust_remote_code=recipe.policy.trust_remote_code,
-            ) as engine:
+            judging = recipe.judge if asked.labels.needs_judge else None
+            files = judges.get("judge")
+            with (
+                opened_judge(judging, files.folder if files else None, start, recipe.seed) as judge,
+                lent_engine(
+                    start,
+                    recipe.engine,
+                    longest=longest_sequence(recipe),
+                    end=codec.ends,
+                    trust_remote_code=recipe.policy.trust_remote_code,
+                ) as engine,
+            ):
                 for split, count in zip(SPLITS, (asked.problems, asked.held_out), strict=True):
                     begin(split)
                     problems = read_problems(data, codec, split, recipe, count)
@@ -81,7 +104,7 @@ def label_steps(context: StepContext[LabelSections], validated: StepResult, warm
                     log_rows(run_id, recipe.data_name, "problems", split, rows, data)
                     references = right_solutions(data, split, asked.labels)
                     seed = seed_of(recipe.seed, f"labels of {split}")
-                    bench = Bench(engine, codec, recipe.verify, sampling, asked.marks, seed, references)
+                    bench = Bench(engine, codec, recipe.verify, sampling, asked.marks, seed, references, judge)
                     made[split] = asked.labels(bench, problems)
         for split, solutions in made.items():
             write_solutions(folder / f"{split}.jsonl", solutions)

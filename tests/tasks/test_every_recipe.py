@@ -22,6 +22,7 @@ from models.loop.rollout import Known
 from models.loop.slots import Reward
 from models.recipe.load import load_recipe
 from models.recipe.teachers import frozen_models
+from models.reward_model.principles import PrincipledScorer
 from models.reward_model.scorer import StepScorer
 from tasks.open_learner import build_learner
 
@@ -95,6 +96,8 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
     scorer = rewards_of if recipe.reward_model else None
     if recipe.reward_model and recipe.reward_model.process:
         scorer = StepScorer(values_of, recipe.reward_model.process.reading, CODEC)
+    if recipe.reward_model and recipe.reward_model.principles:
+        scorer = PrincipledScorer(rewards_of, dict.fromkeys(recipe.reward_model.principles, ()))
     world = make_world(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)
     if recipe.judge is not None:  # so untrained a judge gives no verdict, which is no failure here
         world = replace(world, judge=LocalJudge(start, recipe.judge, recipe.seed))

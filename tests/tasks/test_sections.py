@@ -40,7 +40,7 @@ READ: dict[type[Sections], tuple[str, ...]] = {
     fit_reward_model.RewardModelSections: (
         "name", "data.name", "seed", "reward_model", "policy.chat", "policy.precision", "policy.trust_remote_code",
     ),
-    label_steps.LabelSections: (*LENGTHS, "seed", "policy", "engine", "reward_model.process"),
+    label_steps.LabelSections: (*LENGTHS, "seed", "policy", "engine", "reward_model.process", "judge"),
     fine_tune.FineTuneSections: (
         *LENGTHS, *SCORES, *SLOTS, "seed", "policy", "engine", "truncated", "schedule", "alarm", "teacher", "judge",
     ),

@@ -1,5 +1,6 @@
 """What must be true of how judges are asked and read, each test named as the theorem it checks."""
 
+import math
 import random
 
 import pytest
@@ -7,7 +8,7 @@ from tiny_judges import Scripted
 
 from models.errors import UserError
 from models.judges.judge import Answer
-from models.judges.pairs import Pair, compare
+from models.judges.pairs import Pair, certainty, compare
 from models.judges.question import check_template, fill
 from models.judges.verdict import choice, ranking, score, verdict
 
@@ -87,3 +88,14 @@ def test_an_order_without_a_verdict_leaves_no_preference() -> None:
     judge = Scripted(lambda question, vote: "#### first" if question.endswith("bad") else "?")
     made = compare(judge, TEMPLATE, [PAIR], votes=2)[0]
     assert (made.preference, made.place, made.unread) == (None, None, 2)
+
+
+def test_a_verdict_counts_by_how_likely_its_words_are_where_that_is_asked() -> None:
+    sure, unsure = Answer("#### first", True, (0.0, 0.0)), Answer("#### second", True, (math.log(0.5), math.log(0.125)))
+    judge = Scripted(lambda question, vote: sure if question.endswith("bad") else unsure)
+    plain = compare(judge, TEMPLATE, [PAIR])[0]
+    weighed = compare(judge, TEMPLATE, [PAIR], by_likelihood=True)[0]
+    # the geometric mean of 1/2 and 1/8 is 1/4: worth 1/2 - 1/2 * 1/4 of the first place
+    assert plain.preference == 1.0 and list(weighed.backward) == pytest.approx([0.375])
+    assert weighed.preference == pytest.approx((1.0 + 0.625) / 2)
+    assert certainty(Answer("x", True)) == 1.0 and certainty(Answer("x", True, (0.3,))) == 1.0

@@ -17,7 +17,7 @@ from models.reward_model.fit_process import accumulate_steps, fit_process_model,
 from models.reward_model.process import ProcessReading, read_reading, step_values, write_reading
 from models.reward_model.scoring import score_all
 from models.reward_model.solutions import Solution
-from models.reward_model.step_accuracy import right_of_values, step_accuracy
+from models.reward_model.step_accuracy import FirstErrors, first_errors, right_of_values, step_accuracy
 
 NAN = math.nan
 
@@ -110,3 +110,20 @@ def test_how_it_is_read_is_read_back_and_a_foreign_file_is_refused(tmp_path: Pat
     (tmp_path / "process.json").write_text('{"aggregate": "best"}')
     with pytest.raises(UserError, match="says nothing of steps"):
         read_reading(tmp_path)
+
+
+def test_first_errors_are_counted_as_processbench_does_by_hand() -> None:
+    nan = math.nan
+    labels: list[list[float]] = [[1, 0, nan], [0, nan], [1, 1], [1], [1, nan], []]
+    values: list[list[float]] = [[0.9, 0.1, 0.9], [0.9, 0.2], [0.9, 0.8], [0.3], [0.9, 0.9], []]
+    made = first_errors(values, labels)
+    # of two wrong solutions one is named at its first wrong step, of two right ones one is right; two do not count
+    assert (made.erroneous, made.correct, made.f1) == (0.5, 0.5, 0.5)
+    assert FirstErrors(1.0, 0.25).f1 == pytest.approx(0.4) and FirstErrors(0.0, 0.0).f1 == 0.0
+    assert math.isnan(first_errors([[0.9]], [[1]]).f1)  # nobody erred
+
+
+def test_who_names_no_error_and_who_names_the_first_step_always_is_worth_nothing() -> None:
+    labels = [[1, 0], [1, 1]]
+    assert first_errors([[1, 1], [1, 1]], labels).f1 == 0.0 and first_errors([[0, 0], [0, 0]], labels).f1 == 0.0
+    assert first_errors(labels, labels).f1 == 1.0

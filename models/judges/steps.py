@@ -1,0 +1,49 @@
+"""Steps of completions as a judge is asked about them: the prompt, what stands before a step, and the step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from models.judges.judge import GenerativeJudge
+from models.judges.question import NOTHING, fill
+from models.judges.verdict import holds
+from models.text.encoding import Codec
+
+STEP_PLACES = frozenset({"prompt", "before", "step"})
+"""Places of a template about a step."""
+
+
+def said_of_steps(
+    codec: Codec, prompt: str, completion: Sequence[int], ends: Sequence[int], marks: Sequence[str]
+) -> list[dict[str, str]]:
+    """What fills the places of a template, for each step, [steps].
+
+    Args:
+        codec: the policy's.
+        prompt: of the completion.
+        completion: token ids, [tokens].
+        ends: place of the last token of each step, [steps].
+        marks: what ends a step; it is left out where a step or what stands before it ends with one.
+    """
+    begins = [0, *(end + 1 for end in ends[:-1])]
+    steps = codec.text([completion[begin : end + 1] for begin, end in zip(begins, ends, strict=True)])
+    before = codec.text([completion[:begin] for begin in begins])
+    return [
+        {"prompt": prompt, "before": _bare(so_far, marks) or NOTHING, "step": _bare(step, marks)}
+        for so_far, step in zip(before, steps, strict=True)
+    ]
+
+
+def ask_of_steps(
+    judge: GenerativeJudge, template: str, said: Sequence[Mapping[str, str]], votes: int
+) -> list[float | None]:
+    """Share of the votes that say yes about each step, [steps]; None where none can be read."""
+    return [holds(answers) for answers in judge.ask([fill(template, places) for places in said], votes)]
+
+
+def _bare(text: str, marks: Sequence[str]) -> str:
+    """The text without white space around it, or a mark at its end."""
+    text = text.strip()
+    while mark := next((mark for mark in marks if mark.strip() and text.endswith(mark)), ""):
+        text = text[: -len(mark)].rstrip()
+    return text

@@ -1,0 +1,119 @@
+"""What a generative judge thinks of each step, after it has had the step worked by a program (GenPRM, paper 336).
+
+    program    the judge writes Python for a step, once; the sandbox runs it           its output goes into the question
+    v_k        share of the votes on step k that say yes
+    value      the least, the product or the mean of v_1 .. v_K, or the last
+
+A judge that only reads takes over the errors that it reads; what a program prints is worked anew. Several votes are
+what such a judge costs more and is worth more for. The votes on steps, in order, are the reason in the sample tables. A
+step none of whose votes can be read is passed over; a completion that has none left has no value. A program that fails
+or prints nothing is told to the judge as `error`. Code that the judge wrote runs in the sandbox and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+import torch
+
+from models.critic.steps import MARKS
+from models.judges.judge import Answer, GenerativeJudge
+from models.judges.question import OUTPUT, PROGRAM, check_template, fill
+from models.judges.steps import STEP_PLACES, ask_of_steps, said_of_steps
+from models.judges.verdict import verdict
+from models.loop.limits import Limits
+from models.loop.reward_forms import Reasoned, ReasonedReward
+from models.loop.rollout import Rollout
+from models.loop.world import World
+from models.parts import part
+from models.reward_model.process import Aggregation, ProcessReading, aggregated
+from models.rewards.judge_score import OF_JUDGES, Votes
+from models.sandbox.sandbox import Ran, shared_sandbox
+from models.sandbox.settings import SandboxSettings
+from models.sandbox.written import written_program
+
+FAILED = "error"
+"""What a program says that says nothing."""
+LONGEST_OUTPUT = 500
+"""Characters of an output that a judge is shown."""
+
+
+@part("judge_steps")
+class JudgeSteps(ReasonedReward):
+    """Votes of the judge on every step, as one."""
+
+    needs_judge = True
+    program: str = PROGRAM
+    """What the judge is asked first, with the places {prompt}, {before} and {step}: it answers with a block of Python,
+    or with #### and a line of it. Empty: nothing is run."""
+    template: str = OUTPUT
+    """What the judge is asked about each step, with the places {step} and, where wanted, {prompt} and {before}; with
+    {output} where there is a program. It answers yes or no."""
+    votes: Votes = 1
+    """Answers about each step."""
+    aggregate: Aggregation = "min"
+    """How the values of a completion's steps become one."""
+    marks: tuple[str, ...] = MARKS
+    """A token whose text holds one of these ends a step."""
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    """What a program may use."""
+    limits: Limits = OF_JUDGES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"rewards.{self.label}"
+        needed = {"step", *(["output"] if self.program else [])}
+        check_template(self.template, needed, f"{where}.template", STEP_PLACES)
+        if self.program:
+            check_template(self.program, {"step"}, f"{where}.program", STEP_PLACES)
+
+    def try_out(self) -> None:
+        """Raise a UserError where this machine cannot hold a program."""
+        if self.program:
+            _ = shared_sandbox(self.sandbox).layers
+
+    def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
+        """Values in [0, 1], [completions]; NaN where nothing can be read."""
+        judge = world.asked_judge()
+        cuts = ProcessReading(self.marks).ends(world.codec, [each.completion for each in rollouts])
+        said = [
+            said_of_steps(world.codec, each.problem.prompt, each.completion, ends, self.marks)
+            for each, ends in zip(rollouts, cuts, strict=True)
+        ]
+        flat: list[Mapping[str, str]] = [places for steps in said for places in steps]
+        failed = 0.0
+        if self.program:
+            outputs = self._outputs(judge, flat)
+            failed = outputs.count(FAILED) / max(1, len(outputs))
+            flat = [{**places, "output": output} for places, output in zip(flat, outputs, strict=True)]
+        shares = ask_of_steps(judge, self.template, flat, self.votes)
+        unread = shares.count(None) / max(1, len(shares))
+        votes_of = iter(shares)
+        values, reasons = [], []
+        for steps in said:
+            votes = [next(votes_of) for _ in steps]
+            known = torch.tensor([vote for vote in votes if vote is not None])
+            values.append(float(aggregated(known, self.aggregate)) if len(known) else float("nan"))
+            reasons.append(" ; ".join("?" if vote is None else f"{vote:.2f}" for vote in votes))
+        return Reasoned(torch.tensor(values), reasons, {"unread": unread, "program_failed": failed})
+
+    def _outputs(self, judge: GenerativeJudge, said: Sequence[Mapping[str, str]]) -> list[str]:
+        """What the program for each step prints, [steps]; equal programs are run once."""
+        answers = judge.ask([fill(self.program, places) for places in said], greedy=True)
+        sources = [source_of(answer) for (answer,) in answers]
+        distinct = [source for source in dict.fromkeys(sources) if source]
+        ran = dict(zip(distinct, shared_sandbox(self.sandbox).scripts(distinct), strict=True)) if distinct else {}
+        return [printed(ran[source]) if source else FAILED for source in sources]
+
+
+def source_of(answer: Answer) -> str:
+    """The program that a judge wrote: its last block of code, or what stands behind ####; empty where it wrote none."""
+    if not answer.finished:
+        return ""
+    return written_program("?", answer.text, "") if "```" in answer.text else verdict(answer) or ""
+
+
+def printed(ran: Ran) -> str:
+    """What a program printed, on one line; FAILED where it ended badly or said nothing."""
+    return " ".join(ran.output.split())[:LONGEST_OUTPUT] if ran.status == 0 and ran.output.strip() else FAILED

@@ -1,0 +1,57 @@
+"""What must be true of rankings under principles and comparisons beside a reference, each test named as the theorem."""
+
+from random import Random
+
+from models.datasets.arithmetic import Operation, Problem, work
+from models.datasets.task_sets.comparing import ComparingSettings, kept, ranked, referred
+from models.datasets.task_sets.drawing import make_rows
+from models.judges.judge import Answer
+from models.judges.verdict import ranking
+from models.text.answers import extract_answer
+
+PROBLEM = Problem(7, (Operation("add", 5), Operation("take_away", 3)))
+SOUND = work(PROBLEM).text
+SLIPPED, SKIPPED = "7 + 5 = 12 ; 12 - 3 = 8 ; #### 8", "7 - 3 = 4 ; #### 4"
+SETTINGS = ComparingSettings(
+    problems={"train": 60, "validation": 8, "gate": 8}, demonstrations={"train": 60, "validation": 8}, start=(1, 9),
+    operand=(1, 9), levels=[1, 2, 3], value=(-20, 60), sound=0.4, ranked=3, mistaken=0.5,
+    kinds={"correct": 1.0, "concise": 1.0, "solve": 1.0, "refer": 1.0},
+)  # fmt: skip
+
+
+def test_another_principle_ranks_the_same_solutions_another_way() -> None:
+    assert ranked(PROBLEM, [SKIPPED, SOUND, SLIPPED], "correct") == (
+        "2 3 1", ["7 + 5 = 12", "12 - 3 = 9", "1 wrong 0", "2 right", "3 wrong 1"],
+    )  # fmt: skip
+    assert ranked(PROBLEM, [SLIPPED, SOUND, SKIPPED], "concise") == ("3 1 2", ["1 has 2", "2 has 2", "3 has 1"])
+
+
+def test_of_equals_the_one_that_stands_first_is_first() -> None:
+    assert ranked(PROBLEM, [SOUND, SOUND], "correct")[0] == "1 2"
+    assert ranked(PROBLEM, [SLIPPED, SOUND], "concise")[0] == "1 2"
+
+
+def test_beside_a_reference_who_keeps_to_it_longer_is_better_whether_or_not_it_is_right() -> None:
+    assert referred(SOUND, [SKIPPED, SLIPPED]) == ("second", ["first wrong 0", "second wrong 1"])
+    assert referred(SKIPPED, [SKIPPED, SOUND]) == ("first", ["first right", "second wrong 0"])
+    assert referred(SOUND, [SKIPPED, SKIPPED])[0] == "neither"
+    assert kept(["a", "b"], ["a"]) == 1 and kept(["a"], ["a", "b"]) == 1
+
+
+def test_every_kind_comes_up_its_demonstration_states_the_answer_and_rankings_can_be_read() -> None:
+    splits = make_rows(SETTINGS)["demonstrations"]
+    rows = [*splits["train"], *splits["validation"]]
+    kinds = {" ".join(str(row["prompt"]).split()[:2]) for row in rows}
+    assert {"rank correct", "rank concise", "solve Start", "refer Start"} == kinds
+    for row in rows:
+        said = str(row["completion"])
+        assert extract_answer(said) == row["answer"] and row["flaw"] == "none"
+        if str(row["prompt"]).startswith("rank"):
+            assert ranking(Answer(said, True), str(row["prompt"]).count(" answer ")) is not None
+    assert make_rows(SETTINGS) == make_rows(SETTINGS)
+
+
+def test_all_verdicts_of_a_comparison_come_up() -> None:
+    random = Random(0)
+    tasks = [SETTINGS.draw(random) for _ in range(300)]
+    assert {task.answer for task in tasks if task.prompt.startswith("refer")} == {"first", "second", "neither"}
