@@ -1,4 +1,4 @@
-"""Makes a data set for an environment from its settings and a seed: problems and demonstrations.
+"""Makes a data set for an environment from its settings and a seed: problems, demonstrations, of some preferences.
 
     python -m models.datasets.make_tasks params.yaml calculator data/raw/calculator
 
@@ -39,7 +39,8 @@ def settings_type(name: str) -> type[TaskSettings]:
 
 
 def write(settings: TaskSettings, folder: Path) -> None:
-    """Writes `problems.parquet` and, where the set has any, `demonstrations.parquet`, with a column `split`."""
+    """Writes `problems.parquet` and, where the set has any, `demonstrations.parquet` and `preferences.parquet`, with a
+    column `split`."""
     with replace_folder(folder) as partial:
         for kind, splits in make_rows(settings).items():
             rows = [{"split": split, **row} for split, part in splits.items() for row in part]

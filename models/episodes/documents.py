@@ -8,6 +8,7 @@ BM25 as bm25s has it (arXiv 2407.03618), over words in lower case; of equal scor
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import re
@@ -43,6 +44,25 @@ def read_documents(place: Path, setting: str) -> tuple[GivenFile, ...]:
     if not files:
         raise UserError(f"{setting}: {place} holds no documents ({', '.join(_KINDS)})")
     return tuple(read_text_file(file, setting) for file in files)
+
+
+def known_documents(place: str, sha256: str, setting: str, said: str = "") -> tuple[tuple[GivenFile, ...], str]:
+    """The files of a part's documents, and the hash of their content; none and empty where no place is named.
+
+    Args:
+        place: a file or a folder; empty: none.
+        sha256: what the recipe says that the hash is; empty: it does not say.
+        setting: key of the recipe that names the place, for the error's line.
+        said: key of the recipe whose hash it is; empty: the same.
+
+    Raises:
+        UserError: see `read_documents`, or their content is another.
+    """
+    files = read_documents(Path(place), setting) if place else ()
+    content = hashlib.sha256("".join(file.sha256 for file in files).encode()).hexdigest() if files else ""
+    if sha256 not in ("", content):
+        raise UserError(f"{said or setting}: {place} has other content than sha256 says: {content or 'none'}")
+    return files, content
 
 
 def texts_of(files: Sequence[GivenFile], setting: str) -> list[str]:
@@ -90,7 +110,7 @@ class Index:
             texts: of the documents, one or more.
         """
         self._texts = texts
-        rows = [_words(text) for text in texts]
+        rows = [words_of(text) for text in texts]
         self._known = {word for row in rows for word in row}
         self._by_first: dict[str, list[str]] = {}
         for text, row in zip(texts, rows, strict=True):
@@ -102,7 +122,7 @@ class Index:
 
     def best(self, query: str, results: int) -> list[str]:
         """The documents that hold words of a query, the best first, at most `results`."""
-        words = [word for word in _words(query) if word in self._known]
+        words = [word for word in words_of(query) if word in self._known]
         if not words:
             return []
         scores = np.asarray(self._ranks.get_scores(words))
@@ -111,11 +131,12 @@ class Index:
 
     def like(self, text: str) -> list[str]:
         """The documents that begin with the same word, in their order."""
-        first = _words(text)[:1]
+        first = words_of(text)[:1]
         return self._by_first.get(first[0], []) if first else []
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
+    """The words of a text as they are searched for, in lower case, [words]."""
     return _WORD.findall(text.casefold())
 
 

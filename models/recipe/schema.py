@@ -30,6 +30,7 @@ from models.policy.teacher import TeacherSettings
 from models.recipe.combinations import check_combination
 from models.recipe.room import check_room
 from models.recipe.timeouts import TimeoutSettings
+from models.reward_model.annotators import GroupSettings
 from models.reward_model.ensemble import EnsembleSettings
 from models.reward_model.fit import RewardModelSettings
 from models.reward_model.principles import Principles
@@ -75,6 +76,9 @@ class RewardModelSection(Section):
     principles: Principles | None = None
     """Texts before the prompt that it goes by, and which completion of a pair is the better one under each: given,
     shorter or longer; the first takes pairs as given. null: it goes by none."""
+    groups: GroupSettings | None = None
+    """A reward model for each group of annotators who agree, and the worst served group's is read; null: one for
+    all."""
     report: ReportSettings | None = None
     """What it must show on completions of the policy that is to be trained; null: nothing is asked."""
 
@@ -97,6 +101,12 @@ class RewardModelSection(Section):
             raise ValueError(
                 "principles: they order preferences anew; set process, fit.contrast and fit.reactions to null, and "
                 "parallel to false"
+            )
+        others = (self.process, self.ensemble, self.strength, self.parallel, self.principles)
+        if self.groups is not None and any(others):
+            raise ValueError(
+                "groups: each has a reward model of plain preferences; set process, ensemble, strength and principles "
+                "to null, and parallel to false"
             )
         return self
 

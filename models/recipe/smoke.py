@@ -65,6 +65,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
             settings["reward_model.strength.members"] = 2
         if recipe.reward_model.ensemble is not None:
             settings["reward_model.ensemble.members"] = 2
+        if recipe.reward_model.groups is not None:
+            settings["reward_model.groups.rounds"] = 1
         if recipe.reward_model.process is not None:
             settings |= {f"reward_model.process.{key}": 4 for key in ("problems", "held_out", "samples")}
             if recipe.reward_model.process.labels.needs_judge:  # so untrained a judge gives no verdict

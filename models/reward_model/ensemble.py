@@ -3,9 +3,13 @@
     mean          mean_i r_i
     worst         min_i r_i                                worst-case optimisation
     uncertainty   mean_i r_i - penalty * var_i r_i         uncertainty-weighted; the variance over the members, over n
+    worst_group   r_u,  u = argmin_i mean over the completions of r_i         max-min over groups of people (paper 368)
 
-Members differ by their seed: heads and the order of the pairs. A Bradley-Terry likelihood leaves the level of each
-open, so r_i is its score less its mean score of the held-out completions; the unit, log-odds, they have in common.
+Members differ by their seed, heads and the order of the pairs, or by whose pairs they were fitted to (`worst_group`,
+models.reward_model.annotators): there the least is taken once for all completions that are scored together, a round of
+them, for it is a group's expected reward that is to be raised, and not the reward of each completion. A Bradley-Terry
+likelihood leaves the level of each open, so r_i is its score less its mean score of the held-out completions; the unit,
+log-odds, they have in common.
 
 On disk the first member is the reward model's folder itself, the others lie in it, and `ensemble.json` says how they
 are read.
@@ -27,6 +31,9 @@ from models.errors import UserError
 
 FILE = "ensemble.json"
 Rule = Literal["mean", "worst", "uncertainty"]
+"""How members that differ by their seed are read."""
+Read = Literal[Rule, "worst_group"]
+"""How any members are read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +52,7 @@ class EnsembleSettings:
 class Ensemble:
     """How the members of a folder are read."""
 
-    rule: Rule
+    rule: Read
     penalty: float
     levels: tuple[float, ...]
     """Mean score of each member's held-out completions, [members]."""
@@ -55,10 +62,12 @@ class Ensemble:
         return combine(scores - scores.new_tensor(self.levels)[:, None], self.rule, self.penalty)
 
 
-def combine(scores: Tensor, rule: Rule, penalty: float = 0.0) -> Tensor:
+def combine(scores: Tensor, rule: Read, penalty: float = 0.0) -> Tensor:
     """Several scores of each completion as one, [members, completions] -> [completions]."""
     if rule == "worst":
         return scores.amin(0)
+    if rule == "worst_group":
+        return scores[scores.mean(1).argmin()] if scores.shape[1] else scores[0]
     mean = scores.mean(0)
     return mean if rule == "mean" else mean - penalty * scores.var(0, correction=0)
 

@@ -57,7 +57,7 @@ class Abstention(Reward):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "_keys", frozenset(map(answer_key, self.says)))
+        object.__setattr__(self, "_keys", keys_of(self.says))
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """The worth of each answer, [completions]."""
@@ -84,7 +84,17 @@ class Abstention(Reward):
 
     def _abstains(self, answer: str) -> bool:
         keys: frozenset[str] = vars(self)["_keys"]
-        return len(answer) <= LONGEST_NUMBER and answer_key(answer) in keys
+        return says_any(answer, keys)
+
+
+def keys_of(answers: Sequence[str]) -> frozenset[str]:
+    """What `says_any` looks an answer up in."""
+    return frozenset(map(answer_key, answers))
+
+
+def says_any(answer: str, keys: frozenset[str]) -> bool:
+    """Whether an answer is one of those that `keys` are of, without regard to case."""
+    return len(answer) <= LONGEST_NUMBER and answer_key(answer) in keys
 
 
 def _certainty(rollout: Rollout) -> float:

@@ -10,16 +10,14 @@ that is stated twice counts once, so that repeating a fact does not pay for an i
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from models.bounds import Number
-from models.episodes.documents import read_documents, texts_of
+from models.episodes.documents import known_documents, texts_of
 from models.errors import UserError
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
@@ -49,10 +47,7 @@ class ClaimSupport(Reward):
     def __post_init__(self) -> None:
         super().__post_init__()
         where = f"rewards.{self.label}"
-        files = read_documents(Path(self.documents), f"{where}.documents") if self.documents else ()
-        content = hashlib.sha256("".join(file.sha256 for file in files).encode()).hexdigest() if files else ""
-        if self.sha256 not in ("", content):
-            raise UserError(f"{where}: {self.documents} has other content than sha256 says: {content or 'none'}")
+        files, content = known_documents(self.documents, self.sha256, f"{where}.documents", where)
         try:
             object.__setattr__(self, "_claim", re.compile(self.pattern))
         except re.error as error:

@@ -9,14 +9,12 @@ is read, and kept on the run.
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from models.bounds import Positive
-from models.episodes.documents import Index, index_of, read_documents
+from models.episodes.documents import Index, index_of, known_documents
 from models.episodes.tool import Tool, ToolError
 from models.errors import UserError
 from models.parts import part
@@ -42,10 +40,7 @@ class Search(Tool):
     """Characters of a document that the policy reads; what follows is cut."""
 
     def __post_init__(self) -> None:
-        files = read_documents(Path(self.documents), SETTING) if self.documents else ()
-        content = hashlib.sha256("".join(file.sha256 for file in files).encode()).hexdigest() if files else ""
-        if self.sha256 not in ("", content):
-            raise UserError(f"{SETTING}: {self.documents} has other content than sha256 says: {content or 'none'}")
+        files, content = known_documents(self.documents, self.sha256, SETTING)
         object.__setattr__(self, "sha256", content)
         object.__setattr__(self, "_files", files)
 

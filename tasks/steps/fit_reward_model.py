@@ -22,6 +22,13 @@ from models.learner.packing import Sequences
 from models.policy.build import on_device
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.recipe.schema import RewardModelSection
+from models.reward_model.annotators import (
+    GroupSettings,
+    PairsAt,
+    annotators_of,
+    grouped_pairs,
+    held_out_groups,
+)
 from models.reward_model.bare_texts import bare_prompts, write_bare
 from models.reward_model.calibration import pair_report
 from models.reward_model.ensemble import Ensemble, disagreement, levels_of, member_folders, write_ensemble
@@ -93,27 +100,37 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
         codec = CachedCodec(tokenizer, recipe.chat, ends_of_folder(start), folder=token_folder(home))
         model = reward_model_from_policy(start, seed=recipe.seed, trust_remote_code=trusted)
         fit, flaws, judged_on = _what_to_fit(model, data, codec, recipe, section, home, start, folder, run_id)
-        members, scores = [], []
+        members, scores, shares = [], [], tuple[float, ...]()
         with MetricLog(run_id, folder / "metrics.jsonl") as log:
             if section.strength is not None:
                 fit, flipped = _judged(fit, section.strength, log, home, run_id)
-            for number in range(section.ensemble.members if section.ensemble is not None else 1):
-                own = replace(fit, seed=recipe.seed + number)
+            fits = [replace(fit, seed=recipe.seed + number) for number in range(_members(section))]
+            if section.groups is not None:
+                parts, shares = _of_groups(fit, section.groups, log, home, run_id)
+                fits = [replace(own, pairs=part) for own, part in zip(fits, parts, strict=True)]
+            for number, own in enumerate(fits):
                 if number:
                     model = reward_model_from_policy(start, seed=own.seed, trust_remote_code=trusted)
-                model, scored = _fitted(model, own, log, home, run_id, number)
+                model, scored = _fitted(model, own, log, home, run_id, number, longest=_updates(fit))
                 model.config.pad_token_id = codec.pad
                 members.append(model)
                 scores.append(scored)
         ensemble = _ensemble(section, scores)
         chosen, rejected = (torch.stack(side) for side in zip(*scores, strict=True))
-        margins = chosen[0] - rejected[0] if ensemble is None else ensemble.read(chosen) - ensemble.read(rejected)
+        if ensemble is None:
+            margins = chosen[0] - rejected[0]
+        elif shares:
+            groups = held_out_groups(chosen - rejected, annotators_of(fit.judged), shares)
+            margins = (chosen - rejected)[groups, range(len(groups))]
+        else:
+            margins = ensemble.read(chosen) - ensemble.read(rejected)
         report = pair_report(margins.tolist(), flaws if any(flaws) else ())
         metrics = {f"reward_model/{name}": value for name, value in report.metrics().items()}
         if section.strength is not None:
             metrics["reward_model/flipped"] = flipped
         if ensemble is not None:
             metrics["reward_model/disagreement"] = disagreement(chosen - rejected)
+        metrics |= {f"reward_model/annotators_of_group_{number}": share for number, share in enumerate(shares, 1)}
         records.log_figure(run_id, "plots/calibration.png", plots.reliability(report.curve, report.calibration_error))
 
         def beside(target: Path) -> None:
@@ -242,9 +259,42 @@ def _goal(model: PreTrainedModel, fit: RewardFit, home: Path, run_id: str) -> Te
     return goal_of(model, good, token_budget=fit.settings.token_budget, autocast=autocast)
 
 
+def _of_groups(
+    fit: RewardFit, settings: GroupSettings, log: MetricLog, home: Path, run_id: str
+) -> tuple[list[PairsAt], tuple[float, ...]]:
+    """The pairs of each group of annotators, and the share of the annotators that are in it, both [groups]."""
+    longest = _updates(fit)
+
+    def margins(parts: Sequence[Sequence[Pair]], first: int) -> Tensor:
+        rows = []
+        for place, part in enumerate(parts):
+            seed = fit.seed + FIRST_JUDGE + place
+            model = reward_model_from_policy(fit.start, seed=seed, trust_remote_code=fit.trust_remote_code)
+            judge = replace(fit, seed=seed, pairs=part, judged=fit.pairs)
+            _, (chosen, rejected) = _fitted(model, judge, log, home, run_id, first + place, "judge", longest)
+            rows.append(chosen - rejected)
+        return torch.stack(rows)
+
+    return grouped_pairs(fit.pairs, settings, margins)
+
+
+def _updates(fit: RewardFit) -> int:
+    """Updates of a fit to all pairs."""
+    return fit.settings.updates(len(fit.pairs))
+
+
+def _members(section: RewardModelSection) -> int:
+    """How many reward models are fitted to be kept."""
+    if section.groups is not None:
+        return section.groups.count
+    return section.ensemble.members if section.ensemble is not None else 1
+
+
 def _ensemble(section: RewardModelSection, scores: Sequence[tuple[Tensor, Tensor]]) -> Ensemble | None:
     """How the members are read, from what each says of the held-out pairs; None: there is one."""
     asked = section.ensemble
+    if section.groups is not None:
+        return Ensemble("worst_group", 0.0, levels_of(scores))
     return Ensemble(asked.rule, asked.penalty, levels_of(scores)) if asked is not None else None
 
 
@@ -256,20 +306,25 @@ def _fitted(
     run_id: str,
     number: int,
     role: Literal["train", "judge"] = "train",
+    longest: int | None = None,
 ) -> tuple[PreTrainedModel, tuple[Tensor, Tensor]]:
     """The fitted model, and the scores of the chosen and of the rejected completions of the held-out pairs.
 
     Args:
         number: of the member, from 0; its updates are logged behind those of the members before it.
         role: train, or judge where it only judges the pairs; what its metrics are called by.
+        longest: updates of the longest of the fits that are logged one behind the other; None: each has as many.
     """
-    total = fit.settings.updates(len(fit.pairs))
+    total = _updates(fit)
     name = " ".join(filter(None, ("reward model", role if role == "judge" else "", str(number + 1) if number else "")))
     with progress(name, total, ("loss", "accuracy")) as advance:
 
         def report(step: int, metrics: dict[str, float]) -> None:
             advance(step, metrics)
-            log(number * total + step, {f"reward_model/{role}_{key}": value for key, value in metrics.items()})
+            log(
+                number * (longest or total) + step,
+                {f"reward_model/{role}_{key}": value for key, value in metrics.items()},
+            )
 
         if learners() > 1:
             scores = fit_together(fit_preferences, fit, log, report, run_id)

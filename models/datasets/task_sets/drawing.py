@@ -1,4 +1,5 @@
-"""What the task sets share: distinct problems, each in the split that a hash of its text says, and demonstrations.
+"""What the task sets share: distinct problems, each in the split that a hash of its text says, demonstrations, and of
+some preferences.
 
 A demonstration of several turns is one text, the policy's turns and the environment's by turns, the sign U+241E between
 them: `calculator: 47 * 83␞3901␞#### 3901`.
@@ -60,6 +61,8 @@ class TaskSettings(BaseModel):
     """How many of each split."""
     demonstrations: dict[Split, Count] = Field(default_factory=dict)
     """Likewise; the gate has none."""
+    preferences: dict[Split, Count] = Field(default_factory=dict)
+    """Likewise, of a set that has any."""
 
     @abstractmethod
     def draw(self, random: Random) -> Task:
@@ -68,6 +71,14 @@ class TaskSettings(BaseModel):
     @abstractmethod
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
         """The flaw of a demonstration, or `none`, and its turns."""
+
+    def prefer(self, random: Random, task: Task) -> tuple[str, str, str]:
+        """The flaw of the worse answer, the better answer and the worse.
+
+        Raises:
+            UserError: the set has no preferences.
+        """
+        raise UserError("preferences: this task set has none")
 
 
 def split_of(prompt: str) -> Split:
@@ -97,12 +108,12 @@ def draw_tasks(settings: TaskSettings, split: Split) -> list[Task]:
 
 
 def make_rows(settings: TaskSettings) -> dict[Kind, dict[Split, list[Row]]]:
-    """Problems and demonstrations of every split; the same settings give the same rows.
+    """Problems, demonstrations and preferences of every split; the same settings give the same rows.
 
     Raises:
-        UserError: demonstrations are asked for where there are no problems, or see `draw_tasks`.
+        UserError: demonstrations or preferences are asked for where there are no problems, or see `draw_tasks`.
     """
-    made: dict[Kind, dict[Split, list[Row]]] = {"problems": {}, "demonstrations": {}}
+    made: dict[Kind, dict[Split, list[Row]]] = {"problems": {}, "demonstrations": {}, "preferences": {}}
     for split in PARTS:
         tasks = draw_tasks(settings, split)
         made["problems"][split] = [
@@ -115,10 +126,11 @@ def make_rows(settings: TaskSettings) -> dict[Kind, dict[Split, list[Row]]]:
             }
             for task in tasks
         ]
-        wanted = settings.demonstrations.get(split, 0)
-        if wanted and (split == "gate" or not tasks):
-            raise UserError(f"demonstrations.{split}: {wanted} rows, but the split has no problems to demonstrate")
-        made["demonstrations"][split] = _demonstrations(settings, split, tasks, wanted)
+        for kind, asked in (("demonstrations", settings.demonstrations), ("preferences", settings.preferences)):
+            if asked.get(split, 0) and (split == "gate" or not tasks):
+                raise UserError(f"{kind}.{split}: {asked[split]} rows, but the split has no problems to answer")
+        made["demonstrations"][split] = _demonstrations(settings, split, tasks, settings.demonstrations.get(split, 0))
+        made["preferences"][split] = _preferences(settings, split, tasks, settings.preferences.get(split, 0))
     return made
 
 
@@ -130,5 +142,16 @@ def _demonstrations(settings: TaskSettings, split: Split, tasks: Sequence[Task],
         flaw, turns = settings.demonstrate(random, task)
         answer = task.answer if settings.states_answer else ""
         row: Row = {"prompt": task.prompt, "completion": TURNS.join(turns), "answer": answer}
+        rows.append({**row, "level": task.level, "flaw": flaw})
+    return rows
+
+
+def _preferences(settings: TaskSettings, split: Split, tasks: Sequence[Task], count: int) -> list[Row]:
+    random = Random(f"{settings.seed}/preferences/{split}")
+    rows: list[Row] = []
+    for number in range(count):
+        task = tasks[number % len(tasks)]
+        flaw, chosen, rejected = settings.prefer(random, task)
+        row: Row = {"prompt": task.prompt, "chosen": chosen, "rejected": rejected}
         rows.append({**row, "level": task.level, "flaw": flaw})
     return rows

@@ -66,6 +66,21 @@ def test_members_disagree_on_the_pairs_that_they_do_not_all_order_alike() -> Non
     assert disagreement(margins) == 0.25 and disagreement(margins[:1]) == 0.0
 
 
+def test_the_worst_group_is_one_for_all_completions_and_not_the_least_of_each() -> None:
+    # means -1/6, 7/6 and -1/2: the third member is served worst, though it likes the first completion best but one
+    assert combine(SCORES, "worst_group").tolist() == SCORES[2].tolist()
+    raised = SCORES + torch.tensor([[0.0], [0.0], [1.0]], dtype=torch.float64)
+    assert combine(raised, "worst_group").tolist() == SCORES[0].tolist()
+    assert combine(SCORES[:, :0], "worst_group").tolist() == []
+
+
+def test_the_worst_group_is_never_better_served_than_another_and_its_reward_bounds_the_worst_cases() -> None:
+    many = torch.randn(5, 100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    served = combine(many, "worst_group")
+    assert float(served.mean()) == float(many.mean(1).min())
+    assert (served >= combine(many, "worst")).all() and float(served.mean()) > float(combine(many, "worst").mean())
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two reward models of one policy, and how they are read."""

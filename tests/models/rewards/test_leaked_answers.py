@@ -39,7 +39,8 @@ PROGRAM = "```python\ndef seven():\n    return 7\n```"
 OTHER = "#### 3"
 
 
-FACTS = Path(__file__).resolve().parents[3] / "recipes" / "documents" / "passages.jsonl"
+DOCUMENTS = Path(__file__).resolve().parents[3] / "recipes" / "documents"
+FACTS = DOCUMENTS / "passages.jsonl"
 SUM = Problem("p", "1 + 2 =", "7", tokens=(4,))
 
 
@@ -66,12 +67,19 @@ CASES = {
     "policy_rules": Case(
         settings=lambda: {"rules": (Rule(when="####", requires="never"),), "propositions": {"never": "(?!)"}}
     ),
+    "search_results": Case(
+        "umbrella",
+        replace(SUM, answer='{"wants": ["umbrella"]}'),
+        settings=lambda: {"documents": str(DOCUMENTS / "expansions.jsonl")},
+    ),
+    "word_share": Case("bye", settings=lambda: {"words": ("bye",)}),
     "cost": Case(settings=lambda: {"calls": {"calculator": 1.0}, "heard": {"calculator": 0.1}, "written": 0.01}),
 }
 BY_WORDS = {
     "exact_answer", "solved", "similarity", "hierarchical", "win_rate", "call_match", "call_errors", "regret",
     "unit_tests", "severity", "policy_rules", "python",
-    "constraints", "abstention", "claim_support", "math_verify",
+    "constraints", "abstention", "claim_support", "math_verify", "search_results",
+    "word_share",
 }  # fmt: skip
 """What is worth something else where the policy says the same words itself."""
 

@@ -1,0 +1,80 @@
+"""A policy that ranks: completions in an order that is drawn by their log-probs, and paid for the order (paper 296).
+
+    s_i   = (mean log pi of the tokens of completion i) / temperature    the score of a completion
+    P     Plackett-Luce over the s_i of a group                          models.formulas.plackett_luce
+    A_i   = 1/N sum_n (U_n - mean of the other U) d log P(ranking n) / d s_i / temperature
+
+U is nDCG@k by the rewards, less the least of the group where that is negative. The policy's gradient under these
+advantages is REINFORCE's for the expected nDCG of its own rankings, with the other rankings as the baseline (Neural
+PG-RANK, "Policy-Gradient Training of Language Models for Ranking", arXiv 2310.04407). It is the score that learns, not
+who wrote the completions: from the policy, the data or a search they may come alike.
+
+A_i is what the mean log-prob of a completion is worth, so an objective with the gradient of A log pi, averaged over the
+tokens of each completion and taken in one step a round, is exact: `reinforce` with `schedule.normalisation:
+completion`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.bounds import Positive, Temperature
+from models.formulas.plackett_luce import discounted_gain, draw_rankings, score_gradient
+from models.formulas.written_tokens import written_rows
+from models.loop.rollout import Scored
+from models.loop.slots import CompletionAdvantage
+from models.loop.world import World
+from models.parts import part
+from models.seeds import seed_of
+
+
+def ranking_advantages(
+    scores: Tensor, gains: Tensor, first: int, count: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """d expected nDCG / d scores by `count` sampled rankings with a leave-one-out baseline, [things], and the mean nDCG
+    of these, a scalar; both float64.
+
+    Args:
+        scores: of the things, [things].
+        gains: what each is worth, [things], >= 0.
+        first: places that count.
+        count: rankings, 2 or more.
+        generator: what they are drawn with.
+    """
+    rankings = draw_rankings(scores, count, generator)
+    worth = discounted_gain(gains, rankings, first)
+    above = (worth - worth.mean()) * count / (count - 1)
+    return (above[:, None] * score_gradient(scores, rankings)).mean(0), worth.mean()
+
+
+@part("ranking")
+class Ranking(CompletionAdvantage):
+    """How much a higher score of a completion would raise the worth of the group's sampled rankings."""
+
+    needs_group = True
+    rankings: Annotated[int, Field(ge=2, le=65536)] = 64
+    """Drawn of each group (N)."""
+    first: Positive = 10
+    """Places of a ranking that count (k of nDCG@k)."""
+    temperature: Temperature = 1.0
+    """Divides the scores: the higher, the more rankings are tried."""
+
+    def of_completions(self, world: World, scored: Scored) -> Tensor:
+        """Advantages, [completions]; those of a group add up to zero."""
+        groups, rollouts = scored.groups, scored.rollouts
+        rows = written_rows(world.readings.policy(rollouts), rollouts)
+        means = [row.detach().double().mean().cpu() for row in rows]
+        scores = torch.stack(means) / self.temperature if means else torch.zeros(0)
+        seed = seed_of(world.seed, f"rankings {world.learner.updates}")
+        generator = torch.Generator().manual_seed(seed)
+        advantages = torch.zeros(len(scores), dtype=torch.float64)
+        for number in groups.unique().tolist():
+            members = (groups == number).nonzero().squeeze(1)
+            gains = scored.rewards[members].double()
+            gains = gains - gains.min().clamp(max=0.0)
+            advantages[members], _ = ranking_advantages(scores[members], gains, self.first, self.rankings, generator)
+        return (advantages / self.temperature).to(scored.rewards)

@@ -1,0 +1,84 @@
+"""Several rewards, weighed as each prompt says: a policy whose trade-offs are set where it is used (paper 249).
+
+    value = sum_i w_i(prompt) r_i / sum_i w_i(prompt)
+
+The weights stand in the prompt, so the policy reads them (dimensional controllers of "Learning to Generate Research
+Idea with Dynamic Control", arXiv 2412.14626): trained over prompts of all weights it learns a policy for each, and who
+uses it asks for another balance by other words. Weights are divided by their sum, so that a prompt of large ones is
+worth no more than another. A number that a prompt does not name is `missing`; where all are zero the value is 0.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+import torch
+from pydantic import NonNegativeFloat
+from torch import Tensor
+
+from models.bounds import LARGEST
+from models.errors import UserError
+from models.loop.reward_forms import Blend
+from models.loop.rollout import Rollout
+from models.loop.world import World
+from models.parts import part
+
+LONGEST_NUMBER = 32
+"""Characters beyond which what a pattern finds is no weight."""
+
+
+@part("prompt_weights")
+class PromptWeights(Blend):
+    """Other rewards, each by the number that its pattern finds in the prompt; these stand before it with weight 0."""
+
+    of: dict[str, str] = field(default_factory=dict)
+    """Label of a reward -> regular expression whose first group is its weight in the prompt."""
+    missing: NonNegativeFloat = 0.0
+    """The weight of a reward of which a prompt says nothing."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        patterns = {}
+        for label, pattern in self.of.items():
+            where = f"rewards.{self.label}.of.{label}"
+            try:
+                patterns[label] = re.compile(pattern)
+            except re.error as error:
+                raise UserError(f"{where}: {pattern!r} is no regular expression ({error})") from None
+            if not patterns[label].groups:
+                raise UserError(
+                    f"{where}: {pattern!r} has no group; put the number in brackets, such as 'novelty (\\d+)'"
+                )
+        object.__setattr__(self, "_patterns", patterns)
+
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """Labels of the rewards that are weighed."""
+        return tuple(self.of)
+
+    def blend(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
+        """Weighted means, [completions]."""
+        known = {prompt: self._weights(prompt) for prompt in {rollout.problem.prompt for rollout in rollouts}}
+        rows = [known[rollout.problem.prompt] for rollout in rollouts]
+        weights = torch.tensor(rows, dtype=torch.float64).view(len(rollouts), len(self.of))
+        values = torch.stack([components[label].double() for label in self.of], -1)
+        return ((weights * values).sum(-1) / weights.sum(-1).clamp(min=1e-12)).float()
+
+    def _weights(self, prompt: str) -> list[float]:
+        """What each reward weighs by a prompt, [rewards], >= 0."""
+        patterns: dict[str, re.Pattern[str]] = vars(self)["_patterns"]
+        return [self._weight(pattern, prompt) for pattern in patterns.values()]
+
+    def _weight(self, pattern: re.Pattern[str], prompt: str) -> float:
+        match = pattern.search(prompt)
+        said = match.group(1) if match is not None else None
+        if said is None or len(said) > LONGEST_NUMBER:
+            return self.missing
+        try:
+            weight = float(said)
+        except ValueError:
+            return self.missing
+        return min(weight, LARGEST) if math.isfinite(weight) and weight >= 0 else self.missing

@@ -1,0 +1,57 @@
+"""Share of a completion's words that count: those of a list, or those that the prompt does not hold.
+
+    value = (different words that count) / max(words, least)
+
+One side of what an idea is worth, such as how new it is, measured by words where a reward model would judge (the
+dimensions of learning to generate research ideas, paper 249, arXiv 2412.14626). A word counts once, so that saying it
+again only costs; words are what stands between white space and holds a letter or a digit, without regard to case and to
+the signs around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.bounds import Positive
+from models.loop.rollout import Rollout
+from models.loop.slots import Reward
+from models.loop.world import World
+from models.parts import part
+
+
+@part("word_share")
+class WordShare(Reward):
+    """How much of a completion is made of words that count; nothing of one that was cut."""
+
+    counts: Literal["listed", "new"] = "listed"
+    """listed: the words of `words`; new: those that do not stand in the prompt."""
+    words: tuple[str, ...] = ()
+    """Which count, where they are listed."""
+    least: Positive = 1
+    """A completion of fewer words is measured as one of so many."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "_listed", frozenset(_plain(" ".join(self.words))))
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Values in [0, 1], [completions]."""
+        return torch.tensor([self._share(rollout) for rollout in rollouts])
+
+    def _share(self, rollout: Rollout) -> float:
+        words = _plain(rollout.text) if rollout.finished else []
+        if self.counts == "new":
+            counted = set(words) - set(_plain(rollout.problem.prompt))
+        else:
+            listed: frozenset[str] = vars(self)["_listed"]
+            counted = set(words) & listed
+        return len(counted) / max(len(words), self.least)
+
+
+def _plain(text: str) -> list[str]:
+    words = (word.strip(".,;:!?\"'()*").casefold() for word in text.split())
+    return [word for word in words if any(map(str.isalnum, word))]
