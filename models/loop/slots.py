@@ -75,6 +75,11 @@ class Rollouts(SlotPart):
         return ""
 
     @property
+    def stands_behind(self) -> str:
+        """The context with an earlier answer that completions are trained behind; empty: the plain prompt."""
+        return ""
+
+    @property
     def reads(self) -> Reads:
         """Which rows of the data their prompts are."""
         return "problems"
@@ -332,8 +337,7 @@ class Objective(SlotPart):
 
     @property
     def reads_tokens(self) -> bool:
-        """Whether it is given the log-prob of each token, and not sums over completions, where its loss is not one of
-        tokens anyway."""
+        """Whether it is given the log-prob of each token and not sums, where its loss is not one of tokens anyway."""
         return False
 
     @property
@@ -348,8 +352,7 @@ class Objective(SlotPart):
 
     @property
     def entropy_bonus(self) -> float:
-        """What a nat of the tokens' mean entropy is worth: the fit takes it off the loss, as a mean over tokens however
-        the loss is averaged."""
+        """What a nat of the tokens' mean entropy is worth: the fit takes it off the loss, however that is averaged."""
         return 0.0
 
     @property

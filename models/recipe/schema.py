@@ -33,6 +33,7 @@ from models.recipe.timeouts import TimeoutSettings
 from models.reward_model.annotators import GroupSettings
 from models.reward_model.ensemble import EnsembleSettings
 from models.reward_model.fit import RewardModelSettings
+from models.reward_model.gap import GapSettings
 from models.reward_model.principles import Principles
 from models.reward_model.process_settings import ProcessSettings
 from models.reward_model.solutions import Labels
@@ -71,6 +72,8 @@ class RewardModelSection(Section):
     parallel: bool = False
     """Learn from parallel texts, the sound demonstrations, what makes them other than their prompts, which then stand
     for texts too; a text is read by itself. false: from preferences."""
+    gap: GapSettings | None = None
+    """Score by how much a completion is better than the one that stands in its prompt; null: by itself."""
     ensemble: EnsembleSettings | None = None
     """Several fits that are read as one; null: a single reward model."""
     principles: Principles | None = None
@@ -95,12 +98,16 @@ class RewardModelSection(Section):
             raise ValueError("process: a process reward model knows no pairs to contrast; set fit.contrast to null")
         if self.fit.reactions is not None and (self.process is not None or self.strength is not None):
             raise ValueError("fit.reactions: a reaction is to one completion; set process and strength to null")
+        if self.gap is not None and (self.parallel or self.process is not None or self.strength is not None):
+            raise ValueError("gap: a gap is one of labelled preferences; set parallel, process and strength back")
         if self.parallel and (self.process is not None or self.strength is not None):
             raise ValueError("parallel: parallel texts are no labelled preferences; set process and strength to null")
-        if self.principles is not None and any((self.process, self.parallel, self.fit.contrast, self.fit.reactions)):
+        if self.principles is not None and any(
+            (self.process, self.parallel, self.gap, self.fit.contrast, self.fit.reactions)
+        ):
             raise ValueError(
-                "principles: they order preferences anew; set process, fit.contrast and fit.reactions to null, and "
-                "parallel to false"
+                "principles: they order preferences anew; set process, gap, fit.contrast and fit.reactions to null, "
+                "and parallel to false"
             )
         others = (self.process, self.ensemble, self.strength, self.parallel, self.principles)
         if self.groups is not None and any(others):
@@ -247,6 +254,12 @@ class Recipe(Section):
                     f"rewards.{reward.label}.principle: {reward.principle!r} is none of reward_model.principles, which "
                     f"has {known}"
                 )
+        gap = self.reward_model.gap if self.reward_model is not None else None
+        if gap is not None and gap.context != self.rollouts.stands_behind:
+            raise ValueError(
+                "reward_model.gap.context is not what completions are trained behind: set rollouts.name to improved "
+                "and rollouts.context to the same"
+            )
         check_combination(self, self.schedule)
         if self.data.splits_by_hash:
             for name in ("validation_share", "gate_share"):

@@ -58,6 +58,11 @@ class Pair:
     margin: float = 0.0
     """By how much the chosen score should exceed the rejected one beyond what the settings ask of every pair."""
 
+    @property
+    def anchors(self) -> tuple[float, float]:
+        """Weights of the squared scores of the two, which hold them near zero."""
+        return 0.0, 0.0
+
 
 class PairRows(Sequence[Pair]):
     """Pairs whose tokens are read when a pair is asked for, [pairs] rows of each."""
@@ -206,7 +211,11 @@ def _losses(chosen: Tensor, rejected: Tensor, pairs: Sequence[Pair], settings: R
         liked = [settings.reactions.to_pair(pair.prompt, pair.chosen, pair.rejected) for pair in pairs]
         return reaction_loss(chosen, rejected, chosen.new_tensor(liked), smoothing)
     wanted = chosen.new_tensor([settings.margin + pair.margin for pair in pairs])
-    return bradley_terry_loss(chosen, rejected, wanted, settings.centring, smoothing)
+    loss = bradley_terry_loss(chosen, rejected, wanted, settings.centring, smoothing)
+    anchors = [pair.anchors for pair in pairs]
+    if any(map(any, anchors)):
+        loss = loss + (chosen.new_tensor(anchors) * torch.stack([chosen, rejected], -1).square()).sum(-1)
+    return loss
 
 
 def fit_reward_model(

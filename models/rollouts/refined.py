@@ -13,68 +13,35 @@ learns to read it in the warm start (`warm_start.context` with `tells: feedback`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import Field
+from dataclasses import replace
 
 from models.bounds import Positive
-from models.loop.attempt import Attempt
-from models.loop.feedback import Feedback
 from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import for_second_draw, round_seed
 from models.loop.world import World
-from models.part_types import slot_type
-from models.parts import default_part, part
+from models.parts import part
 from models.rewards.exact_answer import solves
-from models.rollouts.sample import Sample, draw
-from models.text.encoding import Codec
-
-if TYPE_CHECKING:
-    Chosen = Feedback
-else:
-    Chosen = slot_type("feedback")
-
-
-def in_context(context: str, prompt: str, tried: str, said: str) -> str:
-    """What a policy reads that is to refine an answer: the context with its places filled, each once."""
-    head, _, tail = context.partition("{told}")
-    shown = f"{tried} {said}".strip()
-    return f"{head.replace('{prompt}', prompt)}{shown}{tail.replace('{prompt}', prompt)}"
+from models.rollouts.improved import Improved
+from models.rollouts.sample import draw
 
 
 @part("refined")
-class Refined(Sample):
+class Refined(Improved):
     """Samples, and refinements of them by feedback. Stands under `rollouts:`."""
 
-    feedback: Chosen = field(default_factory=lambda: default_part("feedback")())
-    """What is said of a sample."""
-    context: Annotated[str, Field(pattern=r"\{told\}")] = (
-        "{prompt}\nA previous solution and what is to be said of it: {told}\nSolve it anew, without its faults."
-    )
-    """What a refinement is drawn behind; `{prompt}` and `{told}` are replaced by the problem's prompt and by the sample
-    with its feedback."""
     refinements: Positive = 1
     """Of each sample."""
     only_wrong: bool = False
     """Refine no sample that states the problem's answer."""
-    feedback_tokens: Positive = 32
-    """Most tokens of feedback; what is longer is cut."""
 
     @property
-    def adviser(self) -> Feedback:
-        """Who says what of a sample."""
-        return self.feedback
+    def stands_behind(self) -> str:
+        """Nothing: what is refined is placed under the plain prompt."""
+        return ""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
         """Samples and refinements."""
         return self.group_size * (1 + self.refinements)
-
-    def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
-        """What a context says beside the question, [problems]; a sample has `max_tokens` at most."""
-        bare = codec.prompts([in_context(self.context, problem.prompt, "", "") for problem in problems])
-        room = self.max_tokens + self.feedback_tokens
-        return [max(0, len(ids) + room - len(each.tokens)) for ids, each in zip(bare, problems, strict=True)]
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Samples, then refinements, prompt by prompt, [prompts * G and more]."""
@@ -92,16 +59,7 @@ class Refined(Sample):
         tried = [rollout for rollout in sampled if not (self.only_wrong and solves(rollout))]
         if not tried:
             return []
-        remarks = self.feedback([Attempt(each.problem, each.text, each.finished) for each in tried])
-        said = [self._cut(world.codec, remark.text) for remark in remarks]
-        texts = [
-            in_context(self.context, each.problem.prompt, each.text, words)
-            for each, words in zip(tried, said, strict=True)
-        ]
-        asked = [
-            replace(each.problem, tokens=tuple(ids))
-            for each, ids in zip(tried, world.codec.prompts(texts), strict=True)
-        ]
+        asked, said = self._behind(world, tried)
         drawn = draw(world, asked, replace(self.sampling, samples=self.refinements), seed, origin="refined")
         return [
             replace(
@@ -113,7 +71,3 @@ class Refined(Sample):
             )
             for rollout in drawn
         ]
-
-    def _cut(self, codec: Codec, text: str) -> str:
-        (ids,) = codec.inside([text])
-        return text if len(ids) <= self.feedback_tokens else codec.text([ids[: self.feedback_tokens]])[0]

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from prefect import get_run_logger, task
 
-from models.datasets.row_table import RowTable, open_rows
-from models.datasets.schema import Kind, available
+from models.datasets.row_table import RowTable, Texts, open_rows
+from models.datasets.schema import Kind, Row, available
 from models.datasets.task_sets.drawing import SOUND
 from models.errors import UserError
 from models.fits import RewardFit, fit_and_score, fit_preferences
@@ -33,14 +33,16 @@ from models.reward_model.bare_texts import bare_prompts, write_bare
 from models.reward_model.calibration import pair_report
 from models.reward_model.ensemble import Ensemble, disagreement, levels_of, member_folders, write_ensemble
 from models.reward_model.fit import Pair, PairRows
+from models.reward_model.gap import GapRows, GapSettings
 from models.reward_model.goal import LEARNED_FROM, goal_of, write_goal
 from models.reward_model.model import load_reward_model, reward_model_from_policy
 from models.reward_model.principles import under_principles, write_principles
 from models.reward_model.strength import StrengthSettings, judged_pairs, strength_of
+from models.rollouts.improved import in_context
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.token_cache import CachedCodec
-from models.text.token_rows import rows_in_memory
+from models.text.token_rows import TokenRows, few, rows_in_memory
 from tasks import plots
 from tasks.caching import cached_by_key
 from tasks.fitting import fit_together
@@ -166,16 +168,19 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
 
 
 def read_pairs(
-    data: Path, codec: Codec, split: str, longest: int, parallel: bool = False
+    data: Path, codec: Codec, split: str, longest: int, parallel: bool = False, gap: GapSettings | None = None
 ) -> tuple[Sequence[Pair], list[str]]:
     """Encoded preference pairs of a split that fit into `longest` tokens, each of a large split read when it is drawn;
-    and the kind of flaw of each. `parallel`: the sound demonstrations of the split, each against its own prompt."""
+    and the kind of flaw of each. `parallel`: the sound demonstrations of the split, each against its own prompt; `gap`:
+    each pair twice, behind either of its completions."""
     kind: Kind = "demonstrations" if parallel else "preferences"
     if split not in available(data).get(kind, ()):
         return [], []
     table = open_rows(data, kind, split)  # type: ignore[arg-type]
     if parallel:
         return _parallel(table, codec, longest), []
+    if gap is not None:
+        return _gaps(table, codec, longest, gap)
     prompts = codec.rows_of_prompts(table.column("prompt"))
     chosen, rejected = (codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected"))
     fitting = np.flatnonzero(prompts.lengths + np.maximum(chosen.lengths, rejected.lengths) <= longest)
@@ -193,6 +198,26 @@ def _parallel(table: RowTable, codec: Codec, longest: int) -> Sequence[Pair]:
     return PairRows(before, made.take(fitting), original.take(fitting)).held()
 
 
+def _gaps(table: RowTable, codec: Codec, longest: int, gap: GapSettings) -> tuple[Sequence[Pair], list[str]]:
+    """Preferences behind either of their completions, and the kind of flaw of each."""
+
+    def behind(column: str) -> TokenRows:
+        def context(row: Row) -> str:
+            return in_context(gap.context, str(row["prompt"]), str(row[column]), "")
+
+        return codec.rows_of_prompts(Texts(table, (context,)))
+
+    contexts = [behind(column) for column in ("rejected", "chosen")]
+    answers = [codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected")]
+    most = np.maximum(*(rows.lengths for rows in contexts)) + np.maximum(*(rows.lengths for rows in answers))
+    fitting = np.flatnonzero(most <= longest)
+    flaws = [intern(str(flaw)) for some in table.column("flaw") for flaw in some]
+    pairs = GapRows(*(rows.take(fitting) for rows in (*contexts, *answers)), anchor=gap.anchor)
+    tokens = sum(int(rows.lengths[fitting].sum()) for rows in (*contexts, *answers, *answers))
+    held = list(pairs) if few(len(pairs), tokens) else pairs
+    return held, [flaws[row] for row in fitting.tolist() for _ in range(2)]
+
+
 def _what_to_fit(
     model: PreTrainedModel,
     data: Path,
@@ -208,8 +233,8 @@ def _what_to_fit(
     principles = section.principles or {}
     prefixes = codec.inside(list(principles))
     longest = int(model.config.max_position_embeddings) - max(map(len, prefixes), default=0)
-    pairs, _ = read_pairs(data, codec, "train", longest, section.parallel)
-    held_out, flaws = read_pairs(data, codec, "validation", longest, section.parallel)
+    pairs, _ = read_pairs(data, codec, "train", longest, section.parallel, section.gap)
+    held_out, flaws = read_pairs(data, codec, "validation", longest, section.parallel, section.gap)
     kind: Kind = "demonstrations" if section.parallel else "preferences"
     if not pairs or not held_out:
         raise UserError(

@@ -18,6 +18,7 @@ from models.policy.base_folder import check_base_folder
 from models.policy.folder import check_model_folder, hash_folder
 from models.reward_model.calibration import PairReport, pair_report
 from models.reward_model.fit import both_answers
+from models.reward_model.gap import GapSettings
 from models.reward_model.probes import moved, probes
 from models.reward_model.ranking import agreement
 from models.reward_model.scorer import Scorer
@@ -52,6 +53,7 @@ class ReportSections(EvaluationSections):
     samples: int = of("reward_model.report.samples")
     asked: ReportSettings = of("reward_model.report")
     parallel: bool = of("reward_model.parallel")
+    gap: GapSettings | None = of("reward_model.gap")
 
 
 @task(name="reward_report", **cached_by_key)
@@ -93,7 +95,7 @@ def reward_report(
             score = reward_scorer(rewarded, recipe, context.home, tokens.run)
             said = _Said.read(tokens, problems, made)
             longest = check_base_folder(rewarded.folder)[0] or MOST_TOKENS
-            measured.pairs = _pairs(data, tokens, score, longest, recipe.parallel)
+            measured.pairs = _pairs(data, tokens, score, longest, recipe)
             for probe, change in probes.items():
                 changed, scores = said.fitting(change, longest)
                 if len(changed):
@@ -152,9 +154,9 @@ def _headline(measured: Measured, first: str) -> str:
     )
 
 
-def _pairs(data: Path, tokens: RunTokens, score: Scorer, longest: int, parallel: bool) -> PairReport | None:
+def _pairs(data: Path, tokens: RunTokens, score: Scorer, longest: int, recipe: ReportSections) -> PairReport | None:
     """What held-out pairs say; None where there are none."""
-    pairs, flaws = read_pairs(data, tokens.run, "validation", longest, parallel)
+    pairs, flaws = read_pairs(data, tokens.run, "validation", longest, recipe.parallel, recipe.gap)
     if not pairs:
         return None
     chosen, rejected = score(both_answers(pairs)).view(-1, 2).unbind(1)

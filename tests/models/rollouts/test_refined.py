@@ -20,7 +20,8 @@ from models.loop.feedback import Feedback, Remark
 from models.loop.rollout import Rollout
 from models.recipe.load import load_recipe
 from models.rewards.exact_answer import solves
-from models.rollouts.refined import Refined, in_context
+from models.rollouts.improved import in_context
+from models.rollouts.refined import Refined
 from models.select.best_of_n import BestOfN
 
 CONTEXT = "{prompt} {told} ; {prompt}"
@@ -130,5 +131,7 @@ def test_a_warm_start_that_tells_feedback_needs_somebody_who_gives_it() -> None:
     assert load_recipe("critique_grpo").warm_start == SupervisedSettings(
         **{**vars(load_recipe("arithmetic").warm_start), "context": "{prompt} {told} . {prompt}", "tells": "feedback"}
     )
-    with pytest.raises(Exception, match=r"rollouts sample asks nobody for any; set rollouts\.name to refined"):
+    with pytest.raises(
+        Exception, match=r"rollouts sample asks nobody for any; set rollouts\.name to improved or refined"
+    ):
         load_recipe("arithmetic", telling)
