@@ -26,6 +26,7 @@ from models.rewards.exact_answer import ExactAnswer
 from models.rewards.length_penalty import LengthPenalty
 from models.rewards.math_verify import MathVerify
 from models.rewards.similarity import Similarity
+from models.rewards.style_of_tests import StyleOfTests
 
 WANTED = 20_000
 """Completions a second on one core."""
@@ -50,6 +51,7 @@ ASKED = (
 )
 FACTS = Path(__file__).resolve().parents[1] / "recipes" / "documents" / "passages.jsonl"
 NUMBERS = ("#### 1,234", "#### 1233", "so \\boxed{1234.0}", "nobody knows")
+TESTS = tuple(f"\n```python\n{said}\n```" for said in ("assert f(2) == 5", "print(f(2))", "assert f(2", "assert True"))
 EXPRESSIONS = tuple(f"#### {written}" for number in range(64) for written in (f"{number}x + 6", f"6 + {number} x"))
 CASES = {
     "exact_answer": Case(ExactAnswer(), "1234", NUMBERS),
@@ -59,6 +61,7 @@ CASES = {
     "constraints": Case(ConstraintsMet(), ASKED, NUMBERS, marked=False),
     "abstention": Case(Abstention(), "1234", NUMBERS, marked=False),
     "claim_support": Case(ClaimSupport(documents=str(FACTS)), "", NUMBERS, marked=False),
+    "style_of_tests": Case(StyleOfTests(), "", TESTS, marked=False),
     "similarity": Case(Similarity(), "the river is red", ("#### a red river", "#### 12", "none"), marked=False),
 }
 """By the name of the verifier."""
