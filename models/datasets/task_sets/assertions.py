@@ -15,20 +15,26 @@ from random import Random
 from typing import ClassVar
 
 from models.datasets.task_sets.drawing import SOUND, Share, Task, TaskSettings
+from models.datasets.task_sets.programs import Step, Verb, described, result, steps_of
 
 INPUTS = range(10)
 """Arguments that a demonstration asks, and all that the tests of a problem ask."""
-LINES: dict[str, tuple[str, ...]] = {
+LINES: dict[Verb, tuple[str, ...]] = {
     "add": ("x += {}",),
     "take": ("x -= {}",),
     "times": ("x *= {}",),
-    "at least": ("if x < {}:", "    x = {}"),
-    "at most": ("if x > {}:", "    x = {}"),
+    "least": ("if x < {}:", "    x = {}"),
+    "most": ("if x > {}:", "    x = {}"),
 }
-"""How a step is written, by how it is said."""
-NUMBERS = {"add": (1, 12), "take": (1, 12), "times": (2, 4), "at least": (3, 7), "at most": (2, 6)}
+"""How a step is written."""
+NUMBERS: dict[Verb, tuple[int, int]] = {
+    "add": (1, 12),
+    "take": (1, 12),
+    "times": (2, 4),
+    "least": (3, 7),
+    "most": (2, 6),
+}
 """Smallest and largest number of a step."""
-Step = tuple[str, int]
 
 
 class AssertionsSettings(TaskSettings):
@@ -50,7 +56,7 @@ class AssertionsSettings(TaskSettings):
         answer = "\n    ".join(["def f(x):", *lines, "return x"])
         results = [result(steps, given) for given in INPUTS]
         tests = f"for given, value in enumerate({results}):\n    assert f(given) == value\n"
-        prompt = f"test f ( x ) : {' , '.join(f'{verb} {number}' for verb, number in steps)}"
+        prompt = f"test f ( x ) : {described(steps)}"
         sound = " ; ".join(map(_assertion, INPUTS, results))
         return Task(prompt, answer, len(steps), (sound,), tests, "f")
 
@@ -79,27 +85,9 @@ class AssertionsSettings(TaskSettings):
         return SOUND, (f"{first} ; {second}",)
 
 
-def result(steps: list[Step], x: int) -> int:
-    """What the steps make of a number."""
-    for verb, number in steps:
-        match verb:
-            case "add":
-                x += number
-            case "take":
-                x -= number
-            case "times":
-                x *= number
-            case "at least":
-                x = max(x, number)
-            case "at most":
-                x = min(x, number)
-    return x
-
-
 def read(prompt: str) -> list[Step]:
     """The steps that a prompt describes."""
-    said = [step.rsplit(" ", 1) for step in prompt.partition(" : ")[2].split(" , ")]
-    return [(verb, int(number)) for verb, number in said]
+    return steps_of(prompt.partition(" : ")[2])
 
 
 def _assertion(given: int, value: int) -> str:

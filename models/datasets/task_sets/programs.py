@@ -50,7 +50,7 @@ class ProgramsSettings(TaskSettings):
     def draw(self, random: Random) -> Task:
         """Steps, each with a number of its own."""
         steps = drawn_steps(random)
-        head = f'def f ( x ) : " {" , ".join(SAID[verb].format(number) for verb, number in steps)} " ;'
+        head = f'def f ( x ) : " {described(steps)} " ;'
         body = written([QUICK[verb].format(number) for verb, number in steps])
         return Task(head, f"{head} {body}", len(steps), (body,), cases(steps), "f")
 
@@ -100,11 +100,21 @@ def result(steps: Sequence[Step], x: int) -> int:
     return x
 
 
+def described(steps: Sequence[Step]) -> str:
+    """Steps in words."""
+    return " , ".join(SAID[verb].format(number) for verb, number in steps)
+
+
+def steps_of(words: str) -> list[Step]:
+    """The steps that words describe."""
+    verbs: dict[str, Verb] = {said.removesuffix(" {}"): verb for verb, said in SAID.items()}
+    said = [step.rsplit(" ", 1) for step in words.strip().split(" , ")]
+    return [(verbs[verb], int(number)) for verb, number in said]
+
+
 def read(prompt: str) -> list[Step]:
     """The steps that a prompt asks for."""
-    verbs: dict[str, Verb] = {said.removesuffix(" {}"): verb for verb, said in SAID.items()}
-    asked = [step.rsplit(" ", 1) for step in prompt.split('"')[1].strip().split(" , ")]
-    return [(verbs[said], int(number)) for said, number in asked]
+    return steps_of(prompt.split('"')[1])
 
 
 SETTINGS = ProgramsSettings

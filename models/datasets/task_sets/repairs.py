@@ -14,7 +14,7 @@ from random import Random
 from typing import ClassVar
 
 from models.datasets.task_sets.drawing import SOUND, Share, Task, TaskSettings
-from models.datasets.task_sets.programs import INPUTS, QUICK, SAID, Step, cases, drawn_steps, result, written
+from models.datasets.task_sets.programs import INPUTS, QUICK, Step, cases, described, drawn_steps, result, written
 
 SAYS = "fix:"
 """What stands between the turns, as environment `explained_repair` says it."""
@@ -59,11 +59,6 @@ class RepairsSettings(TaskSettings):
 def explanation(place: int, step: Step, missing: bool) -> str:
     """What is wrong with a step."""
     return f"step {place + 1} {'is missing :' if missing else 'must be'} {described([step])}"
-
-
-def described(steps: list[Step]) -> str:
-    """Steps in words."""
-    return " , ".join(SAID[verb].format(number) for verb, number in steps)
 
 
 def quick(steps: list[Step]) -> str:

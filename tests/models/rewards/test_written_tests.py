@@ -8,7 +8,8 @@ from typing import cast
 import pytest
 from malformed_texts import malformed, rollout
 
-from models.datasets.task_sets.assertions import INPUTS, LINES, AssertionsSettings, read, result
+from models.datasets.task_sets.assertions import INPUTS, LINES, AssertionsSettings, read
+from models.datasets.task_sets.programs import result
 from models.loop.attempt import Attempt
 from models.loop.rollout import Problem
 from models.loop.world import World
