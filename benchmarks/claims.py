@@ -91,7 +91,8 @@ def put_to_the_test(trial: Trial, toy: Toy, seeds: int, tell: Callable[[str], No
         effects.append(effect)
         for name, value in numbers.items():
             values.setdefault(name, []).append(value)
-        tell(f"{trial.name}: seed {seed + 1} of {seeds}, {trial.measures} {effect:+.4g}")
+        behind = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+        tell(f"{trial.name}: seed {seed + 1} of {seeds}, {trial.measures} {effect:+.4g} ({behind})")
     low, high = interval(effects)
     return Finding(
         trial.name, trial.paper, trial.claim, trial.measures, statistics.fmean(effects), low, high, trial.line,

@@ -8,9 +8,10 @@ they can be compared in pairs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -24,8 +25,10 @@ from models.engine.engine import EngineSettings, Sampling
 from models.engine.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
+from models.evaluation.records import PromptRecord
 from models.learner.optimiser import OptimiserSettings
 from models.learner.supervised import SupervisedSettings, fit_supervised
+from models.loop.alarm import Collapse
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
 from models.loop.readings import Readings
@@ -36,10 +39,12 @@ from models.policy.folder import load_tokenizer, save_model_folder
 from models.policy.weights import merged_weights
 from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
+from models.reward_model.scorer import Scorer
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings
-from tasks.open_learner import build_learner
+from tasks.open_learner import ScorerSections, build_learner, reward_scorer
 from tasks.prompts import PromptSections, read_problems, read_prompts, with_reference
+from tasks.registered_reward_model import RewardModelFiles
 from tasks.steps.validate_data import fitted_tokenizer
 from tasks.steps.warm_start import demonstrations
 
@@ -59,6 +64,7 @@ WARM_START = SupervisedSettings(
 COMMON = (
     "policy.precision=float32", "evaluation.problems=200", "rollouts.max_tokens=24", "schedule.samples_every=100000",
     "schedule.checkpoint_every=100000", "policy.size.positions=64", "validation.max_tokens=40",
+    "alarm=null",
 )  # fmt: skip
 
 
@@ -113,15 +119,38 @@ class Trained:
     """The policy's weights when the loop began."""
     rounds: list[dict[str, float]] = field(default_factory=list)
     """What the loop told of each round."""
+    collapse: Collapse | None = None
+    """What the alarm saw, where the recipe has one and it fired."""
 
     def curve(self, name: str) -> list[float]:
         """One metric, round by round, where it was told."""
         return [metrics[name] for metrics in self.rounds if name in metrics]
 
 
-def train(toy: Toy, arm: Arm, seed: int, rounds: int) -> Trained:
-    """Run an arm's loop from the warm start of its seed."""
-    recipe = load_recipe(arm.recipe, [*COMMON, f"schedule.rounds={rounds}", f"seed={seed}", *arm.overrides])
+def recipe_of(arm: Arm, seed: int, rounds: int) -> Recipe:
+    """The recipe of an arm as the toy trains it."""
+    return load_recipe(arm.recipe, [*COMMON, f"schedule.rounds={rounds}", f"seed={seed}", *arm.overrides])
+
+
+def train(
+    toy: Toy,
+    arm: Arm,
+    seed: int,
+    rounds: int,
+    reward_model: Path | None = None,
+    watch: Callable[[int, Learner], None] = lambda number, learner: None,
+) -> Trained:
+    """Run an arm's loop from the warm start of its seed.
+
+    Args:
+        toy: data and warm starts.
+        arm: what is trained; with `alarm` among its overrides the loop may stop before the last round.
+        seed: of warm start and training.
+        rounds: of the loop.
+        reward_model: folder of a fitted one, which the recipe's rewards read; None: those that need one are left out.
+        watch: called after every round with the learner as it stands.
+    """
+    recipe = recipe_of(arm, seed, rounds)
     assert recipe.schedule is not None
     start = toy.start(seed)
     codec = Codec(load_tokenizer(start))
@@ -131,27 +160,46 @@ def train(toy: Toy, arm: Arm, seed: int, rounds: int) -> Trained:
     learner = build_learner(policy, recipe, recipe.schedule, toy.folder, None)
     problems = with_reference(problems, learner, asked, toy.folder)
     engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None
-    rewards = arm.rewards or tuple(reward for reward in recipe.rewards if not reward.needs_reward_model)
+    scorer = None if reward_model is None else open_reward_model(toy, recipe, reward_model)
+    rewards = arm.rewards or tuple(reward for reward in recipe.rewards if scorer or not reward.needs_reward_model)
     chosen = replace(recipe.slots, rewards=rewards)
     before = {name: value.detach().clone() for name, value in policy.state_dict().items()}
     trained = Trained(recipe, learner, codec, before)
 
     def keep(number: int, metrics: dict[str, float]) -> None:
         trained.rounds.append(metrics)
+        watch(number, learner)
 
-    world = World(codec, engine, None, seed, learner, Readings(learner, recipe.schedule.token_budget))
-    run_loop(world, chosen, recipe.schedule, problems, toy.folder / "none", Watchers(metrics=keep))
+    world = World(codec, engine, scorer, seed, learner, Readings(learner, recipe.schedule.token_budget))
+    with TemporaryDirectory() as checkpoints:
+        trained.collapse = run_loop(
+            world, chosen, recipe.schedule, problems, Path(checkpoints), Watchers(metrics=keep), recipe.alarm
+        )
     return trained
 
 
-def held_out(toy: Toy, trained: Trained, names: Sequence[str], samples: int = 16) -> Mapping[str, float]:
+def open_reward_model(toy: Toy, recipe: Recipe, folder: Path) -> Scorer:
+    """What scores completions with the fitted reward model in `folder`."""
+    codec = Codec(load_tokenizer(toy.start(recipe.seed)))
+    scorer: Scorer = reward_scorer(RewardModelFiles(folder, "", ""), ScorerSections(recipe), toy.folder, codec)
+    return scorer
+
+
+def held_out(
+    toy: Toy, trained: Trained, names: Sequence[str], samples: int = 16, score: Scorer | None = None
+) -> Mapping[str, float]:
     """Means of held-out metrics, such as sampled_accuracy or pass_at_8, by name; the same draws for every arm."""
+    records = answers(toy, trained, samples, score)
+    return {name: float(prompt_values(records, name).mean()) for name in names}
+
+
+def answers(toy: Toy, trained: Trained, samples: int = 16, score: Scorer | None = None) -> list[PromptRecord]:
+    """What the policy as it stands answers to the held-out problems, [problems]; `score` is a reward model's."""
     problems = read_problems(toy.data, trained.codec, "validation", PromptSections(trained.recipe))
     engine = TransformersEngine(toy.start(trained.recipe.seed), EngineSettings(), end=trained.codec.end)
     engine.load(merged_weights(trained.learner.policy))
-    sampling = Sampling(max_tokens=24, samples=samples)
-    records = evaluate(engine, trained.codec, problems, sampling, trained.recipe.seed, None)
-    return {name: float(prompt_values(records, name).mean()) for name in names}
+    sampling = Sampling(max_tokens=trained.recipe.slots.rollouts.max_tokens, samples=samples)
+    return evaluate(engine, trained.codec, problems, sampling, trained.recipe.seed, score)
 
 
 def state_bytes(learner: Learner) -> int:

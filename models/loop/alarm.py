@@ -7,8 +7,9 @@ the run:
     length     more than `cut_share` of the completions were cut at their limit, which they were not at the start
     disorder   entropy above `entropy_high` nats a token, and above `entropy_rise` times its start
     certainty  entropy below `entropy_low` nats a token while the reward is no higher than at the start
-    parting    `truth` more than `margin` below its best mean of `patience` rounds in a row, while `proxy`, the reward
-               that stands for it, is above what it was in those: the policy games the proxy (Gao et al. 2023)
+    parting    `truth` more than `margin` below its best mean, of the first rounds or of `patience` rounds in a row,
+               while `proxy`, the reward that stands for it, is above what it was in those: the policy games the proxy
+               (Gao et al. 2023)
 
 A completion's standard deviation is the unit because rewards have none of their own: for a verifier it is
 sqrt(p (1 - p)), so with drop 0.25 a share of 0.18 right alarms below 0.08 and one of 0.5 below 0.38. The mean of a
@@ -113,13 +114,14 @@ class History:
     collapse: Collapse | None = None
     """The first collapse of the run."""
     peak: Metrics = field(default_factory=dict)
-    """Means of the rounds in a row in which the truth was best, where it is watched."""
+    """Means of the rounds in a row in which the truth was best, the first rounds among them, where it is watched."""
 
     def after(self, metrics: Metrics, settings: AlarmSettings) -> History:
         """The same with one round more, and judged."""
         seen = {name: metrics[name] for name in settings.watched if name in metrics}
         if self.rounds < settings.opening:
-            return replace(self, rounds=self.rounds + 1, opening=(*self.opening, seen))
+            begun = replace(self, rounds=self.rounds + 1, opening=(*self.opening, seen))
+            return replace(begun, peak=_means(begun.opening, settings)) if begun.rounds == settings.opening else begun
         longer = replace(self, rounds=self.rounds + 1, last=(*self.last, seen)[-settings.patience :])
         longer = replace(longer, peak=_best_yet(longer, settings))
         return longer if self.collapse is not None else replace(longer, collapse=judge(longer, settings))
@@ -203,10 +205,17 @@ def _best_yet(history: History, settings: AlarmSettings) -> Metrics:
     """What proxy and truth were, on average, in the rounds in a row in which the truth was best."""
     if settings.truth is None or len(history.last) < settings.patience:
         return history.peak
-    now = _mean(history.last, settings.worth)
-    if not now > history.peak.get(settings.worth, -math.inf):
-        return history.peak
-    return {settings.worth: now, f"reward/{settings.proxy}": _mean(history.last, f"reward/{settings.proxy}")}
+    now = _means(history.last, settings)
+    best = history.peak.get(settings.worth, -math.inf)
+    return now if now and now[settings.worth] > best else history.peak
+
+
+def _means(rounds: Sequence[Metrics], settings: AlarmSettings) -> Metrics:
+    """What proxy and truth were in `rounds` on average; nothing where nobody watches them or a round tells neither."""
+    if settings.truth is None:
+        return {}
+    means = {name: _mean(rounds, name) for name in (settings.worth, f"reward/{settings.proxy}")}
+    return {} if any(math.isnan(value) for value in means.values()) else means
 
 
 def _parted(last: Sequence[Metrics], peak: Metrics, settings: AlarmSettings) -> str:

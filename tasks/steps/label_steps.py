@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from prefect import get_run_logger, task
 
 from models.datasets.row_table import open_rows
 from models.datasets.schema import Split, available
-from models.engine.engine import EngineSettings, Sampling
+from models.engine.engine import Engine, EngineSettings, Sampling
 from models.errors import UserError
+from models.judges.judge import GenerativeJudge
 from models.judges.open_judge import opened_judge
 from models.judges.settings import JudgeSettings
 from models.loop.attempt import Verify
 from models.loop.judge import Role
+from models.loop.rollout import Problem
 from models.loop.slots import Reward
 from models.policy.folder import hash_folder, load_tokenizer
 from models.reward_model.process_settings import ProcessSettings
@@ -79,9 +81,6 @@ def label_steps(
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
         tokenizer = load_tokenizer(start, trust_remote_code=recipe.policy.trust_remote_code)
         codec = Codec(tokenizer, recipe.policy.chat, ends_of_folder(start))
-        sampling = Sampling(
-            max_tokens=recipe.longest_drawn, temperature=asked.temperature, samples=asked.samples, log_probs=False
-        )
         made: dict[Split, list[Solution]] = {}
         with stages(context.name, ("engine", *SPLITS)) as begin:
             begin("engine")
@@ -102,10 +101,7 @@ def label_steps(
                     problems = read_problems(data, codec, split, recipe, count)
                     rows = [(problem.id, problem.prompt, problem.answer) for problem in problems]
                     log_rows(run_id, recipe.data_name, "problems", split, rows, data)
-                    references = right_solutions(data, split, asked.labels)
-                    seed = seed_of(recipe.seed, f"labels of {split}")
-                    bench = Bench(engine, codec, recipe.verify, sampling, asked.marks, seed, references, judge)
-                    made[split] = asked.labels(bench, problems)
+                    made[split] = draw_and_label(recipe, engine, codec, data, split, problems, judge)
         for split, solutions in made.items():
             write_solutions(folder / f"{split}.jsonl", solutions)
             records.log_artifact(run_id, folder / f"{split}.jsonl", "labels")
@@ -118,6 +114,27 @@ def label_steps(
 
     with engine_place():
         return run_step(context, work)
+
+
+def draw_and_label(
+    recipe: LabelSections,
+    engine: Engine,
+    codec: Codec,
+    data: Path,
+    split: Split,
+    problems: Sequence[Problem],
+    judge: GenerativeJudge | None = None,
+) -> list[Solution]:
+    """Solutions of `problems` of a split, by the policy that `engine` runs, with a label a step; `judge` is asked where
+    the labels need one."""
+    asked = recipe.process
+    sampling = Sampling(
+        max_tokens=recipe.longest_drawn, temperature=asked.temperature, samples=asked.samples, log_probs=False
+    )
+    references = right_solutions(data, split, asked.labels)
+    seed = seed_of(recipe.seed, f"labels of {split}")
+    bench = Bench(engine, codec, recipe.verify, sampling, asked.marks, seed, references, judge)
+    return asked.labels(bench, problems)
 
 
 def right_solutions(data: Path, split: Split, labels: Labels) -> Mapping[str, str]:

@@ -151,6 +151,17 @@ def test_proxy_and_truth_that_go_together_raise_no_alarm(last: list[tuple[float,
     assert after([*better, *both(*last)], APART).collapse is None
 
 
+def test_a_truth_that_falls_from_the_first_round_on_is_held_against_the_first_rounds() -> None:
+    """0.6 on average at first, so 0.5 with the margin; the third round below it is the fifth of all."""
+    rounds = both((0.0, 0.65), (0.2, 0.55), (0.3, 0.49), (0.4, 0.45), (0.5, 0.4))
+    assert after(rounds[:4], APART).collapse is None
+    collapse = after(rounds, APART).collapse
+    assert collapse is not None and collapse.round_number == 5
+    assert collapse.signs == ("reward/score rose from 0.1 to 0.4 while reward/right fell from 0.6 to 0.447",)
+    unread = [{name: value for name, value in each.items() if name != "reward/score"} for each in rounds]
+    assert after(unread, APART).collapse is None and after(unread, APART).peak == {}
+
+
 def test_the_best_policy_is_the_best_by_the_truth_where_it_is_watched() -> None:
     gamed = after(both(*[(0.0, 0.5)] * 2, *[(9.0, 0.4)] * 3), APART)
     assert not gamed.improved(APART) and gamed.worth(APART) == pytest.approx(0.4)
