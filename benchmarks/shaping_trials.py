@@ -40,9 +40,9 @@ def by_one_reward_model(arm: Arm, other: Arm, rounds: int = ROUNDS) -> Measure:
             for name, each in (("arm", arm), ("other", other)):
                 trained = train(toy, each, seed, rounds, fitted)
                 truth = trained.curve("reward/exact_answer")
-                told = held_out(toy, trained, ["sampled_accuracy", "reward_score", "tokens"], 8, score)
-                reached.append(told["sampled_accuracy"])
-                numbers |= {f"{name}, {metric}": value for metric, value in told.items()}
+                judged = held_out(toy, trained, ["sampled_accuracy", "reward_score", "tokens"], 8, score)
+                reached.append(judged["sampled_accuracy"])
+                numbers |= {f"{name}, {metric}": value for metric, value in judged.items()}
                 numbers[f"{name}, best five rounds"] = max(fmean(truth[at : at + 5]) for at in range(len(truth) - 4))
         return reached[0] - reached[1], numbers
 

@@ -17,7 +17,7 @@ from models.reward_model.solutions import Solution, known_labels
 from models.reward_model.step_accuracy import first_errors, step_accuracy
 
 FITTED = (
-    "reward_model.process.problems=200", "reward_model.process.samples=4", "reward_model.fit.steps=150",
+    "reward_model.process.problems=150", "reward_model.process.samples=4", "reward_model.fit.steps=150",
     "reward_model.process.held_out=192",
 )  # fmt: skip
 STEPS = (
@@ -27,7 +27,7 @@ STEPS = (
 """Room for three times the steps of a solution, and advantages that count what a whole completion earns."""
 SHAPED = Arm("clip_delta", STEPS)
 RAW = Arm("clip_delta", (*STEPS, "rewards.1.clip=null", "rewards.1.delta=false"))
-ROUNDS = 20
+ROUNDS = 14
 
 
 def repetition(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
