@@ -134,17 +134,22 @@ def with_reference(
 
 
 def read_problems(
-    data: Path, codec: Codec, split: str, recipe: LengthSections, limit: int | None = None
+    data: Path, codec: Codec, split: str, recipe: LengthSections, limit: int | None = None, hardest: int | None = None
 ) -> list[Problem]:
-    """Encoded problems of a split that leave room for a completion; `limit` takes them evenly spaced.
+    """Encoded problems of a split that leave room for a completion; `limit` takes them evenly spaced, of those of level
+    `hardest` at most.
 
     Which are trained on depends on the rollouts alone; those of the other splits also leave room for the evaluation's
     completions.
 
     Raises:
-        UserError: the split has no problems, or none that fits the policy.
+        UserError: the split has no problems, or none that fits the policy, or none that is easy enough.
     """
     problems = _problems(data, codec, split, recipe)
+    if hardest is not None:
+        problems = problems.take(np.flatnonzero(problems.levels <= hardest))
+        if not len(problems):
+            raise UserError(f"the data set {recipe.data_name} has no {split} problems of level {hardest} or below")
     if limit is None or limit >= len(problems):
         return list(problems)
     return list(problems.take(np.arange(limit) * len(problems) // limit))

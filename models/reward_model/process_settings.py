@@ -26,6 +26,9 @@ class ProcessSettings:
     """Who labels the steps."""
     problems: Positive = 200
     """Problems of the training split whose solutions are labelled, evenly spaced over it."""
+    hardest: Positive | None = None
+    """Highest level of these problems, where the harder ones are to be judged without having been seen; null: any. The
+    held-out problems are of every level."""
     held_out: Positive = 50
     """Problems of the validation split; the accuracy is that on the steps of their solutions."""
     samples: Positive = 8

@@ -98,7 +98,8 @@ def label_steps(
             ):
                 for split, count in zip(SPLITS, (asked.problems, asked.held_out), strict=True):
                     begin(split)
-                    problems = read_problems(data, codec, split, recipe, count)
+                    hardest = asked.hardest if split == "train" else None
+                    problems = read_problems(data, codec, split, recipe, count, hardest)
                     rows = [(problem.id, problem.prompt, problem.answer) for problem in problems]
                     log_rows(run_id, recipe.data_name, "problems", split, rows, data)
                     made[split] = draw_and_label(recipe, engine, codec, data, split, problems, judge)

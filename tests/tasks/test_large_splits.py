@@ -18,6 +18,7 @@ from tiny_worlds import CODEC
 from models.datasets import row_table
 from models.datasets.row_table import open_rows
 from models.datasets.schema import arrow_schema, file_name, read_rows, write_rows
+from models.errors import UserError
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised, negative_log_likelihood
 from models.loop.curriculum import CurriculumSettings, choose, drawn_at_most
@@ -164,6 +165,21 @@ def test_held_out_problems_are_the_same_evenly_spaced_ones(
     too_large(monkeypatch)
     assert contents(read_problems(data, codec, "train", READ["problems"], 7)) == contents(spaced)
     assert contents(read_problems(data, codec, "train", READ["problems"])) == contents(expected)
+
+
+def test_easy_problems_alone_are_spaced_over_the_easy_ones(
+    data: Path, codec: CachedCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = plainly(data, "problems")
+    level = sorted(problem.level for problem in expected)[len(expected) // 2]
+    easy = [problem for problem in expected if problem.level <= level]
+    spaced = [easy[number * len(easy) // 4] for number in range(4)]
+    for _ in range(2):
+        assert contents(read_problems(data, codec, "train", READ["problems"], 4, level)) == contents(spaced)
+        assert contents(read_problems(data, codec, "train", READ["problems"], hardest=level)) == contents(easy)
+        with pytest.raises(UserError, match=r"has no train problems of level -1 or below"):
+            read_problems(data, codec, "train", READ["problems"], hardest=-1)
+        too_large(monkeypatch)
 
 
 @pytest.mark.parametrize("kind", READ)
