@@ -54,7 +54,7 @@ def small_rows(name: str) -> Any:
     """Rows of a task set; the same in every process."""
     section = read_section(ROOT / "params.yaml", name)
     small: TaskSettings = settings_type(name).model_validate(
-        {**section, "problems": {"train": 24}, "demonstrations": {"train": 96}}
+        {**section, "problems": {"train": 24}, "demonstrations": {"train": 96}, "preferences": {}}
     )
     return make_rows(small)
 
