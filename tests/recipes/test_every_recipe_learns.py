@@ -103,7 +103,7 @@ def small(part):
     if "group_size" in names:
         changed["group_size"] = min(part.group_size, GROUP)
         changed["prompts"] = SMALL["prompts"] * GROUP // changed["group_size"]
-    if "feedback" in names:
+    if "feedback" in names and not part.stands_behind:  # what says nothing stays: told the answer, it would copy that
         changed["feedback"] = SAID
     return replace(part, **changed)
 
@@ -135,20 +135,28 @@ class Says:
     """Share of 384 samples that the verifier takes, whatever their words."""
 
 
-def says(policy, start, problems, verify, folder=None, beside=lambda into: None):
+def asked(problems, behind):
+    """What a policy reads of the problems: their prompts, or what it is trained `behind`, with a wrong answer in it."""
+    if not behind:
+        return [problem.tokens for problem in problems]
+    context = behind.replace("{told}", WRONG)
+    return [tuple(ids) for ids in CODEC.prompts([context.replace("{prompt}", each.prompt) for each in problems])]
+
+
+def says(policy, start, problems, verify, folder=None, beside=lambda into: None, behind=""):
     """What `policy` says, drawn as it is used: with what `beside` writes next to its weights in `folder`."""
     policy.eval()
     logs = []
     for text in (RIGHT, WRONG):
         ids = CODEC.completions([text])[0]
-        rows = all_log_probs(policy, Sequences([p.tokens for p in PROBLEMS], [ids] * len(PROBLEMS)))
+        rows = all_log_probs(policy, Sequences(asked(PROBLEMS, behind), [ids] * len(PROBLEMS)))
         logs.append(float(torch.stack([row.sum() for row in rows]).mean()))
     used = start
     if folder is not None:
         save_model_folder(plain_model(policy), TOKENIZER, folder, beside)
         used = folder
     engine = open_engine(used, EngineSettings(name="transformers"), longest=64, end=CODEC.end, seed=0)
-    prompts = [(*p.tokens, *read_use(used).after_prompt) for p in problems]
+    prompts = [(*tokens, *read_use(used).after_prompt) for tokens in asked(problems, behind)]
     drawn = engine.generate(prompts, Sampling(max_tokens=6, samples=64, log_probs=False), seed=1)
     flat = [(problem, completion) for problem, group in zip(problems, drawn, strict=True) for completion in group]
     texts = CODEC.text([completion.tokens for _, completion in flat])
@@ -183,7 +191,8 @@ def trained(recipe, start, folder, frozen):
     policy = load_causal_model(start, torch.float32)
     problems = programs(PROBLEMS) if any(reward.needs_tests for reward in recipe.rewards) else PROBLEMS
     verify = recipe.verifier.right if recipe.verifier is not None else by_answer
-    before = says(policy, start, problems, verify)
+    behind = recipe.rollouts.stands_behind
+    before = says(policy, start, problems, verify, behind=behind)
     learner = build_learner(policy, recipe, settings, folder, None)
     learner.teachers = {role: frozen[role] for role in frozen_models(recipe) if role != "judge"}
     engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.rollouts.draws else None
@@ -197,7 +206,7 @@ def trained(recipe, start, folder, frozen):
     def export(into):
         slots.rollouts.export(learner, CODEC, start, into)
 
-    return before, says(learner.policy, start, problems, verify, folder / "policy", export)
+    return before, says(learner.policy, start, problems, verify, folder / "policy", export, behind)
 
 
 OWN_RANKING = ("own_likelihood",)
@@ -207,7 +216,8 @@ OWN_RANKING = ("own_likelihood",)
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_what_the_recipe_claims_has_risen(file, start, frozen, tmp_path, tmp_path_factory):
     recipe = load_recipe(file, OVERRIDES)
-    if recipe.warm_start is not None and recipe.warm_start.context is not None:
+    shows = recipe.warm_start is not None and recipe.warm_start.context is not None
+    if shows and not recipe.rollouts.stands_behind:  # behind it a policy that was shown it has little left to learn
         start = save_start(shown(SHOWN, warm_start=recipe.warm_start), tmp_path_factory)
     before, after = trained(recipe, start, tmp_path, frozen)
     right, wrong = after.right - before.right, after.wrong - before.wrong
