@@ -36,6 +36,8 @@ from models.rewards.severity import Severity
 
 CALL = '{"name": "add", "arguments": {"x": "1", "y": "2"}}'
 PROGRAM = "```python\ndef seven():\n    return 7\n```"
+SEVEN = "def seven():\n    return 7\n"
+WRITTEN = "```python\nassert seven() == 7\n```"
 OTHER = "#### 3"
 
 
@@ -63,6 +65,8 @@ CASES = {
     "claim_support": Case("river of sabo pumu", settings=lambda: {"documents": str(FACTS)}),
     "regret": Case("b", replace(SUM, answer="0.2 0.9 0.4")),
     "unit_tests": Case(PROGRAM, replace(SUM, answer="", tests=TESTS, entry_point="seven")),
+    "written_tests": Case(WRITTEN, replace(SUM, answer=SEVEN, tests="assert seven() == 7", entry_point="seven")),
+    "style_of_tests": Case(WRITTEN, replace(SUM, entry_point="seven")),
     "severity": Case(settings=lambda: {"table": {"####": 1.0}}),
     "policy_rules": Case(
         settings=lambda: {"rules": (Rule(when="####", requires="never"),), "propositions": {"never": "(?!)"}}
@@ -77,7 +81,7 @@ CASES = {
 }
 BY_WORDS = {
     "exact_answer", "solved", "similarity", "hierarchical", "win_rate", "call_match", "call_errors", "regret",
-    "unit_tests", "severity", "policy_rules", "python",
+    "unit_tests", "written_tests", "style_of_tests", "severity", "policy_rules", "python",
     "constraints", "abstention", "claim_support", "math_verify", "search_results",
     "word_share",
 }  # fmt: skip
