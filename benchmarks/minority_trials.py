@@ -47,12 +47,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TASTES = "tastes"
-GROUPS = GroupSettings(count=2, rounds=2)
+GROUPS = GroupSettings(count=2, rounds=1)
+PAIRS = 1500
+"""Three of each annotator."""
 FIT = RewardModelSettings(
     epochs=3, batch_pairs=64, centring=0.01, optimiser=OptimiserSettings(learning_rate=1e-3, decay="cosine")
 )
-MAXMIN = ("rollouts.prompts=32", "data.name=tastes")
-ROUNDS, SAMPLES = 40, 8
+MAXMIN = ("rollouts.prompts=16", "data.name=tastes")
+ROUNDS, SAMPLES = 24, 4
 LIKED: dict[str, Callable[[str], int]] = {"majority": loveliness, "minority": shortness}
 
 
@@ -77,7 +79,7 @@ def worst_served(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
     tastes = _tastes(toy)
     start = tastes.start(seed)
     codec = Codec(load_tokenizer(start))
-    pairs = read_pairs(tastes.data, codec, "train", 64)[0]
+    pairs = read_pairs(tastes.data, codec, "train", 64)[0][:PAIRS]
 
     def margins(parts: Sequence[Sequence[Pair]], first: int) -> Tensor:
         fitted = [_fitted(start, part, GROUPS.count * seed + place) for place, part in enumerate(parts)]
