@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from models.evaluation.bootstrap import Interval
 from models.reward_model.calibration import PairReport
+from models.reward_model.step_accuracy import FirstErrors
 from models.reward_model.suffixes import Suffix
 from models.reward_model.trust import PolicyReport
 from tasks.description import cell, code, table
@@ -23,6 +24,8 @@ class Measured:
     """Name of a policy -> what its samples say; the first is the policy that is to be trained."""
     moved: dict[str, float] = field(default_factory=dict)
     """Change that leaves the truth -> how far it moves the score, in standard deviations of the scores."""
+    first_errors: FirstErrors | None = None
+    """Of a process reward model: how often the first wrong step of the first policy's samples is named."""
     suffix: Suffix | None = None
     suffix_text: str = ""
     agreement: dict[str, float] = field(default_factory=dict)
@@ -35,6 +38,10 @@ class Measured:
             where = f"policy_{number}/" if number else ""
             named |= {f"{where}{name}": value for name, value in report.metrics().items()}
         named |= {f"moved/{change}": far for change, far in self.moved.items()}
+        if self.first_errors is not None:
+            errors = self.first_errors
+            shares = {"f1": errors.f1, "erroneous": errors.erroneous, "correct": errors.correct}
+            named |= {f"first_errors/{name}": share for name, share in shares.items() if share == share}
         if self.suffix is not None:
             named |= {"suffix/gain": self.suffix.gain, "suffix/fooled": self.suffix.fooled}
         named |= {f"agreement_{number}": share for number, share in enumerate(self.agreement.values())}
@@ -73,6 +80,12 @@ def page(measured: Measured, against: Sequence[str]) -> str:
     lines = [
         f"- {code(change)} moves the score by {far:+.2f} standard deviations" for change, far in measured.moved.items()
     ]
+    if measured.first_errors is not None:
+        errors = measured.first_errors
+        lines.append(
+            f"- the first wrong step is named in {errors.erroneous:.1%} of the samples that have one, and none in "
+            f"{errors.correct:.1%} of the others: F1 {errors.f1:.1%}"
+        )
     if measured.suffix is not None:
         lines.append(
             f"- the suffix {code(measured.suffix_text)} adds {measured.suffix.gain:+.2f} to wrong answers and lifts "

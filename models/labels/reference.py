@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from torch import Tensor
 from models.critic.steps import pieces_of, step_ends
 from models.parts import part
 from models.reward_model.solutions import Bench, Labels, Solution
+from models.text.encoding import Codec
 
 _NUMBER = re.compile(r"(?a:-?\d+(?:\.\d+)?)")
 
@@ -32,23 +33,40 @@ class Reference(Labels):
 
     def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
         """One, zero or NaN for each step, [solutions] tensors of [steps]."""
-        known: dict[str, list[str]] = {}
-        for prompt in {each.problem.prompt for each in solutions} & bench.references.keys():
-            (ids,) = bench.codec.completions([bench.references[prompt]])
-            (pieces,) = pieces_of(bench.codec, [ids])
-            known[prompt] = results(bench, ids, step_ends(pieces, bench.marks))
-        rows = []
-        for each in solutions:
-            reference = known.get(each.problem.prompt)
-            said = results(bench, each.completion, each.ends)
-            rows.append(torch.tensor([math.nan] * len(said) if reference is None else aligned(said, reference)))
-        return rows
+        steps = [(each.problem.prompt, each.completion, each.ends) for each in solutions]
+        return [torch.tensor(row) for row in held_against(bench.codec, bench.marks, steps, bench.references)]
 
 
-def results(bench: Bench, ids: Sequence[int], ends: Sequence[int]) -> list[str]:
+def held_against(
+    codec: Codec,
+    marks: Sequence[str],
+    solutions: Sequence[tuple[str, Sequence[int], Sequence[int]]],
+    references: Mapping[str, str],
+) -> list[list[float]]:
+    """Labels of the steps of solutions, [solutions] of [steps]: one, zero, or NaN where nobody knows.
+
+    Args:
+        codec: of the tokens.
+        marks: what ends a step.
+        solutions: prompt, token ids, and place of the last token of each step.
+        references: a right solution by its prompt.
+    """
+    known: dict[str, list[str]] = {}
+    for prompt in {prompt for prompt, *_ in solutions} & references.keys():
+        (right,) = codec.completions([references[prompt]])
+        (pieces,) = pieces_of(codec, [right])
+        known[prompt] = results(codec, right, step_ends(pieces, marks))
+    rows = []
+    for prompt, ids, ends in solutions:
+        said = results(codec, ids, ends)
+        rows.append(aligned(said, known[prompt]) if prompt in known else [math.nan] * len(said))
+    return rows
+
+
+def results(codec: Codec, ids: Sequence[int], ends: Sequence[int]) -> list[str]:
     """The number that each step states last, empty where it states none, [steps]."""
     begins = [0, *(end + 1 for end in ends[:-1])]
-    texts = bench.codec.text([ids[begin : end + 1] for begin, end in zip(begins, ends, strict=True)])
+    texts = codec.text([ids[begin : end + 1] for begin, end in zip(begins, ends, strict=True)])
     return [numbers[-1] if (numbers := _NUMBER.findall(text)) else "" for text in texts]
 
 

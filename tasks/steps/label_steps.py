@@ -147,6 +147,16 @@ def right_solutions(data: Path, split: Split, labels: Labels) -> Mapping[str, st
     """
     if not labels.needs_references:
         return {}
+    right = known_solutions(data, split)
+    if not right:
+        raise UserError(
+            f"reward_model.process.labels: {labels.name} compares with right solutions; the data hold none of {split}"
+        )
+    return right
+
+
+def known_solutions(data: Path, split: Split) -> Mapping[str, str]:
+    """A right solution of each prompt for which the data hold one, as `right_solutions` takes them."""
     right: dict[str, str] = {}
     there = available(data)
     if split in there.get("preferences", ()):
@@ -160,10 +170,6 @@ def right_solutions(data: Path, split: Split, labels: Labels) -> Mapping[str, st
                 for row in rows
                 if is_right(str(row["completion"]), str(row["answer"]), finished=True)
             }
-    if not right:
-        raise UserError(
-            f"reward_model.process.labels: {labels.name} compares with right solutions; the data hold none of {split}"
-        )
     return right
 
 

@@ -12,6 +12,7 @@ from prefect import get_run_logger, task
 from models.atomic_write import write_file
 from models.errors import UserError
 from models.evaluation.records import PromptRecord
+from models.labels.reference import held_against
 from models.learner.packing import Sequences
 from models.loop.rollout import Problem
 from models.policy.base_folder import check_base_folder
@@ -21,7 +22,8 @@ from models.reward_model.fit import both_answers
 from models.reward_model.gap import GapSettings
 from models.reward_model.probes import moved, probes
 from models.reward_model.ranking import agreement
-from models.reward_model.scorer import Scorer
+from models.reward_model.scorer import Scorer, StepScorer
+from models.reward_model.step_accuracy import FirstErrors, first_errors
 from models.reward_model.suffixes import Suffix, search_suffix, words_without_answers
 from models.reward_model.trust import ReportSettings, misgivings, policy_report
 from tasks import plots
@@ -38,6 +40,7 @@ from tasks.sections import of
 from tasks.shared_engine import engine_place
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.fit_reward_model import read_pairs
+from tasks.steps.label_steps import known_solutions
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
 
@@ -100,6 +103,8 @@ def reward_report(
                 changed, scores = said.fitting(change, longest)
                 if len(changed):
                     measured.moved[probe] = moved(score, changed, scores)
+            if isinstance(score, StepScorer):
+                measured.first_errors = _first_errors(score, said.sequences(), problems, data)
             measured.suffix, measured.suffix_text = _suffix(tokens, problems, made, score, recipe.asked, longest)
             for other, files in beside:
                 opinion = reward_scorer(files, recipe, context.home, tokens.run)(said.sequences())
@@ -161,6 +166,20 @@ def _pairs(data: Path, tokens: RunTokens, score: Scorer, longest: int, recipe: R
         return None
     chosen, rejected = score(both_answers(pairs)).view(-1, 2).unbind(1)
     return pair_report((chosen - rejected).tolist(), flaws if any(flaws) else ())
+
+
+def _first_errors(score: StepScorer, said: Sequences, problems: Sequence[Problem], data: Path) -> FirstErrors | None:
+    """How often the first wrong step of samples is named, held against right solutions of the data; None where these
+    hold none. `said`: as many samples of each problem."""
+    references = known_solutions(data, "validation")
+    prompts = [problem.prompt for problem in problems for _ in range(len(said) // len(problems))]
+    some = [place for place, ids in enumerate(said.completions) if ids and prompts[place] in references]
+    if not some:
+        return None
+    ends, values = score.steps(said.take(some))
+    steps = [(prompts[place], said.completions[place], cut) for place, cut in zip(some, ends, strict=True)]
+    labels = held_against(score.codec, score.reading.marks, steps, references)
+    return first_errors([row.tolist() for row in values], labels)
 
 
 class _Said:

@@ -19,6 +19,7 @@ from tiny_worlds import make_world
 from models.datasets.built_in import TASK_SETS
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
+from models.judges.local import LocalJudge
 from models.learner.packing import Sequences
 from models.loop.loop import Watchers, run_loop
 from models.loop.rollout import Rollout
@@ -84,6 +85,10 @@ def test_the_recipe_runs_on_its_own_problems_and_moves_the_policy(
     engine = TransformersEngine(here.start, EngineSettings(), end=here.codec.ends) if slots.rollouts.draws else None
     scorer = scores if recipe.reward_model else None
     world = make_world(engine, scorer, recipe.seed, learner, 4096, recipe.truncated, here.codec, start=here.start)
+    if recipe.judge is not None:  # so untrained a judge gives no verdict, which is no failure here
+        world = replace(world, judge=LocalJudge(here.start, recipe.judge, recipe.seed))
+        lenient = [replace(reward, limits=replace(reward.limits, failed_share=1.0)) for reward in slots.rewards]
+        slots = replace(slots, rewards=lenient)
     metrics: dict[int, dict[str, float]] = {}
     problems = problems_of(here, slots.rollouts.reads)
     run_loop(world, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=metrics.__setitem__))

@@ -10,7 +10,7 @@ from tiny_worlds import CODEC
 from models.engine.engine import Sampling
 from models.labels.consensus import Consensus, first_wrong
 from models.labels.monte_carlo import MonteCarlo
-from models.labels.reference import Reference, aligned
+from models.labels.reference import Reference, aligned, held_against
 from models.loop.rollout import Problem
 from models.reward_model.solutions import Bench, Solution
 from models.rewards.exact_answer import by_answer
@@ -60,6 +60,14 @@ def test_of_a_problem_without_a_right_solution_nothing_is_said() -> None:
     assert said(Reference().label(bench(), [made])[0]) == [1, 1, 1]
     assert said(Reference().label(bench(references={}), [made])[0]) == [None] * 3
     assert said(Consensus().label(bench(references={}), [made])[0]) == [None] * 3
+
+
+def test_solutions_that_nobody_drew_from_a_policy_are_held_against_right_ones_too() -> None:
+    texts = [RIGHT, "3 + 4 = 7 ; 7 + 2 = 8 ; #### 8", RIGHT]
+    made = [solution(text) for text in texts]
+    steps = [(prompt, each.completion, each.ends) for prompt, each in zip(["3 + 4", "3 + 4", "?"], made, strict=True)]
+    rows = held_against(CODEC, ("\n", ";"), steps, {"3 + 4": RIGHT})
+    assert rows[:2] == [[1, 1, 1], [1, 0, 0]] and all(map(math.isnan, rows[2]))
 
 
 def test_where_both_name_the_same_step_it_is_wrong_and_nothing_is_said_of_what_follows() -> None:
