@@ -11,7 +11,8 @@ from flows.data_steps import call_preparation, call_validation
 from flows.opening import open_flow
 from flows.parameters import Overrides
 from flows.steps import call_step
-from tasks.registered_policy import named_policy
+from models.errors import UserError
+from tasks.registered_policy import given_policy, named_policy
 from tasks.registered_reward_model import registered_reward_model
 from tasks.shared_engine import shared_engine
 from tasks.step import StepResult
@@ -52,9 +53,13 @@ def reward_report(
         data = call_preparation(opened)
         log_data(opened.run_id, data.version, "measured on")
         validated = call_validation(opened, data)
+        judge = opened.recipe.judge if opened.recipe.judges_report else None
+        if judge is not None and judge.recipe is not None:
+            raise UserError("judge.recipe: a report makes no judge; give judge.path or judge.address, or judged: 0")
+        judges = {"judge": given_policy(judge.path)} if judge is not None and judge.path is not None else {}
         with shared_engine(opened.recipe.placement):
             sections = ReportSections(opened.recipe)
-            made = call_step(opened, report, sections, validated, rewarded, named, others)
+            made = call_step(opened, report, sections, validated, rewarded, named, others, judges)
         records.log_metrics(opened.run_id, made.metrics)
         runs.rename(opened.run_id, f"report on {model}: {made.headline}")
         records.describe(opened.run_id, f"## Report on {model}\n\n{made.headline}.\n\nAll of it: run {made.run_id}.\n")

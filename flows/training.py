@@ -174,12 +174,14 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
     rewarded = None
     teachers: dict[Role, PolicyFiles] = {}
     if recipe.reward_model is not None:
-        if recipe.labels is not None and recipe.labels.needs_judge and (judge := frozen_models(recipe).get("judge")):
+        asked_early = recipe.judges_report or (recipe.labels is not None and recipe.labels.needs_judge)
+        if asked_early and (judge := frozen_models(recipe).get("judge")):
             teachers["judge"] = frozen("judge", judge)
         rewarded = learned(recipe, validated, warmed, dict(teachers))
         if recipe.reward_model.report is not None:
             learning = [("before training", made_policy(warmed))]
-            judged = step(reward_report, ReportSections(recipe), validated, made_reward_model(rewarded), learning, [])
+            said = (made_reward_model(rewarded), learning, (), dict(teachers))
+            judged = step(reward_report, ReportSections(recipe), validated, *said)
             require_trust(judged)
     training = Training(opened, refresh, version, validated, warmed, rewarded, held_out=held_out, steps=steps)
     if recipe.schedule is not None:

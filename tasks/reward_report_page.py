@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from models.evaluation.bootstrap import Interval
+from models.judges.report import JudgeReport
 from models.reward_model.calibration import PairReport
 from models.reward_model.step_accuracy import FirstErrors
 from models.reward_model.suffixes import Suffix
@@ -26,6 +27,8 @@ class Measured:
     """Change that leaves the truth -> how far it moves the score, in standard deviations of the scores."""
     first_errors: FirstErrors | None = None
     """Of a process reward model: how often the first wrong step of the first policy's samples is named."""
+    judge: JudgeReport | None = None
+    """Of the recipe's judge: what it makes of a right and a wrong sample; None where it was not asked."""
     suffix: Suffix | None = None
     suffix_text: str = ""
     agreement: dict[str, float] = field(default_factory=dict)
@@ -42,6 +45,8 @@ class Measured:
             errors = self.first_errors
             shares = {"f1": errors.f1, "erroneous": errors.erroneous, "correct": errors.correct}
             named |= {f"first_errors/{name}": share for name, share in shares.items() if share == share}
+        if self.judge is not None:
+            named |= {f"judge/{name}": value for name, value in self.judge.metrics().items()}
         if self.suffix is not None:
             named |= {"suffix/gain": self.suffix.gain, "suffix/fooled": self.suffix.fooled}
         named |= {f"agreement_{number}": share for number, share in enumerate(self.agreement.values())}
@@ -86,6 +91,13 @@ def page(measured: Measured, against: Sequence[str]) -> str:
             f"- the first wrong step is named in {errors.erroneous:.1%} of the samples that have one, and none in "
             f"{errors.correct:.1%} of the others: F1 {errors.f1:.1%}"
         )
+    if measured.judge is not None:
+        judge = measured.judge
+        lines.append(
+            f"- of {judge.pairs:,} pairs of a right and a wrong sample the judge prefers the right one "
+            f"{_judged(judge.accuracy)} and the first {_judged(judge.first_place)} (one half: no position bias); both "
+            f"orders agree in {judge.agreed:.1%}, {judge.unread:.1%} of its answers hold no verdict"
+        )
     if measured.suffix is not None:
         lines.append(
             f"- the suffix {code(measured.suffix_text)} adds {measured.suffix.gain:+.2f} to wrong answers and lifts "
@@ -97,6 +109,10 @@ def page(measured: Measured, against: Sequence[str]) -> str:
     ]
     parts.append("\n".join(lines))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _judged(interval: Interval | None) -> str:
+    return "in no pair" if interval is None else f"{interval.estimate:.1%} [{interval.low:.1%}, {interval.high:.1%}]"
 
 
 def _share(interval: Interval | None) -> str:

@@ -65,6 +65,13 @@ class Compared:
         return (_mean(self.forward) + _mean(self.backward)) / 2.0 if self.forward and self.backward else None
 
     @property
+    def agreed(self) -> bool | None:
+        """Whether both orders prefer the same answer; None unless both have a verdict."""
+        if not self.forward or not self.backward:
+            return None
+        return (_mean(self.forward) - 0.5) * (0.5 - _mean(self.backward)) > 0
+
+    @property
     def unread(self) -> int:
         """Answers without a verdict."""
         return len(self.answers) - len(self.forward) - len(self.backward)

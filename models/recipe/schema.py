@@ -209,6 +209,12 @@ class Recipe(Section):
         return process.labels if process is not None else None
 
     @property
+    def judges_report(self) -> bool:
+        """Whether the report of the reward model holds the judge against the truth too."""
+        report = self.reward_model.report if self.reward_model is not None else None
+        return report is not None and report.judged > 0
+
+    @property
     def largest_round(self) -> int:
         """The most completions of one round."""
         rollouts = self.slots.rollouts

@@ -23,6 +23,7 @@ from models.bounds import Positive, Share
 from models.evaluation.bootstrap import Interval, bootstrap_mean
 from models.evaluation.metrics import prompt_values
 from models.evaluation.records import Completion, PromptRecord
+from models.judges.question import COMPARE, check_template
 from models.reward_model.ranking import best_of_n, one_against_many, rank_correlation, separation, spearman
 
 FEWEST = 3
@@ -41,6 +42,10 @@ class ReportSettings:
     """Ids of the suffix that is searched; 0: none."""
     tried: Positive = 48
     """Ids that are tried at each of its places."""
+    judged: NonNegativeInt = 0
+    """Pairs of a right and a wrong sample that the recipe's judge compares in both orders; 0: none."""
+    judge_template: str = COMPARE
+    """What it is asked, with the places {prompt}, {first} and {second}. It answers first, second or neither."""
     least_separation: Share = 0.0
     """Least mean chance that a right sample scores above a wrong one of the same prompt."""
     least_gain: float | None = None
@@ -49,6 +54,9 @@ class ReportSettings:
     """Largest correlation of score and length, either way."""
     most_fooled: Share = 1.0
     """Largest share of wrong answers that the suffix lifts above a right one."""
+
+    def __post_init__(self) -> None:
+        check_template(self.judge_template, {"prompt", "first", "second"}, "reward_model.report.judge_template")
 
 
 @dataclass(frozen=True)

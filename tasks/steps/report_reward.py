@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,12 @@ from prefect import get_run_logger, task
 from models.atomic_write import write_file
 from models.errors import UserError
 from models.evaluation.records import PromptRecord
+from models.judges.open_judge import opened_judge
+from models.judges.report import judge_report, right_and_wrong
+from models.judges.settings import JudgeSettings
 from models.labels.reference import held_against
 from models.learner.packing import Sequences
+from models.loop.judge import Role
 from models.loop.rollout import Problem
 from models.policy.base_folder import check_base_folder
 from models.policy.folder import check_model_folder, hash_folder
@@ -55,6 +59,10 @@ class ReportSections(EvaluationSections):
 
     samples: int = of("reward_model.report.samples")
     asked: ReportSettings = of("reward_model.report")
+    judge: JudgeSettings | None
+    """Who compares, where the report asks."""
+    judge_seed: int = of("seed")
+    """Of what it draws."""
     parallel: bool = of("reward_model.parallel")
     gap: GapSettings | None = of("reward_model.gap")
 
@@ -66,6 +74,7 @@ def reward_report(
     rewarded: RewardModelFiles,
     policies: Sequence[tuple[str, PolicyFiles]],
     beside: Sequence[tuple[str, RewardModelFiles]],
+    judges: Mapping[Role, PolicyFiles],
 ) -> StepResult:
     """Pairs, samples of each policy, biases, a suffix: as metrics, two figures and a page of the step's run.
 
@@ -75,6 +84,7 @@ def reward_report(
         rewarded: the reward model.
         policies: by name, whose completions it scores; the first is the policy that is to be trained.
         beside: other reward models by name, with which it should agree.
+        judges: the model that judges, where the report asks and it lies on this machine; else nothing.
     """
     recipe = context.recipe
 
@@ -105,6 +115,12 @@ def reward_report(
                     measured.moved[probe] = moved(score, changed, scores)
             if isinstance(score, StepScorer):
                 measured.first_errors = _first_errors(score, said.sequences(), problems, data)
+            if recipe.asked.judged:
+                judging = judges.get("judge", policy)
+                with opened_judge(recipe.judge, judging.folder, policy.folder, recipe.judge_seed) as judge:
+                    assert judge is not None, "the recipe check makes sure that a judge is there"
+                    pairs = right_and_wrong([problem.prompt for problem in problems], made, recipe.asked.judged)
+                    measured.judge = judge_report(judge, recipe.asked.judge_template, pairs)
             measured.suffix, measured.suffix_text = _suffix(tokens, problems, made, score, recipe.asked, longest)
             for other, files in beside:
                 opinion = reward_scorer(files, recipe, context.home, tokens.run)(said.sequences())

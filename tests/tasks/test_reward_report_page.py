@@ -1,6 +1,7 @@
-"""What the page of a report on a reward model says of first errors."""
+"""What the page of a report on a reward model says of first errors and of a judge."""
 
 from models.evaluation.bootstrap import Interval
+from models.judges.report import JudgeReport
 from models.reward_model.step_accuracy import FirstErrors
 from models.reward_model.trust import PolicyReport
 from tasks.reward_report_page import Measured, page
@@ -19,3 +20,12 @@ def test_first_errors_stand_on_the_page_and_among_the_numbers_where_they_are_kno
     assert "first_errors/f1" not in unknown.metrics() and unknown.metrics()["first_errors/correct"] == 1.0
     nothing = Measured(policies={"before training": REPORT})
     assert "first wrong step" not in page(nothing, []) and not any("first_errors" in name for name in nothing.metrics())
+
+
+def test_what_a_judge_makes_of_pairs_stands_on_the_page_and_among_the_numbers() -> None:
+    judge = JudgeReport(40, Interval(0.75, 0.6, 0.9), Interval(0.8, 0.7, 0.9), 0.5, 0.125)
+    measured = Measured(policies={"before training": REPORT}, judge=judge)
+    said = page(measured, [])
+    assert "of 40 pairs" in said and "75.0% [60.0%, 90.0%]" in said and "80.0% [70.0%, 90.0%]" in said
+    numbers = measured.metrics()
+    assert numbers["judge/first_place"] == 0.8 and numbers["judge/agreed"] == 0.5 and numbers["judge/unread"] == 0.125
