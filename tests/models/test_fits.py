@@ -20,6 +20,7 @@ from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
 from models.policy.build import LoraSettings
 from models.ranks import ALONE, Ranks
+from models.reward_model.contrast import ContrastSettings
 from models.reward_model.fit import Pair, RewardModelSettings
 
 SMALL_STEPS = OptimiserSettings(learning_rate=1e-4)
@@ -94,9 +95,16 @@ def test_two_ranks_fit_demonstrations_as_one_does(tmp_path: Path, adapter: LoraS
 
 
 @pytest.mark.thorough
-def test_two_ranks_fit_a_reward_model_as_one_does_and_score_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("contrast", [None, ContrastSettings(goal=0.5, batch=0.1)])
+def test_two_ranks_fit_a_reward_model_as_one_does_and_score_with_it(
+    tmp_path: Path, contrast: ContrastSettings | None
+) -> None:
+    def fit_in(start: Path, folder: Path) -> RewardFit:
+        fit = rewards_fit(start, folder)
+        return replace(fit, settings=replace(fit.settings, contrast=contrast))
+
     start = save_start(tmp_path / "start")
-    alone, two = held_together(fit_preferences, rewards_fit, start, tmp_path)
+    alone, two = held_together(fit_preferences, fit_in, start, tmp_path)
     for mine, theirs in zip(alone, two, strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=0.0)
 
