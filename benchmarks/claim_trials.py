@@ -10,7 +10,9 @@ from hashlib import sha256
 import torch
 from torch import Tensor
 
+from benchmarks.hacking_trials import caught
 from benchmarks.reward_trials import ensembles_under_flips
+from benchmarks.step_reward_trials import repetition
 from benchmarks.toy import Arm, Toy, Trained, held_out, state_bytes, train
 from models.datasets.schema import read_rows
 from models.learner.all_completions import all_log_probs
@@ -243,5 +245,8 @@ TRIALS = (
     Trial("kl_cov", "2505.22617", "KL-Cov keeps entropy", "nats a token", contrast(KL_COV, NO_CLIP, entropy_kept)),
     Trial("ensembles", 182, "the worst of four beats one at 25 % flips", "right among the best of 16",
           ensembles_under_flips),
+    Trial("reward_hacking", "2210.10760", "the alarm ends reward hacking within 5 points", "truth lost at the stop",
+          caught, 0.05, larger=False),
+    Trial("process_hacking", 86, "Clip and Delta end repetition", "repeated steps, raw less shaped", repetition),
     Trial("top_entropy", "2506.01939", "forks alone are enough", "sampled accuracy", difference(FORKS, EVERY_TOKEN)),
 )  # fmt: skip

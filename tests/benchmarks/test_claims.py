@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from benchmarks import claim_trials, hacking_trials
+from benchmarks import claim_trials, hacking_trials, step_reward_trials
 from benchmarks.claim_trials import TRIALS, Noisy, Trial
 from benchmarks.claims import RESULT, guide_rows, held, interval, put_to_the_test, record, table, verdict
 from benchmarks.toy import COMMON, make_toy
@@ -95,10 +95,13 @@ def settings(arm):
         ("CLIP_COV", "WIDE_CLIP", {"objective"}),
         ("KL_COV", "NO_CLIP", {"objective"}),
         ("FORKS", "EVERY_TOKEN", {"objective"}),
+        ("CONSENSUS", "MONTE_CARLO", {"reward_model.process.labels"}),
+        ("SHAPED", "RAW", {"rewards.1.clip", "rewards.1.delta"}),
     ],
 )
 def test_the_arms_of_a_claim_differ_in_nothing_but_what_it_is_about(arm, other, claimed):
-    arms = [getattr(claim_trials, name) for name in (arm, other)]
+    known = {**vars(step_reward_trials), **vars(claim_trials)}
+    arms = [known[name] for name in (arm, other)]
     first, second = map(settings, arms)
     differing = {key for key in first.keys() | second.keys() if first.get(key) != second.get(key)}
     assert differing and all(any(f"{key}.".startswith(f"{part}.") for part in claimed) for key in differing), differing
@@ -115,7 +118,7 @@ def test_remax_and_ppo_keep_no_reference_and_learn_from_every_completion():
 
 def test_every_claim_has_a_name_of_its_own_and_a_paper():
     assert len({trial.name for trial in TRIALS}) == len(TRIALS) >= 9
-    assert {384, 311, 263, 317, 333, 176, 72, 62, 112, 182} <= {trial.paper for trial in TRIALS}
+    assert {384, 311, 263, 317, 333, 176, 72, 62, 112, 182, 86} <= {trial.paper for trial in TRIALS}
 
 
 def test_the_noise_on_a_reward_is_the_same_for_the_same_completion_and_has_the_wanted_spread():
@@ -149,6 +152,13 @@ def test_the_toy_of_the_trials_can_be_made(tmp_path):
     splits = available(toy.data)["problems"]
     assert {"train", "validation", "gate"} <= set(splits)
     assert len(read_table(toy.data, "problems", "train")) == 504
+
+
+def test_repeated_steps_by_hand():
+    steps = step_reward_trials.steps_of("3 + 4 = 7 ; 7 - 2 = 5 ; 3 + 4 = 7 ; ; #### 5")
+    assert steps == ["3 + 4 = 7 ;", "7 - 2 = 5 ;", "3 + 4 = 7 ;", ";", "#### 5"]
+    assert step_reward_trials.repeated(steps) == pytest.approx(0.2)
+    assert step_reward_trials.repeated(["1"] * 4) == 0.75 and step_reward_trials.repeated([]) == 0.0
 
 
 def test_the_planted_flaw_turns_round_the_pairs_of_its_kind_alone():
