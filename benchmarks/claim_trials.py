@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.hacking_trials import caught
+from benchmarks.minority_trials import worst_served
 from benchmarks.reward_trials import ensembles_under_flips
 from benchmarks.step_reward_trials import repetition
 from benchmarks.toy import Arm, Toy, Trained, held_out, state_bytes, train
@@ -248,5 +249,6 @@ TRIALS = (
     Trial("reward_hacking", "2210.10760", "the alarm ends reward hacking within 5 points", "truth lost at the stop",
           caught, 0.05, larger=False),
     Trial("process_hacking", 86, "Clip and Delta end repetition", "repeated steps, raw less shaped", repetition),
+    Trial("maxmin", 368, "a model for each group lifts the worst served", "the lower of two win rates", worst_served),
     Trial("top_entropy", "2506.01939", "forks alone are enough", "sampled accuracy", difference(FORKS, EVERY_TOKEN)),
 )  # fmt: skip
