@@ -10,6 +10,7 @@ from hashlib import sha256
 import torch
 from torch import Tensor
 
+from benchmarks.easy_to_hard_trials import easy_to_hard
 from benchmarks.hacking_trials import caught
 from benchmarks.minority_trials import worst_served
 from benchmarks.reward_trials import ensembles_under_flips
@@ -250,5 +251,7 @@ TRIALS = (
           caught, 0.05, larger=False),
     Trial("process_hacking", 86, "Clip and Delta end repetition", "repeated steps, raw less shaped", repetition),
     Trial("maxmin", 368, "a model for each group lifts the worst served", "the lower of two win rates", worst_served),
+    Trial("easy_to_hard", 282, "steps of easy problems judge hard ones better than outcomes",
+          "right among the best of 16", easy_to_hard),
     Trial("top_entropy", "2506.01939", "forks alone are enough", "sampled accuracy", difference(FORKS, EVERY_TOKEN)),
 )  # fmt: skip
