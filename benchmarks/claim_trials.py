@@ -14,7 +14,8 @@ from benchmarks.easy_to_hard_trials import easy_to_hard
 from benchmarks.hacking_trials import caught
 from benchmarks.minority_trials import worst_served
 from benchmarks.reward_trials import ensembles_under_flips
-from benchmarks.step_reward_trials import repetition
+from benchmarks.shaping_trials import CENTRED, CONSTRAINED, RAW_SCORE, WEIGHTED, by_one_reward_model
+from benchmarks.step_reward_trials import better_labels, repetition
 from benchmarks.toy import Arm, Toy, Trained, held_out, state_bytes, train
 from models.datasets.schema import read_rows
 from models.learner.all_completions import all_log_probs
@@ -253,5 +254,10 @@ TRIALS = (
     Trial("maxmin", 368, "a model for each group lifts the worst served", "the lower of two win rates", worst_served),
     Trial("easy_to_hard", 282, "steps of easy problems judge hard ones better than outcomes",
           "right among the best of 16", easy_to_hard),
+    Trial("consensus", 279, "consensus labels beat Monte-Carlo labels", "first wrong step, F1", better_labels),
+    Trial("constrained", 85, "learned multipliers beat fixed weights", "sampled accuracy",
+          by_one_reward_model(CONSTRAINED, WEIGHTED)),
+    Trial("par", 223, "a centred sigmoid beats the raw score", "sampled accuracy",
+          by_one_reward_model(CENTRED, RAW_SCORE)),
     Trial("top_entropy", "2506.01939", "forks alone are enough", "sampled accuracy", difference(FORKS, EVERY_TOKEN)),
 )  # fmt: skip
