@@ -21,6 +21,7 @@ from types import FrameType
 
 from flows.server_process import end, launch, wait_until_healthy
 from flows.server_record import HOST, Server
+from models.engine.attention_heads import check_heads
 from models.engine.engine import has_vllm
 from models.errors import UserError
 from models.policy.use import Use, read_use
@@ -72,6 +73,7 @@ def serve(said: Recorded, home: Path, place: Place) -> None:
     check_port(place.host, place.port)
     folder = served_folder(said, home)
     check_use(said.label, read_use(folder))
+    check_heads(folder, said.label)
     on_cpu = _on_cpu(folder)
     if place.host != HOST:
         print(f"warning: {place.host} can be reached from elsewhere, and only VLLM_API_KEY asks who comes", flush=True)

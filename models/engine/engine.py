@@ -22,7 +22,7 @@ class EngineSettings:
     """How completions are generated. Stands under `engine:`."""
 
     name: Literal["auto", "vllm", "transformers"] = "auto"
-    """auto: vLLM where it is installed."""
+    """auto: vLLM where it is installed and has a kernel for the model's attention heads."""
     max_sequences: Annotated[int, Field(ge=1, le=1_048_576)] = 256
     """Completions that are generated at once."""
     memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.35

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 
-from models.engine.engine import Engine, EngineSettings, engine_dtype, has_vllm
+from models.engine.attention_heads import runs_in_vllm
+from models.engine.engine import Engine, EngineSettings, engine_dtype
 from models.engine.restart import Restarting
 from models.engine.vocabulary import check_vocabulary
 from models.errors import UserError
@@ -72,13 +73,10 @@ def opening(
         ways: GPUs, or processes, that its matrices are cut over.
 
     Raises:
-        UserError: vLLM is asked for and not installed, the folder cannot be served, its tokenizer has more tokens than
-            the model, or an engine in one piece is to be cut.
+        UserError: vLLM is asked for and not installed or without a kernel for the model's heads, the folder cannot be
+            served, its tokenizer has more tokens than the model, or an engine in one piece is to be cut.
     """
-    if settings.name == "vllm" and not has_vllm():
-        raise UserError(
-            "engine.name: vllm is not installed; install the extra cpu or cuda, or use engine.name: transformers"
-        )
+    in_vllm = runs_in_vllm(folder, settings, trust_remote_code=trust_remote_code)
     check_vocabulary(folder, trust_remote_code=trust_remote_code)
     chosen = engine_dtype(settings, dtype)
     use = read_use(folder)
@@ -93,7 +91,7 @@ def opening(
 
         def start() -> Engine:
             return MaskedEngine(folder, settings, end=end, dtype=chosen, trust_remote_code=trust_remote_code)
-    elif settings.name == "transformers" or not has_vllm():
+    elif not in_vllm:
         from models.engine.transformers_engine import TransformersEngine
 
         def start() -> Engine:

@@ -1,0 +1,63 @@
+"""Whether vLLM can attend with the heads of a model: on a CPU it has kernels for some sizes alone, and breaks late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from models.engine.engine import EngineSettings, has_vllm
+from models.engine.vocabulary import read_config
+from models.errors import UserError
+
+CPU_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
+"""Numbers of a head that vLLM's attention on a CPU takes."""
+
+
+def head_size(folder: Path, *, trust_remote_code: bool = False) -> int | None:
+    """Numbers of an attention head of the model in `folder`; None where its config does not say.
+
+    Raises:
+        UserError: its config cannot be read.
+    """
+    config = read_config(folder, trust_remote_code=trust_remote_code)
+    size = getattr(config, "head_dim", None)
+    hidden, heads = getattr(config, "hidden_size", None), getattr(config, "num_attention_heads", None)
+    return size or (hidden // heads if hidden and heads else None)
+
+
+def check_heads(folder: Path, key: str, *, trust_remote_code: bool = False) -> None:
+    """Make sure that vLLM can run the model in `folder` on this machine.
+
+    Raises:
+        UserError: it has no kernel for heads of this size here; the line begins with `key`.
+    """
+    size = head_size(folder, trust_remote_code=trust_remote_code)
+    if size is not None and size not in CPU_SIZES and not torch.cuda.is_available():
+        raise UserError(
+            f"{key}: on a CPU vLLM attends with heads of {', '.join(map(str, CPU_SIZES))} numbers, and those of "
+            f"{folder} have {size}; take a size among them, or the engine transformers"
+        )
+
+
+def runs_in_vllm(folder: Path, settings: EngineSettings, *, trust_remote_code: bool = False) -> bool:
+    """Whether vLLM is the engine of a model folder: where it is named, or is installed and can attend.
+
+    Raises:
+        UserError: vLLM is named, and not installed or without a kernel for these heads.
+    """
+    if settings.name == "transformers":
+        return False
+    if not has_vllm():
+        if settings.name == "vllm":
+            raise UserError(
+                "engine.name: vllm is not installed; install the extra cpu or cuda, or use engine.name: transformers"
+            )
+        return False
+    try:
+        check_heads(folder, "engine.name", trust_remote_code=trust_remote_code)
+    except UserError:
+        if settings.name == "vllm":
+            raise
+        return False
+    return True
