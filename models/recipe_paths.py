@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
@@ -27,7 +28,7 @@ def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
     if not isinstance(part, Mapping):
         return part
     cls = parts(slot).get(str(part.get("name", (SLOTS | INSIDE)[slot].default)))
-    marked = paths_of(cls) if cls is not None else []
+    marked = paths_of(cls) if cls is not None else ()
 
     def read(key: str, value: Any) -> Any:
         if key in INSIDE:
@@ -37,10 +38,11 @@ def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
     return {key: read(key, value) for key, value in part.items()}
 
 
-def paths_of(cls: type) -> list[str]:
+@cache
+def paths_of(cls: type) -> tuple[str, ...]:
     """Settings of a part that are paths beside the recipe."""
-    return [
+    return tuple(
         name
         for name, hint in typing.get_type_hints(cls, include_extras=True).items()
         if get_origin(hint) is Annotated and any(isinstance(mark, BesideRecipe) for mark in get_args(hint))
-    ]
+    )
