@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-from copy import deepcopy
-from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -21,8 +19,6 @@ DEEPEST = 40
 """Levels of nesting."""
 LONGEST = 2**20
 """Characters of a document."""
-KEPT = 2**14
-"""Characters of a document up to which its value is kept: recipes are read again and again, by whoever extends them."""
 MOST_VALUES = 100_000
 """Values of a document with every alias written out."""
 
@@ -78,17 +74,13 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole)
 
 
 def parse_yaml(text: str) -> Any:
-    """The value of a YAML text, the caller's own; None where it is empty.
+    """The value of a YAML text; None where it is empty.
 
     Raises:
         YamlError: it is none, or one of those that the module's head names.
     """
     if len(text) > LONGEST:
         raise YamlError(f"{len(text)} characters, more than {LONGEST}")
-    return deepcopy(_parsed_once(text)) if len(text) <= KEPT else _parsed(text)
-
-
-def _parsed(text: str) -> Any:
     try:
         loader = _Loader(text)
         try:
@@ -105,9 +97,6 @@ def _parsed(text: str) -> Any:
         raise YamlError(_place_and_problem(error)) from None
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise YamlError(f"a value does not fit its tag ({' '.join(str(error).split())})") from None
-
-
-_parsed_once = lru_cache(maxsize=1024)(_parsed)
 
 
 def _place_and_problem(error: yaml.YAMLError) -> str:

@@ -7,6 +7,10 @@ from typing import NamedTuple
 
 from models.loop.rollout import Problem
 
+AGAIN = "{prompt}\nA previous solution and what is to be said of it: {told}\nSolve it anew, without its faults."
+"""What a policy reads that is to make an attempt better, where a recipe says nothing else: `{prompt}` and `{told}`, the
+attempt with what is said of it, have their places in it."""
+
 
 class Attempt(NamedTuple):
     """What was answered to a problem."""

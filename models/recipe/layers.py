@@ -7,6 +7,8 @@ are right is asked afterwards, of the whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +81,7 @@ def _without_the_normalisation_of(before: Any, raw: dict[str, Any]) -> dict[str,
 
 def _parsed(file: Path) -> dict[str, Any]:
     try:
-        raw = parse_yaml(file.read_text(encoding="utf-8"))
+        raw = deepcopy(_value_of(file.read_text(encoding="utf-8")))
     except UnicodeDecodeError:
         raise UserError(not_utf8(file)) from None
     except OSError as error:
@@ -92,6 +94,9 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise UserError(f"{file}: a recipe is a mapping of keys to values, this is a {type(raw).__name__}")
     _require_numbers(raw, str(file))
     return _spelled_out(raw) | {slot: from_recipe(slot, raw[slot], file.parent) for slot in SLOTS if slot in raw}
+
+
+_value_of = lru_cache(maxsize=1024)(parse_yaml)  # recipes are read again and again, by whoever extends them
 
 
 def _extended(file: Path, base: Any) -> Path:

@@ -19,6 +19,7 @@ from typing import Annotated, Literal, overload
 
 from pydantic import Field, NonNegativeFloat
 
+from models.loop.attempt import AGAIN
 from models.reward_model.fit import Pair
 from models.text.token_rows import TokenRows
 
@@ -27,7 +28,7 @@ from models.text.token_rows import TokenRows
 class GapSettings:
     """What stands before a completion. Stands under `reward_model.gap:`."""
 
-    context: Annotated[str, Field(pattern=r"\{told\}")]
+    context: Annotated[str, Field(pattern=r"\{told\}")] = AGAIN
     """`{prompt}` and `{told}` are replaced by the prompt and by the reference; that of `rollouts.context`."""
     anchor: NonNegativeFloat = 0.1
     """Weight of the squared gap of a completion to itself."""

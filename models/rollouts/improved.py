@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from models.bounds import Positive
-from models.loop.attempt import Attempt
+from models.loop.attempt import AGAIN, Attempt
 from models.loop.feedback import Feedback
 from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import for_second_draw, round_seed
@@ -47,9 +47,7 @@ class Improved(Sample):
 
     feedback: Chosen = field(default_factory=lambda: default_part("feedback")())
     """What is said of a sample."""
-    context: Annotated[str, Field(pattern=r"\{told\}")] = (
-        "{prompt}\nA previous solution and what is to be said of it: {told}\nSolve it anew, without its faults."
-    )
+    context: Annotated[str, Field(pattern=r"\{told\}")] = AGAIN
     """What a refinement is drawn behind; `{prompt}` and `{told}` are replaced by the problem's prompt and by the sample
     with its feedback."""
     feedback_tokens: Positive = 32

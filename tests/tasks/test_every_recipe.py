@@ -23,7 +23,7 @@ from models.loop.slots import Reward
 from models.recipe.load import load_recipe
 from models.recipe.teachers import frozen_models
 from models.reward_model.principles import PrincipledScorer
-from models.reward_model.scorer import StepScorer
+from models.reward_model.scorer import GoalScorer, StepScorer
 from tasks.open_learner import build_learner
 
 RECIPES = [
@@ -62,6 +62,11 @@ def rewards_of(sequences):
     return torch.tensor([0.1 * len(ids) + 0.01 * sum(ids) for ids in sequences.completions])
 
 
+def nearness_of(sequences):
+    """In place of a goal's: by the token itself."""
+    return [torch.tensor([(token % 5) / 5 for token in ids]) for ids in sequences.completions]
+
+
 def values_of(sequences, ends):
     """In place of a fitted process reward model: by the token that a step ends with."""
     made = zip(sequences.completions, ends, strict=True)
@@ -98,6 +103,8 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
         scorer = StepScorer(values_of, recipe.reward_model.process.reading, CODEC)
     if recipe.reward_model and recipe.reward_model.principles:
         scorer = PrincipledScorer(rewards_of, dict.fromkeys(recipe.reward_model.principles, ()))
+    if any(reward.needs_goal for reward in slots.rewards):
+        scorer = GoalScorer(rewards_of, nearness_of)
     world = make_world(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)
     if recipe.judge is not None:  # so untrained a judge gives no verdict, which is no failure here
         world = replace(world, judge=LocalJudge(start, recipe.judge, recipe.seed))
