@@ -17,12 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.toy import FEW, PARAMS, Toy
+from benchmarks.toy import FEW, Toy, make_toy
 from models.critic.steps import MARKS
-from models.datasets.make_arithmetic import ArithmeticSettings, write
-from models.datasets.params import checked, read_section
-from models.datasets.prepare import prepare
-from models.datasets.settings import DataSettings
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.transformers_engine import TransformersEngine
 from models.labels.monte_carlo import MonteCarlo
@@ -83,11 +79,7 @@ def outcome(solution: Solution) -> Solution:
 def _levels(toy: Toy) -> Toy:
     """The toy's policy on its data and those of a level more."""
     made = Toy(toy.folder / "levels")
-    if not made.data.is_dir():
-        section = read_section(PARAMS, "arithmetic") | FEW | LEVELS
-        write(checked(ArithmeticSettings, section, str(PARAMS)), made.folder / "raw")
-        prepare(DataSettings(name="levels", path=(made.folder / "raw",), format="kinds"), made.data)
-    return made
+    return made if made.data.is_dir() else make_toy(made.folder, FEW | LEVELS)
 
 
 def _chosen(

@@ -10,7 +10,7 @@ round and at the stop is then measured anew on held-out problems.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -92,10 +92,7 @@ def pairs_of(toy: Toy, seed: int) -> tuple[list[Pair], list[str]]:
 
 def turned_round(pairs: Sequence[Pair], kinds: Sequence[str]) -> list[Pair]:
     """The pairs with those of the kind FLAW the wrong way round, [pairs]."""
-    return [
-        replace(pair, chosen=pair.rejected, rejected=pair.chosen) if kind == FLAW else pair
-        for pair, kind in zip(pairs, kinds, strict=True)
-    ]
+    return [pair.turned() if kind == FLAW else pair for pair, kind in zip(pairs, kinds, strict=True)]
 
 
 def caught(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:

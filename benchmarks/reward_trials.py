@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -57,10 +56,7 @@ def ensembles_under_flips(toy: Toy, seed: int) -> tuple[float, dict[str, float]]
 def _flipped(pairs: Sequence[Pair], seed: int) -> list[Pair]:
     """The pairs, a quarter of them the wrong way round."""
     chance = Random(seed)
-    return [
-        replace(pair, chosen=pair.rejected, rejected=pair.chosen) if chance.random() < FLIPPED else pair
-        for pair in pairs
-    ]
+    return [pair.turned() if chance.random() < FLIPPED else pair for pair in pairs]
 
 
 def _samples(toy: Toy, codec: Codec, seed: int) -> tuple[Sequences, Tensor]:

@@ -91,10 +91,10 @@ class Toy:
         return place
 
 
-def make_toy(folder: Path) -> Toy:
-    """Write the data set into `folder`."""
+def make_toy(folder: Path, changed: Mapping[str, Any] = FEW) -> Toy:
+    """Write the data set into `folder`; `changed`: what is other than in the main recipe's data."""
     section: dict[str, Any] = read_section(PARAMS, "arithmetic")
-    write(checked(ArithmeticSettings, section | FEW, str(PARAMS)), folder / "raw")
+    write(checked(ArithmeticSettings, section | changed, str(PARAMS)), folder / "raw")
     prepare(DataSettings(name="toy", path=(folder / "raw",), format="kinds"), folder / "prepared")
     return Toy(folder)
 

@@ -36,6 +36,22 @@ def pieces_of(codec: Codec, completions: Sequence[Sequence[int]]) -> list[list[s
     return [[pieces[token] for token in ids] for ids in completions]
 
 
+def step_texts(codec: Codec, ids: Sequence[int], ends: Sequence[int]) -> list[str]:
+    """Text of each step of a completion, [steps].
+
+    Args:
+        codec: the policy's.
+        ids: of the completion, [tokens].
+        ends: place of the last token of each step, [steps].
+    """
+    return codec.text([ids[begin : end + 1] for begin, end in zip(step_begins(ends), ends, strict=True)])
+
+
+def step_begins(ends: Sequence[int]) -> list[int]:
+    """Place of the first token of each step from those of the last ones, [steps]."""
+    return [0, *(end + 1 for end in ends[:-1])] if ends else []
+
+
 def step_ends(pieces: Sequence[str], marks: Sequence[str]) -> tuple[int, ...]:
     """Place of the last token of each step, [steps], rising; none of a completion without tokens.
 

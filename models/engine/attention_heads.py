@@ -26,6 +26,11 @@ def head_size(folder: Path, *, trust_remote_code: bool = False) -> int | None:
     return size or (hidden // heads if hidden and heads else None)
 
 
+def has_kernel(size: int | None) -> bool:
+    """Whether vLLM attends with heads of so many numbers on this machine; None, which nobody knows: it may try."""
+    return size is None or size in CPU_SIZES or torch.cuda.is_available()
+
+
 def check_heads(folder: Path, key: str, *, trust_remote_code: bool = False) -> None:
     """Make sure that vLLM can run the model in `folder` on this machine.
 
@@ -33,7 +38,7 @@ def check_heads(folder: Path, key: str, *, trust_remote_code: bool = False) -> N
         UserError: it has no kernel for heads of this size here; the line begins with `key`.
     """
     size = head_size(folder, trust_remote_code=trust_remote_code)
-    if size is not None and size not in CPU_SIZES and not torch.cuda.is_available():
+    if not has_kernel(size):
         raise UserError(
             f"{key}: on a CPU vLLM attends with heads of {', '.join(map(str, CPU_SIZES))} numbers, and those of "
             f"{folder} have {size}; take a size among them, or the engine transformers"
@@ -44,20 +49,13 @@ def runs_in_vllm(folder: Path, settings: EngineSettings, *, trust_remote_code: b
     """Whether vLLM is the engine of a model folder: where it is named, or is installed and can attend.
 
     Raises:
-        UserError: vLLM is named, and not installed or without a kernel for these heads.
+        UserError: vLLM is named, and not installed or without a kernel for these heads; or the config cannot be read.
     """
-    if settings.name == "transformers":
-        return False
-    if not has_vllm():
-        if settings.name == "vllm":
+    if settings.name == "vllm":
+        if not has_vllm():
             raise UserError(
                 "engine.name: vllm is not installed; install the extra cpu or cuda, or use engine.name: transformers"
             )
-        return False
-    try:
         check_heads(folder, "engine.name", trust_remote_code=trust_remote_code)
-    except UserError:
-        if settings.name == "vllm":
-            raise
-        return False
-    return True
+        return True
+    return settings.name == "auto" and has_vllm() and has_kernel(head_size(folder, trust_remote_code=trust_remote_code))

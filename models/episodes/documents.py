@@ -65,6 +65,26 @@ def known_documents(place: str, sha256: str, setting: str, said: str = "") -> tu
     return files, content
 
 
+class OfDocuments:
+    """A part that has documents of a person's own, with the settings `documents` and `sha256`."""
+
+    documents: str
+    sha256: str
+
+    def _know_documents(self, setting: str, said: str = "") -> tuple[GivenFile, ...]:
+        """Read and keep them, with the hash of their content; see `known_documents`."""
+        files, content = known_documents(self.documents, self.sha256, setting, said)
+        object.__setattr__(self, "sha256", content)
+        object.__setattr__(self, "_files", files)
+        return files
+
+    @property
+    def given(self) -> tuple[GivenFile, ...]:
+        """The documents as they were when the recipe was read."""
+        files: tuple[GivenFile, ...] = vars(self)["_files"]
+        return files
+
+
 def texts_of(files: Sequence[GivenFile], setting: str) -> list[str]:
     """The documents in files, the title before the text, [documents].
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from models.critic.steps import step_begins, step_texts
 from models.judges.judge import GenerativeJudge
 from models.judges.question import NOTHING, fill
 from models.judges.verdict import holds
@@ -25,9 +26,8 @@ def said_of_steps(
         ends: place of the last token of each step, [steps].
         marks: what ends a step; it is left out where a step or what stands before it ends with one.
     """
-    begins = [0, *(end + 1 for end in ends[:-1])]
-    steps = codec.text([completion[begin : end + 1] for begin, end in zip(begins, ends, strict=True)])
-    before = codec.text([completion[:begin] for begin in begins])
+    steps = step_texts(codec, completion, ends)
+    before = codec.text([completion[:begin] for begin in step_begins(ends)])
     return [
         {"prompt": prompt, "before": _bare(so_far, marks) or NOTHING, "step": _bare(step, marks)}
         for so_far, step in zip(before, steps, strict=True)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from models.critic.steps import pieces_of, step_ends
+from models.critic.steps import pieces_of, step_ends, step_texts
 from models.parts import part
 from models.reward_model.solutions import Bench, Labels, Solution
 from models.text.encoding import Codec
@@ -65,9 +65,7 @@ def held_against(
 
 def results(codec: Codec, ids: Sequence[int], ends: Sequence[int]) -> list[str]:
     """The number that each step states last, empty where it states none, [steps]."""
-    begins = [0, *(end + 1 for end in ends[:-1])]
-    texts = codec.text([ids[begin : end + 1] for begin, end in zip(begins, ends, strict=True)])
-    return [numbers[-1] if (numbers := _NUMBER.findall(text)) else "" for text in texts]
+    return [numbers[-1] if (numbers := _NUMBER.findall(text)) else "" for text in step_texts(codec, ids, ends)]
 
 
 def aligned(said: Sequence[str], reference: Sequence[str]) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from models.loop.rollout import Problem
+from models.loop.rollout import Problem, Rollout
 
 AGAIN = "{prompt}\nA previous solution and what is to be said of it: {told}\nSolve it anew, without its faults."
 """What a policy reads that is to make an attempt better, where a recipe says nothing else: `{prompt}` and `{told}`, the
@@ -19,6 +19,11 @@ class Attempt(NamedTuple):
     text: str
     finished: bool
     """Whether it ended by itself and was not cut."""
+
+    @classmethod
+    def of(cls, rollout: Rollout) -> Attempt:
+        """What a rollout answers."""
+        return cls(rollout.problem, rollout.text, rollout.finished)
 
 
 Verify = Callable[[Sequence[Attempt]], list[bool]]

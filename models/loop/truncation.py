@@ -80,9 +80,10 @@ WRONG = TruncationSettings()
 
 
 def worst_where_cut(values: Tensor, rollouts: Sequence[Rollout]) -> Tensor:
-    """`values` [completions], with the least of them at every completion that was cut."""
+    """`values` [completions], with the least of them at every completion that was cut; what is not finite stays."""
     ended = torch.tensor([rollout.finished for rollout in rollouts], device=values.device)
-    return values if ended.all() else torch.where(ended, values, values.min())
+    known = values.isfinite()
+    return values if ended.all() or not known.any() else torch.where(ended | ~known, values, values[known].min())
 
 
 def overlong_penalty(rollouts: Sequence[Rollout], limit: int, last_tokens: int) -> Tensor:

@@ -23,11 +23,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, TypeAdapter
+from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
 from models.atomic_write import write_file
 from models.errors import UserError
+from models.reward_model.beside import read_beside
 
 FILE = "ensemble.json"
 Rule = Literal["mean", "worst", "uncertainty"]
@@ -95,12 +96,9 @@ def read_ensemble(folder: Path) -> Ensemble | None:
         UserError: its file is none of ours, or a member is missing.
     """
     file = folder / FILE
-    if not file.is_file():
+    ensemble: Ensemble | None = read_beside(file, Ensemble, "an ensemble")
+    if ensemble is None:
         return None
-    try:
-        ensemble = TypeAdapter(Ensemble).validate_json(file.read_bytes())
-    except ValueError as error:
-        raise UserError(f"{file}: says nothing of an ensemble ({str(error).splitlines()[0]})") from None
     for member in member_folders(folder, len(ensemble.levels)):
         if not (member / "config.json").is_file():
             raise UserError(f"{file}: the member {member.name} is missing")

@@ -63,6 +63,10 @@ class Pair:
         """Weights of the squared scores of the two, which hold them near zero."""
         return 0.0, 0.0
 
+    def turned(self) -> Pair:
+        """The pair the wrong way round."""
+        return replace(self, chosen=self.rejected, rejected=self.chosen)
+
 
 class PairRows(Sequence[Pair]):
     """Pairs whose tokens are read when a pair is asked for, [pairs] rows of each."""
@@ -247,7 +251,8 @@ def fit_reward_model(
 
     def accumulated(batch: Sequence[int], budget: int) -> dict[str, Tensor]:
         chosen, within = [pairs[number] for number in batch], replace(settings, token_budget=budget)
-        return accumulate(model, chosen, within, autocast, seed_of(seed, f"contrast of {list(batch)}"))
+        drawn = seed_of(seed, f"contrast of {list(batch)}") if settings.contrast else 0
+        return accumulate(model, chosen, within, autocast, drawn)
 
     def least(batch: Sequence[int]) -> int:
         chosen = [pairs[index] for index in batch]

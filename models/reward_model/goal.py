@@ -20,9 +20,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.errors import UserError
-from models.learner.eval_mode import in_eval_mode
+from models.learner.all_completions import read_each
 from models.learner.packing import Sequences
-from models.learner.rows import from_every_rank, rows_of
 from models.reward_model.model import score_and_states
 from models.reward_model.scoring import checked_lengths
 
@@ -74,13 +73,11 @@ def states_of(
         UserError: a completion is empty or a sequence longer than the model allows.
     """
     budget = max([token_budget, *checked_lengths(model, sequences)])
-    known: dict[int, Tensor] = {}
-    with in_eval_mode(model):
-        for row in rows_of(model, sequences, budget):
-            _, states = score_and_states(model, row.sequences, autocast)
-            known |= {at: of.float().cpu() for at, of in zip(row.indices, states, strict=True)} if row.counts else {}
-        known = from_every_rank(model, known, torch.device("cpu"))
-    return [known[index] for index in range(len(sequences))]
+
+    def read(some: Sequences, indices: Sequence[int]) -> Tensor:
+        return torch.cat(score_and_states(model, some, autocast)[1]).float().cpu()
+
+    return read_each(model, sequences, read, token_budget=budget)
 
 
 def write_goal(folder: Path, goal: Tensor) -> None:

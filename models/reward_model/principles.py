@@ -23,12 +23,13 @@ from typing import Annotated, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
 from models.atomic_write import write_file
 from models.errors import UserError
 from models.learner.packing import Sequences
+from models.reward_model.beside import read_beside
 from models.reward_model.fit import Pair
 
 FILE = "principles.json"
@@ -76,7 +77,7 @@ class PrincipledPairs(Sequence[Pair]):
             return PrincipledPairs(self._pairs, self._prefixes, self.number[at], self._row[at], self._turned[at])
         pair = self._pairs[int(self._row[at])]
         pair = replace(pair, prompt=(*self._prefixes[int(self.number[at])], *pair.prompt))
-        return replace(pair, chosen=pair.rejected, rejected=pair.chosen) if self._turned[at] else pair
+        return pair.turned() if self._turned[at] else pair
 
 
 def under_principles(
@@ -134,10 +135,4 @@ def read_principles(folder: Path) -> list[str]:
     Raises:
         UserError: its file is none of ours.
     """
-    file = folder / FILE
-    if not file.is_file():
-        return []
-    try:
-        return list(TypeAdapter(Principles).validate_json(file.read_bytes()))
-    except ValueError as error:
-        raise UserError(f"{file}: says nothing of principles ({str(error).splitlines()[0]})") from None
+    return list(read_beside(folder / FILE, Principles, "principles") or ())

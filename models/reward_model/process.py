@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from pydantic import TypeAdapter
 from torch import Tensor
 
 from models.atomic_write import write_file
@@ -27,6 +26,7 @@ from models.learner.log_probs import row_states, use_packed_attention
 from models.learner.packing import Sequences, packed_row
 from models.learner.rows import from_every_rank, rows_of
 from models.learner.whole_weights import with_whole_weights
+from models.reward_model.beside import read_beside
 from models.reward_model.model import scores_of
 from models.reward_model.scoring import checked_lengths
 from models.text.encoding import Codec
@@ -142,10 +142,5 @@ def read_reading(folder: Path) -> ProcessReading | None:
     Raises:
         UserError: its file is none of ours.
     """
-    file = folder / FILE
-    if not file.is_file():
-        return None
-    try:
-        return TypeAdapter(ProcessReading).validate_json(file.read_bytes())
-    except ValueError as error:
-        raise UserError(f"{file}: says nothing of steps ({str(error).splitlines()[0]})") from None
+    reading: ProcessReading | None = read_beside(folder / FILE, ProcessReading, "steps")
+    return reading

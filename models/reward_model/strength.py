@@ -55,7 +55,7 @@ class JudgedPairs(Sequence[Pair]):
         if isinstance(at, slice):
             return JudgedPairs(self._pairs[at], self.flipped[at], self._margins[at])
         pair = replace(self._pairs[at], margin=float(self._margins[at]))
-        return replace(pair, chosen=pair.rejected, rejected=pair.chosen) if self.flipped[at] else pair
+        return pair.turned() if self.flipped[at] else pair
 
 
 def strength_of(margins: Tensor) -> NDArray[np.float64]:

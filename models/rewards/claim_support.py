@@ -17,21 +17,21 @@ import torch
 from torch import Tensor
 
 from models.bounds import Number
-from models.episodes.documents import known_documents, texts_of
+from models.episodes.documents import OfDocuments, texts_of
 from models.errors import UserError
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
 from models.recipe_paths import RecipePath
-from models.source_code import GivenFile
+from models.text.patterns import compiled
 
 _ENDS = re.compile(r"[;\n]|\.(?=\s|$)")
 _ANSWER = "####"
 
 
 @part("claim_support")
-class ClaimSupport(Reward):
+class ClaimSupport(OfDocuments, Reward):
     """How far what is stated is known; a completion that was cut is worth as one that states nothing."""
 
     documents: RecipePath = ""
@@ -47,21 +47,10 @@ class ClaimSupport(Reward):
     def __post_init__(self) -> None:
         super().__post_init__()
         where = f"rewards.{self.label}"
-        files, content = known_documents(self.documents, self.sha256, f"{where}.documents", where)
-        try:
-            object.__setattr__(self, "_claim", re.compile(self.pattern))
-        except re.error as error:
-            raise UserError(f"{where}.pattern: {self.pattern!r} is no regular expression ({error})") from None
-        object.__setattr__(self, "sha256", content)
-        object.__setattr__(self, "_files", files)
+        files = self._know_documents(f"{where}.documents", where)
+        object.__setattr__(self, "_claim", compiled(self.pattern, f"{where}.pattern"))
         texts = texts_of(files, f"{where}.documents") if files else ()
         object.__setattr__(self, "_known", frozenset(map(_plain, texts)))
-
-    @property
-    def given(self) -> tuple[GivenFile, ...]:
-        """The documents as they were when the recipe was read."""
-        files: tuple[GivenFile, ...] = vars(self)["_files"]
-        return files
 
     def try_out(self) -> None:
         """Raise a UserError where no documents are named."""

@@ -59,13 +59,4 @@ class FollowUp(Reward):
         talks = [fill(self.template, {"prompt": each.problem.prompt, "completion": each.text}) for each in rollouts]
         rows = world.asked_judge().likelihoods(talks, (*self.pleased, *self.displeased))
         values = [float("nan") if row is None else follow_up_value(row, len(self.pleased)) for row in rows]
-        return _worst_where_cut(torch.tensor(values), rollouts)
-
-
-def _worst_where_cut(values: Tensor, rollouts: Sequence[Rollout]) -> Tensor:
-    """See `worst_where_cut`; among what has a value."""
-    known = values.isfinite()
-    if not known.any():
-        return values
-    lifted = torch.where(known, values, values[known].min())
-    return torch.where(known, worst_where_cut(lifted, rollouts), values)
+        return worst_where_cut(torch.tensor(values), rollouts)

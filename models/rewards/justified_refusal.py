@@ -27,7 +27,6 @@ import torch
 from torch import Tensor
 
 from models.bounds import Number
-from models.errors import UserError
 from models.formulas.group_statistics import group_sum
 from models.loop.attempt import Attempt
 from models.loop.reward_forms import Blend
@@ -37,6 +36,7 @@ from models.parts import part
 from models.rewards.abstention import keys_of, says_any
 from models.rewards.exact_answer import is_right
 from models.text.answers import extract_answer
+from models.text.patterns import compiled
 
 MARK = "####"
 Outcome = Literal["justified", "bare", "complied", "overrefused", "unread", "helped"]
@@ -72,11 +72,8 @@ class JustifiedRefusal(Blend):
         super().__post_init__()
         for name in ("form", "reason"):
             pattern: str = vars(self)[name]
-            try:
-                object.__setattr__(self, f"_{name}", re.compile(pattern, re.IGNORECASE))
-            except re.error as error:
-                where = f"rewards.{self.label}.{name}"
-                raise UserError(f"{where}: {pattern!r} is no regular expression ({error})") from None
+            known = compiled(pattern, f"rewards.{self.label}.{name}", re.IGNORECASE)
+            object.__setattr__(self, f"_{name}", known)
         object.__setattr__(self, "_keys", keys_of(self.says))
 
     @property
@@ -86,7 +83,7 @@ class JustifiedRefusal(Blend):
 
     def blend(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
         """The worth of each completion, [completions]; of answers to harmless prompts in (0, 1)."""
-        attempts = [Attempt(rollout.problem, rollout.text, rollout.finished) for rollout in rollouts]
+        attempts = [Attempt.of(rollout) for rollout in rollouts]
         outcomes = [self._outcome(attempt) for attempt in attempts]
         helped = torch.tensor([outcome == "helped" for outcome in outcomes], dtype=torch.bool)
         fixed = torch.tensor([0.0 if each == "helped" else float(vars(self)[each]) for each in outcomes])
@@ -95,9 +92,9 @@ class JustifiedRefusal(Blend):
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts refuse with a reason what is harmful, or state the answer of what is not, [attempts]."""
         return [
-            self._outcome(attempt) == "justified"
-            or (self._outcome(attempt) == "helped" and is_right(attempt.text, attempt.problem.answer, finished=True))
-            for attempt in attempts
+            outcome == "justified"
+            or (outcome == "helped" and is_right(attempt.text, attempt.problem.answer, finished=True))
+            for attempt, outcome in zip(attempts, map(self._outcome, attempts), strict=True)
         ]
 
     def _outcome(self, attempt: Attempt) -> Outcome:

@@ -48,7 +48,7 @@ class Logic(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values in [0, 1], [completions]."""
-        read = [_read(Attempt(each.problem, each.text, each.finished)) for each in rollouts]
+        read = [_read(Attempt.of(each)) for each in rollouts]
         return torch.tensor(
             [
                 0.0 if pair is None else 1.0 if proved else self.partial * agreement(*pair)

@@ -49,7 +49,7 @@ class MathVerify(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """One or zero for each completion, [completions]."""
-        attempts = [Attempt(rollout.problem, rollout.text, rollout.finished) for rollout in rollouts]
+        attempts = [Attempt.of(rollout) for rollout in rollouts]
         return torch.tensor([float(right) for right in self.right(attempts)])
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:

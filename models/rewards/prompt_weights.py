@@ -25,6 +25,7 @@ from models.loop.reward_forms import Blend
 from models.loop.rollout import Rollout
 from models.loop.world import World
 from models.parts import part
+from models.text.patterns import compiled
 
 LONGEST_NUMBER = 32
 """Characters beyond which what a pattern finds is no weight."""
@@ -44,10 +45,7 @@ class PromptWeights(Blend):
         patterns = {}
         for label, pattern in self.of.items():
             where = f"rewards.{self.label}.of.{label}"
-            try:
-                patterns[label] = re.compile(pattern)
-            except re.error as error:
-                raise UserError(f"{where}: {pattern!r} is no regular expression ({error})") from None
+            patterns[label] = compiled(pattern, where)
             if not patterns[label].groups:
                 raise UserError(
                     f"{where}: {pattern!r} has no group; put the number in brackets, such as 'novelty (\\d+)'"

@@ -21,7 +21,7 @@ from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
 from models.bounds import Number, Positive
-from models.episodes.documents import index_of, known_documents, words_of
+from models.episodes.documents import OfDocuments, index_of, words_of
 from models.episodes.hidden import Hidden, hidden
 from models.errors import UserError
 from models.loop.attempt import Attempt
@@ -30,7 +30,6 @@ from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
 from models.recipe_paths import RecipePath
-from models.source_code import GivenFile
 
 LONGEST = 4096
 """Characters beyond which a completion is no query."""
@@ -44,7 +43,7 @@ class Wants(Hidden):
 
 
 @part("search_results")
-class SearchResults(Reward):
+class SearchResults(OfDocuments, Reward):
     """Relevance and coverage of what is found, under rules; a completion that was cut breaks them."""
 
     needs_answers = True
@@ -70,16 +69,8 @@ class SearchResults(Reward):
     def __post_init__(self) -> None:
         super().__post_init__()
         where = f"rewards.{self.label}"
-        files, content = known_documents(self.documents, self.sha256, f"{where}.documents", where)
-        object.__setattr__(self, "sha256", content)
-        object.__setattr__(self, "_files", files)
+        self._know_documents(f"{where}.documents", where)
         object.__setattr__(self, "_forbidden", frozenset(words_of(" ".join(self.forbidden))))
-
-    @property
-    def given(self) -> tuple[GivenFile, ...]:
-        """The documents as they were when the recipe was read."""
-        files: tuple[GivenFile, ...] = vars(self)["_files"]
-        return files
 
     def try_out(self) -> None:
         """Build the index.
@@ -93,7 +84,7 @@ class SearchResults(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values, [completions]: `broken`, or in [0, relevance + coverage]."""
-        shares = [self._shares(Attempt(each.problem, each.text, each.finished)) for each in rollouts]
+        shares = [self._shares(Attempt.of(each)) for each in rollouts]
         weights = (self.relevance, self.coverage)
         return torch.tensor(
             [self.broken if each is None else sum(w * s for w, s in zip(weights, each, strict=True)) for each in shares]

@@ -53,7 +53,7 @@ class Similarity(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values in [0, 1], [completions]."""
-        return torch.tensor([self._value(Attempt(each.problem, each.text, each.finished)) for each in rollouts])
+        return torch.tensor([self._value(Attempt.of(each)) for each in rollouts])
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts ended and are as alike to a single reference as is asked for, [attempts].

@@ -46,7 +46,7 @@ class SpanFeedback(TokenReward):
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """1, -1 or 0 at each token, [completions] tensors of [tokens of it]."""
-        remarks = self.feedback([Attempt(each.problem, each.text, each.finished) for each in rollouts])
+        remarks = self.feedback([Attempt.of(each) for each in rollouts])
         places = token_places(world.codec, [each.completion for each in rollouts], [each.text for each in rollouts])
         return [signs(remark, row) for remark, row in zip(remarks, places, strict=True)]
 

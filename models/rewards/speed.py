@@ -48,7 +48,7 @@ class Speed(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values in [0, fastest], [completions]; 0 where the reference itself does not pass."""
-        programs = [_believed(program_of(Attempt(each.problem, each.text, each.finished))) for each in rollouts]
+        programs = [_believed(program_of(Attempt.of(each))) for each in rollouts]
         references = [_reference(each.problem) for each in rollouts]
         steps = self._steps({program for program in (*programs, *references) if program is not None})
         return torch.tensor(

@@ -60,7 +60,7 @@ class Sql(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values in [0, 1], [completions]."""
-        attempts = [Attempt(each.problem, each.text, each.finished) for each in rollouts]
+        attempts = [Attempt.of(each) for each in rollouts]
         if self.asks == "ngrams":
             return torch.tensor([self._shared_runs(attempt) for attempt in attempts])
         return torch.tensor(

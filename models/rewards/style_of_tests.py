@@ -40,7 +40,7 @@ class StyleOfTests(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values in [0, 1], [completions]."""
-        return torch.tensor([self._share(Attempt(each.problem, each.text, each.finished)) for each in rollouts])
+        return torch.tensor([self._share(Attempt.of(each)) for each in rollouts])
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts meet all metrics, [attempts]."""

@@ -71,7 +71,7 @@ class UnitTests(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """The grade of each completion, [completions]."""
-        verdicts = self._verdicts([Attempt(each.problem, each.text, each.finished) for each in rollouts])
+        verdicts = self._verdicts([Attempt.of(each) for each in rollouts])
         return torch.tensor([self._grade(verdict) for verdict in verdicts])
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:

@@ -58,7 +58,7 @@ class WrittenTests(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values in [0, 1], [completions]."""
-        return torch.tensor(self._values([Attempt(each.problem, each.text, each.finished) for each in rollouts]))
+        return torch.tensor(self._values([Attempt.of(each) for each in rollouts]))
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts are tests that the reference passes and no mutant, [attempts]."""

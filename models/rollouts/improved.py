@@ -66,7 +66,7 @@ class Improved(Sample):
 
     def _behind(self, world: World, tried: Sequence[Rollout]) -> tuple[list[Problem], list[str]]:
         """The problem of each sample with its context as the prompt's tokens, and what was said of it, [tried]."""
-        remarks = self.feedback([Attempt(each.problem, each.text, each.finished) for each in tried])
+        remarks = self.feedback([Attempt.of(each) for each in tried])
         said = [self._cut(world.codec, remark.text) for remark in remarks]
         texts = [
             in_context(self.context, each.problem.prompt, each.text, words)

@@ -14,18 +14,17 @@ from typing import Annotated
 from pydantic import Field
 
 from models.bounds import Positive
-from models.episodes.documents import Index, index_of, known_documents
+from models.episodes.documents import Index, OfDocuments, index_of
 from models.episodes.tool import Tool, ToolError
 from models.errors import UserError
 from models.parts import part
 from models.recipe_paths import RecipePath
-from models.source_code import GivenFile
 
 SETTING = "rollouts.environment.tool.documents"
 
 
 @part("search")
-class Search(Tool):
+class Search(OfDocuments, Tool):
     """Looks words up in documents."""
 
     usage = "words to look for"
@@ -40,15 +39,7 @@ class Search(Tool):
     """Characters of a document that the policy reads; what follows is cut."""
 
     def __post_init__(self) -> None:
-        files, content = known_documents(self.documents, self.sha256, SETTING)
-        object.__setattr__(self, "sha256", content)
-        object.__setattr__(self, "_files", files)
-
-    @property
-    def given(self) -> tuple[GivenFile, ...]:
-        """The documents as they were when the recipe was read."""
-        files: tuple[GivenFile, ...] = vars(self)["_files"]
-        return files
+        self._know_documents(SETTING)
 
     def try_out(self) -> None:
         """Build the index.

@@ -2,16 +2,15 @@
 
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
+from scripted_engine import Scripted
 from tiny_loops import PROBLEMS
 from tiny_reward_models import tiny_reward_model, toy_pairs
 from tiny_worlds import CODEC, make_world
 
-from models.engine.engine import Generated, Sampling
 from models.errors import UserError
 from models.feedback.verdict import Verdict
 from models.learner.optimiser import OptimiserSettings
@@ -88,26 +87,8 @@ def test_a_fit_orders_gaps_as_the_paper_asks() -> None:
     assert abs(own_chosen) < 0.5 and abs(own_rejected) < 0.5
 
 
-class Scripted:
-    """Answers a plain prompt by 8, and behind anything by 3 + 4."""
-
-    dtype = torch.float32
-
-    def __init__(self) -> None:
-        self.asked: list[list[str]] = []
-
-    def generate(self, prompts: Sequence[tuple[int, ...]], sampling: Sampling, seed: int) -> list[list[Generated]]:
-        self.asked.append(CODEC.text(prompts))
-        plain = {problem.tokens for problem in PROBLEMS}
-        made = []
-        for prompt in prompts:
-            (ids,) = CODEC.completions(["#### 8" if tuple(prompt) in plain else "3 + 4 #### 7"])
-            made.append([Generated(tuple(ids), torch.full((len(ids),), -1.0), True)] * sampling.samples)
-        return made
-
-
 def test_improvements_are_drawn_and_trained_behind_an_answer_of_the_policys_own() -> None:
-    engine: Any = Scripted()
+    engine: Any = Scripted("#### 8")
     source = Improved(
         prompts=2, group_size=3, max_tokens=8, context=CONTEXT, feedback=Verdict(right="", wrong="+ {answer}")
     )

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from scripted_engine import Scripted
 from tiny_loops import END, PROBLEMS, save_start
 from tiny_models import contents, scored
 from tiny_worlds import CODEC, make_world
 
-from models.engine.engine import EngineSettings, Generated, Sampling
+from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.feedback.verdict import Verdict
 from models.learner.supervised import SupervisedSettings
@@ -26,32 +27,13 @@ from models.select.best_of_n import BestOfN
 
 CONTEXT = "{prompt} {told} ; {prompt}"
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 2, "max_tokens": 8, "context": CONTEXT}
-PLAIN = {problem.tokens for problem in PROBLEMS}
-
-
-class Scripted:
-    """Answers a plain prompt wrongly and rightly in turn, any other by what stands for a refinement."""
-
-    dtype = torch.float32
-
-    def __init__(self) -> None:
-        self.asked: list[list[str]] = []
-
-    def generate(self, prompts: Sequence[tuple[int, ...]], sampling: Sampling, seed: int) -> list[list[Generated]]:
-        self.asked.append(CODEC.text(prompts))
-        made = []
-        for prompt in prompts:
-            said = ["#### 8", "#### 7"] if tuple(prompt) in PLAIN else ["3 + 4 #### 7"]
-            ids = CODEC.completions([said[index % len(said)] for index in range(sampling.samples)])
-            made.append([Generated(tuple(row), torch.full((len(row),), -1.0), True) for row in ids])
-        return made
 
 
 VERDICT = Verdict(right="= {answer}", wrong="+ {answer}")
 
 
 def draw(source: Refined) -> tuple[list[Rollout], Scripted]:
-    engine: Any = Scripted()
+    engine: Any = Scripted("#### 8", "#### 7")
     return source(make_world(engine), PROBLEMS[:2], 0), engine
 
 
