@@ -1,0 +1,145 @@
+"""Where the policy's own wrong answers go wrong: the step that cost most, and what else could stand in its place.
+
+    prompt | step 1 | step 2 | step 3 | ...  wrong      Q_k = share of continuations behind step k that end right
+                    | step 2'                           A_k = Q_k - Q_{k-1},   Q_0 of the prompt alone
+                    | step 2''                          first pit = the step of lowest A_k; of equals the first
+
+Per-step negatives of "RL on Incorrect Synthetic Data" (paper 113, arXiv 2406.14532), derived from its abstract: an
+answer that a verifier rejects teaches little until it is known which of its steps made it wrong. The pit and what the
+policy says in its place stand behind the same prefix as a group, each worth its own Q; what was to be had before them
+is the same, so they differ in Q as they do in A. Pairs of them (select siblings) are preferences by advantage. Were the
+better one of a pair drawn by sigmoid(A - A'), DPO on the steps would end at ref * exp(A / beta), where the likelihood
+of the reference's steps weighted by exp(A / beta) ends too.
+
+The least of several noisy estimates is less than the truth: the pit is found by one set of continuations, and all steps
+of a group are judged by another. These are no samples of a policy gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from models.bounds import Positive
+from models.critic.steps import MARKS
+from models.labels.monte_carlo import Prefix, success_rates
+from models.loop.rollout import Problem, Rollout
+from models.loop.round_seeds import round_seed
+from models.loop.world import World
+from models.parts import part
+from models.reward_model.solutions import Bench, Solution
+from models.rewards.exact_answer import by_answer
+from models.rollouts.sample import Sample
+from models.seeds import seed_of
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A step of an answer."""
+
+    solution: Solution
+    begin: int
+    """Place of its first token."""
+    number: int
+    """From 0."""
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Ids of the step alone, [tokens]."""
+        return self.solution.completion[self.begin : self.solution.ends[self.number] + 1]
+
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """Ids of the answer before it, [tokens]."""
+        return self.solution.completion[: self.begin]
+
+    @property
+    def finished(self) -> bool:
+        """Whether it was not cut."""
+        return self.solution.finished or self.number < len(self.solution.ends) - 1
+
+
+@part("first_pit")
+class FirstPit(Sample):
+    """The worst step of each wrong answer, and others in its place. Stands under `rollouts:`."""
+
+    gives = ("values",)
+    prompts: Positive = 16
+    group_size: Positive = 4
+    """Answers drawn of each prompt, of which the wrong ones are looked at."""
+    continuations: Positive = 8
+    """Drawn behind each step, to tell what it is worth (K)."""
+    alternatives: Positive = 4
+    """Steps drawn in place of each pit; of equal ones the first counts."""
+    marks: tuple[str, ...] = MARKS
+    """A token whose text holds one of these ends a step."""
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """Where all answers go wrong at their first step, and as differently, and with what stands in its place."""
+        return self.group_size + self.alternatives
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Pits and other steps in their place, those behind a prefix side by side, [steps]."""
+        seed = round_seed(world.seed, round_number)
+        bench = Bench(world.sampler(), world.codec, by_answer, self.sampling, self.marks, seed, {})
+        wrong = [solution for solution in bench.solutions(problems) if not solution.right]
+        pits = self._pits(bench, wrong)
+        groups = self._groups(replace(bench, seed=seed_of(seed, "alternatives")), pits)
+        steps = [(group, step) for group, members in enumerate(groups) for step in members]
+        wanted = [(step.solution, step.number) for _, step in steps]
+        worth = success_rates(replace(bench, seed=seed_of(seed, "worth")), wanted, self.continuations)
+        texts = bench.codec.text([step.tokens for _, step in steps])
+        return [
+            _as_rollout(step, group, text, value)
+            for (group, step), text, value in zip(steps, texts, worth, strict=True)
+        ]
+
+    def _pits(self, bench: Bench, wrong: Sequence[Solution]) -> list[Step]:
+        """The first pit of each answer, [answers]."""
+        wanted = [(solution, step) for solution in wrong for step in range(-1, len(solution.ends))]
+        rates = iter(success_rates(bench, wanted, self.continuations))
+        pits = [first_pit(torch.tensor([next(rates) for _ in range(len(each.ends) + 1)])) for each in wrong]
+        return [Step(each, len(each.prefix(pit - 1)), pit) for each, pit in zip(wrong, pits, strict=True)]
+
+    def _groups(self, bench: Bench, pits: Sequence[Step]) -> list[list[Step]]:
+        """Different steps behind each prefix of a pit, pits before others, [prefixes] lists."""
+        groups: dict[Prefix, dict[tuple[int, ...], Step]] = {}
+        for pit in pits:
+            groups.setdefault((pit.solution.problem.tokens, pit.prefix), {}).setdefault(pit.tokens, pit)
+        problems = [next(iter(group.values())).solution.problem for group in groups.values()]
+        room = [bench.sampling.max_tokens - len(prefix) for _, prefix in groups]
+        made = bench.goes_on([(*prompt, *prefix) for prompt, prefix in groups], room, self.alternatives)
+        for ((_, prefix), group), problem, others in zip(groups.items(), problems, made, strict=True):
+            whole = [(*prefix, *other.tokens) for other in others]
+            for solution in bench.read([problem] * len(whole), whole, [other.finished for other in others]):
+                step = Step(solution, len(prefix), sum(end < len(prefix) for end in solution.ends))
+                group.setdefault(step.tokens, step)
+        return [list(group.values()) for group in groups.values()]
+
+
+def first_pit(worth: Tensor) -> int:
+    """The step that took most off the share of right continuations, from 0; of equals the first.
+
+    Args:
+        worth: share behind the prompt and behind each step, [steps + 1].
+    """
+    gained = worth.diff().tolist()
+    return min(range(len(gained)), key=gained.__getitem__)
+
+
+def _as_rollout(step: Step, group: int, text: str, value: float) -> Rollout:
+    """A step behind its prefix, which joins the prompt."""
+    problem, prefix = step.solution.problem, step.prefix
+    return Rollout(
+        replace(problem, tokens=(*problem.tokens, *prefix)),
+        group,
+        step.tokens,
+        None,
+        text,
+        step.finished,
+        history=len(prefix),
+        value=value,
+    )
