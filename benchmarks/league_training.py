@@ -235,8 +235,8 @@ def train(
     asked = PromptSections(recipe)
     held_out = read_problems(work.data, codec, "validation", asked, PROBLEMS)
     problems = read_prompts(work.data, codec, asked)
-    learner = build_learner(policy, recipe, recipe.schedule, work.folder, None)
     frozen = work.frozen(recipe)
+    learner = build_learner(policy, recipe, recipe.schedule, work.folder, None, frozen)
     open_teachers(learner, codec.tokenizer, frozen, trust_remote_code=recipe.policy.trust_remote_code)
     problems = with_reference(problems, learner, asked, work.folder)
     engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None

@@ -135,7 +135,12 @@ def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: W
     # On the processor: the rank's device holds parts alone.
     policy = load_causal_model(training.start, torch.float32, trust_remote_code=trusted)
     learner = build_learner(
-        policy, training, training.schedule, lambda model: ranks.from_first(lambda: training.autocast_for(model)), ranks
+        policy,
+        training,
+        training.schedule,
+        lambda model: ranks.from_first(lambda: training.autocast_for(model)),
+        ranks,
+        training.teachers,
     )
     open_teachers(learner, tokenizer, training.teachers, training.served, trust_remote_code=trusted)
     problems = with_reference(

@@ -128,7 +128,7 @@ def fit_here(asked: Asked, watchers: Watchers) -> Collapse | None:
     recipe, settings, codec, home = asked.recipe, asked.settings, asked.codec, asked.home
     trusted = recipe.policy.trust_remote_code
     policy, tokenizer = open_policy(asked.start, trust_remote_code=trusted)
-    learner = build_learner(policy, recipe, settings, home, asked.run_id)
+    learner = build_learner(policy, recipe, settings, home, asked.run_id, asked.teachers)
     open_teachers(learner, tokenizer, asked.teachers, recipe.teacher, trust_remote_code=trusted)
     problems = with_reference(asked.problems, learner, recipe, home)
     draws = recipe.rollouts.draws

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import torch
 
 from models.engine.engine import Engine, EngineSettings
 from models.loop import build
+from models.loop.judge import Role
 from models.loop.learner import Learner
 from models.loop.rollout import Problem
 from models.loop.schedule import ScheduleSettings
@@ -53,11 +54,20 @@ class ScorerSections(Sections):
 
 
 def build_learner(
-    policy: PreTrainedModel, recipe: LearnerSections, settings: ScheduleSettings, home: Path, run_id: str | None
+    policy: PreTrainedModel,
+    recipe: LearnerSections,
+    settings: ScheduleSettings,
+    home: Path,
+    run_id: str | None,
+    frozen: Mapping[Role, Path] | None = None,
 ) -> Learner:
     """The policy with its optimiser, and the reference and the companions that the recipe asks for."""
     return build.build_learner(
-        policy, recipe, settings, lambda model: learner_autocast(recipe.policy.precision, model, home, run_id)
+        policy,
+        recipe,
+        settings,
+        lambda model: learner_autocast(recipe.policy.precision, model, home, run_id),
+        frozen=frozen,
     )
 
 

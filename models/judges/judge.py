@@ -24,6 +24,10 @@ class Answer:
     """Whether it ended by itself; one that was cut, or could not be asked, is no verdict."""
     log_probs: tuple[float, ...] | None = None
     """Log-prob of each of its tokens under the distribution it was drawn from, nats; None where nobody tells."""
+    asked: tuple[int, ...] = ()
+    """The question in the judge's own tokens; empty where nobody tells."""
+    tokens: tuple[int, ...] = ()
+    """The answer in the judge's own tokens, the end token included where it was reached; empty where nobody tells."""
 
 
 MISSING = Answer("", False)
@@ -58,7 +62,8 @@ class GenerativeJudge(Protocol):
         return None
 
 
-def vote_seed(seed: int, question: str, vote: int) -> int:
-    """Of the random points of a vote, in [0, 2^63)."""
-    digest = hashlib.sha256(f"{seed} vote {vote} {question}".encode(errors="replace")).digest()
+def vote_seed(seed: int, question: str, vote: int, version: int = 0) -> int:
+    """Of the random points of a vote, in [0, 2^63); `version`: of the judge's weights, 0: those it was opened with."""
+    whose = f"{seed} version {version}" if version else f"{seed}"
+    digest = hashlib.sha256(f"{whose} vote {vote} {question}".encode(errors="replace")).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from models.engine.engine import Ask, Drawing, EngineSettings
 from models.engine.transformers_engine import TransformersEngine
@@ -22,7 +22,8 @@ from models.text.end_ids import ends_of_folder
 
 
 class LocalJudge(GenerativeJudge):
-    """A frozen model with its own tokenizer; it may be another than the policy's."""
+    """A model with its own tokenizer, which may be another than the policy's; it stays as it is unless somebody hands
+    it other weights."""
 
     def __init__(self, folder: Path, settings: JudgeSettings, seed: int) -> None:
         """Open it.
@@ -37,6 +38,21 @@ class LocalJudge(GenerativeJudge):
         positions = getattr(self._engine.model.config.get_text_config(), "max_position_embeddings", None)
         self._longest: int | None = None if positions is None else int(positions)
 
+    @property
+    def temperature(self) -> float:
+        """How its answers are drawn; 0: the likeliest."""
+        return self._settings.temperature
+
+    def load(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Answer with other weights of the same model from now on.
+
+        Args:
+            weights: by name, all of them; their values are copied.
+            version: of these weights: with another one other answers are drawn.
+        """
+        self._engine.load(weights.items(), version)
+        self.__dict__.pop("_reader", None)
+
     def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
         """See `GenerativeJudge.ask`. A question that leaves no room for an answer has none."""
         distinct = [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
@@ -47,14 +63,18 @@ class LocalJudge(GenerativeJudge):
                 room = min(room, self._longest - len(ids))
             if room < 1 or not ids:
                 continue
-            wanted += [(text, Ask(tuple(ids), vote_seed(self._seed, text, vote), room)) for vote in range(votes)]
+            version = self._engine.version
+            wanted += [
+                (text, Ask(tuple(ids), vote_seed(self._seed, text, vote, version), room)) for vote in range(votes)
+            ]
         drawing = Drawing(temperature=0.0 if greedy else self._settings.temperature)
         made = self._engine.each([ask for _, ask in wanted], drawing) if wanted else []
         texts = self._codec.text([each.tokens for each in made])
         answers: dict[str, list[Answer]] = {}
-        for (question, _), each, text in zip(wanted, made, texts, strict=True):
+        for (question, ask), each, text in zip(wanted, made, texts, strict=True):
             said = None if each.log_probs is None else tuple(each.log_probs.tolist())
-            answers.setdefault(question, []).append(Answer(text, each.finished, said))
+            answer = Answer(text, each.finished, said, tuple(ask.prompt), each.tokens)
+            answers.setdefault(question, []).append(answer)
         return [answers.get(text, [MISSING] * votes) for text in questions]
 
     def likelihoods(self, questions: Sequence[str], texts: Sequence[str]) -> list[list[float] | None]:
@@ -74,6 +94,7 @@ class LocalJudge(GenerativeJudge):
     def _reader(self) -> nn.Module:
         """The model as it reads what is written already; the engine's own writes, and is left as it is."""
         model: nn.Module = load_causal_model(self._folder, torch.float32)
+        model.load_state_dict(self._engine.model.state_dict())
         return model.eval()
 
     def close(self) -> None:

@@ -18,10 +18,13 @@ from models.text.answers import extract_answer
 
 YES, NO = "yes", "no"
 """Words of a verdict on whether something is so."""
+RIGHT, WRONG = ("right", "correct"), ("wrong", "incorrect")
+"""Last words of what is said of a step."""
 ITEM = 500
 """Most characters of an item of a list."""
 
 _NUMBER = re.compile(r"[-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_SAID = re.compile(r"[;\n]")
 _RANK = re.compile(r"\s*(?:>|,|\s)\s*")
 
 
@@ -44,6 +47,17 @@ def choice(answer: Answer, words: Sequence[str]) -> int | None:
     said = verdict(answer)
     plain = None if said is None else said.casefold()
     return next((place for place, word in enumerate(words) if word.casefold() == plain), None)
+
+
+def judged_steps(answer: Answer) -> list[bool]:
+    """Whether steps are right, as far as a critique says so, in their order, [judged]: between semicolons or line
+    breaks, whatever ends with one of the words for it. The steps behind these are not judged; an answer that was cut
+    judges none."""
+    if not answer.finished:
+        return []
+    said = (part.split()[-1:] for part in _SAID.split(answer.text))
+    words = [word.strip(".,:!*").casefold() for last in said for word in last]
+    return [word in RIGHT for word in words if word in RIGHT + WRONG]
 
 
 def holds(answers: Sequence[Answer]) -> float | None:

@@ -22,7 +22,7 @@ from models.loop.learner import Learner
 from models.loop.method import companions_of, reference_is_read_alone
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Advantage, Reference, Reward, Rollouts
-from models.policy.build import PolicySettings, with_adapter
+from models.policy.build import PolicySettings, load_causal_model, with_adapter
 from models.policy.rounded import round_once
 from models.policy.served_teacher import open_served
 from models.policy.teacher import TeacherSettings, open_frozen
@@ -57,6 +57,7 @@ def build_learner(
     settings: ScheduleSettings,
     autocast_for: Callable[[nn.Module], torch.dtype | None],
     ranks: Ranks = ALONE,
+    frozen: Mapping[Role, Path] | None = None,
 ) -> Learner:
     """The policy with its optimiser, and the reference and the companions that the recipe asks for.
 
@@ -66,11 +67,18 @@ def build_learner(
         settings: of the optimiser.
         autocast_for: the autocast dtype for the policy as it learns, None for plain float32.
         ranks: who learns together.
+        frozen: folders of the models that the recipe names and that lie on this machine; a companion may begin as one.
     """
+    judge = (frozen or {}).get("judge")
+
+    def open_judge() -> nn.Module:
+        assert judge is not None, "only asked for where there is one"
+        return nn.Module.to(load_causal_model(judge, torch.float32), next(policy.parameters()).device)
+
     reference: PreTrainedModel | None = None
     adapter_off: Any = None
     torch.manual_seed(recipe.seed)  # heads of companions begin at random
-    companions = companions_of((*recipe.rewards, recipe.advantage), policy)
+    companions = companions_of((*recipe.rewards, recipe.advantage), policy, None if judge is None else open_judge)
     if recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None):
         # before there is an adapter: a reference that moves holds whole weights, the adapter merged in
         reference = copy.deepcopy(policy).requires_grad_(False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import nn
@@ -24,9 +24,23 @@ class Slots:
     reference: Reference
 
 
-def companions_of(parts: Iterable[SlotPart], policy: nn.Module) -> dict[str, Companion]:
-    """The models of their own that some of `parts` bring, by name, as they begin beside the policy as it begins."""
-    return {part.companion: made for part in parts if (made := part.accompany(policy)) is not None}
+def companions_of(
+    parts: Iterable[SlotPart], policy: nn.Module, open_judge: Callable[[], nn.Module] | None = None
+) -> dict[str, Companion]:
+    """The models of their own that some of `parts` bring, by name, as they begin beside the policy as it begins.
+
+    Args:
+        parts: of a recipe.
+        policy: as it begins.
+        open_judge: a copy of the judge for a part whose companion begins as that; None: the judge is the policy as it
+            begins.
+    """
+    made: dict[str, Companion] = {}
+    for part in parts:
+        begins_as = policy if part.begins_as == "policy" or open_judge is None else open_judge()
+        if (companion := part.accompany(begins_as)) is not None:
+            made[part.companion] = companion
+    return made
 
 
 def reference_is_read_alone(reference: Reference, rollouts: Rollouts) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import nn
 
@@ -62,6 +62,11 @@ class SlotPart(Part):
         """Name of the model of its own that is trained beside the policy, also in metrics; empty: none."""
         return ""
 
+    @property
+    def begins_as(self) -> Literal["policy", "judge"]:
+        """Whose weights its companion begins with."""
+        return "policy"
+
     def accompany(self, policy: nn.Module) -> Companion | None:
-        """The model of a part that names a `companion`, made from the policy as it begins; else None."""
+        """The model of a part that names a `companion`, made from whom it `begins_as`, as that begins; else None."""
         return None

@@ -29,6 +29,8 @@ class Tally:
     has taken, in their order, and how often each was dropped."""
     skipped: int = 0
     """Optimiser steps in a row, up to the last, that were skipped as they were not finite."""
+    shown: dict[str, int] = field(default_factory=dict)
+    """By the label of a reward whose companion does not learn every time: how often it was shown completions."""
 
 
 FILE = "tally.json"

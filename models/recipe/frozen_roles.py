@@ -66,5 +66,17 @@ def check_judge(recipe: Recipe, named: Sequence[tuple[str, SlotPart]]) -> None:
             f"{reading[0]} asks the judge how likely given texts are, which one behind judge.address does not tell; "
             "set judge.path or judge.recipe"
         )
+    learned = [f"{place} {part.name}" for place, part in named if part.companion and part.begins_as == "judge"]
+    if learned and recipe.judge is not None and recipe.judge.address is not None:
+        raise ValueError(
+            f"{learned[0]} trains the judge, whose weights one behind judge.address does not give; set judge.path or "
+            "judge.recipe"
+        )
+    if len(learned) > 1:
+        raise ValueError(f"{learned[0]} and {learned[1]} would both train the one judge; leave one of them out")
+    if learned and recipe.judge is not None and recipe.judge.temperature == 0:
+        raise ValueError(
+            f"judge.temperature is 0, but {learned[0]} learns from answers that differ; set it above 0, such as to 1"
+        )
     if recipe.judge is not None and not asking:
         raise ValueError("judge: no part of the recipe asks one, such as rewards judge_score; leave it out")

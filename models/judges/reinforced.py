@@ -1,0 +1,110 @@
+"""A judge's own reinforcement learning: GRPO on what its answers were worth, by the code that policies are trained by.
+
+    A_i   = (w_i - mean of the question) / (deviation of the question + epsilon), times the question's weight
+    loss  = -min(rho A, clip(rho) A), the mean over the tokens of all answers        rho: one on the first step
+
+The answers to a question are its group. Questions whose answers are all worth the same teach nothing and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from models.advantage.group_relative import GroupRelative
+from models.judges.judge import Answer
+from models.learner.fused_log_probs import Distribution
+from models.learner.optimiser import NotFinite, OptimiserSettings
+from models.loop.fit import fit_round
+from models.loop.learner import Companion, Learner
+from models.loop.rollout import Problem, Rollout, Scored
+from models.loop.schedule import ScheduleSettings
+from models.loop.world import World
+from models.objective.grpo import Grpo
+from models.select.drop_flat import DropFlat
+
+WATCHED = ("loss", "entropy", "gradient_norm")
+"""What is told of a fit."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question with the answers of a judge, and what these are worth."""
+
+    question: str
+    answers: Sequence[Answer]
+    worth: Sequence[float]
+    """Of each answer, [answers]."""
+    weight: float = 1.0
+    """What the advantages of its answers count."""
+
+
+def reinforce(
+    world: World,
+    companion: Companion,
+    answered: Sequence[Answered],
+    *,
+    temperature: float,
+    passes: int,
+    optimiser: OptimiserSettings,
+    key: str,
+) -> dict[str, float]:
+    """Optimiser steps of the judge on its own answers. Returns what is worth watching: of the fit, where one was made,
+    and the share of the questions that taught.
+
+    Args:
+        world: how rows are read.
+        companion: the judge and its optimiser, moved in place.
+        answered: in the judge's own tokens; answers without any are passed over.
+        temperature: that the answers were drawn at.
+        passes: optimiser steps, each on all answers.
+        optimiser: how it moves.
+        key: of the recipe that the settings stand under, for an error's line.
+
+    Raises:
+        NotFinite: the loss or a gradient is not finite.
+    """
+    made = [
+        (_rollout(each.question, group, answer), worth, each.weight)
+        for group, each in enumerate(answered)
+        for answer, worth in zip(each.answers, each.worth, strict=True)
+        if answer.tokens and answer.asked
+    ]
+    scored = Scored([rollout for rollout, _, _ in made], torch.tensor([worth for _, worth, _ in made]), {}, {})
+    kept = DropFlat()(scored)
+    taught = {"taught_share": len(scored.groups[kept].unique()) / max(1, len(answered))}
+    if not len(kept):
+        return taught
+    chosen = scored.take(kept)
+    weights = torch.tensor([weight for _, _, weight in made])[kept]
+    advantages = GroupRelative().of_completions(world, chosen) * weights
+    learner = Learner(
+        companion.model,
+        companion.optimiser,
+        None,
+        None,
+        world.learner.autocast,
+        Distribution(temperature=temperature),
+        updates=companion.updates,
+    )
+    try:
+        fitted = fit_round(
+            learner,
+            Grpo(kl=0.0),
+            chosen,
+            [torch.full((int(count),), float(a)) for count, a in zip(chosen.lengths, advantages, strict=True)],
+            ScheduleSettings(rounds=1, epochs=passes, token_budget=world.token_budget, optimiser=optimiser),
+            longest=int(chosen.lengths.max()),
+        )
+    except NotFinite as error:
+        raise NotFinite(f"{key}: {error}") from error
+    companion.updates = learner.updates
+    return taught | {name: fitted[name] for name in WATCHED}
+
+
+def _rollout(question: str, group: int, answer: Answer) -> Rollout:
+    said = None if answer.log_probs is None else torch.tensor(answer.log_probs)
+    asked = Problem(question, question, tokens=answer.asked)
+    return Rollout(asked, group, answer.tokens, said, answer.text, answer.finished)

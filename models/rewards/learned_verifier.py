@@ -1,0 +1,202 @@
+"""Step rewards of a verifier that writes, and that learns to verify beside the policy (RL Tango; paper 235).
+
+    7 + 5 = 12 right ; 12 - 3 = 9 wrong ; #### 1           judgements of the steps, in their order, and a verdict
+
+    verifier    r = [verdict = outcome] + format * [verdict and judgements can be read]       GRPO over its own answers
+                its advantages count w_c = c / sqrt(answers on completions of that outcome), 1 in the mean
+    policy      r_k = (share of the votes that call step k right - share that call it wrong) / K, at the step's end
+
+The verifier is a language model that begins as the recipe's judge and is trained by reinforcement learning alone: what
+its steps say is never labelled, only its verdict is held against the outcome, by the reward that stands before this
+one. Every so many rounds it verifies the round's completions several times and learns from that, before it speaks; so
+it follows the policy where that goes. It is a companion: its weights and moments stand in every checkpoint, and its
+draws hang on the run's seed and its own steps. Equal completions of a prompt are verified once.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Annotated
+
+import torch
+from pydantic import Field, NonNegativeFloat
+from torch import Tensor, nn
+
+from models.bounds import Number, Positive
+from models.critic.steps import MARKS
+from models.errors import UserError
+from models.judges.judge import Answer
+from models.judges.local import LocalJudge
+from models.judges.question import NOTHING, SCORE, check_template, fill
+from models.judges.reinforced import Answered, reinforce
+from models.judges.verdict import choice, judged_steps
+from models.learner.optimiser import OptimiserSettings, build_optimiser
+from models.loop.learner import Companion
+from models.loop.limits import Limits
+from models.loop.rollout import Rollout
+from models.loop.slots import TokenReward
+from models.loop.world import World
+from models.parts import part
+from models.policy.weights import merged_weights
+from models.reward_model.process import ProcessReading
+from models.rewards.judge_score import OF_JUDGES, Votes
+
+
+@part("learned_verifier")
+class LearnedVerifier(TokenReward):
+    """What a verifier that learns beside the policy says of each step; asks the judge, and trains it."""
+
+    needs_judge = True
+    reads_learner = True
+    one_sequence = True
+    begins_as = "judge"
+    companion = "verifier"
+    by: str = "exact_answer"
+    """The reward component that is the outcome; it must stand before this one in the recipe."""
+    threshold: Number = 0.5
+    """Above it a completion is right."""
+    template: str = SCORE
+    """What the verifier is asked, with the places {prompt} and {completion}; the default, with the words below, is what
+    the small judges of the data set `judging` were trained on."""
+    says_right: tuple[str, ...] = ("9",)
+    """Verdicts that call a completion right."""
+    says_wrong: tuple[str, ...] = ("0", "1", "2", "3", "4", "5", "6", "7", "8")
+    """Verdicts that call it wrong; any other is none."""
+    marks: tuple[str, ...] = MARKS
+    """A token whose text holds one of these ends a step of a completion."""
+    votes: Votes = 1
+    """Answers about each completion that the policy is rewarded by."""
+    samples: Annotated[int, Field(ge=2, le=64)] = 4
+    """Answers about each completion that the verifier learns from."""
+    every: Positive = 3
+    """The verifier learns in one of so many rounds, the first among them."""
+    passes: Positive = 1
+    """Optimiser steps on its answers of a round."""
+    format: NonNegativeFloat = 0.8
+    """What an answer that can be read is worth to the verifier, a right verdict being worth 1."""
+    balance: bool = True
+    """Whether answers on completions of the rarer outcome count more."""
+    optimiser: OptimiserSettings = field(default_factory=lambda: OptimiserSettings(learning_rate=3e-4, warmup_steps=5))
+    """How the verifier moves."""
+    limits: Limits = OF_JUDGES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"rewards.{self.label}"
+        check_template(self.template, {"prompt", "completion"}, f"{where}.template")
+        if not self.says_right or not self.says_wrong:
+            raise UserError(f"{where}: says_right and says_wrong name a verdict each, at least")
+
+    def accompany(self, policy: nn.Module) -> Companion:
+        """A copy of the judge."""
+        verifier = copy.deepcopy(policy).requires_grad_(True).eval()
+        return Companion(verifier, build_optimiser(verifier, self.optimiser))
+
+    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+        """Train the verifier on its answers about the round's completions, where it is its turn.
+
+        Returns what is worth watching of these answers, drawn before it learned: shares of the verdicts that are the
+        outcome, of all (`accuracy`) and as the mean over both outcomes, of the answers that can be read, and of the
+        verdicts on a completion that agree with most of them; and of the fit.
+
+        Raises:
+            UserError: no reward before this one is called `by`, or the judge's weights are not on this machine.
+        """
+        if self.by not in components:
+            raise UserError(
+                f"reward {self.label}: no reward before it is called {self.by}; there are {', '.join(components)}"
+            )
+        shown = world.learner.tally.shown
+        turn = shown.get(self.label, 0)
+        shown[self.label] = turn + 1
+        if turn % self.every or not rollouts:
+            return {}
+        questions, right = self._questions(rollouts), components[self.by] > self.threshold
+        place_of: dict[str, int] = {}
+        for place, question in enumerate(questions):
+            place_of.setdefault(question, place)
+        temperature, answers = self._ask(world, list(place_of), self.samples)
+        outcomes = [bool(right[place]) for place in place_of.values()]
+        weights = balanced(outcomes) if self.balance else [1.0] * len(outcomes)
+        answered = [
+            Answered(question, said, [self._worth(answer, outcome) for answer in said], weight)
+            for question, said, outcome, weight in zip(place_of, answers, outcomes, weights, strict=True)
+        ]
+        fitted = reinforce(
+            world,
+            world.learner.companions[self.companion],
+            answered,
+            temperature=temperature,
+            passes=self.passes,
+            optimiser=self.optimiser,
+            key=f"rewards.{self.label}.optimiser",
+        )
+        return self._seen(answers, outcomes) | fitted
+
+    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Rewards at the last token of each step that is judged, zero elsewhere, [completions] tensors of [tokens of
+        it]; of an episode the steps of its environment are worth nothing. They add up to [-1, 1] at most."""
+        rows = [torch.zeros(len(rollout.completion)) for rollout in rollouts]
+        _, answers = self._ask(world, self._questions(rollouts), self.votes)
+        cuts = ProcessReading(self.marks).ends(world.codec, [rollout.completion for rollout in rollouts])
+        for rollout, row, said, cut in zip(rollouts, rows, answers, cuts, strict=True):
+            written = rollout.written
+            ends = [end for end in cut if written[end]]
+            for answer in said:
+                for end, is_right in zip(ends, judged_steps(answer), strict=False):
+                    row[end] += (1.0 if is_right else -1.0) / (len(said) * len(ends))
+        return rows
+
+    def _verdict(self, answer: Answer) -> bool | None:
+        """Whether an answer calls the completion right; None where it has no verdict."""
+        chosen = choice(answer, (*self.says_right, *self.says_wrong))
+        return None if chosen is None else chosen < len(self.says_right)
+
+    def _readable(self, answer: Answer) -> bool:
+        """Whether it has a verdict and judges a step."""
+        return self._verdict(answer) is not None and bool(judged_steps(answer))
+
+    def _worth(self, answer: Answer, outcome: bool) -> float:
+        """Reward of the verifier for an answer about a completion that is right, or is not."""
+        return float(self._verdict(answer) == outcome) + self.format * self._readable(answer)
+
+    def _questions(self, rollouts: Sequence[Rollout]) -> list[str]:
+        said = [(rollout.problem.prompt, rollout.text) for rollout in rollouts]
+        return [fill(self.template, {"prompt": prompt, "completion": text or NOTHING}) for prompt, text in said]
+
+    def _ask(self, world: World, questions: Sequence[str], votes: int) -> tuple[float, list[list[Answer]]]:
+        """The temperature of the judge and its answers with the verifier's weights, [questions][votes]."""
+        learner = world.learner
+        companion = learner.companions[self.companion]
+        weights = dict(merged_weights(companion.model))  # put together on every rank; the first has the judge
+
+        def ask() -> tuple[float, list[list[Answer]]]:
+            judge = world.asked_judge()
+            if not isinstance(judge, LocalJudge):
+                raise UserError(f"reward {self.label} trains the judge: set judge.path or judge.recipe")
+            judge.load(weights, companion.updates)
+            return judge.temperature, judge.ask(questions, votes)
+
+        return learner.ranks.from_first(ask)
+
+    def _seen(self, answers: Sequence[Sequence[Answer]], outcomes: Sequence[bool]) -> dict[str, float]:
+        verdicts = [[self._verdict(answer) for answer in said] for said in answers]
+        hits = torch.tensor([[said == right for said in row] for row, right in zip(verdicts, outcomes, strict=True)])
+        shares, right = hits.float().mean(1), torch.tensor(outcomes)
+        by_outcome = [float(some.mean()) for some in (shares[right], shares[~right]) if len(some)]
+        most = [max(row.count(word) for word in (True, False)) / len(row) for row in verdicts]
+        read = [self._readable(answer) for said in answers for answer in said]
+        return {
+            "accuracy": float(shares.mean()),
+            "balanced_accuracy": sum(by_outcome) / len(by_outcome),
+            "readable_share": sum(read) / len(read),
+            "agreement": sum(most) / len(most),
+        }
+
+
+def balanced(outcomes: Sequence[bool]) -> list[float]:
+    """Weights of completions, 1 in the mean, that fall with the root of how many share their outcome, [completions]."""
+    raw = [outcomes.count(outcome) ** -0.5 for outcome in outcomes]
+    return [weight * len(raw) / sum(raw) for weight in raw]
