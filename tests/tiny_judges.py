@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from tiny_loops import TOKENIZER
 from tiny_models import tiny_policy
 from tiny_worlds import CODEC, make_world
 
@@ -22,6 +21,7 @@ from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.loop.rollout import Problem, Rollout
 from models.loop.world import World
 from models.policy.folder import save_model_folder
+from models.text.encoding import Codec
 
 MALFORMED = ["", " ", "\x00\x01\x02", "{prompt} {completion}", "x" * 300_000, "#### 9", "é\ud800"]
 """Completions that a reward by a judge must take."""
@@ -58,13 +58,19 @@ def _answer(said: str | Answer) -> Answer:
     return said if isinstance(said, Answer) else Answer(said, True)
 
 
-def save_judge(folder: Path, shown: Mapping[str, str], steps: int = 60) -> Path:
-    """A real judge as a model folder: it was shown what to answer to each question, in words of the tiny tokenizer."""
-    model = tiny_policy(torch.float32, spread=1.0)
-    rows = Sequences(CODEC.prompts(list(shown)), CODEC.completions(list(shown.values())))
+def save_judge(
+    folder: Path, shown: Mapping[str, str] | Sequence[tuple[str, str]], steps: int = 60, codec: Codec = CODEC
+) -> Path:
+    """A real judge as a model folder: it was shown what to answer to each question, in words of `codec`; where it was
+    shown several answers it gives them by turns."""
+    pairs = list(shown.items()) if isinstance(shown, Mapping) else shown
+    model = tiny_policy(torch.float32, spread=1.0, vocabulary=len(codec.tokenizer))
+    rows = Sequences(
+        codec.prompts([question for question, _ in pairs]), codec.completions([answer for _, answer in pairs])
+    )
     optimiser = OptimiserSettings(learning_rate=0.02, warmup_steps=5)
-    fit_supervised(model, rows, SupervisedSettings(steps=steps, batch=len(shown), optimiser=optimiser), seed=0)
-    save_model_folder(model, TOKENIZER, folder)
+    fit_supervised(model, rows, SupervisedSettings(steps=steps, batch=len(pairs), optimiser=optimiser), seed=0)
+    save_model_folder(model, codec.tokenizer, folder)
     return folder
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from models.advantage.group_relative import GroupRelative
 from models.engine.engine import Engine, EngineSettings
 from models.engine.transformers_engine import TransformersEngine
+from models.judges.judge import GenerativeJudge
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.learner import Learner
@@ -128,11 +129,12 @@ def run(
     problems: Sequence[Problem] = PROBLEMS,
     learner: Learner | None = None,
     codec: Codec = CODEC,
+    judge: GenerativeJudge | None = None,
 ) -> tuple[Learner, Diary]:
     """One run of the loop in a fresh process's state. Returns the learner and what was told."""
     torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
     learner, diary = learner or new_learner(schedule, lora), Diary({}, {}, [])
-    world = make_world(engine(start, EngineSettings(), end=codec.ends), learner=learner, codec=codec)
+    world = make_world(engine(start, EngineSettings(), end=codec.ends), learner=learner, codec=codec, judge=judge)
     try:
         run_loop(world, slots, schedule, problems, checkpoints, diary.watchers(killed_in))
     except KeyboardInterrupt:

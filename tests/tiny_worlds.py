@@ -10,6 +10,7 @@ from tiny_models import tiny_policy, word_tokenizer
 from torch import Tensor
 
 from models.engine.engine import Engine
+from models.judges.judge import GenerativeJudge
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
@@ -32,10 +33,13 @@ def make_world(
     codec: Codec = CODEC,
     readings: Readings | None = None,
     start: Path | None = None,
+    judge: GenerativeJudge | None = None,
 ) -> World:
     """A whole world around what a test brings; a policy alone, which no test may change, where it brings no learner."""
     learner = learner or replace(_learner(), memory=[], companions={}, tally=Tally())
-    return World(codec, engine, scorer, seed, learner, readings or Readings(learner, token_budget), truncated, start)
+    return World(
+        codec, engine, scorer, seed, learner, readings or Readings(learner, token_budget), truncated, start, judge
+    )
 
 
 @cache

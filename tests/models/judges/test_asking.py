@@ -8,8 +8,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+import torch
 from loopback_server import answering
 from tiny_judges import save_judge, served
+from tiny_worlds import CODEC
 
 from models.errors import UserError
 from models.gateway import client
@@ -21,6 +23,7 @@ from models.judges.open_judge import opened_judge
 from models.judges.served import ServedJudge, answer_of
 from models.judges.settings import JudgeSettings
 from models.judges.verdict import score
+from models.policy.build import load_causal_model
 
 SHOWN = {"1 + 2 = 3": "#### 9", "1 + 2 = 5": "5 ; #### 0", "3 + 4 = 7": "#### 9"}
 QUESTIONS = list(SHOWN)
@@ -55,6 +58,28 @@ def test_a_vote_hangs_on_seed_question_and_number_alone(folder: Path) -> None:
     assert texts(judge.ask([QUESTIONS[1]] * 2, 2)) == [whole[1][:2]] * 2
     assert len(set(whole[1])) > 1
     assert texts(LocalJudge(folder, settings, 1).ask(QUESTIONS, 4)) != whole
+
+
+def test_a_judge_that_is_handed_weights_answers_and_reads_with_them_and_draws_anew(
+    folder: Path, tmp_path: Path
+) -> None:
+    other = save_judge(tmp_path / "other", dict.fromkeys(QUESTIONS, "#### 5"))
+    judge, whole = (LocalJudge(each, JudgeSettings(max_tokens=6, temperature=3.0), 0) for each in (folder, other))
+    before = judge.likelihoods(QUESTIONS, ["#### 5"]), texts(judge.ask(QUESTIONS, 4))
+    weights = load_causal_model(other, torch.float32).state_dict()
+    judge.load(weights, 0)
+    assert judge.likelihoods(QUESTIONS, ["#### 5"]) == whole.likelihoods(QUESTIONS, ["#### 5"]) != before[0]
+    assert texts(judge.ask(QUESTIONS, 4)) == texts(whole.ask(QUESTIONS, 4)) != before[1]
+    judge.load(weights, 3)
+    assert texts(judge.ask(QUESTIONS, 4)) != texts(whole.ask(QUESTIONS, 4))
+    assert texts(judge.ask(QUESTIONS, greedy=True)) == [["#### 5"]] * 3
+
+
+def test_an_answer_holds_the_tokens_that_were_read_and_written(folder: Path) -> None:
+    (answer,) = LocalJudge(folder, JudgeSettings(max_tokens=8), 0).ask(QUESTIONS[:1], greedy=True)[0]
+    assert list(answer.asked) == CODEC.prompts(QUESTIONS[:1])[0]
+    assert list(answer.tokens) == CODEC.completions(["#### 9"])[0]
+    assert answer.log_probs is not None and len(answer.log_probs) == len(answer.tokens)
 
 
 def test_what_cannot_be_asked_has_no_answer_and_the_others_have_theirs(folder: Path) -> None:

@@ -10,7 +10,7 @@ from models.errors import UserError
 from models.judges.judge import Answer
 from models.judges.pairs import Pair, certainty, compare
 from models.judges.question import check_template, fill
-from models.judges.verdict import choice, ranking, score, verdict
+from models.judges.verdict import choice, judged_steps, ranking, score, verdict
 
 
 @pytest.mark.parametrize(
@@ -99,3 +99,11 @@ def test_a_verdict_counts_by_how_likely_its_words_are_where_that_is_asked() -> N
     assert plain.preference == 1.0 and list(weighed.backward) == pytest.approx([0.375])
     assert weighed.preference == pytest.approx((1.0 + 0.625) / 2)
     assert certainty(Answer("x", True)) == 1.0 and certainty(Answer("x", True, (0.3,))) == 1.0
+
+
+def test_steps_are_judged_by_the_last_word_of_what_is_said_of_each() -> None:
+    said = "7 + 5 = 12 right ; so it goes ;; 12 - 3 = 8 WRONG.\nStep 3: **Correct**\nbrighter ; ; #### 9"
+    assert judged_steps(Answer(said, True)) == [True, False, True]
+    assert judged_steps(Answer(said, False)) == judged_steps(Answer("", True)) == []
+    odd = "\x00 ; \ud800 right ;" * 20_000
+    assert judged_steps(Answer(odd, True)) == [True] * 20_000

@@ -19,6 +19,8 @@ from models.critic.fit import fit_critic
 from models.critic.model import Critic, new_critic, read_values
 from models.critic.settings import CriticSettings
 from models.errors import UserError
+from models.judges.judge import Answer
+from models.judges.reinforced import Answered, reinforce
 from models.learner import supervised
 from models.learner.all_completions import all_log_probs
 from models.learner.fused_log_probs import AS_IT_IS
@@ -26,7 +28,7 @@ from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences, by_prompt, pack_shares
 from models.learner.sharding import shard
 from models.loop.fit import fit_round
-from models.loop.learner import Learner
+from models.loop.learner import Companion, Learner
 from models.loop.schedule import ScheduleSettings
 from models.objective.grpo import Grpo
 from models.policy.build import LoraSettings, with_adapter
@@ -131,6 +133,22 @@ def of_process_reward(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
     return {**seen, "rewards": torch.cat(part.tokens(world, rollouts))}
 
 
+def of_judge(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
+    """Of one that learns from what its own answers were worth."""
+    judge: Any = tiny_policy(dtype, spread=2.0)
+    companion = Companion(judge, torch.optim.SGD(judge.parameters()))
+    shard(judge, ranks, companion.optimiser)
+    rows = zip(SHARED.prompts, SHARED.completions, strict=True)
+    answers = [Answer("", True, None, tuple(asked), tuple(said)) for asked, said in rows]
+    answered = [Answered("first", answers[:4], [1.0, 0.0, 0.5, 1.0], 0.7), Answered("other", answers[4:], [0, 1, 1])]
+    world = make_world(token_budget=budget)
+
+    def learn() -> dict[str, float]:
+        return reinforce(world, companion, answered, temperature=1.3, passes=1, optimiser=STEP, key="rewards.x")
+
+    return gradient_seen(judge, companion.optimiser, learn)
+
+
 def of_reward_model(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
     from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
@@ -170,6 +188,7 @@ CASES: dict[str, Callable[[Ranks, torch.dtype, int], Made]] = {
     "a rank without rows": partial(of_policy, "tied", FEW, [1, 1]),
     "critic": of_critic,
     "process reward": of_process_reward,
+    "judge": of_judge,
     "reward model": of_reward_model,
     "supervised": of_supervised,
 }
