@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from tiny_models import tiny_policy
 from tiny_worlds import CODEC, make_world
+from torch import Tensor
 
 from models.engine.engine import Ask, Drawing, EngineSettings
 from models.engine.transformers_engine import TransformersEngine
@@ -37,6 +38,9 @@ class Scripted(GenerativeJudge):
     def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
         self.asked += questions
         return [[_answer(self.says(question, vote)) for vote in range(votes)] for question in questions]
+
+    def load(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """It says the same with any weights."""
 
     def likelihoods(self, questions: Sequence[str], texts: Sequence[str]) -> list[list[float] | None]:
         """Of the question's characters alone, and other for every text."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from torch import Tensor
 
 from models.errors import UserError
 
@@ -56,6 +58,23 @@ class GenerativeJudge(Protocol):
             UserError: whoever this is writes and tells no likelihoods.
         """
         raise UserError("the judge tells no likelihoods of given texts: set judge.path or judge.recipe")
+
+    @property
+    def temperature(self) -> float:
+        """How its answers are drawn; 0: the likeliest."""
+        return 1.0
+
+    def load(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Answer with other weights of the same model from now on.
+
+        Args:
+            weights: by name, all of them; their values are copied.
+            version: of these weights: with another one other answers are drawn.
+
+        Raises:
+            UserError: its weights are not on this machine.
+        """
+        raise UserError("the judge's weights are not on this machine: set judge.path or judge.recipe")
 
     def close(self) -> None:
         """Free what it holds."""

@@ -40,16 +40,11 @@ class LocalJudge(GenerativeJudge):
 
     @property
     def temperature(self) -> float:
-        """How its answers are drawn; 0: the likeliest."""
+        """See `GenerativeJudge.temperature`."""
         return self._settings.temperature
 
     def load(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """Answer with other weights of the same model from now on.
-
-        Args:
-            weights: by name, all of them; their values are copied.
-            version: of these weights: with another one other answers are drawn.
-        """
+        """See `GenerativeJudge.load`."""
         self._engine.load(weights.items(), version)
         self.__dict__.pop("_reader", None)
 

@@ -28,7 +28,6 @@ from models.bounds import Number, Positive
 from models.critic.steps import MARKS
 from models.errors import UserError
 from models.judges.judge import Answer
-from models.judges.local import LocalJudge
 from models.judges.question import NOTHING, SCORE, check_template, fill
 from models.judges.reinforced import Answered, reinforce
 from models.judges.verdict import choice, judged_steps
@@ -174,8 +173,6 @@ class LearnedVerifier(TokenReward):
 
         def ask() -> tuple[float, list[list[Answer]]]:
             judge = world.asked_judge()
-            if not isinstance(judge, LocalJudge):
-                raise UserError(f"reward {self.label} trains the judge: set judge.path or judge.recipe")
             judge.load(weights, companion.updates)
             return judge.temperature, judge.ask(questions, votes)
 

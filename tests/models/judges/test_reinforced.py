@@ -28,7 +28,7 @@ def learned(
     answered: list[Answered], model: nn.Module, budget: int = 16384, passes: int = 1, temperature: float = 1.0
 ) -> tuple[Companion, dict[str, float]]:
     companion = Companion(model, torch.optim.SGD(model.parameters(), lr=RATE))
-    told = reinforce(
+    seen = reinforce(
         make_world(token_budget=budget),
         companion,
         answered,
@@ -37,7 +37,7 @@ def learned(
         optimiser=STEP,
         key="rewards.verifier.optimiser",
     )
-    return companion, told
+    return companion, seen
 
 
 def loss_by_definition(model: Any, temperature: float) -> Tensor:
@@ -59,13 +59,13 @@ def test_a_step_is_that_of_the_clipped_objective_on_the_same_rows_however_they_a
     budget: int, temperature: float
 ) -> None:
     model, plain = tiny_policy(spread=2.0), tiny_policy(spread=2.0)
-    companion, told = learned(ANSWERED, model, budget, temperature=temperature)
+    companion, seen = learned(ANSWERED, model, budget, temperature=temperature)
     loss = loss_by_definition(plain, temperature)
     loss.backward()
     norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in plain.parameters()])
-    assert told["loss"] == pytest.approx(float(loss.detach()), abs=1e-6)
-    assert told["gradient_norm"] == pytest.approx(float(norm), rel=1e-5)
-    assert companion.updates == 1 and told["taught_share"] == 1.0
+    assert seen["loss"] == pytest.approx(float(loss.detach()), abs=1e-6)
+    assert seen["gradient_norm"] == pytest.approx(float(norm), rel=1e-5)
+    assert companion.updates == 1 and seen["taught_share"] == 1.0
     for moved, begun in zip(model.parameters(), plain.parameters(), strict=True):
         assert begun.grad is not None
         torch.testing.assert_close(moved.detach(), begun.detach() - RATE * begun.grad, rtol=1e-5, atol=1e-8)
@@ -80,8 +80,8 @@ def test_questions_whose_answers_are_all_worth_the_same_move_nothing() -> None:
     alike = [Answered("first", ANSWERS[:2], [1.8, 1.8]), Answered("other", ANSWERS[2:], [0.0, 0.0, 0.0])]
     for answered in (alike, [], [Answered("none", [MISSING] * 2, [0.0, 1.0])]):
         model = tiny_policy()
-        companion, told = learned(answered, model)
-        assert told == {"taught_share": 0.0} and companion.updates == 0
+        companion, seen = learned(answered, model)
+        assert seen == {"taught_share": 0.0} and companion.updates == 0
         begun = tiny_policy().state_dict()
         assert all(torch.equal(value, begun[name]) for name, value in model.state_dict().items())
 
@@ -90,8 +90,8 @@ def test_they_do_not_thin_the_others_out() -> None:
     """The mean is over the tokens of what teaches."""
     alone, both = tiny_policy(spread=2.0), tiny_policy(spread=2.0)
     learned([ANSWERED[1]], alone)
-    _, told = learned([Answered("first", ANSWERS[:2], [1.8, 1.8]), ANSWERED[1]], both)
-    assert told["taught_share"] == 0.5
+    _, seen = learned([Answered("first", ANSWERS[:2], [1.8, 1.8]), ANSWERED[1]], both)
+    assert seen["taught_share"] == 0.5
     left, right = alone.state_dict(), both.state_dict()
     assert all(torch.equal(value, right[name]) for name, value in left.items())
 

@@ -153,8 +153,12 @@ def worth(reward: Reward, rollouts: Sequence[Rollout]) -> list[float]:
     read = GoalScorer(scorer, near) if reward.needs_goal else read
     world: World = make_world(scorer=read, learner=learner, codec=ENDING, readings=Readings(learner, 16384))
     verdicts = WORDS if reward.name == "judge_pairs" else "0123456789"
-    judge = Scripted(lambda question, vote: f"#### {verdicts[zlib.crc32(question.encode()) % len(verdicts)]}")
-    world = replace(world, judge=judge)
+
+    def says(question: str, vote: int) -> str:
+        chance = zlib.crc32(question.encode())
+        return f"{('right', 'wrong')[chance % 2]} ; #### {verdicts[chance % len(verdicts)]}"
+
+    world = replace(world, judge=Scripted(says))
     return [float(value) for value in reward(world, rollouts)]
 
 

@@ -21,7 +21,7 @@ from tiny_worlds import CODEC, make_world
 
 from models.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.errors import UserError
-from models.judges.judge import MISSING, Answer
+from models.judges.judge import MISSING, Answer, GenerativeJudge
 from models.judges.local import LocalJudge
 from models.judges.settings import JudgeSettings
 from models.learner.fused_log_probs import AS_IT_IS
@@ -161,6 +161,13 @@ def test_weights_fall_with_the_root_of_the_count_and_are_one_in_the_mean() -> No
     assert balanced([True] * 3) == pytest.approx([1.0] * 3) and balanced([]) == []
 
 
+class Behind(GenerativeJudge):
+    """One whose weights nobody has."""
+
+    def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
+        return [[MISSING] * votes for _ in questions]
+
+
 def outcomes(*right: bool) -> dict[str, torch.Tensor]:
     return {"exact_answer": torch.tensor(right).float()}
 
@@ -237,9 +244,8 @@ def test_what_is_missing_is_said_in_a_line(folder: Path) -> None:
     world = world_with(folder)
     with pytest.raises(UserError, match="no reward before it is called sevens; there are exact_answer"):
         replace(PART, by="sevens").learn(world, [rollout("7")], outcomes(True))
-    behind = replace(world, judge=Scripted(lambda question, vote: ""))
-    with pytest.raises(UserError, match=r"learned_verifier trains the judge: set judge\.path or judge\.recipe"):
-        PART.tokens(behind, [rollout("7")])
+    with pytest.raises(UserError, match=r"the judge's weights are not on this machine: set judge\.path or judge\.rec"):
+        PART.tokens(replace(world, judge=Behind()), [rollout("7")])
     with pytest.raises(UserError, match=r"rewards\.learned_verifier\.template: \{completion\} does not stand"):
         LearnedVerifier(template="{prompt}")
     with pytest.raises(UserError, match="says_right and says_wrong name a verdict each"):
@@ -299,8 +305,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_policy_and_the_same_verifie
 
     whole, diary = trained(tmp_path / "whole")
     trained(tmp_path / "killed", 5)
-    resumed, told_after = trained(tmp_path / "killed")
-    assert told_after.resumed == [4] and same_weights(whole, resumed)
+    resumed, diary_after = trained(tmp_path / "killed")
+    assert diary_after.resumed == [4] and same_weights(whole, resumed)
     first, other = (learner.companions[part.companion] for learner in (whole, resumed))
     assert first.updates == other.updates == SCHEDULE.rounds // 2
     left, right = first.model.state_dict(), other.model.state_dict()
@@ -308,10 +314,10 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_policy_and_the_same_verifie
     assert first.optimiser.state_dict()["state"].keys() == other.optimiser.state_dict()["state"].keys()
     assert whole.tally.shown == resumed.tally.shown == {part.label: SCHEDULE.rounds}
     for number in (5, 6):
-        told, again = (
+        watched, again = (
             {name: value for name, value in each.metrics[number].items() if re.match("verifier|reward", name)}
-            for each in (diary, told_after)
+            for each in (diary, diary_after)
         )
-        assert told == again and ("verifier/loss" in told) == (number == 5)
+        assert watched == again and ("verifier/loss" in watched) == (number == 5)
     begun = copy.deepcopy(load_causal_model(verifier, torch.float32)).state_dict()
     assert any(not torch.equal(value, begun[name]) for name, value in left.items())
