@@ -20,6 +20,7 @@ from models.engine.engine import EngineSettings, Sampling
 from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.feedback.verdict import Verdict
+from models.judges.local import LocalJudge
 from models.learner.all_completions import all_log_probs
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
@@ -165,7 +166,10 @@ def says(policy, start, problems, verify, folder=None, beside=lambda into: None,
 
 
 def reads_models(reward, rewards):
-    """Whether a reward reads a fitted reward model or a judge, by itself or through what it is made of."""
+    """Whether a reward reads a fitted reward model or a judge, by itself or through what it is made of; not one that
+    trains its judge, whoever that is."""
+    if reward.begins_as == "judge":
+        return False
     behind = [other for other in rewards if isinstance(reward, Blend) and other.label in reward.made_of]
     return reward.needs_reward_model or reward.needs_judge or any(reads_models(other, rewards) for other in behind)
 
@@ -198,6 +202,8 @@ def trained(recipe, start, folder, frozen):
     engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.rollouts.draws else None
     scorer = StepScorer(undecided, ProcessReading(), CODEC)
     world = make_world(engine, scorer, recipe.seed, learner, settings.token_budget, recipe.truncated)
+    if any(reward.begins_as == "judge" for reward in rewards):
+        world = replace(world, judge=LocalJudge(start, recipe.judge, recipe.seed))
     sound = recipe.objective.level == "pair" and slots.rollouts.reads == "demonstrations"  # all of the data is better
     answers = [answer for answer in known(slots.rollouts.reads) if not (sound and answer.flaw)]
     problems = [replace(problem, known=tuple(answers)) for problem in problems]
