@@ -27,6 +27,7 @@ from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
 from tasks.steps.fine_tune import fine_tune
 from tasks.steps.fit_process_model import process_model
 from tasks.steps.fit_reward_model import RewardModelSections, reward_model
+from tasks.steps.label_pairs import JurySections, label_pairs
 from tasks.steps.label_steps import LabelSections, label_steps
 from tasks.steps.prepare_data import log_data
 from tasks.steps.report_reward import ReportSections, require_trust, reward_report
@@ -140,9 +141,12 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
     def learned(
         maker: Recipe, rows: StepResult, warmed: StepResult, judges: Mapping[Role, PolicyFiles], of: str = ""
     ) -> StepResult:
-        """The reward model of a recipe, of completions or of their steps, whose labels may ask a judge."""
+        """The reward model of a recipe, of completions or of their steps; pairs or labels may ask a judge."""
         assert maker.reward_model is not None
-        sections, inputs = RewardModelSections(maker), (rows, warmed)
+        sections = RewardModelSections(maker)
+        inputs: tuple[StepResult, ...] = (rows, warmed)
+        if maker.reward_model.pairs is not None:
+            inputs += (step(label_pairs, JurySections(maker), *inputs, judges, name=of and f"{of}label_pairs"),)
         if maker.reward_model.process is None:
             return step(reward_model, sections, *inputs, name=of and f"{of}reward_model")
         labelled = step(label_steps, LabelSections(maker), *inputs, judges, name=of and f"{of}label_steps")
@@ -174,8 +178,7 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
     rewarded = None
     teachers: dict[Role, PolicyFiles] = {}
     if recipe.reward_model is not None:
-        asked_early = recipe.judges_report or (recipe.labels is not None and recipe.labels.needs_judge)
-        if asked_early and (judge := frozen_models(recipe).get("judge")):
+        if (recipe.judges_report or recipe.judges_rows) and (judge := frozen_models(recipe).get("judge")):
             teachers["judge"] = frozen("judge", judge)
         rewarded = learned(recipe, validated, warmed, dict(teachers))
         if recipe.reward_model.report is not None:

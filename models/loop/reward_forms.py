@@ -1,4 +1,5 @@
-"""Rewards that are asked for more than values: those made of others before them, and those that say why."""
+"""Rewards that are asked for more than values: those made of others before them, those that say why, and those that
+a judge gives by the texts alone."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from models.judges.judge import GenerativeJudge
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
@@ -56,3 +58,18 @@ class ReasonedReward(Reward):
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """The values, [completions]."""
         return self.reasoned(world, rollouts).values
+
+
+class JudgedReward(ReasonedReward):
+    """What a generative judge says of completions by their texts alone: a jury asks it before any training too."""
+
+    slot = "rewards"
+    needs_judge = True
+
+    @abstractmethod
+    def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
+        """Values and reasons of each completion; `seed`: of whatever it draws itself, such as an order."""
+
+    def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
+        """What the recipe's judge says."""
+        return self.judged(world.asked_judge(), rollouts, world.seed)

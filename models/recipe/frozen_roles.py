@@ -53,6 +53,8 @@ def check_judge(recipe: Recipe, named: Sequence[tuple[str, SlotPart]]) -> None:
     asking = [f"{place} {part.name}" for place, part in named if part.needs_judge]
     if recipe.labels is not None and recipe.labels.needs_judge:
         asking.append(f"reward_model.process.labels {recipe.labels.name}")
+    if recipe.reward_model is not None and recipe.reward_model.pairs is not None:
+        asking.append("reward_model.pairs.jury")
     if recipe.judges_report:
         asking.append("reward_model.report.judged")
     if asking and recipe.judge is None:

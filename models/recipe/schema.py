@@ -34,6 +34,7 @@ from models.reward_model.annotators import GroupSettings
 from models.reward_model.ensemble import EnsembleSettings
 from models.reward_model.fit import RewardModelSettings
 from models.reward_model.gap import GapSettings
+from models.reward_model.jury import JurySettings
 from models.reward_model.principles import Principles
 from models.reward_model.process_settings import ProcessSettings
 from models.reward_model.solutions import Labels
@@ -67,6 +68,8 @@ class RewardModelSection(Section):
     that of pairs of a good and a bad step."""
     process: ProcessSettings | None = None
     """Values of steps, fitted to labelled solutions; null: scores of completions, fitted to preferences."""
+    pairs: JurySettings | None = None
+    """Preferences that judges make of completions of the policy; null: those of the data."""
     strength: StrengthSettings | None = None
     """How sure other reward models must be of a pair; null: every pair is taken as it is."""
     parallel: bool = False
@@ -102,6 +105,8 @@ class RewardModelSection(Section):
             raise ValueError("gap: a gap is one of labelled preferences; set parallel, process and strength back")
         if self.parallel and (self.process is not None or self.strength is not None):
             raise ValueError("parallel: parallel texts are no labelled preferences; set process and strength to null")
+        if self.pairs is not None and (self.parallel or self.process is not None):
+            raise ValueError("pairs: a jury makes preferences; set process to null and parallel to false")
         if self.principles is not None and any(
             (self.process, self.parallel, self.gap, self.fit.contrast, self.fit.reactions)
         ):
@@ -207,6 +212,12 @@ class Recipe(Section):
         """Who labels steps for a process reward model; None where there is none."""
         process = self.reward_model.process if self.reward_model is not None else None
         return process.labels if process is not None else None
+
+    @property
+    def judges_rows(self) -> bool:
+        """Whether rows that the reward model is fitted to are a judge's: labels of steps, or pairs."""
+        pairs = self.reward_model is not None and self.reward_model.pairs is not None
+        return pairs or (self.labels is not None and self.labels.needs_judge)
 
     @property
     def judges_report(self) -> bool:

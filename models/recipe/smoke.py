@@ -71,6 +71,9 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
             settings |= {f"reward_model.process.{key}": 4 for key in ("problems", "held_out", "samples")}
             if recipe.reward_model.process.labels.needs_judge:  # so untrained a judge gives no verdict
                 settings["reward_model.process.labels.unread"] = 0.5
+        if recipe.reward_model.pairs is not None:  # so untrained a judge gives no verdict, and few completions end
+            settings |= {f"reward_model.pairs.{key}": 4 for key in ("problems", "held_out", "samples")}
+            settings |= {"reward_model.pairs.unread": "drawn", "reward_model.pairs.cut": True}
         if recipe.reward_model.report is not None:
             few = ReportSettings(problems=8, samples=samples, suffix=1, tried=2)
             settings["reward_model.report"] = json.dumps(asdict(few))

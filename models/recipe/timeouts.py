@@ -19,6 +19,7 @@ class TimeoutSettings:
     warm_start: PositiveFloat = WEEK
     reward_model: PositiveFloat = WEEK
     label_steps: PositiveFloat = WEEK
+    label_pairs: PositiveFloat = WEEK
     process_model: PositiveFloat = WEEK
     reward_report: PositiveFloat = DAY
     fine_tune: PositiveFloat = WEEK

@@ -23,18 +23,16 @@ from models.judges.judge import GenerativeJudge
 from models.judges.question import LIST, TICK, check_template, fill
 from models.judges.verdict import ITEM, holds, listed
 from models.loop.limits import Limits
-from models.loop.reward_forms import Reasoned, ReasonedReward
+from models.loop.reward_forms import JudgedReward, Reasoned
 from models.loop.rollout import Rollout
-from models.loop.world import World
 from models.parts import part
 from models.rewards.judge_score import OF_JUDGES, Votes
 
 
 @part("checklist")
-class Checklist(ReasonedReward):
+class Checklist(JudgedReward):
     """Share of what a prompt asks for that a completion has, in the judge's eyes."""
 
-    needs_judge = True
     lists: str = LIST
     """What the judge is asked once for a prompt, with the place {prompt}: it answers #### and the items, semicolons
     between."""
@@ -57,9 +55,8 @@ class Checklist(ReasonedReward):
         if wrong := [place for place, item in enumerate(self.items) if not item.strip() or len(item) > ITEM]:
             raise UserError(f"{where}.items.{wrong[0]}: an item says something, in at most {ITEM} characters")
 
-    def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
+    def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
         """Values in [0, 1], [completions]; NaN where nothing can be read."""
-        judge = world.asked_judge()
         lists = self._listed(judge, [rollout.problem.prompt for rollout in rollouts])
         asked = [(place, item) for place, rollout in enumerate(rollouts) for item in lists[rollout.problem.prompt]]
         questions = [

@@ -22,18 +22,16 @@ from models.judges.judge import GenerativeJudge
 from models.judges.pairs import Compared, Pair, compare
 from models.judges.question import COMPARE, check_template, fill
 from models.loop.limits import Limits
-from models.loop.reward_forms import Reasoned, ReasonedReward
+from models.loop.reward_forms import JudgedReward, Reasoned
 from models.loop.rollout import Rollout, groups_of
-from models.loop.world import World
 from models.parts import part
 from models.rewards.judge_score import OF_JUDGES, Votes
 
 
 @part("judge_pairs")
-class JudgePairs(ReasonedReward):
+class JudgePairs(JudgedReward):
     """Share of comparisons won in the judge's eyes."""
 
-    needs_judge = True
     template: str = COMPARE
     """What the judge is asked, with the places {prompt}, {first}, {second} and, where wanted, {principles} and
     {reference}. It answers first, second or neither."""
@@ -59,11 +57,10 @@ class JudgePairs(ReasonedReward):
         if self.own:
             check_template(self.own, {"prompt"}, f"rewards.{self.label}.own")
 
-    def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
+    def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
         """Values in [0, 1], [completions]; NaN where no comparison can be read, 1/2 of one that is alone."""
         places = rivals_of(groups_of(rollouts).tolist(), self.rivals)
         asked = [(i, j) for i, j in places if rollouts[i].text != rollouts[j].text]
-        judge = world.asked_judge()
         own = self._own(judge, [rollouts[i].problem.prompt for i, _ in asked])
         pairs = [
             Pair(

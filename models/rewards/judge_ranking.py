@@ -3,10 +3,11 @@
     value_i = mean over the lists that hold i of (L - place of i) / (L - 1),   1 for the best of L, 0 for the last
 
 A judge that is told what counts ranks what it sees in one question, and the principle is a text of the recipe: another
-text is another reward, by the same judge. Each vote shuffles a group anew and cuts it into lists of `at_a_time`, so
-that neither the place in a list nor its company rules; what the first place wins beyond its share is watched
-(`rewards/LABEL/first_place`: the mean value of what stands first, one half without bias). Equal texts stand in a list
-once and share their value. A completion that no list with a verdict holds has no value.
+text is another reward, by the same judge. The votes come by twos: the first of two shuffles a group anew and cuts it
+into lists of `at_a_time`, the second reads the same lists from the end, so that neither the place in a list nor its
+company rules. What the first place wins beyond its share is watched (`rewards/LABEL/first_place`: the mean value of
+what stands first, one half without bias). Equal texts stand in a list once and share their value. A completion that no
+list with a verdict holds has no value.
 """
 
 from __future__ import annotations
@@ -18,22 +19,20 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from models.judges.judge import vote_seed
+from models.judges.judge import GenerativeJudge, vote_seed
 from models.judges.question import RANK, check_template, fill, numbered
 from models.judges.verdict import ranking
 from models.loop.limits import Limits
-from models.loop.reward_forms import Reasoned, ReasonedReward
+from models.loop.reward_forms import JudgedReward, Reasoned
 from models.loop.rollout import Rollout
-from models.loop.world import World
 from models.parts import part
 from models.rewards.judge_score import OF_JUDGES, Votes
 
 
 @part("judge_ranking")
-class JudgeRanking(ReasonedReward):
+class JudgeRanking(JudgedReward):
     """Place in the judge's rankings."""
 
-    needs_judge = True
     principles: str = "correct"
     """What is to be better, in words; the small judges of the data set `comparing` know correct and concise."""
     template: str = RANK
@@ -42,7 +41,7 @@ class JudgeRanking(ReasonedReward):
     at_a_time: Annotated[int, Field(ge=2, le=64)] = 3
     """Completions of a list, where a group has so many different ones."""
     votes: Votes = 2
-    """Rankings that hold a completion, at least."""
+    """Rankings that hold a completion, at least. With an even number every list is read in both orders."""
     limits: Limits = OF_JUDGES
 
     def __post_init__(self) -> None:
@@ -50,7 +49,7 @@ class JudgeRanking(ReasonedReward):
         needed = {"prompt", "completions", *(["principles"] if self.principles else [])}
         check_template(self.template, needed, f"rewards.{self.label}.template")
 
-    def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
+    def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
         """Values in [0, 1], [completions]; NaN where no ranking can be read, 1/2 of one that has no other beside it."""
         texts: dict[int, dict[str, None]] = {}
         prompts: dict[int, str] = {}
@@ -58,10 +57,10 @@ class JudgeRanking(ReasonedReward):
             texts.setdefault(rollout.group, {})[rollout.text] = None
             prompts[rollout.group] = rollout.problem.prompt
         lists = [
-            (group, some)
+            (group, some[:: -1 if vote % 2 else 1])
             for group, distinct in texts.items()
             for vote in range(self.votes)
-            for some in lists_of(list(distinct), self.at_a_time, vote_seed(world.seed, prompts[group], vote))
+            for some in lists_of(list(distinct), self.at_a_time, vote_seed(seed, prompts[group], vote // 2))
         ]
         questions = [
             fill(
@@ -73,7 +72,7 @@ class JudgeRanking(ReasonedReward):
         worth: dict[tuple[int, str], list[float]] = {}
         reasons: dict[tuple[int, str], str] = {}
         first, unread = [], 0
-        for (group, some), (answer,) in zip(lists, world.asked_judge().ask(questions), strict=True):
+        for (group, some), (answer,) in zip(lists, judge.ask(questions), strict=True):
             places = ranking(answer, len(some))
             if places is None:
                 unread += 1

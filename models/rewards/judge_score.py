@@ -18,12 +18,12 @@ from pydantic import Field
 
 from models.bounds import Number
 from models.errors import UserError
+from models.judges.judge import GenerativeJudge
 from models.judges.question import SCORE, check_template, fill
 from models.judges.verdict import score
 from models.loop.limits import Limits
-from models.loop.reward_forms import Reasoned, ReasonedReward
+from models.loop.reward_forms import JudgedReward, Reasoned
 from models.loop.rollout import Rollout
-from models.loop.world import World
 from models.parts import part
 
 OF_JUDGES = Limits(seconds=600.0, retries=0)
@@ -32,10 +32,9 @@ Votes = Annotated[int, Field(ge=1, le=64)]
 
 
 @part("judge_score")
-class JudgeScore(ReasonedReward):
+class JudgeScore(JudgedReward):
     """A score by the judge, its critique the reason."""
 
-    needs_judge = True
     template: str = SCORE
     """What the judge is asked, with the places {prompt}, {completion} and, where wanted, {principles}; the default is
     what the small judges of the data set `judging` were trained on."""
@@ -57,7 +56,7 @@ class JudgeScore(ReasonedReward):
             self.template, {"prompt", "completion"}, f"rewards.{self.label}.template", frozenset({"principles"})
         )
 
-    def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
+    def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
         """Values in [0, 1], [completions]; NaN where no vote can be read. The reason is the first that can."""
         questions = [
             fill(
@@ -67,7 +66,7 @@ class JudgeScore(ReasonedReward):
             for rollout in rollouts
         ]
         values, reasons, unread = [], [], 0
-        for answers in world.asked_judge().ask(questions, self.votes):
+        for answers in judge.ask(questions, self.votes):
             scores = [(score(answer, self.lowest, self.highest), answer.text) for answer in answers]
             read = [(value, text) for value, text in scores if value is not None]
             unread += len(scores) - len(read)

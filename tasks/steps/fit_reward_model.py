@@ -84,8 +84,11 @@ class RewardModelSections(Sections):
 
 
 @task(name="reward_model", **cached_by_key)
-def reward_model(context: StepContext[RewardModelSections], validated: StepResult, warmed: StepResult) -> StepResult:
-    """Fit, judge on held-out pairs, register. The model lies in `reward_model/` of the step's folder.
+def reward_model(
+    context: StepContext[RewardModelSections], validated: StepResult, warmed: StepResult, made: StepResult | None = None
+) -> StepResult:
+    """Fit, judge on held-out pairs, register. The model lies in `reward_model/` of the step's folder. The pairs are
+    those that a jury has `made`, or those of the data.
 
     Raises:
         UserError: its held-out accuracy is below the recipe's `reward_model.least_accuracy`.
@@ -95,7 +98,8 @@ def reward_model(context: StepContext[RewardModelSections], validated: StepResul
     assert section is not None
 
     def work(folder: Path, run_id: str) -> Made:
-        data, start = clean_folder(validated), Path(warmed.folder) / "policy"
+        data = Path(made.folder) if made else clean_folder(validated)
+        start = Path(warmed.folder) / "policy"
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
         trusted = recipe.trust_remote_code
         tokenizer = load_tokenizer(start, trust_remote_code=trusted)

@@ -9,53 +9,34 @@ from prefect import get_run_logger, task
 
 from models.datasets.row_table import open_rows
 from models.datasets.schema import Split, available
-from models.engine.engine import Engine, EngineSettings, Sampling
+from models.engine.engine import Engine, Sampling
 from models.errors import UserError
 from models.judges.judge import GenerativeJudge
-from models.judges.open_judge import opened_judge
-from models.judges.settings import JudgeSettings
-from models.loop.attempt import Verify
 from models.loop.judge import Role
 from models.loop.rollout import Problem
-from models.loop.slots import Reward
-from models.policy.folder import hash_folder, load_tokenizer
+from models.policy.folder import hash_folder
 from models.reward_model.process_settings import ProcessSettings
 from models.reward_model.solution_rows import write_solutions
 from models.reward_model.solutions import Bench, Labels, Solution, known_labels
-from models.rewards.exact_answer import by_answer, is_right
+from models.rewards.exact_answer import is_right
 from models.seeds import seed_of
 from models.text.encoding import Codec
-from models.text.end_ids import ends_of_folder
 from tasks.caching import cached_by_key
 from tasks.cost import Cost
-from tasks.inputs import log_rows
+from tasks.labelling import SPLITS, LabellingSections, asked_problems, drawing
 from tasks.progress import stages
-from tasks.prompts import LengthSections, longest_sequence, read_problems
 from tasks.registered_policy import PolicyFiles
 from tasks.sections import of
-from tasks.shared_engine import engine_place, lent_engine
+from tasks.shared_engine import engine_place
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
 
-SPLITS: tuple[Split, ...] = ("train", "validation")
 
-
-class LabelSections(LengthSections):
+class LabelSections(LabellingSections):
     """What the labels depend on, beside the rows and the policy that draws."""
 
-    seed: int
-    engine: EngineSettings
     process: ProcessSettings = of("reward_model.process")
-    judge: JudgeSettings | None
-    """Who judges, where the labels ask."""
-    verifier: Reward | None
-    """Decides which solutions are right; None: the problems' answers do."""
-
-    @property
-    def verify(self) -> Verify:
-        """The rule that decides."""
-        return by_answer if self.verifier is None else self.verifier.right
 
 
 @task(name="label_steps", **cached_by_key)
@@ -79,30 +60,15 @@ def label_steps(
     def work(folder: Path, run_id: str) -> Made:
         data, start = clean_folder(validated), Path(warmed.folder) / "policy"
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
-        tokenizer = load_tokenizer(start, trust_remote_code=recipe.policy.trust_remote_code)
-        codec = Codec(tokenizer, recipe.policy.chat, ends_of_folder(start))
         made: dict[Split, list[Solution]] = {}
         with stages(context.name, ("engine", *SPLITS)) as begin:
             begin("engine")
-            judging = recipe.judge if asked.labels.needs_judge else None
-            files = judges.get("judge")
-            with (
-                opened_judge(judging, files.folder if files else None, start, recipe.seed) as judge,
-                lent_engine(
-                    start,
-                    recipe.engine,
-                    longest=longest_sequence(recipe),
-                    end=codec.ends,
-                    trust_remote_code=recipe.policy.trust_remote_code,
-                ) as engine,
-            ):
+            with drawing(recipe, start, judges, asks=asked.labels.needs_judge) as there:
                 for split, count in zip(SPLITS, (asked.problems, asked.held_out), strict=True):
                     begin(split)
                     hardest = asked.hardest if split == "train" else None
-                    problems = read_problems(data, codec, split, recipe, count, hardest)
-                    rows = [(problem.id, problem.prompt, problem.answer) for problem in problems]
-                    log_rows(run_id, recipe.data_name, "problems", split, rows, data)
-                    made[split] = draw_and_label(recipe, engine, codec, data, split, problems, judge)
+                    problems = asked_problems(recipe, data, there.codec, split, count, run_id, hardest)
+                    made[split] = draw_and_label(recipe, there.engine, there.codec, data, split, problems, there.judge)
         for split, solutions in made.items():
             write_solutions(folder / f"{split}.jsonl", solutions)
             records.log_artifact(run_id, folder / f"{split}.jsonl", "labels")

@@ -21,6 +21,7 @@ from tasks.steps import (
     fit_process_model,
     fit_reward_model,
     judge_champion,
+    label_pairs,
     label_steps,
     prepare_data,
     promote,
@@ -41,6 +42,7 @@ READ: dict[type[Sections], tuple[str, ...]] = {
         "name", "data.name", "seed", "reward_model", "policy.chat", "policy.precision", "policy.trust_remote_code",
     ),
     label_steps.LabelSections: (*LENGTHS, "seed", "policy", "engine", "reward_model.process", "judge"),
+    label_pairs.JurySections: (*LENGTHS, "seed", "policy", "engine", "reward_model.pairs", "judge"),
     fine_tune.FineTuneSections: (
         *LENGTHS, *SCORES, *SLOTS, "seed", "policy", "engine", "truncated", "schedule", "alarm", "teacher", "judge",
     ),
@@ -53,8 +55,8 @@ READ: dict[type[Sections], tuple[str, ...]] = {
 
 TASKS = [
     prepare_data.prepare_data, validation.validate_data, start.warm_start, fit_reward_model.reward_model,
-    label_steps.label_steps, fit_process_model.process_model, fine_tune.fine_tune, evaluate.evaluate_policy,
-    judge_champion.judge_champion, promote.promote,
+    label_steps.label_steps, label_pairs.label_pairs, fit_process_model.process_model, fine_tune.fine_tune,
+    evaluate.evaluate_policy, judge_champion.judge_champion, promote.promote,
 ]  # fmt: skip
 
 
@@ -155,8 +157,8 @@ def test_no_step_is_handed_a_recipe(task: Task[..., Any]):
 
 def test_every_step_is_looked_at():
     there = {value.name for module in (
-        prepare_data, validation, start, fit_reward_model, label_steps, fit_process_model, fine_tune, evaluate,
-        judge_champion, promote, upload_reports,
+        prepare_data, validation, start, fit_reward_model, label_pairs, label_steps, fit_process_model, fine_tune,
+        evaluate, judge_champion, promote, upload_reports,
     ) for value in vars(module).values() if isinstance(value, Task)}  # fmt: skip
     assert there == {task.name for task in TASKS} | {"upload_reports"}  # which reads nothing of a recipe
 

@@ -10,8 +10,10 @@
 
 A step is held against what should stand in its place: the operation of that number on what the step before it comes
 to, so that an error counts once. `reverse` goes on from the step's own result and asks whether that leads to the
-answer, which may be another than the problem's. What is asked is worded as judges are asked in a training
-(`models.judges.question`). A problem's level is that of the solution. There are no flawed demonstrations.
+answer, which may be another than the problem's. Where a solution has wrong steps, half of the questions are about one
+of them: most steps are right, and a judge that says yes to whatever it reads would look like a good one. What is asked
+is worded as judges are asked in a training (`models.judges.question`). A problem's level is that of the solution. There
+are no flawed demonstrations.
 """
 
 from __future__ import annotations
@@ -57,10 +59,10 @@ def _asked(random: Random, kind: Kind, problem: Problem, steps: Sequence[str]) -
     if kind == "list":
         return fill(LIST, {"prompt": problem.prompt}), BETWEEN.join(items(problem)), ()
     if kind == "tick":
-        number = random.randrange(problem.level + 1)
+        number = asked_about(random, [ticked(problem, steps, place)[0] == YES for place in range(problem.level + 1)])
         question = fill(TICK, {"item": items(problem)[number], "completion": BETWEEN.join(steps)})
         return question, *ticked(problem, steps, number)
-    number = random.randrange(len(steps))
+    number = asked_about(random, [expected(problem, steps, place) == step for place, step in enumerate(steps)])
     said = {"prompt": problem.prompt, "before": BETWEEN.join(steps[:number]) or NOTHING, "step": steps[number]}
     due = expected(problem, steps, number)
     if kind == "program":
@@ -73,6 +75,13 @@ def _asked(random: Random, kind: Kind, problem: Problem, steps: Sequence[str]) -
         going_on, end = onwards(problem, steps, number)
         return fill(REVERSE, said | {"answer": answer}), _word(end == answer), going_on
     return fill(STEP if kind == "step" else PLAIN, said), _word(due == steps[number]), () if kind == "plain" else [due]
+
+
+def asked_about(random: Random, right: Sequence[bool]) -> int:
+    """Number of the step that a question is about, from 0: half of the time one of those that are wrong, where there
+    are such, else any; `right`: which are, [steps]."""
+    wrong = [number for number, sound in enumerate(right) if not sound]
+    return random.choice(wrong) if wrong and random.random() < 0.5 else random.randrange(len(right))
 
 
 def items(problem: Problem) -> list[str]:

@@ -5,7 +5,16 @@ from random import Random
 import pytest
 
 from models.datasets.arithmetic import Operation, Problem, work
-from models.datasets.task_sets.checking import CheckingSettings, Kind, expected, items, onwards, program, ticked
+from models.datasets.task_sets.checking import (
+    CheckingSettings,
+    Kind,
+    asked_about,
+    expected,
+    items,
+    onwards,
+    program,
+    ticked,
+)
 from models.datasets.task_sets.drawing import make_rows
 from models.judges.judge import Answer
 from models.judges.verdict import listed
@@ -73,3 +82,12 @@ def test_steps_that_are_wrong_and_answers_that_are_not_reached_come_up_too() -> 
     said = {(task.prompt.split()[0], task.answer) for task in (SETTINGS.draw(random) for _ in range(400))}
     for kind in ("tick", "step", "plain", "output", "reverse"):
         assert {(kind, "yes"), (kind, "no")} <= said
+
+
+def test_half_of_the_questions_about_a_flawed_solution_are_about_a_wrong_step() -> None:
+    random = Random(1)
+    asked = [asked_about(random, [True, False, True, True]) for _ in range(2000)]
+    # one half is the wrong step for certain, the other half any of the four: 1/2 + 1/8
+    assert abs(asked.count(1) / 2000 - 0.625) < 0.04 and set(asked) == {0, 1, 2, 3}
+    assert {asked_about(random, [True, True]) for _ in range(50)} == {0, 1}
+    assert {asked_about(random, [False]) for _ in range(5)} == {0}

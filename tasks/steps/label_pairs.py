@@ -1,0 +1,134 @@
+"""Step 4a, where a jury makes the preferences: completions of the policy, paired where the jurors agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from prefect import get_run_logger, task
+
+from models.datasets.schema import Row, Split, arrow_schema, file_name, write_rows
+from models.engine.engine import Sampling
+from models.errors import UserError
+from models.loop.judge import Role
+from models.loop.rollout import Problem
+from models.policy.folder import hash_folder
+from models.reward_model.jury import FATES, JurySettings, Verdicts, ask_jury
+from models.reward_model.solutions import Bench
+from models.seeds import seed_of
+from tasks.caching import cached_by_key
+from tasks.cost import Cost
+from tasks.labelling import SPLITS, Drawing, LabellingSections, asked_problems, drawing
+from tasks.progress import stages
+from tasks.registered_policy import PolicyFiles
+from tasks.sections import of
+from tasks.shared_engine import engine_place
+from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.steps.validate_data import clean_folder
+from tasks.tracking import records, registry
+
+
+class JurySections(LabellingSections):
+    """What the pairs depend on, beside the rows and the policy that draws."""
+
+    pairs: JurySettings = of("reward_model.pairs")
+
+
+@task(name="label_pairs", **cached_by_key)
+def label_pairs(
+    context: StepContext[JurySections],
+    validated: StepResult,
+    warmed: StepResult,
+    judges: Mapping[Role, PolicyFiles],
+) -> StepResult:
+    """Draw, ask the jury, keep what it agrees on: `preferences_train.parquet` and `preferences_validation.parquet` of
+    the step's folder, as a prepared data set has them.
+
+    Args:
+        context: the step's.
+        validated: the data, whose problems are asked.
+        warmed: the policy that draws.
+        judges: the model that judges, where it lies on this machine; else nothing.
+
+    Raises:
+        UserError: the jury agrees on no pair of a split.
+    """
+    recipe = context.recipe
+    asked = recipe.pairs
+
+    def work(folder: Path, run_id: str) -> Made:
+        data, start = clean_folder(validated), Path(warmed.folder) / "policy"
+        registry.log_model_inputs(run_id, [warmed.links["model_id"]])
+        metrics: dict[str, float] = {}
+        tokens = 0
+        with stages(context.name, ("engine", *SPLITS)) as begin:
+            begin("engine")
+            with drawing(recipe, start, judges, asks=True) as there:
+                for split, count in zip(SPLITS, (asked.problems, asked.held_out), strict=True):
+                    begin(split)
+                    problems = asked_problems(recipe, data, there.codec, split, count, run_id)
+                    verdicts, drawn = draw_and_ask(recipe, there, split, problems)
+                    tokens += drawn
+                    file = folder / file_name("preferences", split)
+                    write_rows(file, rows_of(verdicts), arrow_schema("preferences"))
+                    records.log_artifact(run_id, file, "pairs")
+                    counted = counts(verdicts, problems)
+                    if split == "train":
+                        metrics |= {f"label_pairs/{name}": value for name, value in counted.items()}
+                    get_run_logger().info(f"{context.name}: {split}, {verdicts.asked} pairs asked: {verdicts.said}")
+                    if not verdicts.pairs:
+                        raise UserError(
+                            f"reward_model.pairs: the jury agrees on none of {verdicts.asked} pairs of {split} "
+                            f"({verdicts.said}); draw more samples, or ask a judge that knows the question"
+                        )
+        kept, right = metrics["label_pairs/kept"], metrics["label_pairs/chosen_right"]
+        asked_about = metrics["label_pairs/asked"]
+        headline = f"{kept:,.0f} of {asked_about:,.0f} pairs kept, the better one right in {right:.0%}"
+        return Made(hash_folder(folder), headline, metrics, tokens=Cost(tokens_sampled=tokens))
+
+    with engine_place():
+        return run_step(context, work)
+
+
+def draw_and_ask(
+    recipe: JurySections, there: Drawing, split: Split, problems: Sequence[Problem]
+) -> tuple[Verdicts, int]:
+    """What the jury makes of completions of `problems` of a split, and how many tokens these have."""
+    asked = recipe.pairs
+    sampling = Sampling(
+        max_tokens=recipe.longest_drawn, temperature=asked.temperature, samples=asked.samples, log_probs=False
+    )
+    seed = seed_of(recipe.seed, f"pairs of {split}")
+    bench = Bench(there.engine, there.codec, recipe.verify, sampling, (), seed, {}, there.judge)
+    solutions = bench.solutions(problems)
+    return ask_jury(asked, bench.asked_judge(), solutions, seed), sum(len(each.completion) for each in solutions)
+
+
+def rows_of(verdicts: Verdicts) -> list[Row]:
+    """The pairs as rows of preferences."""
+    return [
+        {
+            "id": f"pair {number}",
+            "prompt_id": pair.chosen.problem.id,
+            "prompt": pair.chosen.problem.prompt,
+            "chosen": pair.chosen.text,
+            "rejected": pair.rejected.text,
+            "level": pair.chosen.problem.level,
+            "flaw": "",
+        }
+        for number, pair in enumerate(verdicts.pairs)
+    ]
+
+
+def counts(verdicts: Verdicts, problems: Sequence[Problem]) -> dict[str, float]:
+    """Pairs asked about, what became of them, how many are kept and of what share of the problems; and of the kept ones
+    the share in which the better and the worse solve the problem."""
+    kept = verdicts.pairs
+    return {
+        "asked": float(verdicts.asked),
+        **{fate: float(verdicts.fates[fate]) for fate in FATES},
+        "kept": float(len(kept)),
+        "problems": len({pair.chosen.problem.id for pair in kept}) / max(1, len(problems)),
+        "chosen_right": sum(pair.chosen.right for pair in kept) / max(1, len(kept)),
+        "rejected_right": sum(pair.rejected.right for pair in kept) / max(1, len(kept)),
+    }
