@@ -16,6 +16,7 @@ answer. Paths are no samples of a policy gradient: imitate the right ones (advan
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -150,7 +151,10 @@ def qualities(tree: Tree) -> Known:
 def whole_answers(
     world: World, problems: Sequence[Problem], trees: Sequence[Tree], known: Sequence[Known]
 ) -> list[Rollout]:
-    """Every different answer of the trees, those of a problem side by side, [answers]."""
+    """Every answer that was drawn, as often as it was, those of a problem side by side, [answers].
+
+    Where each counted once, imitation would raise what the policy hardly says as much as what it mostly says.
+    """
     ends = [(number, node) for number, tree in enumerate(trees) for node in tree.root.below() if node.over]
     texts = world.codec.text([node.history for _, node in ends])
     made: list[Rollout] = []
@@ -158,19 +162,18 @@ def whole_answers(
         values: list[float | None] = []
         for node in end.path:
             values += [known[number].get(id(node.parent)), *[None] * (len(node.tokens) - 1)]
-        made.append(
-            Rollout(
-                problems[number],
-                number,
-                end.history,
-                _log_probs(end),
-                text,
-                end.finished,
-                cut=end.cut,
-                value=known[number].get(id(end)),
-                step_values=tuple(values),
-            )
+        answer = Rollout(
+            problems[number],
+            number,
+            end.history,
+            _log_probs(end),
+            text,
+            end.finished,
+            cut=end.cut,
+            value=known[number].get(id(end)),
+            step_values=tuple(values),
         )
+        made += [replace(answer) for _ in range(end.times)]
     return made
 
 
