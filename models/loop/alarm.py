@@ -127,8 +127,11 @@ class History:
         return longer if self.collapse is not None else replace(longer, collapse=judge(longer, settings))
 
     def worth(self, settings: AlarmSettings) -> float:
-        """Mean over the last rounds of the truth, else of the watched reward; -inf where none tells it."""
-        return _or_least(_mean(self.last or self.opening, settings.worth))
+        """Of the policy as it stands, by the truth, else by the watched reward: the mean over the last rounds, or what
+        the last of them told where that is less, for a policy that falls was better than it is; -inf where none tells
+        it."""
+        values = _values(self.last or self.opening, settings.worth)
+        return min(_mean_of(values), values[-1]) if values else -math.inf
 
     def improved(self, settings: AlarmSettings) -> bool:
         """Whether the last rounds were better than those of the policy that was kept."""
@@ -234,5 +237,13 @@ def _all(rounds: Sequence[Metrics], name: str, holds: Callable[[float], bool]) -
 
 
 def _mean(rounds: Sequence[Metrics], name: str) -> float:
-    values = [metrics[name] for metrics in rounds if name in metrics]
+    return _mean_of(_values(rounds, name))
+
+
+def _mean_of(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else math.nan
+
+
+def _values(rounds: Sequence[Metrics], name: str) -> list[float]:
+    """What the rounds told of a metric; nothing of those that told none."""
+    return [metrics[name] for metrics in rounds if name in metrics]

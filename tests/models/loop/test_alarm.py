@@ -105,6 +105,17 @@ def test_the_best_policy_is_the_one_with_the_best_last_rounds() -> None:
     ).improved(SETTINGS)
 
 
+def test_a_policy_that_falls_is_not_kept_for_what_it_was() -> None:
+    """The mean of the last rounds is 0.431, above the start's 0.307; the policy as it stands is worth 0.262."""
+    settings = replace(SETTINGS, patience=5, opening=3)
+    fallen = after([metrics_of(r) for r in (0.283, 0.287, 0.35, 0.584, 0.527, 0.471, 0.313, 0.262)], settings)
+    assert not fallen.improved(settings) and fallen.worth(settings) == 0.262
+    rising = after([metrics_of(r) for r in (0.283, 0.287, 0.35, 0.391, 0.475, 0.5, 0.55, 0.6)], settings)
+    assert rising.improved(settings) and rising.worth(settings) == pytest.approx(0.5032)
+    untold = {"reward/spread": 0.4}
+    assert after([untold] * 8, settings).worth(settings) == -math.inf
+
+
 def test_what_the_alarm_remembers_comes_back_to_the_last_bit() -> None:
     history = after([metrics_of(1 / 3), metrics_of(math.pi), *[metrics_of(0.0)] * 4]).keeping(SETTINGS)
     assert history.collapse is not None and read(written(history)) == history
