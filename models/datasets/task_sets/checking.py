@@ -1,19 +1,20 @@
 """Short questions about solutions to multi-step problems: what is asked for, and whether a step is right.
 
     list Start with 7 . Add 5 . Double it .                     #### 1 Start with 7 Add 5 ; 2 Double it ; 3 end
-    tick 2 Double it in 7 + 5 = 12 ; 12 * 2 = 23 ; #### 23      12 * 2 = 24 ; #### no
-    step PROMPT so far 7 + 5 = 12 now 12 * 2 = 24               12 * 2 = 24 ; #### yes
+    tick 2 Double it in 7 + 5 = 12 ; 12 * 2 = 23 ; #### 23      12 * 2 = 24 ; 23 24 ; #### no
+    step PROMPT so far 7 + 5 = 12 now 12 * 2 = 24               12 * 2 = 24 ; 24 24 ; #### yes
     plain PROMPT so far 7 + 5 = 12 now 12 * 2 = 24              #### yes
     program PROMPT so far 7 + 5 = 12 now 12 * 2 = 23            #### print ( 12 * 2 )
-    output 24 step 12 * 2 = 23                                  #### no
-    reverse PROMPT answer 24 so far none now 7 + 5 = 12         12 * 2 = 24 ; #### yes
+    output 24 step 12 * 2 = 23                                  23 24 ; #### no
+    reverse PROMPT answer 24 so far none now 7 + 5 = 12         12 * 2 = 24 ; 24 24 ; #### yes
 
 A step is held against what should stand in its place: the operation of that number on what the step before it comes
-to, so that an error counts once. `reverse` goes on from the step's own result and asks whether that leads to the
-answer, which may be another than the problem's. Where a solution has wrong steps, half of the questions are about one
-of them: most steps are right, and a judge that says yes to whatever it reads would look like a good one. What is asked
-is worded as judges are asked in a training (`models.judges.question`). A problem's level is that of the solution. There
-are no flawed demonstrations.
+to, so that an error counts once. Before the verdict the two results stand side by side, the written one first: a small
+model compares two numbers next to each other, and not far apart. `reverse` goes on from the step's own result and asks
+whether that leads to the answer, which may be another than the problem's. Where a solution has wrong steps, half of the
+questions are about one of them: most steps are right, and a judge that says yes to whatever it reads would look like a
+good one. What is asked is worded as judges are asked in a training (`models.judges.question`). A problem's level is
+that of the solution. There are no flawed demonstrations.
 """
 
 from __future__ import annotations
@@ -69,12 +70,14 @@ def _asked(random: Random, kind: Kind, problem: Problem, steps: Sequence[str]) -
         return fill(PROGRAM, said), program(due), ()
     if kind == "output":
         output = due.rpartition(" ")[2]
-        return fill(OUTPUT, said | {"output": output}), _word(_comes_to(steps[number]) == int(output)), ()
+        right = _word(_comes_to(steps[number]) == int(output))
+        return fill(OUTPUT, said | {"output": output}), right, [beside(steps[number], output)]
     if kind == "reverse":
         answer = steps[-1].rpartition(" ")[2] if random.random() < 0.5 else str(work(problem).answer)
         going_on, end = onwards(problem, steps, number)
-        return fill(REVERSE, said | {"answer": answer}), _word(end == answer), going_on
-    return fill(STEP if kind == "step" else PLAIN, said), _word(due == steps[number]), () if kind == "plain" else [due]
+        return fill(REVERSE, said | {"answer": answer}), _word(end == answer), [*going_on, beside(end, answer)]
+    working = () if kind == "plain" else [due, beside(steps[number], due)]
+    return fill(STEP if kind == "step" else PLAIN, said), _word(due == steps[number]), working
 
 
 def asked_about(random: Random, right: Sequence[bool]) -> int:
@@ -96,7 +99,12 @@ def ticked(problem: Problem, steps: Sequence[str], number: int) -> tuple[str, li
     if number >= len(steps):
         return NO, [NOTHING]
     due = expected(problem, steps, number)
-    return _word(due == steps[number]), [due.removeprefix("#### ")]
+    return _word(due == steps[number]), [due.removeprefix("#### "), beside(steps[number], due)]
+
+
+def beside(written: str, due: str) -> str:
+    """What a step comes to, next to what is due."""
+    return f"{written.rpartition(' ')[2]} {due.rpartition(' ')[2]}"
 
 
 def expected(problem: Problem, steps: Sequence[str], number: int) -> str:

@@ -1,24 +1,27 @@
 """Solutions to multi-step problems that somebody has to rank under a principle, or to hold against one of their own.
 
     rank correct PROMPT answer 1 : 7 - 3 = 4 ; #### 4 answer 2 : 7 + 5 = 12 ; 12 - 3 = 9 ; #### 9
-    7 + 5 = 12 ; 12 - 3 = 9 ; 1 wrong 0 ; 2 right ; #### 2 1
+    7 + 5 = 12 ; 12 - 3 = 9 ; 1 4 12 wrong 0 ; 2 12 12 , 9 9 , 9 9 right ; #### 2 1
 
     rank concise PROMPT answer 1 : 7 + 5 = 12 ; 12 - 3 = 9 ; #### 9 answer 2 : 7 - 3 = 4 ; #### 4
     1 has 2 ; 2 has 1 ; #### 2 1
 
     solve PROMPT                                                         7 + 5 = 12 ; 12 - 3 = 9 ; #### 9
     refer PROMPT reference 7 + 5 = 12 ; #### 12 first 7 + 5 = 12 ; #### 12 second 7 + 5 = 13 ; #### 13
-    first right ; second wrong 0 ; #### first
+    first 12 12 , 12 12 right ; second 13 12 wrong 0 ; #### first
 
-Under `correct` the higher score is better, the steps before the first that differs (`judging`), under `concise` fewer
-steps are; of equals the one that stands first. Beside a reference the completion is better that keeps to it longer,
-whether or not the reference is right. What is asked is worded as judges are asked in a training
-(`models.judges.question`). A problem's level is that of the solutions. There are no flawed demonstrations.
+Under `correct` the higher score is better, the results before the first that differs from the sound one, under
+`concise` fewer steps are; of equals the one that stands first. Beside a reference the completion is better that keeps
+to it longer, whether or not the reference is right. Results stand side by side up to the first that differs, the
+solution's before the due one: a small model compares two numbers next to each other, and not two texts at a glance.
+What is asked is worded as judges are asked in a training (`models.judges.question`). A problem's level is that of the
+solutions. There are no flawed demonstrations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from random import Random
 from typing import Annotated, Literal
 
@@ -26,9 +29,9 @@ from pydantic import Field, NonNegativeFloat
 
 from models.datasets.arithmetic import Problem, work
 from models.datasets.task_sets.drawing import SOUND, Share, Task
-from models.datasets.task_sets.judging import SOUND_SCORE, SolutionSettings, score_of
+from models.datasets.task_sets.judging import SOUND_SCORE, SolutionSettings
 from models.judges.pairs import WORDS
-from models.judges.question import RANK, REFER, SOLVE, fill, numbered
+from models.judges.question import NOTHING, RANK, REFER, SOLVE, fill, numbered
 
 Kind = Literal["correct", "concise", "solve", "refer"]
 
@@ -81,28 +84,33 @@ def ranked(
         order = sorted(range(len(solutions)), key=lambda place: steps[place])
         said = [f"{number} has {count}" for number, count in enumerate(steps, 1)]
     else:
-        scores = [score_of(problem, solution) for solution in solutions]
-        order = sorted(range(len(solutions)), key=lambda place: -scores[place])
-        said = [line.text for line in work(problem).lines]
-        said += [f"{number} {_judged(score)}" for number, score in enumerate(scores, 1)]
+        sound = work(problem)
+        held = [beside(results(sound.text), results(solution)) for solution in solutions]
+        order = sorted(range(len(solutions)), key=lambda place: -held[place][0])
+        said = [line.text for line in sound.lines]
+        said += [f"{number} {compared}" for number, (_, compared) in enumerate(held, 1)]
     return " ".join(str(place + 1) for place in order), said
 
 
 def referred(reference: str, both: Sequence[str]) -> tuple[str, list[str]]:
     """Which of two keeps to a reference longer, and what is said before."""
-    steps = reference.split(" ; ")
-    scores = [SOUND_SCORE if text == reference else kept(steps, text.split(" ; ")) for text in both]
+    held = [beside(results(reference), results(text)) for text in both]
+    scores = [score for score, _ in held]
     answer = WORDS[2] if scores[0] == scores[1] else WORDS[scores[0] < scores[1]]
-    return answer, [f"{word} {_judged(score)}" for word, score in zip(WORDS[:2], scores, strict=True)]
+    return answer, [f"{word} {compared}" for word, (_, compared) in zip(WORDS[:2], held, strict=True)]
 
 
-def kept(reference: Sequence[str], steps: Sequence[str]) -> int:
-    """Steps before the first that differs."""
-    return next((at for at, step in enumerate(reference) if at >= len(steps) or steps[at] != step), len(reference))
+def results(solution: str) -> list[str]:
+    """What each step comes to, and the answer that is stated, [steps + 1]."""
+    return [step.rpartition(" ")[2] for step in solution.split(" ; ")]
 
 
-def _judged(score: int) -> str:
-    return "right" if score == SOUND_SCORE else f"wrong {score}"
+def beside(due: Sequence[str], made: Sequence[str]) -> tuple[int, str]:
+    """Results before the first that is not as is due, SOUND_SCORE where all are; and both side by side up to there."""
+    pairs = list(zip_longest(made, due, fillvalue=NOTHING))
+    same = next((at for at, (mine, other) in enumerate(pairs) if mine != other), SOUND_SCORE)
+    said = " , ".join(f"{mine} {other}" for mine, other in pairs[: same + 1])
+    return same, f"{said} right" if same == SOUND_SCORE else f"{said} wrong {same}"
 
 
 SETTINGS = ComparingSettings

@@ -37,7 +37,8 @@ def test_a_problem_asks_for_its_operations_and_its_end() -> None:
 def test_an_error_counts_once_and_what_follows_from_it_is_right() -> None:
     assert [ticked(PROBLEM, SOUND, number)[0] for number in range(4)] == ["yes"] * 4
     assert [ticked(PROBLEM, SLIPPED, number) for number in range(4)] == [
-        ("yes", ["7 + 5 = 12"]), ("no", ["12 - 3 = 9"]), ("yes", ["8 * 2 = 16"]), ("yes", ["16"]),
+        ("yes", ["7 + 5 = 12", "12 12"]), ("no", ["12 - 3 = 9", "8 9"]), ("yes", ["8 * 2 = 16", "16 16"]),
+        ("yes", ["16", "16 16"]),
     ]  # fmt: skip
 
 

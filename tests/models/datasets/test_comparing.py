@@ -3,7 +3,7 @@
 from random import Random
 
 from models.datasets.arithmetic import Operation, Problem, work
-from models.datasets.task_sets.comparing import ComparingSettings, kept, ranked, referred
+from models.datasets.task_sets.comparing import ComparingSettings, beside, ranked, referred, results
 from models.datasets.task_sets.drawing import make_rows
 from models.judges.judge import Answer
 from models.judges.verdict import ranking
@@ -21,7 +21,7 @@ SETTINGS = ComparingSettings(
 
 def test_another_principle_ranks_the_same_solutions_another_way() -> None:
     assert ranked(PROBLEM, [SKIPPED, SOUND, SLIPPED], "correct") == (
-        "2 3 1", ["7 + 5 = 12", "12 - 3 = 9", "1 wrong 0", "2 right", "3 wrong 1"],
+        "2 3 1", ["7 + 5 = 12", "12 - 3 = 9", "1 4 12 wrong 0", "2 12 12 , 9 9 , 9 9 right", "3 12 12 , 8 9 wrong 1"],
     )  # fmt: skip
     assert ranked(PROBLEM, [SLIPPED, SOUND, SKIPPED], "concise") == ("3 1 2", ["1 has 2", "2 has 2", "3 has 1"])
 
@@ -32,10 +32,15 @@ def test_of_equals_the_one_that_stands_first_is_first() -> None:
 
 
 def test_beside_a_reference_who_keeps_to_it_longer_is_better_whether_or_not_it_is_right() -> None:
-    assert referred(SOUND, [SKIPPED, SLIPPED]) == ("second", ["first wrong 0", "second wrong 1"])
-    assert referred(SKIPPED, [SKIPPED, SOUND]) == ("first", ["first right", "second wrong 0"])
+    assert referred(SOUND, [SKIPPED, SLIPPED]) == ("second", ["first 4 12 wrong 0", "second 12 12 , 8 9 wrong 1"])
+    assert referred(SKIPPED, [SKIPPED, SOUND]) == ("first", ["first 4 4 , 4 4 right", "second 12 4 wrong 0"])
     assert referred(SOUND, [SKIPPED, SKIPPED])[0] == "neither"
-    assert kept(["a", "b"], ["a"]) == 1 and kept(["a"], ["a", "b"]) == 1
+
+
+def test_who_ends_early_or_goes_on_differs_where_the_other_has_nothing() -> None:
+    assert beside(["5", "5"], ["5"]) == (1, "5 5 , none 5 wrong 1")
+    assert beside(["5"], ["5", "5"]) == (1, "5 5 , 5 none wrong 1")
+    assert beside(["5"], ["5"])[1] == "5 5 right" and results("7 - 2 = 5 ; #### 5") == ["5", "5"]
 
 
 def test_every_kind_comes_up_its_demonstration_states_the_answer_and_rankings_can_be_read() -> None:
