@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from models.errors import UserError
 from models.judges.judge import GenerativeJudge
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
@@ -73,3 +74,14 @@ class JudgedReward(ReasonedReward):
     def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
         """What the recipe's judge says."""
         return self.judged(world.asked_judge(), rollouts, world.seed)
+
+
+def before(label: str, by: str, components: Mapping[str, Tensor]) -> Tensor:
+    """The reward called `by`, [completions], of those that stand before the one called `label` in a recipe.
+
+    Raises:
+        UserError: none before it is called so.
+    """
+    if by not in components:
+        raise UserError(f"reward {label}: no reward before it is called {by}; there are {', '.join(components)}")
+    return components[by]

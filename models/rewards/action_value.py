@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from models.bounds import Positive, Share
 from models.critic.action_values import ActionValues, fit_action_values, following_turns
-from models.errors import UserError
 from models.formulas.of_turns import turns_of
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.learner import Companion
+from models.loop.reward_forms import before
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.turn import Turn
@@ -57,10 +57,7 @@ class ActionValue(Reward):
         Raises:
             UserError: no reward before this one is called `by`.
         """
-        if self.by not in components:
-            raise UserError(
-                f"reward {self.label}: no reward before it is called {self.by}; there are {', '.join(components)}"
-            )
+        outcome = before(self.label, self.by, components)
         logged = [index for index, rollout in enumerate(rollouts) if rollout.origin == "demonstration"]
         if not logged:
             return {}
@@ -68,7 +65,7 @@ class ActionValue(Reward):
         turns = [(rollouts[index], turn) for index in logged for turn in turns_of(rollouts[index])]
         following = following_turns([len(turns_of(rollouts[index])) for index in logged])
         rewards = torch.zeros(len(turns))
-        rewards[following < 0] = components[self.by][logged].float()
+        rewards[following < 0] = outcome[logged].float()
         features = self._features(world, turns)
         return fit_action_values(
             companion,

@@ -34,6 +34,7 @@ from models.learner.rows import rows_of
 from models.learner.whole_weights import ranks_of
 from models.loop.episode_parts import episodes_together, owners_of, sums_of_row
 from models.loop.learner import Companion
+from models.loop.reward_forms import before
 from models.loop.rollout import Rollout, parts_of, sequences_of, written_places
 from models.loop.slots import TokenReward
 from models.loop.world import World
@@ -79,15 +80,11 @@ class ImplicitProcess(TokenReward):
         Raises:
             UserError: no reward before this one is called `by`, or the recipe has no reference.
         """
-        if self.by not in components:
-            raise UserError(
-                f"reward {self.label}: no reward before it is called {self.by}; there are {', '.join(components)}"
-            )
+        right = before(self.label, self.by, components) > self.threshold
         learner = world.learner
         companion = learner.companions[self.companion]
         judge, sequences = companion.model, sequences_of(rollouts)
         parts, owners = parts_of(rollouts), owners_of(rollouts)
-        right = components[self.by] > self.threshold
         reference = torch.stack([row.sum() for row in self._reference(world, rollouts)])
         metrics: dict[str, float] = {}
         for _ in range(self.passes):

@@ -34,6 +34,7 @@ from models.judges.verdict import choice, judged_steps
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.learner import Companion
 from models.loop.limits import Limits
+from models.loop.reward_forms import before
 from models.loop.rollout import Rollout
 from models.loop.slots import TokenReward
 from models.loop.world import World
@@ -103,16 +104,13 @@ class LearnedVerifier(TokenReward):
         Raises:
             UserError: no reward before this one is called `by`, or the judge's weights are not on this machine.
         """
-        if self.by not in components:
-            raise UserError(
-                f"reward {self.label}: no reward before it is called {self.by}; there are {', '.join(components)}"
-            )
+        right = before(self.label, self.by, components) > self.threshold
         shown = world.learner.tally.shown
         turn = shown.get(self.label, 0)
         shown[self.label] = turn + 1
         if turn % self.every or not rollouts:
             return {}
-        questions, right = self._questions(rollouts), components[self.by] > self.threshold
+        questions = self._questions(rollouts)
         place_of: dict[str, int] = {}
         for place, question in enumerate(questions):
             place_of.setdefault(question, place)

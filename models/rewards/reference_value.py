@@ -18,10 +18,10 @@ from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
 from models.bounds import Number, Positive
-from models.errors import UserError
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.loop.learner import Companion
+from models.loop.reward_forms import before
 from models.loop.rollout import Rollout, sequences_of
 from models.loop.slots import Reward
 from models.loop.states import flat_head, reference_states
@@ -61,13 +61,10 @@ class ReferenceValue(Reward):
         Raises:
             UserError: no reward before this one is called `by`, or the recipe has no reference.
         """
-        if self.by not in components:
-            raise UserError(
-                f"reward {self.label}: no reward before it is called {self.by}; there are {', '.join(components)}"
-            )
+        outcome = before(self.label, self.by, components)
         companion = world.learner.companions[self.companion]
         states = self._states(world, rollouts)
-        wanted, error = components[self.by].to(states), 0.0
+        wanted, error = outcome.to(states), 0.0
         for _ in range(self.passes):
             loss = (companion.model(states).squeeze(-1) - wanted).square().mean()
             loss.backward()
