@@ -13,16 +13,16 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
 
 
-def slot_type(slot: Slot) -> Any:
-    """The type of a slot's key: the union of all its parts, told apart by `name`; a list of them, or one, where a
-    recipe may name several."""
+def slot_type(slot: Slot, kind: type = object, default: str | None = None) -> Any:
+    """The type of a slot's key: the union of its parts that are of `kind`, told apart by `name`; a list of them, or a
+    single part, where a recipe may name several. `default` is meant where no name is given; None: the slot's own."""
 
     info = (SLOTS | INSIDE)[slot]
 
     def named(value: Any) -> Any:
-        return {"name": info.default, **value} if isinstance(value, dict) else value
+        return {"name": default or info.default, **value} if isinstance(value, dict) else value
 
-    classes = tuple(parts(slot).values())
+    classes = tuple(part for part in parts(slot).values() if issubclass(part, kind))
     union: Any = Annotated[Union[classes], Field(discriminator="name")]  # noqa: UP007 - a union of a computed tuple
     single: Any = Annotated[union, BeforeValidator(named)]
     return Annotated[list[single], BeforeValidator(_as_list)] if info.many else single

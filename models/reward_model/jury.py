@@ -22,15 +22,14 @@ from models.errors import UserError
 from models.judges.judge import GenerativeJudge
 from models.loop.reward_forms import JudgedReward
 from models.loop.rollout import Rollout
-from models.loop.slots import Reward
 from models.part_types import slot_type
 from models.reward_model.solutions import Solution
 from models.rewards.judge_pairs import JudgePairs, rivals_of
 
 if TYPE_CHECKING:
-    Jurors = list[Reward]
+    Jurors = list[JudgedReward]
 else:
-    Jurors = slot_type("rewards")
+    Jurors = slot_type("rewards", JudgedReward, default="judge_pairs")
 
 Fate = Literal["agreed", "tied", "disputed", "unread"]
 """What became of a pair that the jury was asked about.
@@ -71,12 +70,8 @@ class JurySettings:
     better, so that a jury that says nothing can be tried out."""
 
     def __post_init__(self) -> None:
-        where = "reward_model.pairs.jury"
         if not self.jury:
-            raise UserError(f"{where}: there is no juror")
-        for number, reward in enumerate(self.jury):
-            if not isinstance(reward, JudgedReward):
-                raise UserError(f"{where}.{number}: {reward.name} does not ask a judge about texts; name judge_pairs")
+            raise UserError("reward_model.pairs.jury: there is no juror")
 
 
 @dataclass(frozen=True)
@@ -127,7 +122,6 @@ def ask_jury(settings: JurySettings, judge: GenerativeJudge, solutions: Sequence
     rollouts = [_rollout(each, number) for number, pair in enumerate(asked) for each in pair]
     held: list[list[float]] = []
     for juror in settings.jury:
-        assert isinstance(juror, JudgedReward), "the settings hold no other"
         values = juror.judged(judge, rollouts, seed).values.double()
         held.append((values[0::2] - values[1::2]).tolist())
     fates: Counter[Fate] = Counter(dict.fromkeys(FATES, 0))

@@ -12,7 +12,6 @@ from models.recipe.load import load_recipe
 from models.reward_model.jury import JurySettings, Verdicts, ask_jury, decide
 from models.reward_model.solutions import Solution
 from models.rewards.checklist import Checklist
-from models.rewards.exact_answer import ExactAnswer
 from models.rewards.judge_pairs import JudgePairs
 from models.rewards.judge_ranking import JudgeRanking
 from models.rewards.judge_score import JudgeScore
@@ -123,10 +122,10 @@ def test_a_jury_that_says_nothing_can_be_tried_out() -> None:
 
 
 def test_settings_and_recipes_that_make_no_sense_are_refused_by_their_key() -> None:
-    with pytest.raises(UserError, match=r"^reward_model\.pairs\.jury\.1: exact_answer does not ask a judge"):
-        JurySettings(jury=[JudgePairs(), ExactAnswer()])
     with pytest.raises(UserError, match=r"^reward_model\.pairs\.jury: there is no juror"):
         JurySettings(jury=[])
+    with pytest.raises(UserError, match=r"reward_model\.pairs\.jury\.1.*exact_answer.*judge_pairs"):
+        load_recipe("refined_rewards", ["reward_model.pairs.jury=[{name: judge_pairs}, {name: exact_answer}]"])
     with pytest.raises(UserError, match=r"reward_model\.pairs\.jury asks a judge"):
         load_recipe("refined_rewards", ["judge=null"])
     with pytest.raises(UserError, match=r"pairs: a jury makes preferences"):
