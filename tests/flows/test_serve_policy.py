@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 import torch
-from running import ROOT, ask, free_port, shell, wait_for
+from running import DIRECT, ROOT, ask, free_port, shell, wait_for
 from tiny_models import NO_VLLM, tiny_policy, word_tokenizer
 
 from flows.serve_policy import check_port, check_use, curl
@@ -103,9 +104,36 @@ def both(home: Path) -> Iterator[tuple[Serving, Serving]]:
                     process.kill()
 
 
+def question(**more: Any) -> dict[str, Any]:
+    return {"model": "e-policy", "messages": [{"role": "user", "content": "4 + 5 ="}], "max_tokens": 8, **more}
+
+
 def chat(serving: Serving, **more: Any) -> Any:
-    asked = {"model": "e-policy", "messages": [{"role": "user", "content": "4 + 5 ="}], "max_tokens": 8, **more}
-    return ask(f"{serving.address}/v1/chat/completions", asked)
+    return ask(f"{serving.address}/v1/chat/completions", question(**more))
+
+
+class Talk(threading.Thread):
+    """A chat whose answer is read as it comes; vLLM sends the head of it as soon as the request is in flight."""
+
+    def __init__(self, serving: Serving, samples: int) -> None:
+        super().__init__()
+        body = question(n=samples, max_tokens=50, ignore_eos=True, stream=True)
+        self.request = urllib.request.Request(
+            f"{serving.address}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        self.under_way = threading.Event()
+        self.reasons: list[str] = []
+        self.words = ""
+        self.start()
+
+    def run(self) -> None:
+        with DIRECT.open(self.request, timeout=120) as answer:
+            self.under_way.set()
+            for line in filter(bytes.strip, answer):
+                self.words = line.decode().removeprefix("data: ").strip()
+                if self.words.startswith("{"):
+                    reasons = [choice["finish_reason"] for choice in json.loads(self.words)["choices"]]
+                    self.reasons += [reason for reason in reasons if reason]
 
 
 @pytest.mark.slow
@@ -129,18 +157,15 @@ def test_chats_are_the_trained_prompts_a_switch_drops_nothing_and_nothing_outliv
     }
     assert heard == {"127.0.0.1"}
 
-    answers: list[Any] = []
-    long = {"n": 32, "max_tokens": 50, "temperature": 1.0, "ignore_eos": True}
-    asking = [threading.Thread(target=lambda: answers.append(chat(old, **long))) for _ in range(6)]
-    for thread in asking:
-        thread.start()
-    wait_for("all requests in flight", lambda: ask(f"{old.address}/load")["server_load"] == len(asking))
+    talks = [Talk(old, samples=48) for _ in range(6)]
+    for talk in talks:
+        assert talk.under_way.wait(120)
     family = old.family()
     old.process.send_signal(signal.SIGTERM)
     assert chat(new)["choices"]  # where clients are sent from now on
-    for thread in asking:
-        thread.join(120)
-    assert [choice["finish_reason"] for answer in answers for choice in answer["choices"]] == ["length"] * 6 * 32
+    for talk in talks:
+        talk.join(120)
+        assert talk.reasons == ["length"] * 48 and talk.words == "[DONE]"
     assert old.process.wait(60) == 0, old.words()
     assert "Waiting for 6 requests in flight" in old.words() and old.words().endswith("Ended.\n")
     assert [process for process in family if process.is_running() and process.status() != "zombie"] == []
