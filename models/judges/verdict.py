@@ -1,6 +1,6 @@
 """What a judge's answer says, read strictly: a critique, and behind it the verdict as a final answer is stated.
 
-    7 + 5 = 12 right ; 12 - 3 = 9 wrong ; #### 1        the score 1
+    7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 8 9 wrong ; #### 1        the score 1
     ... Therefore the better answer is \\boxed{first}    a choice
 
 The verdict stands as `models.text.answers` finds the answer of a solution (`#### V`, a box, `the answer is V`). A

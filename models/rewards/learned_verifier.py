@@ -1,6 +1,6 @@
 """Step rewards of a verifier that writes, and that learns to verify beside the policy (RL Tango; paper 235).
 
-    7 + 5 = 12 right ; 12 - 3 = 9 wrong ; #### 1           judgements of the steps, in their order, and a verdict
+    7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 8 9 wrong ; #### 1     judgements of steps, in order, and a verdict
 
     verifier    r = [verdict = outcome] + format * [verdict and judgements can be read]       GRPO over its own answers
                 its advantages count w_c = c / sqrt(answers on completions of that outcome), 1 in the mean

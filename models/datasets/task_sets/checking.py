@@ -27,13 +27,11 @@ from pydantic import Field, NonNegativeFloat
 
 from models.datasets.arithmetic import Line, Problem, work
 from models.datasets.task_sets.drawing import SOUND, Task
-from models.datasets.task_sets.judging import SolutionSettings
+from models.datasets.task_sets.judging import BETWEEN, SolutionSettings, result
 from models.judges.question import LIST, NOTHING, OUTPUT, PLAIN, PROGRAM, REVERSE, STEP, TICK, fill
 from models.judges.verdict import NO, YES
 
 Kind = Literal["list", "tick", "step", "plain", "program", "output", "reverse"]
-BETWEEN = " ; "
-"""Stands between the steps of a solution, and between the items of a list."""
 
 
 class CheckingSettings(SolutionSettings):
@@ -69,11 +67,11 @@ def _asked(random: Random, kind: Kind, problem: Problem, steps: Sequence[str]) -
     if kind == "program":
         return fill(PROGRAM, said), program(due), ()
     if kind == "output":
-        output = due.rpartition(" ")[2]
+        output = result(due)
         right = _word(_comes_to(steps[number]) == int(output))
         return fill(OUTPUT, said | {"output": output}), right, [beside(steps[number], output)]
     if kind == "reverse":
-        answer = steps[-1].rpartition(" ")[2] if random.random() < 0.5 else str(work(problem).answer)
+        answer = result(steps[-1]) if random.random() < 0.5 else str(work(problem).answer)
         going_on, end = onwards(problem, steps, number)
         return fill(REVERSE, said | {"answer": answer}), _word(end == answer), [*going_on, beside(end, answer)]
     working = () if kind == "plain" else [due, beside(steps[number], due)]
@@ -104,7 +102,7 @@ def ticked(problem: Problem, steps: Sequence[str], number: int) -> tuple[str, li
 
 def beside(written: str, due: str) -> str:
     """What a step comes to, next to what is due."""
-    return f"{written.rpartition(' ')[2]} {due.rpartition(' ')[2]}"
+    return f"{result(written)} {result(due)}"
 
 
 def expected(problem: Problem, steps: Sequence[str], number: int) -> str:
@@ -130,7 +128,7 @@ def onwards(problem: Problem, steps: Sequence[str], number: int) -> tuple[list[s
 
 
 def _comes_to(step: str) -> int:
-    return int(step.rpartition(" ")[2])
+    return int(result(step))
 
 
 def _word(right: bool) -> str:

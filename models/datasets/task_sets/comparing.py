@@ -21,7 +21,6 @@ solutions. There are no flawed demonstrations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import zip_longest
 from random import Random
 from typing import Annotated, Literal
 
@@ -29,9 +28,9 @@ from pydantic import Field, NonNegativeFloat
 
 from models.datasets.arithmetic import Problem, work
 from models.datasets.task_sets.drawing import SOUND, Share, Task
-from models.datasets.task_sets.judging import SOUND_SCORE, SolutionSettings
+from models.datasets.task_sets.judging import BETWEEN, SolutionSettings, beside, held, higher, results
 from models.judges.pairs import WORDS
-from models.judges.question import NOTHING, RANK, REFER, SOLVE, fill, numbered
+from models.judges.question import RANK, REFER, SOLVE, fill, numbered
 
 Kind = Literal["correct", "concise", "solve", "refer"]
 
@@ -60,7 +59,7 @@ class ComparingSettings(SolutionSettings):
             RANK, {"principles": kind, "prompt": problem.prompt, "completions": numbered(solutions).replace("\n", " ")}
         )
         answer, said = ranked(problem, solutions, kind)
-        return Task(question, answer, problem.level, (" ; ".join([*said, f"#### {answer}"]),))
+        return Task(question, answer, problem.level, (BETWEEN.join([*said, f"#### {answer}"]),))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
         """The right answer."""
@@ -72,7 +71,7 @@ class ComparingSettings(SolutionSettings):
         both = [self.solution(random, problem) for _ in range(2)]
         question = fill(REFER, {"prompt": problem.prompt, "reference": reference, "first": both[0], "second": both[1]})
         answer, said = referred(reference, both)
-        return Task(question, answer, problem.level, (" ; ".join([*said, f"#### {answer}"]),))
+        return Task(question, answer, problem.level, (BETWEEN.join([*said, f"#### {answer}"]),))
 
 
 def ranked(
@@ -80,37 +79,22 @@ def ranked(
 ) -> tuple[str, list[str]]:
     """The numbers of the solutions from the best on, and what is said before."""
     if principle == "concise":
-        steps = [len(solution.split(" ; ")) - 1 for solution in solutions]
+        steps = [len(solution.split(BETWEEN)) - 1 for solution in solutions]
         order = sorted(range(len(solutions)), key=lambda place: steps[place])
         said = [f"{number} has {count}" for number, count in enumerate(steps, 1)]
     else:
-        sound = work(problem)
-        held = [beside(results(sound.text), results(solution)) for solution in solutions]
-        order = sorted(range(len(solutions)), key=lambda place: -held[place][0])
-        said = [line.text for line in sound.lines]
-        said += [f"{number} {compared}" for number, (_, compared) in enumerate(held, 1)]
+        judged = [held(problem, solution) for solution in solutions]
+        order = sorted(range(len(solutions)), key=lambda place: -judged[place][0])
+        said = [line.text for line in work(problem).lines]
+        said += [f"{number} {compared}" for number, (_, compared) in enumerate(judged, 1)]
     return " ".join(str(place + 1) for place in order), said
 
 
 def referred(reference: str, both: Sequence[str]) -> tuple[str, list[str]]:
     """Which of two keeps to a reference longer, and what is said before."""
-    held = [beside(results(reference), results(text)) for text in both]
-    scores = [score for score, _ in held]
-    answer = WORDS[2] if scores[0] == scores[1] else WORDS[scores[0] < scores[1]]
-    return answer, [f"{word} {compared}" for word, (_, compared) in zip(WORDS[:2], held, strict=True)]
-
-
-def results(solution: str) -> list[str]:
-    """What each step comes to, and the answer that is stated, [steps + 1]."""
-    return [step.rpartition(" ")[2] for step in solution.split(" ; ")]
-
-
-def beside(due: Sequence[str], made: Sequence[str]) -> tuple[int, str]:
-    """Results before the first that is not as is due, SOUND_SCORE where all are; and both side by side up to there."""
-    pairs = list(zip_longest(made, due, fillvalue=NOTHING))
-    same = next((at for at, (mine, other) in enumerate(pairs) if mine != other), SOUND_SCORE)
-    said = " , ".join(f"{mine} {other}" for mine, other in pairs[: same + 1])
-    return same, f"{said} right" if same == SOUND_SCORE else f"{said} wrong {same}"
+    compared = [beside(results(reference), results(text)) for text in both]
+    answer = higher(compared[0][0], compared[1][0])
+    return answer, [f"{word} {said}" for word, (_, said) in zip(WORDS[:2], compared, strict=True)]
 
 
 SETTINGS = ComparingSettings

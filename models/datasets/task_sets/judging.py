@@ -1,20 +1,24 @@
 """Solutions to multi-step problems that somebody has to judge, one by itself or two against each other.
 
     judge Start with 7 . Add 5 . Take away 3 . solution 7 + 5 = 12 ; 12 - 3 = 8 ; #### 8
-    7 + 5 = 12 right ; 12 - 3 = 9 wrong ; #### 1
+    7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 8 9 wrong ; #### 1
 
     compare Start with 7 . Add 5 . first 7 + 5 = 12 ; #### 12 second 7 + 5 = 13 ; #### 13
-    7 + 5 = 12 ; first right ; second wrong ; #### first
+    7 + 5 = 12 ; first 12 12 , 12 12 right ; second 13 12 wrong 0 ; #### first
 
-A judge works the problem itself and holds it against what it reads, step by step, up to the first that differs. The
-score is the number of steps before that, and 9 where all is right. Of two the one with the higher score is better, and
-neither where both are alike. A flawed solution has one of the flaws of the built-in problems, ends early, or states
-another answer than it comes to. The flaw of demonstrations: `careless`, a wrong verdict and no critique. What is
-asked is worded as judges are asked in a training (`models.judges.question`). A problem's level is that of the solution.
+A judge works the problem itself and holds the results of what it reads beside the due ones, up to the first that
+differs: what a step comes to, and the answer at the end. A small model compares two numbers next to each other, and
+not two texts at a glance. The score is the number of results before the one that differs, and 9 where all are right.
+Of two the one with the higher score is better, and neither where both are alike. A flawed solution has one of the
+flaws of the built-in problems, ends early, or states another answer than it comes to. The flaw of demonstrations:
+`careless`, a wrong verdict and no critique. What is asked is worded as judges are asked in a training
+(`models.judges.question`). A problem's level is that of the solution.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from random import Random
 from typing import Self
 
@@ -24,10 +28,12 @@ from models.datasets.arithmetic import FLAWS, Problem, Working, flawed, work
 from models.datasets.task_sets.drawing import SOUND, Share, Task
 from models.datasets.task_sets.worked import WorkedSettings
 from models.judges.pairs import WORDS
-from models.judges.question import COMPARE, SCORE, fill
+from models.judges.question import COMPARE, NOTHING, SCORE, fill
 
 SOUND_SCORE = 9
 """Of a solution without a flaw; more than any has steps."""
+BETWEEN = " ; "
+"""Stands between the steps of a solution, and between the items of a list."""
 
 
 class SolutionSettings(WorkedSettings):
@@ -95,44 +101,56 @@ class JudgingSettings(SolutionSettings):
 
 
 def score_of(problem: Problem, solution: str) -> int:
-    """Steps before the first that differs, or SOUND_SCORE."""
-    sound = work(problem)
-    return SOUND_SCORE if solution == sound.text else _same(problem, solution)
+    """Results before the first that differs, or SOUND_SCORE."""
+    return held(problem, solution)[0]
 
 
 def better(problem: Problem, mine: str, other: str) -> str:
     """Which of two solutions has the higher score: first, second or neither."""
-    scores = score_of(problem, mine), score_of(problem, other)
-    return WORDS[2] if scores[0] == scores[1] else WORDS[scores[0] < scores[1]]
+    return higher(score_of(problem, mine), score_of(problem, other))
+
+
+def higher(mine: int, other: int) -> str:
+    """Which of two scores is higher: first, second or neither."""
+    return WORDS[2] if mine == other else WORDS[mine < other]
 
 
 def critique(problem: Problem, solution: str) -> str:
-    """The working step by step with what it says of the solution, and the score."""
-    sound, same, score = work(problem), _same(problem, solution), score_of(problem, solution)
-    said = [f"{line.text} right" for line in sound.lines[:same]]
-    if same < problem.level:
-        said.append(f"{sound.lines[same].text} wrong")
-    elif score != SOUND_SCORE:
-        said.append("answer wrong")
-    return " ; ".join([*said, f"#### {score}"])
+    """The working, step by step beside what the solution comes to, up to the first that differs, and the score."""
+    sound, score = work(problem), score_of(problem, solution)
+    pairs = zip_longest(results(solution), results(sound.text), fillvalue=NOTHING)
+    said = [f"{mine} {due} {'right' if at < score else 'wrong'}" for at, (mine, due) in enumerate(pairs) if at <= score]
+    worked = [f"{line.text} , {judged}" for line, judged in zip(sound.lines, said, strict=False)]
+    return BETWEEN.join([*worked, *said[problem.level :], f"#### {score}"])
 
 
 def comparison(problem: Problem, mine: str, other: str) -> str:
-    """The working, what it says of both solutions, and which is better."""
-    lines = " ; ".join(line.text for line in work(problem).lines)
-    said = [
-        f"{word} right" if score_of(problem, solution) == SOUND_SCORE else f"{word} wrong {_same(problem, solution)}"
-        for word, solution in zip(WORDS[:2], (mine, other), strict=True)
-    ]
-    return " ; ".join([lines, *said, f"#### {better(problem, mine, other)}"])
+    """The working, the results of both solutions beside it, and which is better."""
+    said = [f"{word} {held(problem, text)[1]}" for word, text in zip(WORDS[:2], (mine, other), strict=True)]
+    return BETWEEN.join([*(line.text for line in work(problem).lines), *said, f"#### {better(problem, mine, other)}"])
 
 
-def _same(problem: Problem, solution: str) -> int:
-    """Steps of a solution before the first that differs from the sound working."""
-    written = solution.split(" ; ")[:-1]
-    steps = [line.text for line in work(problem).lines]
-    differing = (place for place, step in enumerate(steps) if place >= len(written) or written[place] != step)
-    return next(differing, len(steps))
+def held(problem: Problem, solution: str) -> tuple[int, str]:
+    """The score of a solution, and its results beside the due ones."""
+    return beside(results(work(problem).text), results(solution))
+
+
+def results(solution: str) -> list[str]:
+    """What each step comes to, and the answer that is stated, [steps + 1]."""
+    return [result(step) for step in solution.split(BETWEEN)]
+
+
+def result(step: str) -> str:
+    """What a step comes to: its last word."""
+    return step.rpartition(" ")[2]
+
+
+def beside(due: Sequence[str], made: Sequence[str]) -> tuple[int, str]:
+    """Results before the first that is not as is due, SOUND_SCORE where all are; and both side by side up to there."""
+    pairs = list(zip_longest(made, due, fillvalue=NOTHING))
+    same = next((at for at, (mine, other) in enumerate(pairs) if mine != other), SOUND_SCORE)
+    said = " , ".join(f"{mine} {other}" for mine, other in pairs[: same + 1])
+    return same, f"{said} right" if same == SOUND_SCORE else f"{said} wrong {same}"
 
 
 SETTINGS = JudgingSettings

@@ -7,6 +7,8 @@ import pytest
 from models.datasets.arithmetic import Operation, Problem, work
 from models.datasets.task_sets.drawing import make_rows
 from models.datasets.task_sets.judging import JudgingSettings, better, comparison, critique, score_of
+from models.judges.judge import Answer
+from models.judges.verdict import judged_steps
 from models.text.answers import extract_answer
 
 PROBLEM = Problem(7, (Operation("add", 5), Operation("take_away", 3)))
@@ -19,16 +21,25 @@ SETTINGS = JudgingSettings(
 @pytest.mark.parametrize(
     ("solution", "said"),
     [
-        ("7 + 5 = 12 ; 12 - 3 = 9 ; #### 9", "7 + 5 = 12 right ; 12 - 3 = 9 right ; #### 9"),
-        ("7 + 5 = 12 ; 12 - 3 = 8 ; #### 8", "7 + 5 = 12 right ; 12 - 3 = 9 wrong ; #### 1"),
-        ("7 - 3 = 4 ; #### 4", "7 + 5 = 12 wrong ; #### 0"),
-        ("7 + 5 = 12 ; #### 12", "7 + 5 = 12 right ; 12 - 3 = 9 wrong ; #### 1"),
-        ("7 + 5 = 12 ; 12 - 3 = 9 ; #### 8", "7 + 5 = 12 right ; 12 - 3 = 9 right ; answer wrong ; #### 2"),
-        ("", "7 + 5 = 12 wrong ; #### 0"),
+        ("7 + 5 = 12 ; 12 - 3 = 9 ; #### 9", "7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 9 9 right ; 9 9 right ; #### 9"),
+        ("7 + 5 = 12 ; 12 - 3 = 8 ; #### 8", "7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 8 9 wrong ; #### 1"),
+        ("7 - 3 = 4 ; #### 4", "7 + 5 = 12 , 4 12 wrong ; #### 0"),
+        ("7 + 5 = 12 ; #### 12", "7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 12 9 wrong ; #### 1"),
+        (
+            "7 + 5 = 12 ; 12 - 3 = 9",
+            "7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 9 9 right ; none 9 wrong ; #### 2",
+        ),
+        (
+            "7 + 5 = 12 ; 12 - 3 = 9 ; #### 8",
+            "7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 9 9 right ; 8 9 wrong ; #### 2",
+        ),
+        ("", "7 + 5 = 12 ,  12 wrong ; #### 0"),
     ],
 )
-def test_the_critique_goes_up_to_the_first_step_that_differs(solution: str, said: str) -> None:
+def test_the_critique_goes_up_to_the_first_result_that_differs(solution: str, said: str) -> None:
     assert critique(PROBLEM, solution) == said
+    judged = judged_steps(Answer(said, finished=True))
+    assert judged.count(True) == min(score_of(PROBLEM, solution), 3) and judged.count(False) <= 1
 
 
 def test_the_better_of_two_has_the_higher_score() -> None:
@@ -37,7 +48,7 @@ def test_the_better_of_two_has_the_higher_score() -> None:
     pairs = [(sound, slipped), (skipped, slipped), (skipped, skipped)]
     assert [better(PROBLEM, *pair) for pair in pairs] == ["first", "second", "neither"]
     assert comparison(PROBLEM, skipped, sound) == (
-        "7 + 5 = 12 ; 12 - 3 = 9 ; first wrong 0 ; second right ; #### second"
+        "7 + 5 = 12 ; 12 - 3 = 9 ; first 4 12 wrong 0 ; second 12 12 , 9 9 , 9 9 right ; #### second"
     )
 
 
