@@ -3,8 +3,9 @@
 from random import Random
 
 from models.datasets.arithmetic import Operation, Problem, work
-from models.datasets.task_sets.comparing import ComparingSettings, beside, ranked, referred, results
+from models.datasets.task_sets.comparing import ComparingSettings, ranked, referred
 from models.datasets.task_sets.drawing import make_rows
+from models.datasets.task_sets.judging import beside, results
 from models.judges.judge import Answer
 from models.judges.verdict import ranking
 from models.text.answers import extract_answer

@@ -182,10 +182,11 @@ def test_a_verifier_whose_verdicts_are_always_right_is_not_moved(folder: Path) -
 
 def test_it_learns_the_outcome_from_verdicts_alone_and_its_words_on_steps_follow(torn: Path) -> None:
     """Nobody says what is right of a step; nothing but the verifier moves."""
-    part = replace(PART, samples=16, optimiser=OptimiserSettings(learning_rate=1e-3, warmup_steps=1))
+    # with fewer answers or longer steps chance decides whether it settles on a single verdict for both completions
+    part = replace(PART, samples=64, optimiser=OptimiserSettings(learning_rate=5e-4, warmup_steps=1))
     world = world_with(torn, part, TWO_MINDS)
     made = [rollout("7"), rollout("8")]
-    seen = [part.learn(world, made, outcomes(True, False)) for _ in range(24)]
+    seen = [part.learn(world, made, outcomes(True, False)) for _ in range(48)]
     assert seen[0]["accuracy"] < 0.8 and seen[-1]["accuracy"] > 0.95
     assert seen[0]["agreement"] < 0.9 < seen[-1]["agreement"] and seen[0]["gradient_norm"] > 0
     right, wrong = (float(row.sum()) for row in replace(part, votes=16).tokens(world, made))
