@@ -28,8 +28,7 @@ from pydantic import Field, NonNegativeFloat
 
 from models.datasets.arithmetic import Problem, work
 from models.datasets.task_sets.drawing import SOUND, Share, Task
-from models.datasets.task_sets.judging import BETWEEN, SolutionSettings, beside, held, higher, results
-from models.judges.pairs import WORDS
+from models.datasets.task_sets.judging import BETWEEN, SolutionSettings, beside, held, preferred, results
 from models.judges.question import RANK, REFER, SOLVE, fill, numbered
 
 Kind = Literal["correct", "concise", "solve", "refer"]
@@ -92,9 +91,8 @@ def ranked(
 
 def referred(reference: str, both: Sequence[str]) -> tuple[str, list[str]]:
     """Which of two keeps to a reference longer, and what is said before."""
-    compared = [beside(results(reference), results(text)) for text in both]
-    answer = higher(compared[0][0], compared[1][0])
-    return answer, [f"{word} {said}" for word, (_, said) in zip(WORDS[:2], compared, strict=True)]
+    mine, other = (beside(results(reference), results(text)) for text in both)
+    return preferred(mine, other)
 
 
 SETTINGS = ComparingSettings

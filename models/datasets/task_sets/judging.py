@@ -107,27 +107,28 @@ def score_of(problem: Problem, solution: str) -> int:
 
 def better(problem: Problem, mine: str, other: str) -> str:
     """Which of two solutions has the higher score: first, second or neither."""
-    return higher(score_of(problem, mine), score_of(problem, other))
+    return preferred(held(problem, mine), held(problem, other))[0]
 
 
-def higher(mine: int, other: int) -> str:
-    """Which of two scores is higher: first, second or neither."""
-    return WORDS[2] if mine == other else WORDS[mine < other]
+def preferred(mine: tuple[int, str], other: tuple[int, str]) -> tuple[str, list[str]]:
+    """Which of two has the higher score: first, second or neither; and what is said of each, under its word."""
+    answer = WORDS[2] if mine[0] == other[0] else WORDS[mine[0] < other[0]]
+    return answer, [f"{word} {said}" for word, (_, said) in zip(WORDS[:2], (mine, other), strict=True)]
 
 
 def critique(problem: Problem, solution: str) -> str:
     """The working, step by step beside what the solution comes to, up to the first that differs, and the score."""
-    sound, score = work(problem), score_of(problem, solution)
-    pairs = zip_longest(results(solution), results(sound.text), fillvalue=NOTHING)
-    said = [f"{mine} {due} {'right' if at < score else 'wrong'}" for at, (mine, due) in enumerate(pairs) if at <= score]
+    sound = work(problem)
+    score, pairs = side_by_side(results(sound.text), results(solution))
+    said = [f"{pair} {'right' if at < score else 'wrong'}" for at, pair in enumerate(pairs)]
     worked = [f"{line.text} , {judged}" for line, judged in zip(sound.lines, said, strict=False)]
     return BETWEEN.join([*worked, *said[problem.level :], f"#### {score}"])
 
 
 def comparison(problem: Problem, mine: str, other: str) -> str:
     """The working, the results of both solutions beside it, and which is better."""
-    said = [f"{word} {held(problem, text)[1]}" for word, text in zip(WORDS[:2], (mine, other), strict=True)]
-    return BETWEEN.join([*(line.text for line in work(problem).lines), *said, f"#### {better(problem, mine, other)}"])
+    answer, said = preferred(held(problem, mine), held(problem, other))
+    return BETWEEN.join([*(line.text for line in work(problem).lines), *said, f"#### {answer}"])
 
 
 def held(problem: Problem, solution: str) -> tuple[int, str]:
@@ -145,11 +146,18 @@ def result(step: str) -> str:
     return step.rpartition(" ")[2]
 
 
-def beside(due: Sequence[str], made: Sequence[str]) -> tuple[int, str]:
-    """Results before the first that is not as is due, SOUND_SCORE where all are; and both side by side up to there."""
+def side_by_side(due: Sequence[str], made: Sequence[str]) -> tuple[int, list[str]]:
+    """Results before the first that is not as is due, SOUND_SCORE where all are; and each beside the due one, up to
+    that first."""
     pairs = list(zip_longest(made, due, fillvalue=NOTHING))
     same = next((at for at, (mine, other) in enumerate(pairs) if mine != other), SOUND_SCORE)
-    said = " , ".join(f"{mine} {other}" for mine, other in pairs[: same + 1])
+    return same, [f"{mine} {other}" for mine, other in pairs[: same + 1]]
+
+
+def beside(due: Sequence[str], made: Sequence[str]) -> tuple[int, str]:
+    """See `side_by_side`, in a line that ends with what comes of it."""
+    same, pairs = side_by_side(due, made)
+    said = " , ".join(pairs)
     return same, f"{said} right" if same == SOUND_SCORE else f"{said} wrong {same}"
 
 
