@@ -31,6 +31,7 @@ from models.learner.packed_attention import NAME, register_packed_attention
 from models.learner.recompute import layers_of, recomputing
 from models.loop.method import companions_of, reference_is_read_alone
 from models.plan.alive import Alive
+from models.plan.configs import judge_config
 from models.policy.build import new_shapes, with_adapter
 from models.policy.rounded import rounded_layers
 from models.recipe.schema import Recipe
@@ -69,6 +70,8 @@ class Footprint:
     reward_model: int
     teachers: int
     """Frozen models that the policy is distilled from; those that another recipe makes are taken for its size."""
+    judge: int
+    """The judge's weights, where it is on this machine; what it writes with goes before the learner fits."""
     engine: int
     activations: int
     """What a row keeps for its backward pass."""
@@ -98,7 +101,7 @@ class Footprint:
     @property
     def total(self) -> int:
         """The most that is held at once."""
-        staying = self.weights + self.optimiser + self.companions + self.reward_model + self.teachers
+        staying = self.weights + self.optimiser + self.companions + self.reward_model + self.teachers + self.judge
         fitting = self.put_together + self.passing
         reading = self.put_together + self.logits
         if self.offloaded:
@@ -151,7 +154,11 @@ def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[st
     with torch.device("meta"):
         plain = new_shapes(config)
         parameters = _numbers(plain)
-        beside = companions_of((*recipe.rewards, recipe.advantage), plain).values()
+        judge = judge_config(recipe, config)
+        judging = None if judge is None else new_shapes(judge)
+        beside = companions_of(
+            (*recipe.rewards, recipe.advantage), plain, lambda: plain if judging is None else judging
+        ).values()
         companions = sum(
             2 * FLOAT * _share(learns := list(companion.model.parameters()), count)
             + (2 * FLOAT * _share(learns, count) if in_float(companion.optimiser) else moment_bytes(learns))
@@ -179,6 +186,7 @@ def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[st
         "reference": reference,
         "companions": companions,
         "reward_model": FLOAT * (parameters - head) if scored else 0,
+        "judge": FLOAT * _numbers(judging) if judging is not None else 0,
     }
 
 

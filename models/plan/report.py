@@ -10,9 +10,8 @@ import torch
 from models.errors import UserError
 from models.learner.packing import Sequences, cut_into_rows
 from models.learner.precision import Precision, autocast_of
+from models.plan.configs import policy_config
 from models.plan.footprint import Device, Footprint, Row, footprint
-from models.policy.build import config_of
-from models.policy.folder import given_folder
 from models.recipe.schema import Recipe
 
 GIB = 2**30
@@ -38,29 +37,6 @@ def planned(recipe: Recipe, prompt: int, memory: float | None) -> tuple[str, boo
     row = largest_row(recipe, config, prompt)
     needs = footprint(recipe, config, row, device, autocast)
     return _page(recipe, needs, row, device, autocast, prompt, whence), needs.total <= device.memory
-
-
-def policy_config(recipe: Recipe) -> tuple[Any, str]:
-    """Config of the policy, and where it comes from: config.json of its base, else the size that the recipe gives.
-
-    Raises:
-        UserError: the base is not here and the recipe gives no size for it.
-    """
-    from transformers import AutoConfig
-
-    base, size = recipe.policy.base, recipe.policy.size
-    if base is not None:
-        try:
-            trusted = recipe.policy.trust_remote_code
-            config: Any = AutoConfig.from_pretrained(str(given_folder(base) or base), trust_remote_code=trusted)
-            return config.get_text_config(), base
-        except (UserError, OSError, ValueError, KeyError):
-            if size == type(size)():
-                raise UserError(
-                    f"policy.base: the config.json of {base} is not here; name a folder, or give policy.size and "
-                    "policy.tokenizer.vocabulary as the base has them"
-                ) from None
-    return config_of(size, recipe.policy.tokenizer.vocabulary), "policy.size of the recipe"
 
 
 def this_device() -> Device:
@@ -127,6 +103,7 @@ def _page(
         "companions": needs.companions,
         "reward model": needs.reward_model,
         "teachers": needs.teachers,
+        "judge": needs.judge,
         "engine": needs.engine,
         "activations": needs.activations,
         "backward": needs.backward,

@@ -18,8 +18,9 @@ from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.learner.offloaded import Offloaded
 from models.loop.build import build_learner
+from models.plan.configs import policy_config
 from models.plan.footprint import Device, Footprint, footprint
-from models.plan.report import largest_row, policy_config
+from models.plan.report import largest_row
 from models.recipe.load import load_recipe
 
 ASLEEP = EngineSettings(sleep=True)

@@ -17,8 +17,9 @@ from models.loop.learner import Learner
 from models.loop.rollout import Problem, Rollout, Scored
 from models.loop.signal import Signal
 from models.plan.alive import Alive
+from models.plan.configs import policy_config
 from models.plan.footprint import Device, footprint
-from models.plan.report import largest_row, policy_config
+from models.plan.report import largest_row
 from models.plan.report import planned as planned_page
 from models.policy.build import SizeSettings, with_adapter
 from models.policy.rounded import round_once
@@ -142,6 +143,25 @@ def test_companions_reward_model_and_engine_are_counted() -> None:
     assert planned.engine > 4 * planned.parameters
     on_gpu = footprint(recipe, config, largest_row(recipe, config, PROMPT), Device("cuda", 10**9), None)
     assert on_gpu.engine in (0.35 * 10**9, planned.engine)
+
+
+def test_a_judge_is_counted_once_more_where_a_verifier_learns_beside_it_and_not_at_all_behind_an_address() -> None:
+    of_tango = ["policy.precision=float32", "policy.size.hidden=64"]
+    recipe = load_recipe("tango", of_tango)
+    config, _ = policy_config(recipe)
+    judge, _ = policy_config(load_recipe("judge"))
+    with torch.device("meta"):
+        weights = held(AutoModelForCausalLM.from_config(judge).parameters())
+    planned = footprint(recipe, config, largest_row(recipe, config, PROMPT), CPU, None)
+    assert planned.judge == weights > planned.weights
+    assert planned.companions == 4 * weights  # weights, gradients, two moments of the verifier
+    assert "judge " in planned_page(recipe, PROMPT, 80)[0]
+    as_the_policy = load_recipe("tango", [*of_tango, "judge.recipe=null"])
+    planned = footprint(as_the_policy, config, largest_row(recipe, config, PROMPT), CPU, None)
+    assert planned.judge == planned.weights and planned.companions == 4 * planned.weights
+    served = load_recipe("genprm", [*of_tango, "judge={address: http://127.0.0.1:9/v1}"])
+    planned = footprint(served, config, largest_row(recipe, config, PROMPT), CPU, None)
+    assert planned.judge == planned.companions == 0
 
 
 def test_whole_logits_are_never_in_a_plan() -> None:

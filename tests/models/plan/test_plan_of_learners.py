@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from models.learner.optimiser import build_optimiser
 from models.learner.sharding import shard
+from models.plan.configs import policy_config
 from models.plan.footprint import Device, Footprint, footprint
-from models.plan.report import largest_row, policy_config
+from models.plan.report import largest_row
 from models.policy.build import new_shapes
 from models.ranks import Ranks, own_part
 from models.recipe.load import load_recipe

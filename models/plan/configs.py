@@ -1,0 +1,56 @@
+"""Configs of the models that a plan counts, read without any weight: the policy's, and that of a judge beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from models.engine.vocabulary import read_config
+from models.errors import UserError
+from models.policy.build import config_of
+from models.policy.folder import given_folder
+from models.recipe.schema import Recipe
+from models.recipe.teachers import frozen_models, recipe_of
+
+
+def policy_config(recipe: Recipe) -> tuple[Any, str]:
+    """Config of the policy, and where it comes from: config.json of its base, else the size that the recipe gives.
+
+    Raises:
+        UserError: the base is not here and the recipe gives no size for it.
+    """
+    from transformers import AutoConfig
+
+    base, size = recipe.policy.base, recipe.policy.size
+    if base is not None:
+        try:
+            trusted = recipe.policy.trust_remote_code
+            config: Any = AutoConfig.from_pretrained(str(given_folder(base) or base), trust_remote_code=trusted)
+            return config.get_text_config(), base
+        except (UserError, OSError, ValueError, KeyError):
+            if size == type(size)():
+                raise UserError(
+                    f"policy.base: the config.json of {base} is not here; name a folder, or give policy.size and "
+                    "policy.tokenizer.vocabulary as the base has them"
+                ) from None
+    return config_of(size, recipe.policy.tokenizer.vocabulary), "policy.size of the recipe"
+
+
+def judge_config(recipe: Recipe, policy: Any) -> Any | None:
+    """Config of the judge that is held on this machine; None where there is none, or a server is asked.
+
+    Args:
+        recipe: of the run.
+        policy: config of its policy, which is the judge where nobody else is named.
+
+    Raises:
+        UserError: the judge's recipe cannot be planned.
+    """
+    judge = recipe.judge
+    if judge is None or judge.address is not None:
+        return None
+    if (named := frozen_models(recipe).get("judge")) is None:
+        return policy
+    if named.path is not None:
+        return read_config(Path(named.path))
+    return policy_config(recipe_of(named, recipe, "judge"))[0]
