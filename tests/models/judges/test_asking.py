@@ -24,6 +24,7 @@ from models.judges.served import ServedJudge, answer_of
 from models.judges.settings import JudgeSettings
 from models.judges.verdict import score
 from models.policy.build import load_causal_model
+from models.recipe.load import load_recipe
 
 SHOWN = {"1 + 2 = 3": "#### 9", "1 + 2 = 5": "5 ; #### 0", "3 + 4 = 7": "#### 9"}
 QUESTIONS = list(SHOWN)
@@ -194,7 +195,9 @@ def test_a_server_without_the_model_or_with_none_is_refused() -> None:
 
 
 def test_who_judges_is_said_once_and_else_it_is_the_policy_as_it_began(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^judge: one of path, recipe and address says who it is; 2 do"):
+    with pytest.raises(
+        UserError, match=r"^judge: one of path, recipe and address says who it is; 2 do, path and address: set to"
+    ):
         JudgeSettings(path="x", address="http://127.0.0.1:1/v1")
     with pytest.raises(UserError, match=r"^judge\.model: the name of a model is for judge\.address"):
         JudgeSettings(model="m")
@@ -204,3 +207,11 @@ def test_who_judges_is_said_once_and_else_it_is_the_policy_as_it_began(folder: P
         assert judge is None
     with pytest.raises(UserError), opened_judge(JudgeSettings(), tmp_path, folder, 0):
         pass
+
+
+def test_another_judge_takes_the_place_of_a_recipe_s_own_where_that_is_set_to_null() -> None:
+    own = "judge.address=http://127.0.0.1:1/v1"
+    with pytest.raises(UserError, match=r"judge: one of .* 2 do, recipe and address: set to null what is not meant"):
+        load_recipe("ace_rl", [own])
+    judge = load_recipe("ace_rl", [own, "judge.recipe=null"]).judge
+    assert judge is not None and judge.recipe is None and judge.address is not None
