@@ -22,7 +22,10 @@ LONGEST = 20_000
 _BROKEN = 3
 """How the command ends where the design does not compile."""
 _COMMAND = f"iverilog -g2012 -o circuit bench.v design.v || exit {_BROKEN}; exec vvp -n circuit"
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r'(?P<text>"[^"\n]*")|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
+"""A comment, or a text in quotes: a sign of a comment within one begins none, and hides nothing behind it."""
+_UNCLEAR = '"""'
+"""What opens a text over several lines to some and is an empty text to others."""
 _PURE = ("$signed", "$unsigned", "$clog2", "$bits")
 """System functions that only compute."""
 _REACHES = re.compile(r"`|\$\w*|[\w\]]\s*\.\s*[A-Za-z_\\]|\\|\bforce\b|\bbind\b|\bimport\b")
@@ -41,9 +44,10 @@ def require_simulator() -> None:
 
 def is_closed(design: str) -> bool:
     """Whether a design is text of plain characters that says nothing by which it could reach its bench, or print."""
-    if len(design) > LONGEST or "\x00" in design or not design.isascii():
+    if len(design) > LONGEST or "\x00" in design or not design.isascii() or _UNCLEAR in design:
         return False
-    reaching = _REACHES.findall(_COMMENT.sub(" ", design))
+    bare = _COMMENT.sub(lambda match: match["text"] or " ", design)
+    reaching = _REACHES.findall(bare)
     return all(text in _PURE for text in reaching)
 
 

@@ -80,6 +80,11 @@ def test_circuits_that_pass_decide_in_evaluations_and_cut_ones_do_not() -> None:
         'initial begin $display("PASS"); $finish; end', "initial $system(\"true\");", "`include \"bench.v\"",
         "initial bench.n = 7;", "initial bench . expected = 0;", "initial \\bench .n = 7;", "defparam bench.x = 1;",
         "initial force y = 1;", "wire [$] x;", "/* */ initial $fwrite(1, \"PASS\");", "\u00e9", "x" * 30_000, "\x00",
+        # what looks like a comment within a text hides nothing
+        'parameter A = "//"; initial begin $display("PASS"); $finish; end\n',
+        'parameter A = "/*"; initial begin $display("PASS"); $finish; end parameter B = "*/";',
+        'parameter A = "a\r//"; initial $display("PASS");\n', '// a\rinitial $display("PASS");\n',
+        'parameter A = """ " // """; initial $display("PASS");\n', 'parameter A = "\\"//"; initial $finish;\n',
     ],
 )  # fmt: skip
 def test_a_design_that_could_write_its_verdict_is_not_simulated(design: str) -> None:
@@ -91,6 +96,7 @@ def test_what_only_computes_or_names_ports_is_simulated() -> None:
     for design in (
         "assign y = $signed(a) + $clog2(8);", "n inner (.a(a), .y(y));", "// $display(1.5) `x bench.n\nassign y = a;",
         "assign y = a ? 1'b0 : 1.5 ;", "n inner (\n .a(a)\n, .y(y));",
+        'parameter A = "and // or"; // $display "x" `x\nassign y = a;', '// the "carry"\nassign y = a; /* "$x */',
     ):  # fmt: skip
         assert is_closed(f"{HEAD} {design} endmodule"), design
 
