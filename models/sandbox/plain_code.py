@@ -8,6 +8,7 @@ none of these is plain. The sandbox holds what is not plain just as well: it is 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 LONGEST = 20_000
@@ -32,6 +33,9 @@ _NAMES = frozenset(
 """Built-in names that lead elsewhere by a text."""
 _FRAMES = ("ag_", "co_", "cr_", "f_", "gi_", "tb_")
 """How attributes begin that lead to frames and code."""
+_TEMPLATES = ("format", "format_map")
+"""Methods of a text whose places may name attributes of what fills them, `{0.__self__}`, which no node shows."""
+_REACHING_PLACE = re.compile(r"\{[^{}:!]*[.\[]")
 
 
 def is_plain(source: str) -> bool:
@@ -62,8 +66,10 @@ def _harmless(node: ast.AST) -> bool:
             return False
         case ast.Name(id=name):
             return name not in _NAMES and not name.startswith("__")
+        case ast.Attribute(value=ast.Constant(value=str(text)), attr="format"):
+            return _REACHING_PLACE.search(text) is None
         case ast.Attribute(attr=name):
-            return not name.startswith(("_", *_FRAMES))
+            return name not in _TEMPLATES and not name.startswith(("_", *_FRAMES))
         case ast.MatchClass(kwd_attrs=names):
-            return not any(name.startswith(("_", *_FRAMES)) for name in names)
+            return not any(name in _TEMPLATES or name.startswith(("_", *_FRAMES)) for name in names)
     return True

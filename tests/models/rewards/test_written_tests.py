@@ -74,10 +74,22 @@ def test_each_part_of_the_worth_by_hand(text: str, worth: tuple[float, ...]) -> 
         "assert f(6) == 5 or __import__('os')",
         "assert f.__self__.case or f(6) == 5",
         "assert eval('f(6)') == 5",
+        "assert f(1) == f(1) and '{0.__closure__}'.format(f)",
+        "g = '{0.__closure__}' ; assert f(1) == f(1) and g.format(f)",
+        "assert f(1) == f(1) and '{0.__closure__}'.format_map([f])",
+        "assert f(1) == f(1) and str.format('{0.__closure__}', f)",
     ],
 )
 def test_tests_that_could_reach_their_judge_are_not_run(text: str) -> None:
     assert [values(asks, text)[0] for asks in ASKS] == [1, 0, 0, 0, 0]
+
+
+def test_tests_cannot_tell_whom_they_run_on_but_by_what_it_answers() -> None:
+    """A reference is counted and a mutant is not; neither that nor the source is said by the function's own text."""
+    for known in ("'counted': True", "x > 5"):
+        for said in ("repr(f)", "f'{f}'", "'%s' % (f,)", "'{}'.format(f)"):
+            assert values("runs", f'assert f(1) == f(1) and "{known}" in {said}') == [1.0], said
+            assert values("passes", f'assert f(1) == f(1) and "{known}" in {said}') == [0.0], said
 
 
 def test_without_tests_of_the_problem_every_mutant_counts() -> None:
