@@ -1,7 +1,8 @@
 """What a call of a program costs and reaches, counted and not timed: the same in every run, on any machine.
 
 Steps are instructions of the interpreter in code of the program itself; what a built-in function does within one call
-of it is one step, however long it takes. Lines are those of the program in which a step was taken.
+of it is one step, however long it takes. What it does while it is loaded, beyond defining, belongs to its first call.
+Lines are those of the program in which a step was taken once it is loaded.
 """
 
 from __future__ import annotations
@@ -27,12 +28,32 @@ class Counted:
     lines: set[int] = field(default_factory=set)
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """What `function` returns, or raises; its steps and lines are added."""
+        """What `function` returns, or raises; its steps and lines are added.
+
+        Raises:
+            RecursionError: it went so deep that the counter had no room. Python ends the tracing then, and whatever
+                came behind it would be free.
+        """
         sys.settrace(self._enter)
         try:
-            return function(*arguments, **named)
+            given = function(*arguments, **named)
+            counted = sys.gettrace() == self._enter
         finally:
             sys.settrace(None)
+        if not counted:
+            raise RecursionError("so deep that its steps cannot be counted")
+        return given
+
+    def load(self, code: CodeType, names: dict[str, Any]) -> None:
+        """Run a program's own code, which defines its functions; `names` get what it defines.
+
+        One step for each of its instructions is free, as definitions are. Loops and calls are not: by these a program
+        could work its answers out before it is asked for any. Raises as `call` does.
+        """
+        loading = Counted(self.file)
+        loading.call(exec, (code, names), {})
+        free = sum(instruction.opname not in _NO_STEPS for instruction in dis.get_instructions(code))
+        self.steps += max(0, loading.steps - free)
 
     def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
         if frame.f_code.co_filename != self.file:

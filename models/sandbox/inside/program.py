@@ -40,11 +40,14 @@ def run(request: dict[str, Any], scratch: str) -> NoReturn:
 def _call(request: dict[str, Any]) -> NoReturn:
     """Load the program and answer calls of one of its functions. Every answer carries the number of its call."""
     stage, module, broken = "compile", _module("program"), None
-    counted = request.get("counted", False)
+    counted, loading = request.get("counted", False), Counted(_FILE)
     try:
         code = compile(request["source"], _FILE, "exec")
         stage = "load"
-        exec(code, module.__dict__)
+        if counted:
+            loading.load(code, module.__dict__)
+        else:
+            exec(code, module.__dict__)
     except BaseException as error:
         broken = error
     while True:
@@ -60,7 +63,9 @@ def _call(request: dict[str, Any]) -> NoReturn:
             function, counts = getattr(module, request["name"]), Counted(_FILE)
             given = counts.call(function, arguments, named) if counted else function(*arguments, **named)
             said = {"nonce": ask["nonce"], "value": wire.pack(given)}
-            data = wire.framed(said | ({"steps": counts.steps, "lines": sorted(counts.lines)} if counted else {}))
+            steps = counts.steps + loading.steps
+            data = wire.framed(said | ({"steps": steps, "lines": sorted(counts.lines)} if counted else {}))
+            loading.steps = 0
         except BaseException as error:
             said = {"nonce": ask["nonce"], "stage": stage, "error": type(error).__name__, "said": _said(error)}
             data = wire.framed(said)

@@ -48,6 +48,25 @@ def test_steps_are_instructions_of_the_program_itself() -> None:
     assert (verdicts[3].outcome, verdicts[3].steps) == ("passed", 0)
 
 
+def test_what_is_worked_out_while_a_program_is_loaded_counts_and_definitions_do_not() -> None:
+    """A loop of n turns: n times three instructions and one that ends it, of which one each of the three is free."""
+    heads = ["import math\nY = 3\n", *(f"for i in range({n}): pass\n" for n in (0, 1, 9))]
+    programs = [f"{head}def f(x):\n x += 3\n return x" for head in heads]
+    verdicts = _sandbox().judge([Program(each, "assert f(1) == 4", "f", counted=True) for each in programs])
+    assert [(each.steps, each.lines) for each in verdicts] == [(6, 2), (6, 2), (6 + 1, 2), (6 + 25, 2)]
+    # two cases, a program each
+    known = "T = { x : x + 3 for x in range ( 99 ) }\ndef f ( x ) : return T [ x ]"
+    assert Speed(fastest=9.0, sandbox=SANDBOX)(WORLD, [_rollout(known)]).tolist()[0] < 6 / 99
+
+
+def test_who_goes_so_deep_that_the_counting_ends_is_worth_nothing() -> None:
+    deep = "def d():\n try: d()\n except RecursionError: pass\n"
+    inside, before = f"{deep}def f(x): d(); return x + 3", f"{deep}d()\ndef f(x): return x + 3"
+    assert is_plain(inside) and is_plain(before)
+    assert UnitTests(sandbox=SANDBOX)(WORLD, [_rollout(inside), _rollout(before)]).tolist() == [1.0, 1.0]
+    assert REWARD(WORLD, [_rollout(inside), _rollout(before)]).tolist() == [0.0, 0.0]
+
+
 def test_the_same_program_takes_the_same_steps_again() -> None:
     program = Program("def f(x):\n return len({str(i) for i in range(x)})", "assert f(9) == 9", "f", counted=True)
     assert len({verdict.steps for verdict in _sandbox().judge([program] * 4)}) == 1
