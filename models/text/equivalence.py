@@ -47,7 +47,11 @@ class Prover:
             UserError: the solver cannot be started.
         """
         with self._lock:
-            return [self._ask(pair, seconds) for pair in pairs]
+            try:
+                return [self._ask(pair, seconds) for pair in pairs]
+            except BaseException:  # also a reward's limit of time: what is on its way must not answer the next pair
+                self.close()
+                raise
 
     def start(self) -> None:
         """Start the process, where none runs; raises as `equivalent` does."""

@@ -129,6 +129,22 @@ def test_a_solver_that_hangs_is_ended_and_the_next_pair_is_answered_by_another()
         prover.close()
 
 
+def test_who_gives_up_waiting_does_not_leave_an_answer_to_the_next_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gives_up(prover: Prover, seconds: float) -> str | None:
+        raise TimeoutError("a reward's limit")
+
+    prover = Prover()
+    prover.start()
+    pair, other = (tree("p -> q"), tree("~p | q")), (tree("p"), tree("q"))
+    try:
+        with monkeypatch.context() as patch, pytest.raises(TimeoutError):
+            patch.setattr(Prover, "_line", gives_up)
+            prover.equivalent([pair], 60.0)
+        assert prover.equivalent([other, pair, other], 60.0) == [False, True, False]
+    finally:
+        prover.close()
+
+
 def test_no_text_whatever_raises_and_none_of_it_is_right() -> None:
     for answer in (EVERY, "p", "", "no formula ("):
         assert max(Logic()(WORLD, malformed(Problem("p", "", answer))).tolist()) < 1
