@@ -28,7 +28,7 @@ def read_call(turn: str, names: Collection[str]) -> Call | None:
     if tagged := _TAGGED.search(turn):
         try:
             asked = json.loads(tagged[1])
-        except ValueError:
+        except (ValueError, RecursionError):
             return Call("", "")
         arguments = asked.get("arguments", "")
         if isinstance(arguments, Mapping):

@@ -55,6 +55,13 @@ def test_levels_are_form_then_answer_then_tools_that_both_answered() -> None:
     assert values.tolist() == pytest.approx([1.1, 1.0, 1.0, 0.0, -1.0, -1.0])
 
 
+def test_a_call_too_deep_to_be_read_calls_nothing_that_there_is() -> None:
+    deep = f'<tool_call>{{"name": "search", "arguments": {"[" * 5000}{"]" * 5000}}}</tool_call>'
+    made = [episode((deep, "error: no"), ("#### 7", "")), episode(("search: 3", "4"), ("#### 7", ""))]
+    assert Hierarchical()(make_world(), made).tolist() == [1.0, 1.0]
+    assert Cost(calls={"search": 0.5})(make_world(), made).tolist() == [0.0, -0.5]
+
+
 def test_likeness_is_one_for_the_reference_and_falls_with_what_is_lost() -> None:
     for metric in ("bleu", "chrf"):
         assert likeness("river red", "river red", metric) == pytest.approx(1.0)
