@@ -47,5 +47,6 @@ class Hierarchical(Reward):
         if not solves(rollout):
             return 0.0
         calls = [(read_call(turn.said, self.tools), turn.heard) for turn in rollout.turns]
-        used = {call.tool for call, heard in calls if call is not None and not heard.startswith("error:")}
-        return 1.0 + self.bonus * (len(used) > 1)
+        answered = {call.tool for call, heard in calls if call is not None and not heard.startswith("error:")}
+        # a call in tags is read whatever its name: other tools, and such as there are none of, are not asked for
+        return 1.0 + self.bonus * (len(answered.intersection(self.tools)) > 1)

@@ -55,6 +55,19 @@ def test_levels_are_form_then_answer_then_tools_that_both_answered() -> None:
     assert values.tolist() == pytest.approx([1.1, 1.0, 1.0, 0.0, -1.0, -1.0])
 
 
+def test_calls_in_tags_count_where_their_tools_do() -> None:
+    search, other, calculator = (
+        f'<tool_call>{{"name": "{name}", "arguments": {{"x": "3"}}}}</tool_call>'
+        for name in ("search", "other", "calculator")
+    )
+    made = [
+        episode((search, "4"), (calculator, "7"), ("#### 7", "")),
+        episode((search, "4"), (other, "7"), ("#### 7", "")),
+        episode((other, "4"), ("<tool_call>{}</tool_call>", "7"), ("#### 7", "")),
+    ]
+    assert Hierarchical(bonus=0.1)(make_world(), made).tolist() == pytest.approx([1.1, 1.0, 1.0])
+
+
 def test_a_call_too_deep_to_be_read_calls_nothing_that_there_is() -> None:
     deep = f'<tool_call>{{"name": "search", "arguments": {"[" * 5000}{"]" * 5000}}}</tool_call>'
     made = [episode((deep, "error: no"), ("#### 7", "")), episode(("search: 3", "4"), ("#### 7", ""))]
