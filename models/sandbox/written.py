@@ -8,7 +8,7 @@ import re
 from models.text.answers import extract_answer
 
 _BLOCK = re.compile(
-    r"^[ \t]*```[ \t]*(?:python|py|python3|verilog|systemverilog|v|sv)?[ \t]*\r?\n(.*?)^[ \t]*```",
+    r"^[ \t]*```[ \t]*(?:(?:python|py|python3|verilog|systemverilog|v|sv)[ \t]*)?\r?\n(.*?)^[ \t]*```",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 LONGEST_VALUE = 2_000

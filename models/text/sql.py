@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-_BLOCK = re.compile(r"^[ \t]*```[ \t]*(?:sql|sqlite)?[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.I)
+_BLOCK = re.compile(r"^[ \t]*```[ \t]*(?:(?:sql|sqlite)[ \t]*)?\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.I)
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL | re.IGNORECASE)
 _TOKEN = re.compile(
     r"--[^\n]*"  # a comment

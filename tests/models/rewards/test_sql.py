@@ -1,5 +1,6 @@
 """What must be true of the rewards of a query, each test named as the theorem it checks."""
 
+import time
 from collections import Counter, defaultdict
 from typing import cast
 
@@ -14,6 +15,7 @@ from models.loop.rollout import Problem
 from models.loop.world import World
 from models.rewards.sql import Sql
 from models.sandbox.settings import SandboxSettings
+from models.text.sql import written_query
 
 WORLD = cast(World, None)
 DATABASE = """
@@ -133,6 +135,14 @@ def test_what_was_cut_and_what_has_no_database_or_a_broken_one_is_worth_nothing(
     assert values("execution", "SELECT nonsense", "SELECT nonsense", "SELECT 1") == [0.0, 0.0]
     assert values("schema", "SELECT 1", "SELECT name FROM dogs") == [0.0]
     assert values("execution", "SELECT 1") == []
+
+
+def test_a_block_is_found_in_time_linear_in_a_text_of_white_space() -> None:
+    for mark in ("```", "``` sql", "```SQLite \t "):
+        assert written_query(f"{mark}\nselect 1;\n```") == "select 1"
+    began, endless = time.process_time(), "```" + " " * 50_000 + "x"
+    assert written_query(endless) == endless
+    assert time.process_time() - began < 2  # the square of it is half a minute
 
 
 def test_no_text_whatever_raises() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +21,7 @@ from models.loop.world import World
 from models.recipe.load import load_recipe
 from models.rewards.unit_tests import UnitTests
 from models.sandbox.settings import SandboxSettings
-from models.sandbox.written import written_program
+from models.sandbox.written import written_code, written_program
 from models.text.encoding import Codec
 
 TESTS = """
@@ -106,6 +107,15 @@ class _Says:
 class _Bytes(Codec):
     def text(self, completions: Any) -> list[str]:
         return [bytes(ids).decode() for ids in completions]
+
+
+def test_a_block_is_found_in_time_linear_in_a_text_of_white_space() -> None:
+    assert written_code("``` py3\n1\n```") == "``` py3\n1\n```"
+    for mark in ("```", "``` python", "```python3 \t ", "```\t"):
+        assert written_code(f"{mark}\n1\n```") == "1\n"
+    began, endless = time.process_time(), "```" + " " * 50_000 + "x"
+    assert written_code(endless) == endless
+    assert time.process_time() - began < 2  # the square of it is half a minute
 
 
 def test_evaluations_count_what_the_rewards_tests_count() -> None:
