@@ -3,7 +3,8 @@
     7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 8 9 wrong ; #### 1        the score 1
     ... Therefore the better answer is \\boxed{first}    a choice
 
-The verdict stands as `models.text.answers` finds the answer of a solution (`#### V`, a box, `the answer is V`). A
+The verdict stands as `models.text.answers` finds the answer of a solution (`#### V`, a box, `the answer is V`), but a
+box behind the last `####` is the verdict, as a critique may quote the line by which a completion states its answer. A
 score is a plain decimal number within its bounds, a choice one of the words that were offered; anything else, and an
 answer that was cut, is no verdict. Never raises, whatever the text.
 """
@@ -30,7 +31,10 @@ _RANK = re.compile(r"\s*(?:>|,|\s)\s*")
 
 def verdict(answer: Answer) -> str | None:
     """The verdict as it is written, or None where there is none."""
-    return extract_answer(answer.text) if answer.finished else None
+    if not answer.finished:
+        return None
+    behind = answer.text.rpartition("####")[2]
+    return extract_answer(behind if "\\boxed{" in behind else answer.text)
 
 
 def score(answer: Answer, lowest: float, highest: float) -> float | None:
