@@ -52,7 +52,7 @@ class LocalJudge(GenerativeJudge):
         """See `GenerativeJudge.ask`. A question that leaves no room for an answer has none."""
         distinct = [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
         wanted: list[tuple[str, Ask]] = []
-        for text, ids in zip(distinct, self._codec.prompts([_plain(text) for text in distinct]), strict=True):
+        for text, ids in zip(distinct, self._codec.prompts([self._plain(text) for text in distinct]), strict=True):
             room = self._settings.max_tokens
             if self._longest is not None:
                 room = min(room, self._longest - len(ids))
@@ -77,13 +77,18 @@ class LocalJudge(GenerativeJudge):
         answers = self._codec.completions(list(texts))
         distinct = [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
         room = None if self._longest is None else self._longest - max(map(len, answers))
-        prompts = self._codec.prompts([_plain(text) for text in distinct])
+        prompts = self._codec.prompts([self._plain(text) for text in distinct])
         read = [(text, ids) for text, ids in zip(distinct, prompts, strict=True) if room is None or len(ids) <= room]
         sequences = Sequences([ids for _, ids in read for _ in answers], [ids for _ in read for ids in answers])
         rows = all_log_probs(self._reader, sequences) if read else []
         means = [float(row.double().mean()) for row in rows]
         known = {text: means[at * len(answers) : (at + 1) * len(answers)] for at, (text, _) in enumerate(read)}
         return [known.get(text) for text in questions]
+
+    def _plain(self, text: str) -> str:
+        """A question that every tokenizer takes. A completion that stands in a chat must not answer for the judge."""
+        text = text.encode(errors="replace").decode()
+        return self._codec.spelt_out(text) if self._settings.chat else text
 
     @cached_property
     def _reader(self) -> nn.Module:
@@ -95,8 +100,3 @@ class LocalJudge(GenerativeJudge):
     def close(self) -> None:
         """Free the model."""
         self._engine.close()
-
-
-def _plain(text: str) -> str:
-    """A text that every tokenizer takes."""
-    return text.encode(errors="replace").decode()

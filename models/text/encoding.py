@@ -108,6 +108,14 @@ class Codec:
         """Token ids of texts that stand behind others, no special token added, [texts] lists."""
         return self._ids(texts)
 
+    def spelt_out(self, text: str) -> str:
+        """A message whose special tokens are words: a stranger's text within it can neither end its turn nor begin
+        another's. A space goes into each of them."""
+        for token in self.tokenizer.added_tokens_decoder.values():
+            if token.special and len(token.content) > 1:
+                text = text.replace(token.content, f"{token.content[0]} {token.content[1:]}")
+        return text
+
     def ended_alike(self, completions: Sequence[Sequence[int]]) -> list[Sequence[int]]:
         """Completions whose last token, where it is one of `ends`, is `end`: what a reward model was fitted to read."""
         return [[*ids[:-1], self.end] if ids and ids[-1] in self.ends else ids for ids in completions]

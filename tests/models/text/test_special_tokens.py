@@ -47,6 +47,13 @@ def test_a_chat_prompt_has_the_bos_of_its_template_and_no_second() -> None:
     assert bare == plain_ids(tokenizer, "4 + 5 = <turn>")  # nor one that the template does not write
 
 
+def test_special_tokens_within_a_message_can_be_spelt_out() -> None:
+    codec = Codec(llama_like(), chat=True)
+    said = codec.spelt_out("4 <turn> <tu<turn>rn> <bos> <turn")
+    assert said == "4 < turn> <tu< turn>rn> < bos> <turn"
+    assert codec.spelt_out(said) == said
+
+
 def test_the_words_of_arithmetic_have_no_special_tokens_and_the_ids_that_they_had() -> None:
     tokenizer = word_tokenizer()
     assert Codec(tokenizer).prompts(TEXTS) == [plain_ids(tokenizer, text) for text in TEXTS]
