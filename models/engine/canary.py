@@ -18,14 +18,15 @@ from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 
-TOLERANCE = {None: 2e-3, torch.bfloat16: 0.35}
-"""Largest gap that is still rounding, in nats a token, by the coarser precision of learner and engine."""
+TOLERANCE = {None: 1e-3, torch.bfloat16: 0.1}
+"""Largest gap that is still rounding, in nats a token, by the coarser precision of learner and engine. It is the mean
+over tokens, as rounding has a long tail: in bfloat16 a token of one policy came to differ by 0.45, the mean by 0.03."""
 
 
 def canary_gap(engine: Engine, policy: nn.Module, sequences: Sequences, autocast: torch.dtype | None) -> float:
-    """Largest difference between the engine's and the learner's log-prob of any token of `sequences`, in nats.
+    """How far the engine's log-probs of the tokens of `sequences` are from the learner's, the mean in nats a token.
 
-    Of a fleet every engine is asked for all of them: each has weights of its own.
+    Of a fleet every engine is asked for all of them, as each has weights of its own, and the farthest counts.
     """
     engines_say = [
         [value for row in member.score(sequences.prompts, sequences.completions) for value in row]
@@ -33,7 +34,7 @@ def canary_gap(engine: Engine, policy: nn.Module, sequences: Sequences, autocast
     ]
     with in_eval_mode(policy), torch.no_grad():  # dropout is the learner's alone: the engine runs the whole policy
         learner_says, _ = completion_log_probs(policy, sequences, autocast=autocast)
-    return float((torch.tensor(engines_say) - learner_says.float().cpu()).abs().max())
+    return float((torch.tensor(engines_say) - learner_says.float().cpu()).abs().mean(-1).max())
 
 
 def check(gap: float, tolerance: float, round_number: int) -> None:

@@ -41,7 +41,7 @@ class ScheduleSettings:
     skip_nonfinite: Count = 0
     """Optimiser steps in a row that are skipped where loss or gradient are not finite; the next such ends the run."""
     canary_tolerance: PositiveFloat | None = None
-    """Largest gap between engine and learner in nats a token; None: by precision."""
+    """Largest gap between engine and learner, the mean in nats a token; None: by precision."""
     staleness: Annotated[int, Field(ge=0, le=64)] = 0
     """In a recipe `async`. 1: a round's completions are sampled while the learner fits the round before. 2 or more:
     they go on while weights change, and are trained on as they end, with tokens so many rounds old at most; exact

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -26,13 +26,14 @@ from tiny_loops import (
 from tiny_models import tiny_policy
 from torch import Tensor
 
-from models.engine.canary import canary_gap, fixed_tokens
+from models.engine.canary import TOLERANCE, canary_gap, fixed_tokens
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
+from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings
 from models.loop.prompts import prompts_of_round
-from models.policy.build import LoraSettings, with_adapter
+from models.policy.build import LoraSettings, load_causal_model, with_adapter
 from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights
 from models.rollouts.sample import Sample
@@ -115,7 +116,8 @@ def test_an_engine_in_bfloat16_beside_a_learner_in_float32_is_judged_by_the_coar
         return TransformersEngine(folder, replace(settings, precision="bfloat16"), end=end)
 
     _, diary = run(start, tmp_path, schedule=replace(SCHEDULE, rounds=2), engine=rounding)
-    assert 2e-3 < max(values["engine/canary_gap"] for values in diary.metrics.values()) < 0.35
+    gap = max(values["engine/canary_gap"] for values in diary.metrics.values())
+    assert TOLERANCE[None] < gap < TOLERANCE[torch.bfloat16]
     with pytest.raises(UserError, match=r"tolerance 0\.0\)"):  # zero is a tolerance too, not the lack of one
         run(start, tmp_path / "strict", schedule=replace(SCHEDULE, canary_tolerance=0.0), engine=rounding)
 
@@ -127,6 +129,31 @@ def test_the_canary_stops_before_the_first_round_where_the_engine_began_with_oth
     save_model_folder(tiny_policy(torch.float32, seed=9, spread=3.0), TOKENIZER, other)
     with pytest.raises(UserError, match=r"^round 0: "):
         run(other, tmp_path / "checkpoints", engine=Deaf)
+
+
+def test_the_canary_takes_the_mean_over_tokens_and_the_farthest_engine_of_several(start: Path) -> None:
+    policy = load_causal_model(start, torch.float32)
+    tokens = fixed_tokens([(3, 4, 5, 6)], END)
+    policys, _ = completion_log_probs(policy, tokens)
+
+    class Off:
+        """Scores as the policy does, but for what is added to each token."""
+
+        def __init__(self, *added: tuple[float, ...]) -> None:
+            self.added = added
+
+        def members(self) -> list["Off"]:
+            return [Off(each) for each in self.added]
+
+        def score(self, prompts: object, completions: object) -> list[list[float]]:
+            return [(policys.detach() + torch.tensor(self.added[0])).tolist()]
+
+    for added, gap in (
+        (((0.45, 0.0, 0.0, -0.03),), 0.12),
+        (((0.0, 0.0, 0.0, 0.0), (0.2, -0.2, 0.2, -0.2)), 0.2),
+        (((0.0, 0.0, -0.04, 0.0),), 0.01),
+    ):
+        assert canary_gap(cast(Any, Off(*added)), policy, tokens, None) == pytest.approx(gap, abs=1e-5)
 
 
 def test_the_canary_sees_no_gap_in_an_adapter_that_learns_with_dropout(start: Path) -> None:
