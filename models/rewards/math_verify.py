@@ -31,6 +31,9 @@ LONGEST = 400
 """Characters of an answer beyond which it is no expression that anybody asked for."""
 _WORDS = re.compile(r"[^\W\d_]{2,}(?:[\s,.'-]+[^\W\d_]+)*[.]?")
 """Answers of letters alone."""
+_ASSIGNMENT = re.compile(r"\s*([A-Za-z](?:_\w|_\{\w{1,9}\})?)\s*=([^=<>]+)")
+_BETWEEN = re.compile(r"[,;]|\\quad|\\text\{\s*and\s*\}|\band\b")
+_TUPLE = re.compile(r"\s*\(.*\)\s*", re.DOTALL)
 
 
 @part("math_verify")
@@ -55,14 +58,36 @@ class MathVerify(Reward):
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts end and state what is the same as the answers of their problems, [attempts]."""
         stated = [extract_answer(text) if finished else None for _, text, finished in attempts]
-        pairs = [(given or "", problem.answer) for given, (problem, _, _) in zip(stated, attempts, strict=True)]
+        each = [parts(given or "", problem.answer) for given, (problem, _, _) in zip(stated, attempts, strict=True)]
+        pairs = [pair for some in each for pair in some]
         verdicts = [same_answer(given, expected) for given, expected in pairs]
         doubtful = [number for number, pair in enumerate(pairs) if not verdicts[number] and is_doubtful(pair)]
         if doubtful:
             compared = shared_workers(self.seconds).same([pairs[number] for number in doubtful])
             for number, verdict in zip(doubtful, compared, strict=True):
                 verdicts[number] = verdict
-        return verdicts
+        said = iter(verdicts)
+        by_attempt = [[next(said) for _ in some] for some in each]
+        return [bool(some) and all(some) for some in by_attempt]
+
+
+def parts(given: str, expected: str) -> list[Pair]:
+    """The pairs that must all be the same: value by value where several names have theirs, as in `x = 6, y = 5`, which
+    math-verify takes for the set of the values; none where the names differ. `(6, 5)` is compared as it is."""
+    wanted = _assigned(expected)
+    if wanted is None or _TUPLE.fullmatch(given):
+        return [(given, expected)]
+    named = _assigned(given) or {}
+    return [(named[name], wanted[name]) for name in wanted] if named.keys() == wanted.keys() else []
+
+
+def _assigned(text: str) -> dict[str, str] | None:
+    """Values by name, where a text gives two names or more one each; None otherwise."""
+    if len(text) > LONGEST or text.count("=") < 2:
+        return None
+    every = [_ASSIGNMENT.fullmatch(part) for part in _BETWEEN.split(text.replace("$", " "))]
+    values = {match[1]: match[2].strip() for match in every if match is not None}
+    return values if len(values) == len(every) > 1 else None
 
 
 def is_doubtful(pair: Pair) -> bool:
