@@ -6,6 +6,7 @@ own words, turn by turn.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -43,3 +44,22 @@ def hidden(problem: Problem, kind: type[Known], environment: str) -> Known:
             f"problem {shortened(problem.id)}: the answer is none of environment {environment} "
             f"({f'{where}: ' if where else ''}{first['msg']})"
         ) from None
+
+
+def hidden_of_each(problems: Sequence[Problem], kind: type[Known], of: str) -> list[Known | None]:
+    """What is known of each problem, [problems]; None where its answer cannot be read, so that one broken row of a data
+    set does not end a run. Equal problems are read once.
+
+    Raises:
+        UserError: none can be read; they are the data of something else.
+    """
+    known: dict[Problem, Known | None] = {}
+    refused: UserError | None = None
+    for problem in dict.fromkeys(problems):
+        try:
+            known[problem] = hidden(problem, kind, of)
+        except UserError as error:
+            known[problem], refused = None, refused or error
+    if refused is not None and not any(known.values()):
+        raise refused
+    return [known[problem] for problem in problems]

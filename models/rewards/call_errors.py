@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from models.bounds import Number
-from models.episodes.hidden import hidden
+from models.episodes.hidden import hidden_of_each
 from models.episodes.named_calls import Expected, category_of
 from models.formulas.of_turns import turns_of
 from models.loop.rollout import Rollout
@@ -50,13 +50,16 @@ class CallErrors(TokenReward):
     """What each category is worth."""
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """The worth of each turn at its last token, zero elsewhere, [completions] tensors of [tokens of it]."""
-        worth, rows = vars(self.table), []
-        for rollout in rollouts:
-            expected = hidden(rollout.problem, Expected, "calls")
-            row = torch.zeros(len(rollout.completion))
-            for turn in turns_of(rollout):
-                said = turn.said if rollout.turns else rollout.text
-                row[turn.stop - 1] += worth[category_of(said, expected)]
-            rows.append(row)
-        return rows
+        """The worth of each turn at its last token, zero elsewhere, [completions] tensors of [tokens of it]; NaN where
+        the problem's calls cannot be read. A completion without turns that was cut holds no call."""
+        every = hidden_of_each([rollout.problem for rollout in rollouts], Expected, "calls")
+        return [self._row(rollout, expected) for rollout, expected in zip(rollouts, every, strict=True)]
+
+    def _row(self, rollout: Rollout, expected: Expected | None) -> Tensor:
+        if expected is None:
+            return torch.full((len(rollout.completion),), torch.nan)
+        row, worth = torch.zeros(len(rollout.completion)), vars(self.table)
+        for turn in turns_of(rollout) if rollout.completion else ():
+            whole = rollout.text if rollout.finished else ""
+            row[turn.stop - 1] += worth[category_of(turn.said if rollout.turns else whole, expected)]
+        return row

@@ -19,7 +19,7 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.bounds import Count
-from models.episodes.hidden import hidden
+from models.episodes.hidden import hidden_of_each
 from models.episodes.named_calls import Expected, match
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
@@ -70,10 +70,15 @@ class CallMatch(Reward):
     """Updates of the policy until `parts` holds."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [-scale, format + scale], [completions]."""
+        """Values in [-scale, format + scale], [completions]; NaN where the problem's calls cannot be read."""
         weights = self._at(world.learner.updates)
-        worth = [weights.worth(_last_turn(rollout), hidden(rollout.problem, Expected, "calls")) for rollout in rollouts]
-        return torch.tensor(worth)
+        expected = hidden_of_each([rollout.problem for rollout in rollouts], Expected, "calls")
+        return torch.tensor(
+            [
+                torch.nan if calls is None else weights.worth(_last_turn(rollout), calls)
+                for rollout, calls in zip(rollouts, expected, strict=True)
+            ]
+        )
 
     def _at(self, updates: int) -> CallWeights:
         if self.begins is None or updates >= self.over:

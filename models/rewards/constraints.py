@@ -9,16 +9,15 @@ the kinds of `models.formulas.constraints`. Right, in evaluations and at the gat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from models.episodes.hidden import hidden
+from models.episodes.hidden import hidden_of_each
 from models.formulas.constraints import Constraints, met
 from models.loop.attempt import Attempt
-from models.loop.rollout import Problem, Rollout
+from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
@@ -34,19 +33,19 @@ class ConstraintsMet(Reward):
     """What it is worth besides that all are met."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [0, 1 + bonus], [completions]."""
-        held = [_held(each.problem, each.text, each.finished) for each in rollouts]
-        return torch.tensor([sum(each) / len(each) + self.bonus * all(each) for each in held])
+        """Values in [0, 1 + bonus], [completions]; NaN where the problem's constraints cannot be read."""
+        held = _held([Attempt.of(each) for each in rollouts])
+        return torch.tensor([sum(each) / len(each) + self.bonus * all(each) if each else torch.nan for each in held])
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts end and meet all constraints, [attempts]."""
-        return [all(_held(problem, text, finished)) for problem, text, finished in attempts]
+        return [bool(each) and all(each) for each in _held(attempts)]
 
 
-def _held(problem: Problem, text: str, finished: bool) -> list[bool]:
-    return met(text if finished else "", _constraints(problem))
-
-
-@lru_cache(maxsize=4096)
-def _constraints(problem: Problem) -> Constraints:
-    return hidden(problem, Constraints, "constraints")
+def _held(attempts: Sequence[Attempt]) -> list[list[bool]]:
+    """Which constraints each attempt meets, [attempts] of [constraints]; none of them where they cannot be read."""
+    wanted = hidden_of_each([attempt.problem for attempt in attempts], Constraints, "constraints")
+    return [
+        [] if constraints is None else met(text if finished else "", constraints)
+        for (_, text, finished), constraints in zip(attempts, wanted, strict=True)
+    ]

@@ -13,7 +13,6 @@ out. The abstract was read; weights and rules are the project's own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Annotated
 
 import torch
@@ -22,10 +21,10 @@ from torch import Tensor
 
 from models.bounds import Number, Positive
 from models.episodes.documents import OfDocuments, index_of, words_of
-from models.episodes.hidden import Hidden, hidden
+from models.episodes.hidden import Hidden, hidden_of_each
 from models.errors import UserError
 from models.loop.attempt import Attempt
-from models.loop.rollout import Problem, Rollout
+from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
@@ -83,18 +82,26 @@ class SearchResults(OfDocuments, Reward):
         index_of(self.given, f"rewards.{self.label}.documents")
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values, [completions]: `broken`, or in [0, relevance + coverage]."""
-        shares = [self._shares(Attempt.of(each)) for each in rollouts]
-        weights = (self.relevance, self.coverage)
+        """Values, [completions]: `broken`, or in [0, relevance + coverage]; NaN where the wants cannot be read."""
+        attempts = [Attempt.of(each) for each in rollouts]
         return torch.tensor(
-            [self.broken if each is None else sum(w * s for w, s in zip(weights, each, strict=True)) for each in shares]
+            [
+                torch.nan if wants is None else self._worth(self._shares(attempt, wants))
+                for attempt, wants in zip(attempts, _wants(attempts), strict=True)
+            ]
         )
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts find nothing but what is wanted, and all of it, [attempts]."""
-        return [self._shares(attempt) == (1.0, 1.0) for attempt in attempts]
+        return [
+            wants is not None and self._shares(attempt, wants) == (1.0, 1.0)
+            for attempt, wants in zip(attempts, _wants(attempts), strict=True)
+        ]
 
-    def _shares(self, attempt: Attempt) -> tuple[float, float] | None:
+    def _worth(self, shares: tuple[float, float] | None) -> float:
+        return self.broken if shares is None else self.relevance * shares[0] + self.coverage * shares[1]
+
+    def _shares(self, attempt: Attempt, wants: Wants) -> tuple[float, float] | None:
         """Share of the results that are wanted, and of the wants that have one; None where a rule is broken."""
         said = words_of(attempt.text) if attempt.finished and len(attempt.text) <= LONGEST else []
         forbidden: frozenset[str] = vars(self)["_forbidden"]
@@ -104,12 +111,11 @@ class SearchResults(OfDocuments, Reward):
         results = [
             frozenset(words_of(text)) for text in index.best(f"{attempt.problem.prompt} {attempt.text}", self.results)
         ]
-        wants = _wants(attempt.problem)
-        serving = [[want <= result for want in wants] for result in results]
+        wanted = [frozenset(words_of(want)) for want in wants.wants]
+        serving = [[want <= result for want in wanted] for result in results]
         relevance = sum(map(any, serving)) / len(results) if results else 0.0
-        return relevance, sum(map(any, zip(*serving, strict=True))) / len(wants)
+        return relevance, sum(map(any, zip(*serving, strict=True))) / len(wanted)
 
 
-@lru_cache(maxsize=4096)
-def _wants(problem: Problem) -> tuple[frozenset[str], ...]:
-    return tuple(frozenset(words_of(want)) for want in hidden(problem, Wants, "expansions").wants)
+def _wants(attempts: Sequence[Attempt]) -> list[Wants | None]:
+    return hidden_of_each([attempt.problem for attempt in attempts], Wants, "expansions")

@@ -90,3 +90,20 @@ def test_every_category_earns_what_the_table_says(turn: str, category: str) -> N
         torch.testing.assert_close(reward(make_world(), [said(turn)]), torch.tensor([worth]))
     plain = Rollout(PROBLEM, 0, (1, 2, 3), None, turn, True)
     assert CallErrors().tokens(make_world(), [plain])[0].tolist() == [0, 0, pytest.approx(vars(ErrorTable())[category])]
+
+
+@pytest.mark.parametrize("answer", ["", "{", "[" * 5000])
+def test_a_broken_row_of_the_data_costs_its_own_completions_alone(answer: str) -> None:
+    right = '{"name":"buy","arguments":{"item":"tea","count":"3"}}'
+    rollouts = [said(right, problem=Problem("b", "buy", answer)), said(right)]
+    values = CallMatch()(make_world(), rollouts)
+    assert values[0].isnan() and values[1] == 4.0
+    [first, second] = CallErrors().tokens(make_world(), rollouts)
+    assert first.isnan().all() and second.tolist() == [0, ErrorTable().right]
+
+
+def test_a_cut_completion_holds_no_call_and_an_empty_one_no_token() -> None:
+    right = '{"name":"buy","arguments":{"item":"tea","count":"3"}}'
+    cut, empty = Rollout(PROBLEM, 0, (1, 2), None, right, False), Rollout(PROBLEM, 0, (), None, "", True)
+    [first, second] = CallErrors().tokens(make_world(), [cut, empty])
+    assert first.tolist() == pytest.approx([0, ErrorTable().unreadable]) and second.tolist() == []

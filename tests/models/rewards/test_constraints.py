@@ -92,6 +92,16 @@ def test_an_answer_that_is_no_constraints_is_the_problems_fault_and_named(answer
         ConstraintsMet()(WORLD, [rollout("red", Problem("p", "write", answer))])
 
 
+@pytest.mark.parametrize("answer", ["", "{", "9" * 5000, "[" * 5000, '{"constraints": 3}'])
+def test_a_broken_row_of_the_data_costs_its_own_completions_alone(answer: str) -> None:
+    broken = Problem("b", "write", answer)
+    values = ConstraintsMet()(WORLD, [rollout("red", broken), rollout("red hat here", PROBLEM)])
+    assert values[0].isnan() and values[1] == 1.0
+    assert ConstraintsMet().right([Attempt(broken, "red", True), Attempt(PROBLEM, "red hat here", True)]) == [
+        False, True,
+    ]  # fmt: skip
+
+
 def test_sound_demonstrations_meet_all_constraints_and_the_others_do_not() -> None:
     settings, random = InstructionsSettings(problems={"train": 1}, short=0.4, forgot=0.5), Random(5)
     flaws = set()

@@ -17,7 +17,7 @@ from models.errors import UserError
 from models.loop.attempt import Attempt
 from models.loop.rollout import Problem
 from models.loop.world import World
-from models.rewards.search_results import SearchResults
+from models.rewards.search_results import SearchResults, Wants
 
 ROOT = Path(__file__).resolve().parents[3]
 WORLD = cast(World, None)
@@ -37,8 +37,10 @@ def search(tmp_path: Path) -> Any:
 
 
 def test_relevance_and_coverage_by_hand(search: Any) -> None:
-    part = search()
-    said = {text: part._shares(Attempt(RAIN, text, True)) for text in ("umbrella boots", "umbrella", "pan", "sun")}
+    part, wants = search(), Wants.model_validate_json(RAIN.answer)
+    said = {
+        text: part._shares(Attempt(RAIN, text, True), wants) for text in ("umbrella boots", "umbrella", "pan", "sun")
+    }
     assert said["umbrella boots"] == (1.0, 1.0)
     assert said["umbrella"] == (0.5, 0.5)  # norda's umbrella, and behind it the other's: no boots
     assert said["pan"] == (0.0, 0.0)  # both pans
@@ -47,7 +49,8 @@ def test_relevance_and_coverage_by_hand(search: Any) -> None:
 
 
 def test_results_that_nobody_wants_cost_relevance_alone(search: Any) -> None:
-    relevance, coverage = search(results=5)._shares(Attempt(RAIN, "umbrella boots", True))
+    wants = Wants.model_validate_json(RAIN.answer)
+    relevance, coverage = search(results=5)._shares(Attempt(RAIN, "umbrella boots", True), wants)
     assert coverage == 1.0 and relevance == 2 / 4  # both wants, norda's pan, and the other umbrella
 
 
@@ -75,6 +78,15 @@ def test_a_problem_that_says_no_wants_is_one_line(search: Any) -> None:
     for answer in ("", "7", '{"wants": []}', '{"wants": ["  "]}', '{"wants": 3}'):
         with pytest.raises(UserError, match="the answer is none of"):
             search()(WORLD, [rollout("umbrella", Problem(f"p{answer}", "norda", answer))])
+
+
+def test_a_broken_row_of_the_data_costs_its_own_completions_alone(search: Any) -> None:
+    broken = Problem("b", "norda", '{"wants": 3}')
+    values = search()(WORLD, [rollout("umbrella boots", broken), rollout("umbrella boots", RAIN)])
+    assert values[0].isnan() and values[1] == 1.0
+    assert search().right([Attempt(broken, "umbrella boots", True), Attempt(RAIN, "umbrella boots", True)]) == [
+        False, True,
+    ]  # fmt: skip
 
 
 def test_documents_are_named_and_known_by_their_content(search: Any) -> None:
