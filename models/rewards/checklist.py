@@ -4,11 +4,12 @@ Source: ACE-RL (paper 262): an instruction is taken apart into constraints of it
 becomes how many of them it meets.
 
     items = list of the judge for the prompt, or those of the recipe
-    value = (items that hold) / (items whose verdict can be read),   held by more than half of the votes on it
+    value = (items that hold) / (items),         held by more than half of the votes on it that can be read
 
 Items are asked about one at a time, so that a small question stands in place of a large one. Those that hold and those
-that do not are the reason in the sample tables. A completion has no value where the judge wrote no list for its prompt,
-or none of its items has a verdict.
+that do not are the reason in the sample tables. An item without a verdict does not hold, as else a completion would be
+worth more by what no judge can read. A completion has no value where the judge wrote no list for its prompt, or none of
+its items has a verdict.
 """
 
 from __future__ import annotations
@@ -66,16 +67,15 @@ class Checklist(JudgedReward):
             )
             for place, item in asked
         ]
-        ticked: list[list[bool]] = [[] for _ in rollouts]
+        ticked: list[list[bool | None]] = [[] for _ in rollouts]
         reasons: list[list[str]] = [[] for _ in rollouts]
         unread = 0
         for (place, item), answers in zip(asked, judge.ask(questions, self.votes), strict=True):
             share = holds(answers)
             unread += share is None
-            if share is not None:
-                ticked[place].append(share > 0.5)
-                reasons[place].append(f"{'yes' if share > 0.5 else 'no'}: {item}")
-        values = [sum(held) / len(held) if held else float("nan") for held in ticked]
+            ticked[place].append(None if share is None else share > 0.5)
+            reasons[place].append(f"{'?' if share is None else 'yes' if share > 0.5 else 'no'}: {item}")
+        values = [float("nan") if set(held) <= {None} else held.count(True) / len(held) for held in ticked]
         watched = {
             "unread": unread / max(1, len(asked)),
             "unlisted": sum(not written for written in lists.values()) / max(1, len(lists)),

@@ -6,8 +6,9 @@
 
 A judge that only reads takes over the errors that it reads; what a program prints is worked anew. Several votes are
 what such a judge costs more and is worth more for. The votes on steps, in order, are the reason in the sample tables. A
-step none of whose votes can be read is passed over; a completion that has none left has no value. A program that fails
-or prints nothing is told to the judge as `error`. Code that the judge wrote runs in the sandbox and nowhere else.
+step none of whose votes can be read is worth nothing, as else a completion would be worth more by what no judge can
+read; a completion none of whose steps can be read has no value. A program that fails or prints nothing is told to the
+judge as `error`. Code that the judge wrote runs in the sandbox and nowhere else.
 """
 
 from __future__ import annotations
@@ -93,8 +94,9 @@ class JudgeSteps(ReasonedReward):
         values, reasons = [], []
         for steps in said:
             votes = [next(votes_of) for _ in steps]
-            known = torch.tensor([vote for vote in votes if vote is not None])
-            values.append(float(aggregated(known, self.aggregate)) if len(known) else float("nan"))
+            worth = torch.tensor([vote or 0.0 for vote in votes])
+            read = any(vote is not None for vote in votes)
+            values.append(float(aggregated(worth, self.aggregate)) if read else float("nan"))
             reasons.append(" ; ".join("?" if vote is None else f"{vote:.2f}" for vote in votes))
         return Reasoned(torch.tensor(values), reasons, {"unread": unread, "program_failed": failed})
 

@@ -51,12 +51,12 @@ def test_an_item_holds_where_more_than_half_of_its_votes_say_so() -> None:
     assert made.tolist() == [1.0]
 
 
-def test_an_item_without_a_verdict_counts_neither_way_and_a_completion_without_any_has_no_value() -> None:
+def test_an_item_without_a_verdict_does_not_hold_and_a_completion_without_any_has_no_value() -> None:
     def silent_on_blue(question: str, vote: int) -> str:
         return "hm" if question.startswith("tick blue") else says(question, vote)
 
     made = Checklist().reasoned(world_of(silent_on_blue), rollouts("red", "blue"))
-    assert made.values.tolist() == [1.0, 0.0] and made.watched["unread"] == 0.5
+    assert made.values.tolist() == [0.5, 0.0] and made.watched["unread"] == 0.5
     unlisted = Checklist().reasoned(world_of(lambda question, vote: "no list"), rollouts("red"))
     assert math.isnan(unlisted.values.item()) and unlisted.watched["unlisted"] == 1.0
     given = call_reward(world_of(lambda question, vote: "?"), Checklist(), rollouts("red", "blue"))

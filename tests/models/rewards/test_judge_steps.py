@@ -50,11 +50,11 @@ def test_a_step_is_worth_the_share_of_the_votes_that_say_yes() -> None:
     assert made.values.tolist() == pytest.approx([2 / 3])
 
 
-def test_a_step_without_a_verdict_is_passed_over_and_a_completion_without_any_has_no_value() -> None:
+def test_a_step_without_a_verdict_is_worth_nothing_and_a_completion_without_any_has_no_value() -> None:
     made = READS.reasoned(
         world_of(lambda question, vote: "hm" if "5" in question else reads(question, vote)), rollouts("7 ; 5", "5")
     )
-    assert made.values[0] == 1.0 and math.isnan(float(made.values[1]))
+    assert made.values[0] == 0.0 and math.isnan(float(made.values[1]))
     assert made.reasons == ["1.00 ; ?", "?"] and made.watched["unread"] == pytest.approx(2 / 3)
 
 
