@@ -40,8 +40,8 @@ from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model,
 from models.reward_model.model import reward_model_from_policy
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
-from tasks.preference_pairs import read_pairs
 from tasks.prompts import PromptSections, read_problems
+from tasks.steps.fit_reward_model import read_pairs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -24,8 +24,8 @@ from models.reward_model.model import reward_model_from_policy
 from models.reward_model.ranking import best_of_n
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
-from tasks.preference_pairs import read_pairs
 from tasks.prompts import PromptSections, read_problems
+from tasks.steps.fit_reward_model import read_pairs
 
 FIT = RewardModelSettings(
     epochs=8, batch_pairs=64, centring=0.01, optimiser=OptimiserSettings(learning_rate=5e-4, decay="cosine")

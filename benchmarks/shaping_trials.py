@@ -11,7 +11,7 @@ from benchmarks.toy import Arm, Toy, held_out, open_reward_model, recipe_of, tra
 from benchmarks.toy_reward_model import fit_to_pairs
 from models.policy.folder import load_tokenizer
 from models.text.encoding import Codec
-from tasks.preference_pairs import read_pairs
+from tasks.steps.fit_reward_model import read_pairs
 
 Measure = Callable[[Toy, int], tuple[float, dict[str, float]]]
 ROUNDS = 24

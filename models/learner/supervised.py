@@ -61,9 +61,11 @@ class SupervisedSettings:
     context: Annotated[str, Field(pattern=r"\{told\}")] | None = None
     """Every demonstration that is right is shown once more behind this in place of its prompt, `{prompt}` and `{told}`
     replaced: so that the policy can judge itself by what it is told (rollouts privileged). None: nothing is told."""
-    tells: Literal["answer", "demonstration", "feedback"] = "answer"
+    tells: Literal["answer", "demonstration", "feedback", "another"] = "answer"
     """What `{told}` is: the true answer, the demonstration itself, or one of the same prompt that is wrong with what
-    `rollouts.feedback` says of it; of a prompt without a wrong one nothing is shown again."""
+    `rollouts.feedback` says of it; of a prompt without a wrong one nothing is shown again. another: the next
+    demonstration of the same prompt, and those that are wrong are shown once more as well, so that the policy reads an
+    attempt in its prompt and is told nothing by it."""
     counts: TokenCounts = TokenCounts()
     """What tokens of demonstrations of several turns count (`models.episodes.demonstrations`)."""
     optimiser: OptimiserSettings = field(

@@ -9,9 +9,6 @@ The gap of a completion to itself is zero, so the anchors make gaps to different
 pairs order comes to  gap(w; l) > gap(l; l) = 0 = gap(w; w) > gap(l; w),  the order that the paper asks for. As a policy
 that improves an answer reads it in its prompt, the score of prompt and completion is the gap, and no other reward is
 needed. Behind a prompt without a reference the score means nothing.
-
-Both pairs can be ordered by whether a completion is the reference or not, and a small model learns no more than that.
-Behind a reference that is neither of the two it cannot: `others` adds  -log sigmoid(gap(w; r) - gap(l; r)).
 """
 
 from __future__ import annotations
@@ -35,44 +32,38 @@ class GapSettings:
     """`{prompt}` and `{told}` are replaced by the prompt and by the reference; that of `rollouts.context`."""
     anchor: NonNegativeFloat = 0.1
     """Weight of the squared gap of a completion to itself."""
-    others: bool = False
-    """Behind another answer to the prompt too, a demonstration of the data set."""
 
 
 @dataclass(frozen=True)
 class GapPair(Pair):
-    """A preference read behind a reference."""
+    """A preference read behind one of its own completions."""
 
-    reference: Literal["rejected", "chosen", "other"] = "rejected"
-    """Which of them, or another answer."""
+    reference: Literal["chosen", "rejected"] = "rejected"
+    """Which of them."""
     anchor: float = 0.0
 
     @property
     def anchors(self) -> tuple[float, float]:
         """Weights of the squared scores of the two."""
-        return (self.anchor * (self.reference == "chosen"), self.anchor * (self.reference == "rejected"))
-
-
-REFERENCES: tuple[Literal["rejected", "chosen", "other"], ...] = ("rejected", "chosen", "other")
-"""In the order in which a preference stands behind them."""
+        return (self.anchor, 0.0) if self.reference == "chosen" else (0.0, self.anchor)
 
 
 class GapRows(Sequence[Pair]):
-    """Each preference behind one reference after the other, [references * pairs]."""
+    """Each preference twice, behind the rejected and behind the chosen completion, [2 * pairs]."""
 
-    def __init__(self, behind: Sequence[TokenRows], chosen: TokenRows, rejected: TokenRows, *, anchor: float) -> None:
-        """Hold what is given.
-
-        Args:
-            behind: contexts with each of the REFERENCES, or the first of them, [references] of [pairs].
-            chosen: completions, [pairs].
-            rejected: the same.
-            anchor: weight of the squared gap of a completion to itself.
-        """
-        self._contexts, self._answers, self._anchor = tuple(behind), (chosen, rejected), anchor
+    def __init__(
+        self,
+        behind_rejected: TokenRows,
+        behind_chosen: TokenRows,
+        chosen: TokenRows,
+        rejected: TokenRows,
+        *,
+        anchor: float,
+    ) -> None:
+        self._contexts, self._answers, self._anchor = (behind_rejected, behind_chosen), (chosen, rejected), anchor
 
     def __len__(self) -> int:
-        return len(self._contexts) * len(self._answers[0])
+        return 2 * len(self._answers[0])
 
     @overload
     def __getitem__(self, at: int) -> Pair: ...
@@ -81,7 +72,7 @@ class GapRows(Sequence[Pair]):
     def __getitem__(self, at: int | slice) -> Pair | Sequence[Pair]:
         if isinstance(at, slice):
             return [self[number] for number in range(len(self))[at]]
-        pair, side = divmod(range(len(self))[at], len(self._contexts))
+        pair, side = divmod(range(len(self))[at], 2)
         chosen, rejected = (rows[pair] for rows in self._answers)
-        context = self._contexts[side][pair]
-        return GapPair(context, chosen, rejected, reference=REFERENCES[side], anchor=self._anchor)
+        reference: Literal["chosen", "rejected"] = "chosen" if side else "rejected"
+        return GapPair(self._contexts[side][pair], chosen, rejected, reference=reference, anchor=self._anchor)

@@ -36,7 +36,6 @@ from tasks.cost import Cost
 from tasks.inputs import log_rows
 from tasks.measuring import EvaluationSections, answers
 from tasks.open_learner import reward_scorer
-from tasks.preference_pairs import read_pairs
 from tasks.registered_policy import PolicyFiles
 from tasks.registered_reward_model import RewardModelFiles
 from tasks.reward_report_page import Measured, as_json, page
@@ -44,6 +43,7 @@ from tasks.run_tokens import RunTokens
 from tasks.sections import of
 from tasks.shared_engine import engine_place
 from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.steps.fit_reward_model import read_pairs
 from tasks.steps.label_steps import known_solutions
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry

@@ -186,6 +186,9 @@ def _told(
     table: RowTable, settings: SupervisedSettings, right: Callable[[Row], bool], adviser: Feedback | None
 ) -> Callable[[Row], str | None]:
     """What is told of a demonstration before it is shown once more; None: it is not shown again."""
+    if settings.tells == "another":
+        another = _another(table)
+        return lambda row: another(row) if not settings.only_right or right(row) else None
     if settings.tells != "feedback":
         column = "answer" if settings.tells == "answer" else "completion"
         return lambda row: str(row[column]) if right(row) else None
@@ -202,6 +205,23 @@ def _told(
         return f"{attempt.text} {adviser([attempt])[0].text}".strip()
 
     return lambda row: of_prompt(str(row["prompt_id"])) if right(row) else None
+
+
+def _another(table: RowTable) -> Callable[[Row], str | None]:
+    """Says the demonstration of the same prompt that stands behind a given one, the first behind the last; None where
+    there is no other."""
+    names = Names(table.column("prompt_id"))
+
+    @lru_cache(maxsize=BATCH_ROWS)
+    def of_prompt(prompt_id: str) -> dict[str, str]:
+        return {str(row["id"]): str(row["completion"]) for row in table.rows(names.rows([prompt_id])[0])}
+
+    def another(row: Row) -> str | None:
+        every = of_prompt(str(row["prompt_id"]))
+        place = list(every).index(str(row["id"]))
+        return list(every.values())[(place + 1) % len(every)] if len(every) > 1 else None
+
+    return another
 
 
 def _context(row: Row, settings: SupervisedSettings, hint: str) -> str:

@@ -34,8 +34,8 @@ from models.rollouts.replay import Replay
 from models.text import token_rows
 from models.text.token_cache import CachedCodec
 from models.text.token_rows import TokenRows
-from tasks.preference_pairs import read_pairs
 from tasks.prompts import PromptSections, read_problems, read_prompts, with_reference
+from tasks.steps.fit_reward_model import read_pairs
 from tasks.steps.warm_start import demonstrations
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,9 +15,9 @@ from models.reward_model.model import reward_model_from_policy
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
 from tasks.open_learner import ScorerSections, reward_scorer
-from tasks.preference_pairs import read_pairs
 from tasks.prompts import PromptSections, read_problems, read_prompts
 from tasks.registered_reward_model import RewardModelFiles
+from tasks.steps.fit_reward_model import read_pairs
 from tasks.steps.warm_start import demonstrations
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -89,6 +89,22 @@ def test_those_that_are_right_are_shown_once_more_behind_a_wrong_one_and_what_is
     assert CODEC.text(sequences.completions) == [RIGHT, WRONG, RIGHT]
 
 
+def test_each_is_shown_once_more_behind_the_next_of_its_prompt_where_another_is_told(data):
+    context = "{prompt} ; {told} ; {prompt}"
+    behind = [f"1 + 2 = ; {told} ; 1 + 2 =" for told in (WRONG, RIGHT)]
+    assert shown(data, context=context, tells="another") == [
+        ("1 + 2 =", RIGHT), ("1 + 2 =", WRONG), (behind[0], RIGHT), (behind[1], WRONG),
+    ]  # fmt: skip
+    assert shown(data, context=context, tells="another", only_right=True) == [("1 + 2 =", RIGHT), (behind[0], RIGHT)]
+
+
+def test_the_only_demonstration_of_a_prompt_stands_behind_no_other(tmp_path):
+    row = {"id": "d", "prompt_id": "p", "prompt": "1 + 2 =", "answer": "3", "level": 1, "completion": RIGHT, "flaw": ""}
+    write_rows(tmp_path / file_name("demonstrations", "train"), [row], arrow_schema("demonstrations"))
+    settings = SupervisedSettings(context="{prompt} {told}", tells="another")
+    assert len(demonstrations(tmp_path, CODEC, "train", 64, settings)) == 1
+
+
 def test_a_prompt_without_a_wrong_demonstration_is_shown_no_feedback(tmp_path):
     row = {"id": "d", "prompt_id": "p", "prompt": "1 + 2 =", "answer": "3", "level": 1, "completion": RIGHT, "flaw": ""}
     write_rows(tmp_path / file_name("demonstrations", "train"), [row], arrow_schema("demonstrations"))
