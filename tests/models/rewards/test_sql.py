@@ -1,6 +1,5 @@
 """What must be true of the rewards of a query, each test named as the theorem it checks."""
 
-import time
 from collections import Counter, defaultdict
 from typing import cast
 
@@ -140,9 +139,8 @@ def test_what_was_cut_and_what_has_no_database_or_a_broken_one_is_worth_nothing(
 def test_a_block_is_found_in_time_linear_in_a_text_of_white_space() -> None:
     for mark in ("```", "``` sql", "```SQLite \t "):
         assert written_query(f"{mark}\nselect 1;\n```") == "select 1"
-    began, endless = time.process_time(), "```" + " " * 50_000 + "x"
+    endless = "```" + " " * 1_000_000 + "x"  # where the time grows with its square, this takes more than an hour
     assert written_query(endless) == endless
-    assert time.process_time() - began < 2  # the square of it is half a minute
 
 
 def test_no_text_whatever_raises() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -113,9 +112,8 @@ def test_a_block_is_found_in_time_linear_in_a_text_of_white_space() -> None:
     assert written_code("``` py3\n1\n```") == "``` py3\n1\n```"
     for mark in ("```", "``` python", "```python3 \t ", "```\t"):
         assert written_code(f"{mark}\n1\n```") == "1\n"
-    began, endless = time.process_time(), "```" + " " * 50_000 + "x"
+    endless = "```" + " " * 1_000_000 + "x"  # where the time grows with its square, this takes more than an hour
     assert written_code(endless) == endless
-    assert time.process_time() - began < 2  # the square of it is half a minute
 
 
 def test_evaluations_count_what_the_rewards_tests_count() -> None:

@@ -91,7 +91,7 @@ def test_those_that_are_right_are_shown_once_more_behind_a_wrong_one_and_what_is
 
 def test_each_is_shown_once_more_behind_the_next_of_its_prompt_where_another_is_told(data):
     context = "{prompt} ; {told} ; {prompt}"
-    behind = [f"1 + 2 = ; {told} ; 1 + 2 =" for told in (WRONG, RIGHT)]
+    behind = [f"1 + 2 = ; {before} ; 1 + 2 =" for before in (WRONG, RIGHT)]
     assert shown(data, context=context, tells="another") == [
         ("1 + 2 =", RIGHT), ("1 + 2 =", WRONG), (behind[0], RIGHT), (behind[1], WRONG),
     ]  # fmt: skip
