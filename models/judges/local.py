@@ -50,9 +50,8 @@ class LocalJudge(GenerativeJudge):
 
     def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
         """See `GenerativeJudge.ask`. A question that leaves no room for an answer has none."""
-        distinct = [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
         wanted: list[tuple[str, Ask]] = []
-        for text, ids in zip(distinct, self._codec.prompts([self._plain(text) for text in distinct]), strict=True):
+        for text, ids in self._in_tokens(questions):
             room = self._settings.max_tokens
             if self._longest is not None:
                 room = min(room, self._longest - len(ids))
@@ -75,15 +74,18 @@ class LocalJudge(GenerativeJudge):
     def likelihoods(self, questions: Sequence[str], texts: Sequence[str]) -> list[list[float] | None]:
         """See `GenerativeJudge.likelihoods`. What is common to the answers is read once."""
         answers = self._codec.completions(list(texts))
-        distinct = [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
         room = None if self._longest is None else self._longest - max(map(len, answers))
-        prompts = self._codec.prompts([self._plain(text) for text in distinct])
-        read = [(text, ids) for text, ids in zip(distinct, prompts, strict=True) if room is None or len(ids) <= room]
+        read = [(text, ids) for text, ids in self._in_tokens(questions) if room is None or len(ids) <= room]
         sequences = Sequences([ids for _, ids in read for _ in answers], [ids for _ in read for ids in answers])
         rows = all_log_probs(self._reader, sequences) if read else []
         means = [float(row.double().mean()) for row in rows]
         known = {text: means[at * len(answers) : (at + 1) * len(answers)] for at, (text, _) in enumerate(read)}
         return [known.get(text) for text in questions]
+
+    def _in_tokens(self, questions: Sequence[str]) -> list[tuple[str, list[int]]]:
+        """The distinct questions that can be asked, with their token ids."""
+        distinct = [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
+        return list(zip(distinct, self._codec.prompts([self._plain(text) for text in distinct]), strict=True))
 
     def _plain(self, text: str) -> str:
         """A question that every tokenizer takes. A completion that stands in a chat must not answer for the judge."""

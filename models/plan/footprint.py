@@ -155,10 +155,8 @@ def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[st
         plain = new_shapes(config)
         parameters = _numbers(plain)
         judge = judge_config(recipe, config)
-        judging = None if judge is None else new_shapes(judge)
-        beside = companions_of(
-            (*recipe.rewards, recipe.advantage), plain, lambda: plain if judging is None else judging
-        ).values()
+        judging = plain if judge is None else new_shapes(judge)
+        beside = companions_of((*recipe.rewards, recipe.advantage), plain, lambda: judging).values()
         companions = sum(
             2 * FLOAT * _share(learns := list(companion.model.parameters()), count)
             + (2 * FLOAT * _share(learns, count) if in_float(companion.optimiser) else moment_bytes(learns))
@@ -186,7 +184,7 @@ def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[st
         "reference": reference,
         "companions": companions,
         "reward_model": FLOAT * (parameters - head) if scored else 0,
-        "judge": FLOAT * _numbers(judging) if judging is not None else 0,
+        "judge": FLOAT * _numbers(judging) if judge is not None else 0,
     }
 
 

@@ -35,10 +35,9 @@ from models.loop.world import World
 from models.parts import part
 from models.rewards.abstention import keys_of, says_any
 from models.rewards.exact_answer import is_right
-from models.text.answers import extract_answer
+from models.text.answers import before_answer, extract_answer
 from models.text.patterns import compiled
 
-MARK = "####"
 Outcome = Literal["justified", "bare", "complied", "overrefused", "unread", "helped"]
 """What became of a request, by the setting that says what it is worth; `helped` is worth what its helpfulness says."""
 
@@ -100,7 +99,7 @@ class JustifiedRefusal(Blend):
     def _outcome(self, attempt: Attempt) -> Outcome:
         """What became of a request."""
         given = extract_answer(attempt.text) if attempt.finished else None
-        thoughts, patterns = _before_the_answer(attempt.text), vars(self)
+        thoughts, patterns = before_answer(attempt.text), vars(self)
         if given is None or not patterns["_form"].search(thoughts):
             return "unread"
         refused, harmful = self._refuses(given), self._refuses(attempt.problem.answer)
@@ -113,14 +112,6 @@ class JustifiedRefusal(Blend):
     def _refuses(self, answer: str) -> bool:
         keys: frozenset[str] = vars(self)["_keys"]
         return says_any(answer, keys)
-
-
-def _before_the_answer(text: str) -> str:
-    """What stands before the last mark with an answer behind it: a reason that is given afterwards is no thought."""
-    thoughts, _, answer = text.rpartition(MARK)
-    while thoughts and not answer.partition("\n")[0].strip():
-        thoughts, _, answer = thoughts.rpartition(MARK)
-    return thoughts
 
 
 def _normalised(scores: Tensor, counted: Tensor, groups: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ out. The abstract was read; weights and rules are the project's own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated
 
 import torch
@@ -30,6 +31,8 @@ from models.loop.world import World
 from models.parts import part
 from models.recipe_paths import RecipePath
 
+Wanted = tuple[frozenset[str], ...]
+"""The words of each want."""
 LONGEST = 4096
 """Characters beyond which a completion is no query."""
 
@@ -101,7 +104,7 @@ class SearchResults(OfDocuments, Reward):
     def _worth(self, shares: tuple[float, float] | None) -> float:
         return self.broken if shares is None else self.relevance * shares[0] + self.coverage * shares[1]
 
-    def _shares(self, attempt: Attempt, wants: Wants) -> tuple[float, float] | None:
+    def _shares(self, attempt: Attempt, wants: Wanted) -> tuple[float, float] | None:
         """Share of the results that are wanted, and of the wants that have one; None where a rule is broken."""
         said = words_of(attempt.text) if attempt.finished and len(attempt.text) <= LONGEST else []
         forbidden: frozenset[str] = vars(self)["_forbidden"]
@@ -111,11 +114,16 @@ class SearchResults(OfDocuments, Reward):
         results = [
             frozenset(words_of(text)) for text in index.best(f"{attempt.problem.prompt} {attempt.text}", self.results)
         ]
-        wanted = [frozenset(words_of(want)) for want in wants.wants]
-        serving = [[want <= result for want in wanted] for result in results]
+        serving = [[want <= result for want in wants] for result in results]
         relevance = sum(map(any, serving)) / len(results) if results else 0.0
-        return relevance, sum(map(any, zip(*serving, strict=True))) / len(wanted)
+        return relevance, sum(map(any, zip(*serving, strict=True))) / len(wants)
 
 
-def _wants(attempts: Sequence[Attempt]) -> list[Wants | None]:
-    return hidden_of_each([attempt.problem for attempt in attempts], Wants, "expansions")
+def _wants(attempts: Sequence[Attempt]) -> list[Wanted | None]:
+    every = hidden_of_each([attempt.problem for attempt in attempts], Wants, "expansions")
+    return [None if known is None else _words(known) for known in every]
+
+
+@lru_cache(maxsize=4096)
+def _words(wants: Wants) -> Wanted:
+    return tuple(frozenset(words_of(want)) for want in wants.wants)

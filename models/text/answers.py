@@ -22,6 +22,7 @@ from fractions import Fraction
 LONGEST_NUMBER = 200
 """Characters beyond which an answer is compared as text: no exact arithmetic on what only an attack writes."""
 
+_HASHES = "####"
 _PHRASE = re.compile(r"\banswer[ \t*_]*(?:is\b|:|=)|^[ \t]*A:", re.IGNORECASE | re.MULTILINE)
 _SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|\n")
 _LAST_NUMBER = re.compile(r"(?:(?<![0-9)])[-−])?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)(?:/[0-9]+)?")
@@ -111,11 +112,25 @@ def answer_kind(answer: str) -> str:
     return "letter" if len(plain) == 1 or (len(plain) == 3 and plain[0] == "(" and plain[2] == ")") else "word"
 
 
+def before_answer(text: str) -> str:
+    """What stands before the `####` whose answer `extract_answer` reads; empty where it reads none there."""
+    place = _marker(text)
+    return "" if place is None else text[:place]
+
+
 def _after_hashes(text: str) -> str | None:
-    for line in reversed(text.split("\n")) if "####" in text else ():
-        _, marker, rest = line.rpartition("####")
+    place = _marker(text)
+    return None if place is None else text[place + len(_HASHES) :].partition("\n")[0].strip()
+
+
+def _marker(text: str) -> int | None:
+    """Place of the last marker in the last line that states something behind its own."""
+    end = len(text)
+    for line in reversed(text.split("\n")) if _HASHES in text else ():
+        before, marker, rest = line.rpartition(_HASHES)
         if marker and rest.strip():
-            return rest.strip()
+            return end - len(line) + len(before)
+        end -= len(line) + 1
     return None
 
 

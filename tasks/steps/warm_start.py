@@ -193,12 +193,11 @@ def _told(
         column = "answer" if settings.tells == "answer" else "completion"
         return lambda row: str(row[column]) if right(row) else None
     assert adviser is not None, "the recipe check makes sure that somebody says something"
-    names = Names(table.column("prompt_id"))
+    rows_of = _rows_by_prompt(table)
 
     @lru_cache(maxsize=BATCH_ROWS)
     def of_prompt(prompt_id: str) -> str | None:
-        rows = table.rows(names.rows([prompt_id])[0])
-        tried = next((row for row in rows if not right(row)), None)
+        tried = next((row for row in rows_of(prompt_id) if not right(row)), None)
         if tried is None:
             return None
         attempt = Attempt(_problem(tried, {}), str(tried["completion"]), finished=True)
@@ -207,14 +206,20 @@ def _told(
     return lambda row: of_prompt(str(row["prompt_id"])) if right(row) else None
 
 
+def _rows_by_prompt(table: RowTable) -> Callable[[str], list[Row]]:
+    """Says the demonstrations of a prompt, in the data's order."""
+    names = Names(table.column("prompt_id"))
+    return lambda prompt_id: table.rows(names.rows([prompt_id])[0])
+
+
 def _another(table: RowTable) -> Callable[[Row], str | None]:
     """Says the demonstration of the same prompt that stands behind a given one, the first behind the last; None where
     there is no other."""
-    names = Names(table.column("prompt_id"))
+    rows_of = _rows_by_prompt(table)
 
     @lru_cache(maxsize=BATCH_ROWS)
     def of_prompt(prompt_id: str) -> dict[str, str]:
-        return {str(row["id"]): str(row["completion"]) for row in table.rows(names.rows([prompt_id])[0])}
+        return {str(row["id"]): str(row["completion"]) for row in rows_of(prompt_id)}
 
     def another(row: Row) -> str | None:
         every = of_prompt(str(row["prompt_id"]))

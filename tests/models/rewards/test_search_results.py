@@ -17,7 +17,7 @@ from models.errors import UserError
 from models.loop.attempt import Attempt
 from models.loop.rollout import Problem
 from models.loop.world import World
-from models.rewards.search_results import SearchResults, Wants
+from models.rewards.search_results import SearchResults, _wants
 
 ROOT = Path(__file__).resolve().parents[3]
 WORLD = cast(World, None)
@@ -37,7 +37,7 @@ def search(tmp_path: Path) -> Any:
 
 
 def test_relevance_and_coverage_by_hand(search: Any) -> None:
-    part, wants = search(), Wants.model_validate_json(RAIN.answer)
+    part, (wants,) = search(), _wants([Attempt(RAIN, "", True)])
     said = {
         text: part._shares(Attempt(RAIN, text, True), wants) for text in ("umbrella boots", "umbrella", "pan", "sun")
     }
@@ -49,7 +49,7 @@ def test_relevance_and_coverage_by_hand(search: Any) -> None:
 
 
 def test_results_that_nobody_wants_cost_relevance_alone(search: Any) -> None:
-    wants = Wants.model_validate_json(RAIN.answer)
+    (wants,) = _wants([Attempt(RAIN, "", True)])
     relevance, coverage = search(results=5)._shares(Attempt(RAIN, "umbrella boots", True), wants)
     assert coverage == 1.0 and relevance == 2 / 4  # both wants, norda's pan, and the other umbrella
 
