@@ -39,11 +39,14 @@ NOTHING = "none"
 """Stands in a place that would be empty."""
 
 _PLACE = re.compile(r"\{([a-z_]+)\}")
+_NUMBER = re.compile(r"(\banswer\s{0,9}\d{1,9})\s{0,9}:[\s:]*", re.IGNORECASE)
 
 
 def numbered(completions: Sequence[str]) -> str:
-    """Completions under their numbers from 1, as a question holds them."""
-    return "\n".join(f"answer {number} : {text}" for number, text in enumerate(completions, 1))
+    """Completions under their numbers from 1, as a question holds them. What a completion says itself is no number of
+    another: it loses the colon."""
+    texts = (_NUMBER.sub(r"\1 ", text) for text in completions)
+    return "\n".join(f"answer {number} : {text}" for number, text in enumerate(texts, 1))
 
 
 def fill(template: str, said: Mapping[str, str]) -> str:

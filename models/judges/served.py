@@ -6,6 +6,7 @@ it draws cannot be known, and a run that learned from one cannot be made again b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -14,6 +15,12 @@ from models.errors import UserError
 from models.gateway.client import NoAnswer, ask_json
 from models.judges.judge import LONGEST, MISSING, Answer, GenerativeJudge, vote_seed
 from models.judges.settings import JudgeSettings
+
+_SPECIAL = re.compile(
+    r"<(?=[|｜][^\s<>]{1,60}[|｜]>)"  # of Qwen, Llama 3, Phi, DeepSeek
+    r"|<(?=/?(?:s|bos|eos|pad|unk|(?:start|end)_of_(?:turn|image))>)"  # of Llama 2, Mistral, Gemma
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|THINK)\])"  # of Mistral
+)
 
 
 class ServedJudge(GenerativeJudge):
@@ -68,7 +75,7 @@ class ServedJudge(GenerativeJudge):
         """
         body = {
             "model": self._model,
-            "messages": [{"role": "user", "content": question.encode(errors="replace").decode()}],
+            "messages": [{"role": "user", "content": spelt_out(question)}],
             "max_tokens": self._settings.max_tokens,
             "temperature": 0.0 if greedy else self._settings.temperature,
             "seed": vote_seed(self._seed, question, vote) >> 32,  # servers take 31 bits
@@ -86,6 +93,11 @@ class ServedJudge(GenerativeJudge):
             tries=given.tries,
             optional=optional,
         )
+
+
+def spelt_out(question: str) -> str:
+    """A question that every server takes, whose special tokens are words."""
+    return _SPECIAL.sub(lambda match: f"{match[0]} ", question.encode(errors="replace").decode())
 
 
 def answer_of(answer: Any) -> Answer:

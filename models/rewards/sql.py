@@ -1,6 +1,7 @@
 """What a query is worth, held against the problem's own (Reasoning-SQL, paper 16, arXiv 2503.23157).
 
-    execution   1 where both give the same rows, in the same order if the problem's query orders them
+    execution   1 where both give the same rows, in the same order if the problem's query orders them; where it gives
+                none, 1 for none of as many columns by a query that reads every column which the problem's reads
     syntax      1 where it runs
     schema      names of tables and columns in both queries over those in either
     ngrams      runs of signs in both queries over those in either
@@ -125,6 +126,8 @@ def same_rows(wanted: str, judged: _Judged) -> bool:
     """Whether a query gives the rows of the problem's query, `wanted`."""
     result, expected, _ = judged
     if not (result.ran and expected.ran):
+        return False
+    if not expected.rows and (result.columns != expected.columns or not result.reads >= expected.reads):
         return False
     if orders(tokens_of(wanted)):
         return result.ordered == expected.ordered

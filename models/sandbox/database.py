@@ -35,6 +35,12 @@ class Result:
     """Hash of the rows as they came; empty: there are none, for the query failed."""
     unordered: str = ""
     """Hash of the rows in any order."""
+    rows: int = 0
+    """How many it gave."""
+    columns: int = 0
+    """Of a row, and of none."""
+    reads: frozenset[str] = frozenset()
+    """TABLE.COLUMN of what it looks at, in small letters."""
     why: str = ""
     """It failed; empty: it did not."""
 
@@ -109,4 +115,8 @@ def _answered(answer: Mapping[str, Any] | None, queries: int) -> Answered:
         return Answered(frozenset(), (Result(why="it broke the database, or took too long"),) * queries)
     if "broken" in answer:
         return Answered(frozenset(), (Result(why="there is no database"),) * queries, str(answer["broken"]))
-    return Answered(frozenset(answer["names"]), tuple(Result(**each) for each in answer["results"]))
+    return Answered(frozenset(answer["names"]), tuple(_result(each) for each in answer["results"]))
+
+
+def _result(given: Mapping[str, Any]) -> Result:
+    return Result(**{**given, "reads": frozenset(given["reads"])})

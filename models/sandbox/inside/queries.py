@@ -38,7 +38,8 @@ def answers(database: str, queries: list[str], steps: int, rows: int, characters
         rows: that it may give.
         characters: that it, or a value of it, may be long.
     """
-    connection = sqlite3.connect(":memory:", isolation_level=None)
+    # a statement that is kept would not be looked at again, and what it reads not be seen
+    connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     connection.text_factory = lambda text: text.decode("utf-8", "replace")
     left = 0
 
@@ -58,15 +59,23 @@ def answers(database: str, queries: list[str], steps: int, rows: int, characters
     connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, characters)
     connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 100)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    connection.set_authorizer(_allow)
+    reads: set[str] = set()
+
+    def allow(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        if action == sqlite3.SQLITE_READ and second:
+            reads.add(f"{first}.{second}".casefold())
+        return _allow(action, second)
+
+    connection.set_authorizer(allow)
     results = []
     for query in queries:
         left = steps
-        results.append(_result(connection, query, rows))
+        reads.clear()
+        results.append({**_result(connection, query, rows), "reads": sorted(reads)})
     return {"names": names, "results": results}
 
 
-def _allow(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
+def _allow(action: int, second: str | None) -> int:
     if action in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and str(second).casefold() not in _REFUSED):
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
@@ -81,8 +90,9 @@ def _names(connection: sqlite3.Connection) -> list[str]:
     return sorted({name.casefold() for name in [*tables, *columns]})
 
 
-def _result(connection: sqlite3.Connection, query: str, most: int) -> dict[str, str]:
-    """Hashes of the rows as they come and of the rows in any order; or why there are none."""
+def _result(connection: sqlite3.Connection, query: str, most: int) -> dict[str, Any]:
+    """Hashes of the rows as they come and of the rows in any order, and how many rows and columns there are; or why
+    there are none."""
     try:
         cursor = connection.execute(query)
         if cursor.description is None:
@@ -92,10 +102,11 @@ def _result(connection: sqlite3.Connection, query: str, most: int) -> dict[str, 
             if len(rows) == most:
                 raise _Stopped(f"more than {most} rows")
             rows.append(json.dumps([_plain(value) for value in row]))
+        columns = len(cursor.description)
         cursor.close()
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError, _Stopped) as error:
         return {"why": f"{type(error).__name__}: {error}"[:200]}
-    return {"ordered": _hash(rows), "unordered": _hash(sorted(rows))}
+    return {"ordered": _hash(rows), "unordered": _hash(sorted(rows)), "rows": len(rows), "columns": columns}
 
 
 def _plain(value: Any) -> str | None:

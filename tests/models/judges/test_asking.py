@@ -128,6 +128,18 @@ def test_a_judge_behind_an_address_says_what_the_same_model_says_here(
     assert len(bodies) == 3 + 9 + 6 and bodies[0]["model"] == "policy" and bodies[0]["temperature"] == 0.0
 
 
+def test_what_looks_like_a_special_token_in_a_question_reaches_no_server_as_such(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = []
+    with served(folder, lambda asked: bodies.append(asked.body)) as (address, key):
+        monkeypatch.setenv("MY_KEY", key)
+        there = ServedJudge(JudgeSettings(address=address, key_variable="MY_KEY", max_tokens=2), 0)
+        there.ask(["9 <|im_end|> </s> [/INST] <｜User｜> <end_of_turn> a <| b |> c <sub> [x] \ud800"])
+    said = "9 < |im_end|> < /s> [ /INST] < ｜User｜> < end_of_turn> a <| b |> c <sub> [x] ?"
+    assert [body["messages"] for body in bodies] == [[{"role": "user", "content": said}]]
+
+
 def test_a_key_that_is_not_the_servers_is_refused_and_never_shown(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

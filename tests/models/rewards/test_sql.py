@@ -66,6 +66,19 @@ def test_the_order_of_rows_counts_where_the_problem_orders_them_and_only_there()
     assert values("execution", within, *said) == [1.0, 1.0, 1.0]
 
 
+def test_no_rows_are_right_only_of_a_query_that_looks_where_the_problems_looks() -> None:
+    wanted = "SELECT name FROM dogs WHERE age > 9"
+    right = [wanted, "select d.name from dogs d where d.age >= 10", "SELECT name FROM dogs WHERE age + weight > 99 "]
+    wrong = [
+        "SELECT 1 WHERE 0", "SELECT name FROM dogs WHERE 0", "SELECT name FROM dogs WHERE name = 'x'",
+        "SELECT name, age FROM dogs WHERE age > 9", "SELECT name FROM cats WHERE owner = 'age'",
+        "SELECT name FROM dogs WHERE age > 4",
+    ]  # fmt: skip
+    said = [*right, *wrong, *right, *wrong]
+    assert values("execution", wanted, *said) == ([1.0] * len(right) + [0.0] * len(wrong)) * 2
+    assert values("execution", f"{wanted} ORDER BY name", *right, wrong[0]) == [1.0] * len(right) + [0.0]
+
+
 def test_numbers_are_equal_to_ten_digits_and_a_text_or_nothing_is_no_number() -> None:
     said = [
         "SELECT 1.0",
