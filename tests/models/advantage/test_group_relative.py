@@ -63,9 +63,13 @@ def test_divided_by_the_deviation_the_unit_of_the_reward_does_not_matter() -> No
     )
 
 
-def test_a_flat_group_has_no_advantage_even_where_its_mean_is_not_exact() -> None:
-    rewards = torch.full((7,), 0.1)  # in float32 the mean of seven tenths is not a tenth
-    assert GroupRelative().of_completions(make_world(), scored(rewards, [7])).abs().max() < 1e-3
+@pytest.mark.parametrize("size", [3, 7, 8, 64, 1000])
+@pytest.mark.parametrize("value", [0.1, -0.7, 1e-3, 123.456])
+def test_a_flat_group_has_no_advantage_however_its_reward_rounds(value: float, size: int) -> None:
+    rewards = torch.full((size,), value)  # in float32 the mean of seven tenths would not be a tenth
+    for scale in ("group", "batch", "none"):
+        advantages = GroupRelative(scale=scale).of_completions(make_world(), scored(rewards, [size]))
+        assert advantages.dtype == torch.float32 and advantages.count_nonzero() == 0
 
 
 def test_groups_do_not_see_each_other() -> None:
