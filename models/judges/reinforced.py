@@ -52,7 +52,7 @@ def reinforce(
     key: str,
 ) -> dict[str, float]:
     """Optimiser steps of the judge on its own answers. Returns what is worth watching: of the fit, where one was made,
-    and the share of the questions that taught.
+    and the share of the questions that it was trained on.
 
     Args:
         world: how rows are read.
@@ -74,9 +74,9 @@ def reinforce(
     ]
     scored = Scored([rollout for rollout, _, _ in made], torch.tensor([worth for _, worth, _ in made]), {}, {})
     kept = DropFlat()(scored)
-    taught = {"taught_share": len(scored.groups[kept].unique()) / max(1, len(answered))}
+    trained = {"trained_share": len(scored.groups[kept].unique()) / max(1, len(answered))}
     if not len(kept):
-        return taught
+        return trained
     chosen = scored.take(kept)
     weights = torch.tensor([weight for _, _, weight in made])[kept]
     advantages = GroupRelative().of_completions(world, chosen) * weights
@@ -101,7 +101,7 @@ def reinforce(
     except NotFinite as error:
         raise NotFinite(f"{key}: {error}") from error
     companion.updates = learner.updates
-    return taught | {name: fitted[name] for name in WATCHED}
+    return trained | {name: fitted[name] for name in WATCHED}
 
 
 def _rollout(question: str, group: int, answer: Answer) -> Rollout:

@@ -81,17 +81,17 @@ def fit_process_model(
     Raises:
         UserError: no step has a label, a solution does not fit the model, or the loss or a gradient is not finite.
     """
-    taught = [each for each in solutions if bool(known_labels(each).any())]
-    if not taught:
+    labelled = [each for each in solutions if bool(known_labels(each).any())]
+    if not labelled:
         raise UserError("reward_model.process: no step of any solution has a label to learn from")
-    checked_lengths(model, sequences_of_solutions(taught))
+    checked_lengths(model, sequences_of_solutions(labelled))
 
     def accumulated(batch: Sequence[int], budget: int) -> dict[str, Tensor]:
-        return accumulate_steps(model, [taught[i] for i in batch], replace(settings, token_budget=budget), autocast)
+        return accumulate_steps(model, [labelled[i] for i in batch], replace(settings, token_budget=budget), autocast)
 
     def least(batch: Sequence[int]) -> int:
-        return longest_unit(sequences_of_solutions([taught[index] for index in batch]))
+        return longest_unit(sequences_of_solutions([labelled[index] for index in batch]))
 
     return fit_in_batches(
-        model, len(taught), accumulated, least, settings, seed=seed, report=report, recompute=recompute
+        model, len(labelled), accumulated, least, settings, seed=seed, report=report, recompute=recompute
     )

@@ -65,7 +65,7 @@ def test_a_step_is_that_of_the_clipped_objective_on_the_same_rows_however_they_a
     norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in plain.parameters()])
     assert seen["loss"] == pytest.approx(float(loss.detach()), abs=1e-6)
     assert seen["gradient_norm"] == pytest.approx(float(norm), rel=1e-5)
-    assert companion.updates == 1 and seen["taught_share"] == 1.0
+    assert companion.updates == 1 and seen["trained_share"] == 1.0
     for moved, begun in zip(model.parameters(), plain.parameters(), strict=True):
         assert begun.grad is not None
         torch.testing.assert_close(moved.detach(), begun.detach() - RATE * begun.grad, rtol=1e-5, atol=1e-8)
@@ -81,7 +81,7 @@ def test_questions_whose_answers_are_all_worth_the_same_move_nothing() -> None:
     for answered in (alike, [], [Answered("none", [MISSING] * 2, [0.0, 1.0])]):
         model = tiny_policy()
         companion, seen = learned(answered, model)
-        assert seen == {"taught_share": 0.0} and companion.updates == 0
+        assert seen == {"trained_share": 0.0} and companion.updates == 0
         begun = tiny_policy().state_dict()
         assert all(torch.equal(value, begun[name]) for name, value in model.state_dict().items())
 
@@ -91,7 +91,7 @@ def test_they_do_not_thin_the_others_out() -> None:
     alone, both = tiny_policy(spread=2.0), tiny_policy(spread=2.0)
     learned([ANSWERED[1]], alone)
     _, seen = learned([Answered("first", ANSWERS[:2], [1.8, 1.8]), ANSWERED[1]], both)
-    assert seen["taught_share"] == 0.5
+    assert seen["trained_share"] == 0.5
     left, right = alone.state_dict(), both.state_dict()
     assert all(torch.equal(value, right[name]) for name, value in left.items())
 

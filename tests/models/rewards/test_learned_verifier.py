@@ -176,7 +176,7 @@ def test_a_verifier_whose_verdicts_are_always_right_is_not_moved(folder: Path) -
     world = world_with(folder)
     seen = PART.learn(world, [rollout("7 ; 5 ; #### 7"), rollout("8"), rollout("8")], outcomes(False, False, False))
     assert seen["accuracy"] == seen["balanced_accuracy"] == seen["readable_share"] == seen["agreement"] == 1.0
-    assert seen["taught_share"] == 0.0 and "gradient_norm" not in seen
+    assert seen["trained_share"] == 0.0 and "gradient_norm" not in seen
     assert not moved(world, folder) and world.learner.companions[PART.companion].updates == 0
 
 

@@ -1,4 +1,4 @@
-"""A search's answers and steps as rollouts, and what the critic and the policy are taught by them."""
+"""A search's answers and steps as rollouts, and what the critic and the policy learn from them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -134,7 +134,7 @@ def test_qualities_by_hand() -> None:
     assert set(qualities(none).values()) == {0.0}
 
 
-def taught() -> Scored:
+def two_answers() -> Scored:
     """Two answers of which one is right, with values at two places of each."""
     rows = [(3, 4, 5, CODEC.end), (6, 4, CODEC.end)]
     values: Sequence[tuple[float | None, ...]] = [(0.5, None, 0.75, None), (0.5, 0.25, None)]
@@ -149,7 +149,7 @@ def test_right_answers_are_imitated_and_the_critic_learns_the_steps_values() -> 
     advantage = StepValues()
     advantage = replace(advantage, critic=replace(advantage.critic, epochs=200))
     learner, critic = with_critic(advantage)
-    world, scored = make_world(learner=learner), taught()
+    world, scored = make_world(learner=learner), two_answers()
     signal = advantage(world, scored)
     assert [row.tolist() for row in signal.tokens] == [[1.0] * 4, [0.0] * 3]
     advantage.learn(world, scored, signal, 0)
@@ -162,7 +162,7 @@ def test_answers_without_values_teach_the_critic_nothing() -> None:
     advantage = StepValues()
     learner, critic = with_critic(advantage)
     before = critic.head.weight.clone()
-    scored = taught()
+    scored = two_answers()
     bare = replace(scored, rollouts=[replace(made, step_values=()) for made in scored.rollouts])
     world = make_world(learner=learner)
     assert advantage.learn(world, bare, advantage(world, bare), 0) == {} and torch.equal(before, critic.head.weight)
