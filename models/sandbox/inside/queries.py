@@ -19,8 +19,12 @@ _EVERY = 1000
 """Steps between two looks at how many there were."""
 
 
+_TOGETHER = 1 << 22
+"""Characters that all rows of a query may have."""
+
+
 class _Stopped(Exception):
-    """There were too many rows."""
+    """There were too many rows, or too much in them."""
 
 
 def main(request: str) -> None:
@@ -98,10 +102,14 @@ def _result(connection: sqlite3.Connection, query: str, most: int) -> dict[str, 
         if cursor.description is None:
             return {"why": "gives no rows"}
         rows: list[str] = []
+        room = _TOGETHER
         for row in cursor:
             if len(rows) == most:
                 raise _Stopped(f"more than {most} rows")
             rows.append(json.dumps([_plain(value) for value in row]))
+            room -= len(rows[-1])
+            if room < 0:
+                raise _Stopped(f"more than {_TOGETHER} characters in its rows")
         columns = len(cursor.description)
         cursor.close()
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError, _Stopped) as error:

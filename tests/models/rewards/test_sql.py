@@ -122,6 +122,7 @@ def test_runs_of_signs_by_hand() -> None:
         "CREATE TEMP TABLE t (a)", "VACUUM INTO 'copy'", "SELECT random()", "SELECT 1; DROP TABLE dogs", "BEGIN",
         "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) SELECT COUNT(*) FROM t",
         "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t LIMIT 20000) SELECT x FROM t",
+        "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t LIMIT 90) SELECT printf('%060000d', x) FROM t",
         "SELECT hex(zeroblob(900000))", "SELECT " + "(" * 500 + "1" + ")" * 500,
     ],
 )  # fmt: skip
