@@ -81,6 +81,16 @@ class GenerativeJudge(Protocol):
         return None
 
 
+def askable(questions: Sequence[str]) -> list[str]:
+    """The distinct questions that are asked: none that is empty or too long."""
+    return [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
+
+
+def encodable(text: str) -> str:
+    """A text that every tokenizer and every server takes: a half of a character becomes a question mark."""
+    return text.encode(errors="replace").decode()
+
+
 def vote_seed(seed: int, question: str, vote: int, version: int = 0) -> int:
     """Of the random points of a vote, in [0, 2^63); `version`: of the judge's weights, 0: those it was opened with."""
     whose = f"{seed} version {version}" if version else f"{seed}"

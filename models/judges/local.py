@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from models.engine.engine import Ask, Drawing, EngineSettings
 from models.engine.transformers_engine import TransformersEngine
-from models.judges.judge import LONGEST, MISSING, Answer, GenerativeJudge, vote_seed
+from models.judges.judge import MISSING, Answer, GenerativeJudge, askable, encodable, vote_seed
 from models.judges.settings import JudgeSettings
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
@@ -84,12 +84,12 @@ class LocalJudge(GenerativeJudge):
 
     def _in_tokens(self, questions: Sequence[str]) -> list[tuple[str, list[int]]]:
         """The distinct questions that can be asked, with their token ids."""
-        distinct = [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
+        distinct = askable(questions)
         return list(zip(distinct, self._codec.prompts([self._plain(text) for text in distinct]), strict=True))
 
     def _plain(self, text: str) -> str:
         """A question that every tokenizer takes. A completion that stands in a chat must not answer for the judge."""
-        text = text.encode(errors="replace").decode()
+        text = encodable(text)
         return self._codec.spelt_out(text) if self._settings.chat else text
 
     @cached_property

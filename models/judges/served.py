@@ -1,7 +1,9 @@
 """A judge behind an OpenAI-compatible address: questions go out as chats, several at a time.
 
 Each vote is a request of its own with a seed of its own, for servers that go by seeds: what a server has loaded and how
-it draws cannot be known, and a run that learned from one cannot be made again by anybody else.
+it draws cannot be known, and a run that learned from one cannot be made again by anybody else. Nor are its special
+tokens known: what has the form of one in a question (`<|im_end|>`, `</s>`, `[INST]`) gets a space, so that a completion
+in it neither ends its turn nor begins the judge's.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 
 from models.errors import UserError
 from models.gateway.client import NoAnswer, ask_json
-from models.judges.judge import LONGEST, MISSING, Answer, GenerativeJudge, vote_seed
+from models.judges.judge import MISSING, Answer, GenerativeJudge, askable, encodable, vote_seed
 from models.judges.settings import JudgeSettings
 
 _SPECIAL = re.compile(
@@ -52,11 +54,10 @@ class ServedJudge(GenerativeJudge):
         Raises:
             NoAnswer: no vote got one.
         """
-        distinct = [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
         # no `with`: a caller whose time is over must not wait for requests that hang
         pool = ThreadPoolExecutor(self._settings.side_by_side, "judge")
         try:
-            places = [(text, vote) for text in distinct for vote in range(votes)]
+            places = [(text, vote) for text in askable(questions) for vote in range(votes)]
             asked = {place: pool.submit(self._answer, *place, greedy) for place in places}
             heard = {place: _heard(future) for place, future in asked.items()}
         finally:
@@ -97,7 +98,7 @@ class ServedJudge(GenerativeJudge):
 
 def spelt_out(question: str) -> str:
     """A question that every server takes, whose special tokens are words."""
-    return _SPECIAL.sub(lambda match: f"{match[0]} ", question.encode(errors="replace").decode())
+    return _SPECIAL.sub(lambda match: f"{match[0]} ", encodable(question))
 
 
 def answer_of(answer: Any) -> Answer:

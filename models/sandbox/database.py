@@ -20,6 +20,8 @@ STEPS = 1_000_000
 """Of SQLite's machine that a query may take; a hundredth of a second or a few."""
 ROWS = 10_000
 """That a query may give."""
+VOLUME = 1 << 22
+"""Characters that all rows of a query may have."""
 LONGEST = 10_000
 """Characters of a query."""
 TOGETHER = 64
@@ -98,7 +100,8 @@ def _run(sandbox: Sandbox, runs: Sequence[tuple[str, tuple[str, ...]]]) -> list[
 
 
 def _script(database: str, queries: Sequence[str]) -> str:
-    request = {"database": database, "queries": queries, "steps": STEPS, "rows": ROWS, "characters": LONGEST}
+    limits = {"steps": STEPS, "rows": ROWS, "characters": LONGEST, "volume": VOLUME}
+    request = {"database": database, "queries": queries, **limits}
     return f"{_INSIDE}\n\nmain({json.dumps(request)!r})\n"
 
 

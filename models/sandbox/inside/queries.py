@@ -19,20 +19,16 @@ _EVERY = 1000
 """Steps between two looks at how many there were."""
 
 
-_TOGETHER = 1 << 22
-"""Characters that all rows of a query may have."""
-
-
 class _Stopped(Exception):
     """There were too many rows, or too much in them."""
 
 
 def main(request: str) -> None:
-    """Print what becomes of each query of a request in JSON: `database`, `queries`, `steps`, `rows`, `characters`."""
+    """Print what becomes of each query of a request in JSON, the arguments of `answers` by their names."""
     print(json.dumps(answers(**json.loads(request))))
 
 
-def answers(database: str, queries: list[str], steps: int, rows: int, characters: int) -> dict[str, Any]:
+def answers(database: str, queries: list[str], steps: int, rows: int, characters: int, volume: int) -> dict[str, Any]:
     """The names that a database has, and what becomes of each query.
 
     Args:
@@ -41,6 +37,7 @@ def answers(database: str, queries: list[str], steps: int, rows: int, characters
         steps: of SQLite's machine that a query, or making the database, may take.
         rows: that it may give.
         characters: that it, or a value of it, may be long.
+        volume: characters that all its rows may have.
     """
     # a statement that is kept would not be looked at again, and what it reads not be seen
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
@@ -75,7 +72,7 @@ def answers(database: str, queries: list[str], steps: int, rows: int, characters
     for query in queries:
         left = steps
         reads.clear()
-        results.append({**_result(connection, query, rows), "reads": sorted(reads)})
+        results.append({**_result(connection, query, rows, volume), "reads": sorted(reads)})
     return {"names": names, "results": results}
 
 
@@ -94,7 +91,7 @@ def _names(connection: sqlite3.Connection) -> list[str]:
     return sorted({name.casefold() for name in [*tables, *columns]})
 
 
-def _result(connection: sqlite3.Connection, query: str, most: int) -> dict[str, Any]:
+def _result(connection: sqlite3.Connection, query: str, most: int, volume: int) -> dict[str, Any]:
     """Hashes of the rows as they come and of the rows in any order, and how many rows and columns there are; or why
     there are none."""
     try:
@@ -102,14 +99,14 @@ def _result(connection: sqlite3.Connection, query: str, most: int) -> dict[str, 
         if cursor.description is None:
             return {"why": "gives no rows"}
         rows: list[str] = []
-        room = _TOGETHER
+        room = volume
         for row in cursor:
             if len(rows) == most:
                 raise _Stopped(f"more than {most} rows")
             rows.append(json.dumps([_plain(value) for value in row]))
             room -= len(rows[-1])
             if room < 0:
-                raise _Stopped(f"more than {_TOGETHER} characters in its rows")
+                raise _Stopped(f"more than {volume} characters in its rows")
         columns = len(cursor.description)
         cursor.close()
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError, _Stopped) as error:

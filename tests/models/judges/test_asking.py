@@ -4,8 +4,10 @@ Both are real: a tiny model that was shown what to answer, drawn by our engine, 
 """
 
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -112,13 +114,21 @@ def test_an_answer_that_runs_on_is_no_verdict(folder: Path) -> None:
     assert not answer.finished and score(answer, 0, 9) is None
 
 
+@contextmanager
+def overheard(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, max_tokens: int
+) -> Iterator[tuple[ServedJudge, list[Mapping[str, Any]]]]:
+    """A judge behind an address, and the body of every request that it sends."""
+    bodies: list[Mapping[str, Any]] = []
+    with served(folder, lambda asked: bodies.append(asked.body)) as (address, key):
+        monkeypatch.setenv("MY_KEY", key)
+        yield ServedJudge(JudgeSettings(address=address, key_variable="MY_KEY", max_tokens=max_tokens), 0), bodies
+
+
 def test_a_judge_behind_an_address_says_what_the_same_model_says_here(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bodies = []
-    with served(folder, lambda asked: bodies.append(asked.body)) as (address, key):
-        monkeypatch.setenv("MY_KEY", key)
-        there = ServedJudge(JudgeSettings(address=address, key_variable="MY_KEY", max_tokens=8), 0)
+    with overheard(folder, monkeypatch, 8) as (there, bodies):
         answers = there.ask([*QUESTIONS, "", QUESTIONS[0]], greedy=True)
         drawn = there.ask(QUESTIONS, 3)
         assert there.ask(QUESTIONS[1:], 3) == drawn[1:]
@@ -131,10 +141,7 @@ def test_a_judge_behind_an_address_says_what_the_same_model_says_here(
 def test_what_looks_like_a_special_token_in_a_question_reaches_no_server_as_such(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bodies = []
-    with served(folder, lambda asked: bodies.append(asked.body)) as (address, key):
-        monkeypatch.setenv("MY_KEY", key)
-        there = ServedJudge(JudgeSettings(address=address, key_variable="MY_KEY", max_tokens=2), 0)
+    with overheard(folder, monkeypatch, 2) as (there, bodies):
         there.ask(["9 <|im_end|> </s> [/INST] <｜User｜> <end_of_turn> a <| b |> c <sub> [x] \ud800"])
     said = "9 < |im_end|> < /s> [ /INST] < ｜User｜> < end_of_turn> a <| b |> c <sub> [x] ?"
     assert [body["messages"] for body in bodies] == [[{"role": "user", "content": said}]]
