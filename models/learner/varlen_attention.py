@@ -47,17 +47,13 @@ def varlen_attention(
     assert varlen_attn is not None
     gathered, query_ends, key_ends, longest_query, longest_key = _bounds(layout, query.device)
     options: dict[str, Any] = {}
-    keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)
-    if query.shape[1] != key.shape[1]:
-        if "enable_gqa" in inspect.signature(varlen_attn).parameters:
-            options["enable_gqa"] = True
-        else:
-            groups = query.shape[1] // key.shape[1]
-            keys, values = keys.repeat_interleave(groups, dim=1), values.repeat_interleave(groups, dim=1)
+    # The kernel lets several heads share one of the keys. Torch before 2.12 asks no leave for it and has no such flag.
+    if query.shape[1] != key.shape[1] and "enable_gqa" in inspect.signature(varlen_attn).parameters:
+        options["enable_gqa"] = True
     out: Tensor = varlen_attn(
         query[0].transpose(0, 1).contiguous(),
-        keys.index_select(0, gathered),
-        values.index_select(0, gathered),
+        key[0].transpose(0, 1).index_select(0, gathered),
+        value[0].transpose(0, 1).index_select(0, gathered),
         query_ends,
         key_ends,
         longest_query,
