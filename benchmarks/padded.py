@@ -2,7 +2,7 @@
 
 The model's own forward pass (torch's fused attention), logits of the completions' places alone, a log-softmax over
 them, autograd for the rest; the same objective, precision and optimiser as ours. Prompts are padded on the left and
-completions on the right, as TRL does it, so that completions begin side by side.
+completions on the right, as TRL does it, so that completions begin side by side. It runs where the model is.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class PaddedLoop:
             advantage: of each completion, [completions].
         """
         tokens = sum(len(completion) for _, completion in pairs)
-        total = 0.0
+        total = torch.zeros(())
         for first in range(0, len(pairs), self._rows):
             cut = slice(first, first + self._rows)
             log_probs, real = self._log_probs(pairs[cut])
             ratio = torch.exp(log_probs - log_probs.detach())
-            worth = torch.tensor(advantage[cut], dtype=ratio.dtype)[:, None]
+            worth = torch.tensor(advantage[cut], dtype=ratio.dtype, device=ratio.device)[:, None]
             gain = torch.minimum(ratio * worth, ratio.clamp(0.8, 1.2) * worth)
             loss = -(gain * real).sum() / tokens
             loss.backward()  # type: ignore[no-untyped-call]
-            total += float(loss.detach())
+            total = total.to(loss.device) + loss.detach()  # read once, at the end: no micro-batch waits for the device
         clip_grad_norm_(self._model.parameters(), 1.0)
         self._optimiser.step()
         self._optimiser.zero_grad(set_to_none=True)
-        return total
+        return float(total)
 
     def _log_probs(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Log-probs of the completions' tokens, and which places hold one, [rows, longest completion] each."""
@@ -67,8 +67,10 @@ class PaddedLoop:
             here = slice(before - len(prompt), before + len(completion))
             ids[row, here] = torch.tensor([*prompt, *completion])
             mask[row, here] = 1
+        place = self._model.device
+        ids, mask = ids.to(place), mask.to(place)
         places = (mask.cumsum(1) - 1).clamp(min=0)
-        with torch.autocast("cpu", dtype=self._autocast or torch.bfloat16, enabled=self._autocast is not None):
+        with torch.autocast(place.type, dtype=self._autocast or torch.bfloat16, enabled=self._autocast is not None):
             logits = self._model(
                 input_ids=ids, attention_mask=mask, position_ids=places, use_cache=False, logits_to_keep=after + 1
             ).logits[:, :-1]
