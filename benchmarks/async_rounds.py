@@ -24,9 +24,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.batches import tail
 from benchmarks.learners import learner_of, schedule
 from benchmarks.materials import SPECIALS, VOCABULARY, llama, save, token_lists, word_tokenizer
-from benchmarks.padded_step import tail
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
 from benchmarks.simulated_rounds import Plant, Simulated, simulate

@@ -11,7 +11,6 @@ completions come in the order in which they were drawn, as a trainer's do.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,30 +19,20 @@ from typing import Any
 import torch
 
 from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
+from benchmarks.batches import Batch, alternating, tail
 from benchmarks.learners import grpo_update, learner_of, schedule, scored_of
-from benchmarks.materials import VOCABULARY, learner_precision, llama, token_lists
+from benchmarks.materials import VOCABULARY, learner_precision, llama
 from benchmarks.padded import PaddedLoop
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
 
 
 @dataclass(frozen=True)
-class Shape:
+class Shape(Batch):
     """One update."""
 
-    prompt: int
-    group: int
-    lengths: tuple[int, ...]
-    """Of all completions, prompt after prompt."""
     at_least: float
     what: str
-
-
-def tail(count: int, *, shortest: int, longest: int, seed: int = 0) -> tuple[int, ...]:
-    """Lengths from a Pareto distribution with exponent 1: half are below twice the shortest, one in ten above ten
-    times of it."""
-    draw = random.Random(seed)
-    return tuple(min(longest, int(shortest * draw.paretovariate(1.0))) for _ in range(count))
 
 
 SHAPES = {
@@ -69,10 +58,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
     }
     seconds = alternate(sides, warm=settings.warm, repeats=settings.samples)
     reports = {side: stepper.stop() for side, stepper in sides.items()}
-    tokens = {
-        "ours": len(shape.lengths) // shape.group * shape.prompt + sum(shape.lengths),
-        "trained": sum(shape.lengths),
-    }
+    tokens = {"ours": shape.tokens, "trained": sum(shape.lengths)}
     return [
         compare(
             shape.what,
@@ -87,18 +73,11 @@ def measure(settings: Settings, name: str) -> list[Row]:
     ]
 
 
-def batch(shape: Shape) -> tuple[list[list[int]], list[list[list[int]]]]:
-    """Prompts, [prompts], and their completions, [prompts][group]."""
-    prompts = token_lists(len(shape.lengths) // shape.group, shape.prompt, seed=1)
-    completions = [token_lists(1, length, seed=2 + place)[0] for place, length in enumerate(shape.lengths)]
-    return prompts, [completions[at : at + shape.group] for at in range(0, len(completions), shape.group)]
-
-
 def our_stepper(shape: Shape) -> Made:
     """Made in our side's own process: `fit_round`, as the loop calls it."""
     policy = llama()
     learner = learner_of(policy, learner_precision(policy))
-    scored = scored_of(*batch(shape), VOCABULARY)
+    scored = scored_of(*shape.ids(), VOCABULARY)
 
     def run(beat: Beat) -> None:
         while True:
@@ -110,9 +89,7 @@ def our_stepper(shape: Shape) -> Made:
 
 def padded_stepper(shape: Shape, quick: bool) -> Made:
     """Made in the padded loop's own process: the fastest of its micro-batches."""
-    prompts, completions = batch(shape)
-    pairs = [(prompt, ids) for prompt, group in zip(prompts, completions, strict=True) for ids in group]
-    advantage = [place % 2 - 0.5 for place in range(len(pairs))]
+    pairs, advantage = shape.pairs(), alternating(len(shape.lengths))
     policy = llama()
     autocast = learner_precision(policy)
     ways = {
@@ -124,7 +101,7 @@ def padded_stepper(shape: Shape, quick: bool) -> Made:
 
 
 def _padded(
-    pairs: Sequence[tuple[list[int], list[int]]], advantage: list[float], autocast: torch.dtype | None, rows: int
+    pairs: Sequence[tuple[list[int], list[int]]], advantage: Sequence[float], autocast: torch.dtype | None, rows: int
 ) -> Stepper:
     policy = llama()
     policy.set_attn_implementation("sdpa")

@@ -5,7 +5,7 @@ import torch
 from benchmarks.learners import learner_of
 from benchmarks.materials import llama
 from benchmarks.padded import PaddedLoop
-from benchmarks.padded_step import SHAPES, batch
+from benchmarks.padded_step import SHAPES
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 
@@ -36,6 +36,6 @@ def test_its_loss_is_a_mean_over_tokens_whatever_the_micro_batch() -> None:
 def test_the_tail_is_heavy_and_both_sides_get_whole_groups() -> None:
     shape = SHAPES["heavy_tail"]
     assert max(shape.lengths) > 10 * sorted(shape.lengths)[len(shape.lengths) // 2]
-    prompts, completions = batch(shape)
+    prompts, completions = shape.ids()
     assert [len(group) for group in completions] == [shape.group] * len(prompts)
     assert [len(ids) for group in completions for ids in group] == list(shape.lengths)

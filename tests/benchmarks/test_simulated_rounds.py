@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.padded_step import tail
+from benchmarks.batches import tail
 from benchmarks.simulated_rounds import Plant, simulate
 
 PLANT = Plant(engines=2, room=32, step=0.01, each=0.001, learn=1.0, prompts=8)
