@@ -15,6 +15,10 @@ ROWS = Sequences([[1, 2, 3], [1, 2, 3], [4]], [[5, 6], [7, 8, 9, 10], [11, 12]])
 HEADS, KEY_HEADS, SIZE = 4, 2, 8
 
 
+def dense(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float) -> Tensor:
+    return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=True)
+
+
 def of_spans(
     query: Tensor, key: Tensor, value: Tensor, query_ends: Tensor, key_ends: Tensor, most: int, widest: int,
     *, scale: float, window_size: tuple[int, int],
@@ -29,7 +33,7 @@ def of_spans(
         behind = torch.arange(queries)[:, None] + keys - queries - torch.arange(keys)
         mask = (behind >= -window_size[1]) & ((behind <= window_size[0]) | (window_size[0] < 0))
         parts = [part.transpose(0, 1)[None] for part in (query[own], key[seen], value[seen])]
-        rows.append(functional.scaled_dot_product_attention(*parts, attn_mask=mask, scale=scale, enable_gqa=True)[0])
+        rows.append(dense(parts[0], parts[1], parts[2], mask, scale)[0])
     return torch.cat([row.transpose(0, 1) for row in rows])
 
 
@@ -46,15 +50,12 @@ def test_the_spans_give_what_the_layout_written_out_gives(
     monkeypatch.setattr(module, "_varlen_attn", lambda: kernel)
     layout = packed_row(ROWS).layout
     torch.manual_seed(0)
-    parts = [torch.randn(1, heads, layout.tokens, SIZE, requires_grad=True) for heads in (HEADS, KEY_HEADS, KEY_HEADS)]
-    whole = functional.scaled_dot_product_attention(
-        *parts, attn_mask=allowed(layout, torch.device("cpu"), window), scale=0.3, enable_gqa=True
-    ).transpose(1, 2)
-    spans = module.varlen_attention(*parts, layout, 0.3, window)
+    query, key, value = (
+        torch.randn(1, heads, layout.tokens, SIZE, requires_grad=True) for heads in (HEADS, KEY_HEADS, KEY_HEADS)
+    )
+    whole = dense(query, key, value, allowed(layout, torch.device("cpu"), window), 0.3).transpose(1, 2)
+    spans = module.varlen_attention(query, key, value, layout, 0.3, window)
     torch.testing.assert_close(spans, whole)
     weights = torch.randn_like(whole)
-    for own, expected in zip(
-        torch.autograd.grad((spans * weights).sum(), parts), torch.autograd.grad((whole * weights).sum(), parts),
-        strict=True,
-    ):  # fmt: skip
-        torch.testing.assert_close(own, expected)
+    own, expected = (torch.autograd.grad((out * weights).sum(), (query, key, value)) for out in (spans, whole))
+    torch.testing.assert_close(own, expected)
