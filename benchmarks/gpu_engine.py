@@ -8,15 +8,16 @@ where it is installed, else transformers: the label says which. There is no peer
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
 
+from benchmarks.gpu_shapes import Packed, Size, label_of, new_model
+from benchmarks.gpu_timing import NO_TIME, Terms, clear, reason_of, seconds_of
 from benchmarks.materials import token_lists, word_tokenizer
-from benchmarks.rows import Row, compare
+from benchmarks.rows import Row, compare, unmeasured
 from models.engine.engine import Engine, EngineSettings, Sampling, has_vllm
 from models.engine.open_engine import open_engine
 from models.policy.folder import save_model_folder
@@ -24,6 +25,19 @@ from models.policy.folder import save_model_folder
 FIRST_TOKEN = Sampling(max_tokens=1, temperature=0.0)
 GIB = 2**30
 NOBODY = "no peer is set"
+
+
+def engine_cell(size: Size, batch: Packed, terms: Terms) -> list[Row]:
+    """The rows of an engine beside the learner; one that says why, where there are none."""
+    label = label_of(size, "engine")
+    try:
+        clear(terms.device)
+        if terms.late:
+            return [unmeasured(label, "s", NO_TIME)]
+        model = new_model(size, batch.longest, terms.device)
+        return engine_rows(label, model, batch.prompt, size.vocabulary, terms.repeats)
+    except Exception as error:  # unattended: one that fails leaves the others
+        return [unmeasured(label, "s", reason_of(error))]
 
 
 def engine_rows(label: str, model: PreTrainedModel, prompt: int, vocabulary: int, repeats: int) -> list[Row]:
@@ -77,13 +91,7 @@ def _round(
 
 
 def _seconds(call: Callable[[], object]) -> float:
-    if _cuda():
-        torch.cuda.synchronize()
-    started = time.perf_counter()
-    call()
-    if _cuda():
-        torch.cuda.synchronize()
-    return time.perf_counter() - started
+    return seconds_of(call, torch.device("cuda" if _cuda() else "cpu"))
 
 
 def _free() -> float:

@@ -72,6 +72,11 @@ def compare(
     return Row(measure, mine, theirs, unit, ratio, at_least, met, against, wanted, reason, samples, dict(details or {}))
 
 
+def unmeasured(measure: str, unit: str, reason: str, at_least: float | None = None, wanted: str = "") -> Row:
+    """A row without figures, which says why; a mark that was set is not reached by it."""
+    return Row(measure, 0.0, None, unit, None, at_least, False, wanted=wanted, reason=reason)
+
+
 def table(rows: Sequence[Row]) -> str:
     """The rows as text, one line each, reasons under the lines that fall short."""
     head = ["measure", "ours", "peer", "unit", "ratio", "at least", "met"]

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -155,28 +153,3 @@ def test_the_guide_states_the_shares_that_the_gates_nights_hold() -> None:
 def test_the_guide_names_every_benchmark() -> None:
     guide = (ROOT / "docs" / "benchmarks.md").read_text()
     assert [name for name in BENCHMARKS if name not in guide] == []
-
-
-@pytest.mark.thorough
-def test_the_gpu_benchmark_imports_nothing_above_the_models() -> None:
-    code = (
-        "import sys, benchmarks.gpu\n"
-        "names = ('prefect', 'mlflow', 'dvc', 'great_expectations', 'vllm', 'tasks', 'flows', 'trl')\n"
-        "print([name for name in names if name in sys.modules])"
-    )
-    asked = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert asked.stdout.split("\n")[-2] == "[]"
-
-
-@pytest.mark.slow
-@pytest.mark.thorough
-def test_the_gpu_benchmark_goes_through_on_a_cpu(tmp_path: Path) -> None:
-    out = tmp_path / "gpu.json"
-    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--repeats", "1", "--out", str(out)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    rows = read(out)
-    learner, engine = rows[:6], rows[6:]
-    assert all(", engine" in row.measure for row in engine) and engine[0].measure.endswith("hand-over")
-    assert len(learner) == 6 and not any(", engine" in row.measure for row in learner)
-    assert all(row.ours > 0 for row in rows if "memory" not in row.measure)

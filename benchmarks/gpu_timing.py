@@ -1,0 +1,125 @@
+"""Seconds, memory and waits of one kind of update on a device. What does not run says why, and ends nothing else."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from benchmarks.gpu_waits import Waits, waits_of
+from models.loop.peak import peak_memory
+from models.memory import is_out_of_memory
+
+WARM = 2
+"""Updates before those that are timed: kernels are chosen, moments made, and a way that has too little memory left."""
+NO_TIME = "no time was left"
+NO_MEMORY = "out of the device's memory"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Under which all cells are measured."""
+
+    device: torch.device
+    repeats: int
+    """Timed updates of each side."""
+    deadline: float
+    """Of `time.perf_counter`, in seconds: nothing begins after it."""
+
+    @property
+    def late(self) -> bool:
+        return time.perf_counter() > self.deadline
+
+
+@dataclass(frozen=True)
+class Update:
+    """A model with all that one optimiser step of it needs."""
+
+    model: PreTrainedModel
+    step: Callable[[], Any]
+    facts: Callable[[], Mapping[str, Any]]
+    """How the last step was made, as plain data."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What was measured of an update; nothing where it did not run."""
+
+    seconds: tuple[float, ...] = ()
+    memory: float = 0.0
+    """Most that torch held on the device at once, in GiB, the model included; zero on a CPU."""
+    waits: Waits = field(default_factory=Waits)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    failure: str = ""
+    """Why there is nothing."""
+
+
+def timed(make: Callable[[], Update], terms: Terms) -> Timed:
+    """Seconds of updates one by one, after some for warming up; then the waits of another one.
+
+    Args:
+        make: builds the model; what it or an update raises becomes the failure.
+        terms: after the deadline no further update begins, but one is timed where any began.
+    """
+    seconds: list[float] = []
+    try:
+        clear(terms.device)
+        if terms.late:
+            return Timed(failure=NO_TIME)
+        update = make()
+        for turn in range(terms.repeats + WARM):
+            if seconds and terms.late:
+                break
+            if turn == WARM:
+                # An attempt that ran out of memory while warming up is no part of how the update is made since.
+                reset_peak(terms.device)
+            spent = seconds_of(update.step, terms.device)
+            if turn >= WARM:
+                seconds.append(spent)
+        held = peak_memory(terms.device) if terms.device.type == "cuda" else 0.0
+        return Timed(tuple(seconds), held, waits_of(update.step, terms.device), dict(update.facts()))
+    except Exception as error:  # unattended: one that fails leaves the others
+        return Timed(failure=reason_of(error))
+
+
+def seconds_of(step: Callable[[], Any], device: torch.device) -> float:
+    """Seconds until the device has done all of a call."""
+    settle(device)
+    started = time.perf_counter()
+    step()
+    settle(device)
+    return time.perf_counter() - started
+
+
+def reason_of(error: Exception) -> str:
+    """Why something did not run, in one line."""
+    causes = [error, error.__cause__]
+    if any(cause is not None and is_out_of_memory(cause) for cause in causes):
+        return NO_MEMORY
+    first = (str(error).splitlines() or [""])[0]
+    return f"does not run: {type(error).__name__}: {first}"[:300]
+
+
+def clear(device: torch.device) -> None:
+    """Forget what was held before."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    reset_peak(device)
+
+
+def reset_peak(device: torch.device) -> None:
+    """Count the most memory from now on."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def settle(device: torch.device) -> None:
+    """Wait until the device has done all that was asked of it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
