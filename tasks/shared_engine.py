@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from models.device import on_device
 from models.engine.engine import Engine, EngineSettings, engine_dtype
 from models.engine.open_engine import open_engine
 from models.placement import PlacementSettings
-from models.policy.build import load_causal_model, on_device
+from models.policy.build import load_causal_model
 from models.policy.folder import hash_folder
 from models.policy.use import GATE, MASK, read_use
 from models.text.end_ids import Ends, all_of

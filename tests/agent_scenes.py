@@ -133,7 +133,7 @@ def main(name: str, start: Path, checkpoints: Path, calls: int) -> None:
     codec = Codec(load_tokenizer(start))
     settings = replace(recipe.schedule, rounds=4, checkpoint_every=1, token_budget=4096)
     learner = build_learner(load_causal_model(start, torch.float32), recipe, settings, checkpoints, None)
-    engine = Dying(start, EngineSettings(), end=codec.ends)
+    engine = Dying(start, EngineSettings(precision="float32"), end=codec.ends)
     engine.calls, engine.dies = calls, calls > 0
     world = make_world(engine, None, recipe.seed, learner, 4096, recipe.truncated, codec, start=start)
     problems = problems_of(Scene(small_rows(recipe.data.name), codec, start), recipe.rollouts.reads)

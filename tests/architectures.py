@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from device_here import placed
 from tiny_models import gradients
 from torch import Tensor, nn
 from transformers import (
@@ -85,14 +86,14 @@ def built(name: str, dtype: torch.dtype) -> Any:
         for parameter in model.parameters():
             if parameter.ndim > 1:
                 parameter.mul_(3.0)  # distributions far from uniform, so that a wrong token shows
-    return model
+    return placed(model)
 
 
 def plain(model: nn.Module, sequences: Sequences, temperature: float) -> tuple[Tensor, Tensor]:
     """By the definition: one sequence at a time through the model's own forward, the whole log-softmax."""
     log_probs, entropies = [], []
     for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
-        ids = torch.tensor([[*prompt, *completion]])
+        ids = placed(torch.tensor([[*prompt, *completion]]))
         logits = model(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1]
         whole = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature, dim=-1)
         log_probs.append(whole.gather(1, ids[0, len(prompt) :, None]).squeeze(1))
@@ -103,7 +104,7 @@ def plain(model: nn.Module, sequences: Sequences, temperature: float) -> tuple[T
 def loss_and_gradients(model: nn.Module, values: tuple[Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
     """A loss that every token takes part in with another weight, by its log-prob and by its entropy."""
     log_prob, entropy = values
-    weight = torch.linspace(-1.0, 2.0, log_prob.numel(), dtype=torch.float64)
+    weight = torch.linspace(-1.0, 2.0, log_prob.numel(), dtype=torch.float64, device=log_prob.device)
     model.zero_grad()
     loss = (weight * log_prob.double() + weight.flip(0) * entropy.double()).sum() / log_prob.numel()
     loss.backward()

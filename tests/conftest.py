@@ -49,10 +49,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--slice", metavar="K/N", help="Of the thorough tests only every N-th, beginning with the K-th (from 0)."
     )
+    parser.addoption(
+        "--device",
+        choices=("cpu", "cuda", "standin"),
+        default="cpu",
+        help="Where tests/models put their models, and nothing else runs then: see tests/device_here.py (cpu).",
+    )
 
 
-def pytest_report_header() -> str:
-    return f"rotating tests: turn {turn(ROOT)}, the number of commits"
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any test is imported. A GPU that there is stays out of sight of tests that do not ask for it."""
+    kind = config.getoption("--device")
+    if kind == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        return
+    import device_here  # it loads torch, for which the variables above must be set
+
+    device_here.choose(kind, ROOT / ".pytest_cache" / "standin")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [
+        f"rotating tests: turn {turn(ROOT)}, the number of commits",
+        f"device of models: {config.getoption('--device')}",
+    ]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -61,6 +81,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     In one process the fast tests come first. In several, what takes longest comes first, so that all end together.
     """
     rotate(items, turn(ROOT))
+    if config.getoption("--device") != "cpu":
+        covered = [item for item in items if is_covered(item)]
+        config.hook.pytest_deselected(items=[item for item in items if not is_covered(item)])
+        items[:] = covered
     for item in items:
         if item.path.relative_to(ROOT / "tests").as_posix().startswith(CORE) and not is_slow(item):
             item.add_marker(pytest.mark.quick)
@@ -126,6 +150,11 @@ def group_of(nodeid: str) -> str:
 @cache
 def _shares_servers(file: Path) -> bool:
     return SHARED.search(file.read_text()) is not None
+
+
+def is_covered(item: pytest.Item) -> bool:
+    """Whether a test runs on a device other than the processor: vLLM's have a device of their own."""
+    return item.path.is_relative_to(ROOT / "tests" / "models") and "vllm" not in item.nodeid
 
 
 def is_slow(item: pytest.Item) -> bool:

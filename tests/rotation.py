@@ -24,7 +24,10 @@ class Item(Protocol):
 @cache
 def turn(folder: Path) -> int:
     """Commits of the checkout in `folder`; zero where git knows none."""
-    counted = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=folder, capture_output=True, text=True)
+    try:
+        counted = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=folder, capture_output=True, text=True)
+    except FileNotFoundError:  # no git at all
+        return 0
     return int(counted.stdout) if counted.returncode == 0 else 0
 
 

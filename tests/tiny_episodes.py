@@ -88,7 +88,7 @@ def gap(rollouts: Sequence[Rollout]) -> float:
     """Largest difference between what the engine said of the policy's tokens and what the learner says."""
     read = Readings(new_learner(SCHEDULE), 4096).policy(rollouts)
     gaps = [
-        (said - row)[torch.tensor(rollout.written)].abs().max()
+        (said - row.cpu())[torch.tensor(rollout.written)].abs().max()
         for rollout, row in zip(rollouts, read, strict=True)
         if (said := rollout.behaviour_log_probs) is not None
     ]

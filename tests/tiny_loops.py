@@ -134,7 +134,9 @@ def run(
     """One run of the loop in a fresh process's state. Returns the learner and what was told."""
     torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
     learner, diary = learner or new_learner(schedule, lora), Diary({}, {}, [])
-    world = make_world(engine(start, EngineSettings(), end=codec.ends), learner=learner, codec=codec, judge=judge)
+    world = make_world(
+        engine(start, EngineSettings(precision="float32"), end=codec.ends), learner=learner, codec=codec, judge=judge
+    )
     try:
         run_loop(world, slots, schedule, problems, checkpoints, diary.watchers(killed_in))
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import placed
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
@@ -54,7 +55,7 @@ def tiny_policy(
                 parameter.mul_(spread)
     if dtype == torch.float64:
         _keep_float64_in_norms(model)
-    return model.eval()
+    return placed(model).eval()
 
 
 def _keep_float64_in_norms(model: nn.Module) -> None:
@@ -71,10 +72,10 @@ def plain_log_probs(model: Any, sequences: Sequences, temperature: float = 1.0) 
     """Log-probs of each completion by the definition: one sequence at a time, the whole log-softmax."""
     rows = []
     for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
-        logits = model(torch.tensor([[*prompt, *completion]])).logits[0] / temperature
+        ids = placed(torch.tensor([[*prompt, *completion]]))
+        logits = model(ids).logits[0] / temperature
         whole = torch.log_softmax(logits, dim=-1)
-        at = torch.arange(len(prompt) - 1, len(prompt) + len(completion) - 1)
-        rows.append(whole[at, torch.tensor(completion)])
+        rows.append(whole[len(prompt) - 1 : -1].gather(1, ids[0, len(prompt) :, None]).squeeze(1))
     return rows
 
 

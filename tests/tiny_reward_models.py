@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import torch
+from device_here import placed
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
 from models.learner.optimiser import OptimiserSettings
@@ -26,11 +27,11 @@ FAST = OptimiserSettings(learning_rate=2e-3, warmup_steps=5)
 
 
 def tiny_reward_model(dtype: torch.dtype = torch.float32) -> Any:
-    """The same weights at every call, on the CPU."""
+    """The same weights at every call."""
     torch.manual_seed(0)
     config = Qwen3Config(**SHAPE)
     model: Any = Qwen3ForSequenceClassification(config)
-    return model.to(dtype).eval()
+    return placed(model.to(dtype)).eval()
 
 
 def toy_pairs(count: int, seed: int) -> list[Pair]:

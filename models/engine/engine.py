@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from models.device import has_gpu
 from models.errors import UserError
 from models.seeds import completion_seed
 
@@ -38,7 +39,7 @@ class EngineSettings:
     @property
     def sleeps(self) -> bool:
         """What `sleep` means here."""
-        return torch.cuda.is_available() if self.sleep == "auto" else self.sleep
+        return has_gpu() if self.sleep == "auto" else self.sleep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +217,7 @@ def engine_dtype(settings: EngineSettings, dtype: torch.dtype | None) -> torch.d
     """What the engine computes in: what `engine.precision` names, else `dtype`, else what suits the device."""
     if settings.precision != "auto":
         return torch.float32 if settings.precision == "float32" else torch.bfloat16
-    return dtype or (torch.bfloat16 if torch.cuda.is_available() else torch.float32)
+    return dtype or (torch.bfloat16 if has_gpu() else torch.float32)
 
 
 def check_ids(rows: Sequence[Sequence[int]], vocabulary: int, longest: int | None = None) -> None:

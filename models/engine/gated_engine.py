@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from models.device import device
 from models.engine.decoding_loop import Switch, Voice
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.learner.log_probs import hidden_width
-from models.policy.build import device
 from models.policy.use import GATE
 
 HEAD = "gate.safetensors"

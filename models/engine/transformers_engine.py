@@ -16,13 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from models.device import device
 from models.engine.decoding_loop import Switch, Voice, complete
 from models.engine.engine import Ask, Drawing, Engine, EngineSettings, Generated, check_ids, engine_dtype, prompts_of
 from models.engine.serving import Serving
 from models.learner.all_completions import all_log_probs
 from models.learner.log_probs import use_packed_attention
 from models.learner.packing import Sequences
-from models.policy.build import device, load_causal_model
+from models.policy.build import load_causal_model
 from models.policy.folder import check_model_folder
 from models.text.end_ids import Ends, all_of
 

@@ -13,13 +13,13 @@ from functools import partial
 
 import torch
 
+from models.device import device
 from models.engine.engine import Engine, Sampling
 from models.episodes.answers import AT_ONCE, Answers
 from models.episodes.environment import Environment
 from models.episodes.playing import Playing
 from models.errors import UserError
 from models.loop.pumps import Pumps
-from models.policy.build import device
 from models.text.bridge import Bridge
 from models.text.encoding import Codec
 

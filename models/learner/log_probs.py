@@ -233,4 +233,4 @@ def _probe_autocast(model: PreTrainedModel) -> torch.dtype | None:
 def _probe_dtype(model: PreTrainedModel) -> torch.dtype:
     """The dtype to compare in: that of the learner's fastest route on the device, which is the one to be proved."""
     own: torch.dtype = next(model.parameters()).dtype
-    return torch.bfloat16 if own == torch.float32 and next(model.parameters()).device.type == "cuda" else own
+    return torch.bfloat16 if own == torch.float32 and next(model.parameters()).device.type != "cpu" else own

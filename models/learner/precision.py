@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from models.atomic_write import write_file
+from models.device import has_gpu
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import completion_log_probs, plain_inner, row_states, use_packed_attention
 from models.learner.packing import Sequences, packed_row
@@ -71,7 +72,7 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
     with suppress(OSError, ValueError, KeyError):
         if (fixed := json.loads(_fixed(folder, shape_of(model)).read_text())["fixed"]) in get_args(Precision):
             return cast(Precision, fixed)
-    if torch.cuda.is_available():  # wherever the model is now: it learns there
+    if has_gpu():  # wherever the model is now: it learns there
         return "bfloat16"
     shapes = _shapes(model)
     threads = torch.get_num_threads()

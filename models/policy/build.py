@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import torch
 from pydantic import Field
 from safetensors import SafetensorError
-from torch import nn
 
+from models.device import on_device
 from models.errors import UserError
 from models.policy.folder import check_model_folder, given_folder, refuse_untrusted
 from models.policy.update_sparsity import SubnetworkSettings
@@ -25,7 +25,6 @@ from models.text.tokenizer import TokenizerSettings
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
-Model = TypeVar("Model", bound=nn.Module)
 _LOADING = threading.Lock()
 """transformers loads one model at a time: of two loaded by two threads, tied weights count as missing in one."""
 
@@ -91,17 +90,6 @@ class PolicySettings:
     """Run code that the base model ships. Leave it off unless you read that code."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of matrix products; auto is what a short measurement finds faster. Master weights are float32."""
-
-
-def device() -> torch.device:
-    """Where the learner runs: the GPU where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def on_device(model: Model) -> Model:
-    """`model`, moved to where the learner runs."""
-    nn.Module.to(model, device())
-    return model
 
 
 def config_of(size: SizeSettings, vocabulary: int, *, pad: int | None = None, end: int | None = None) -> Qwen3Config:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import torch
 from pydantic import Field
 
+from models.device import on_device
 from models.errors import UserError
-from models.policy.build import load_causal_model, on_device
+from models.policy.build import load_causal_model
 from models.policy.folder import check_model_folder, load_tokenizer
 
 if TYPE_CHECKING:

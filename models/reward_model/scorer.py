@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from models.device import on_device
 from models.learner.packing import Sequences
-from models.policy.build import on_device
 from models.reward_model.bare_texts import bare_prompts, is_bare
 from models.reward_model.ensemble import member_folders, read_ensemble
 from models.reward_model.goal import nearness, read_goal, states_of

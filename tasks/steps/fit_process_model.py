@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from prefect import get_run_logger, task
 
+from models.device import on_device
 from models.errors import UserError
 from models.fits import ProcessFit, fit_and_value, fit_steps
-from models.policy.build import on_device
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.reward_model.model import load_reward_model, reward_model_from_policy
 from models.reward_model.process import write_reading

@@ -16,10 +16,10 @@ from prefect import get_run_logger, task
 from models.datasets.row_table import RowTable, Texts, open_rows
 from models.datasets.schema import Kind, Row, available
 from models.datasets.task_sets.drawing import SOUND
+from models.device import on_device
 from models.errors import UserError
 from models.fits import RewardFit, fit_and_score, fit_preferences
 from models.learner.packing import Sequences
-from models.policy.build import on_device
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.recipe.schema import RewardModelSection
 from models.reward_model.annotators import (

@@ -148,7 +148,7 @@ def test_the_penalty_of_a_token_is_its_log_ratio_to_the_reference() -> None:
     policy, reference = (all_log_probs(model, SEQUENCES) for model in (learner.policy, learner.reference))
     rewards = gae._token_rewards(world_of(learner), WORTH)
     for index, row in enumerate(rewards):
-        expected = -0.3 * (policy[index] - reference[index])
+        expected = -0.3 * (policy[index] - reference[index]).cpu()
         expected[-1] += WORTH.rewards[index]
         torch.testing.assert_close(row, expected)
     assert max(float(row[:-1].abs().max()) for row in rewards if len(row) > 1) > 0.1
@@ -222,7 +222,7 @@ def run(
     torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
     learner = new_learner(schedule, lora)
     learner.companions = {"critic": companion}
-    world = make_world(TransformersEngine(start, EngineSettings(), end=END), learner=learner)
+    world = make_world(TransformersEngine(start, EngineSettings(precision="float32"), end=END), learner=learner)
     try:
         run_loop(world, slots, schedule, PROBLEMS, checkpoints, Watchers(metrics=metrics))
     except KeyboardInterrupt:

@@ -34,7 +34,7 @@ def test_it_is_the_log_prob_of_the_teacher_less_that_of_the_policy() -> None:
     advantages = JudgeLogRatio(weight=2.0)(world_of({"teacher": teacher}), CHOSEN).tokens
     ours, theirs = (plain_log_probs(model, SEQUENCES) for model in (tiny_policy(spread=2.0), teacher))
     for row, own, judged in zip(advantages, ours, theirs, strict=True):
-        assert float((row - 2.0 * (judged - own).detach()).abs().max()) <= 1e-12
+        assert float((row - 2.0 * (judged - own).detach().cpu()).abs().max()) <= 1e-12
 
 
 def test_with_a_discount_a_token_counts_what_follows_it() -> None:
@@ -59,7 +59,7 @@ def test_a_served_teacher_is_asked_for_given_tokens_and_takes_the_place_of_a_mod
     advantages = JudgeLogRatio()(world_of({}, served), CHOSEN).tokens
     assert [tuple(ids) for ids in asked[0].completions] == SEQUENCES.completions
     own = plain_log_probs(tiny_policy(spread=2.0), SEQUENCES)
-    torch.testing.assert_close(advantages[0], -1.0 - own[0].detach(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(advantages[0], -1.0 - own[0].detach().cpu(), rtol=0, atol=1e-12)
 
 
 def test_without_a_teacher_it_refuses() -> None:

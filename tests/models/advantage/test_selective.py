@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, Diary, new_learner, same_weights
 from tiny_models import COMPLETIONS, PROMPTS, scored, tiny_policy
 from tiny_worlds import make_world
@@ -57,7 +58,7 @@ def by_plain_steps(world: World) -> Any:
     """The same gate with an optimiser whose step is the gradient itself."""
     head: Any = world.learner.companions["gate"].model
     with torch.no_grad():
-        head.weight.normal_(std=0.1, generator=torch.Generator().manual_seed(2))
+        head.weight.copy_(0.1 * torch.randn(head.weight.shape, generator=torch.Generator().manual_seed(2)))
     world.learner.companions["gate"] = Companion(head, torch.optim.SGD(head.parameters()))
     return head
 
@@ -65,7 +66,8 @@ def by_plain_steps(world: World) -> Any:
 def plain_states(prompt: Sequence[int], completion: Sequence[int]) -> Tensor:
     """The reference's states that predict the completion, from a plain forward pass, [tokens, hidden]."""
     with torch.no_grad():
-        states: Tensor = tiny_policy(seed=3).base_model(torch.tensor([[*prompt, *completion]])).last_hidden_state[0]
+        ids = torch.tensor([[*prompt, *completion]], device=DEVICE)
+        states: Tensor = tiny_policy(seed=3).base_model(ids).last_hidden_state[0]
     return states[len(prompt) - 1 : -1]
 
 
@@ -83,14 +85,14 @@ def rewarded(worth: Mapping[bool, float]) -> Signal:
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_at_first_the_policy_writes_its_share_whatever_stands_before(share: float) -> None:
     head = Selective(share=share).accompany(tiny_policy()).model
-    states = torch.randn(50, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(head(states).sigmoid(), torch.full((50, 1), share, dtype=torch.float64))
+    states = torch.randn(50, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    torch.testing.assert_close(head(states).sigmoid().cpu(), torch.full((50, 1), share, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_a_share_of_1_is_exactly_1_in_every_precision(dtype: torch.dtype) -> None:
     head = Selective(share=1.0).accompany(tiny_policy(dtype)).model
-    assert bool((head(torch.full((5, 64), 30.0, dtype=dtype)).sigmoid() == 1.0).all())
+    assert bool((head(torch.full((5, 64), 30.0, dtype=dtype, device=DEVICE)).sigmoid() == 1.0).all())
 
 
 def test_every_token_has_the_group_relative_advantage_of_its_completion() -> None:
@@ -114,7 +116,7 @@ def test_the_gradient_of_one_token_is_the_advantage_times_what_the_gate_lacked_t
         state = plain_states(PROMPTS[0], [5])[0]
         gate = 1 / (1 + math.exp(-float(before.weight[0] @ state + before.bias[0])))
         gradient = 0.02 * (gate - 1 if flag else gate)  # of -A log p(z) by the log-odds
-        torch.testing.assert_close((head.bias - before.bias).detach(), torch.tensor([-0.5 * gradient]).double())
+        torch.testing.assert_close((head.bias - before.bias).detach().cpu(), torch.tensor([-0.5 * gradient]).double())
         torch.testing.assert_close((head.weight - before.weight).detach()[0], -0.5 * gradient * state)
         assert metrics["chance"] == pytest.approx(gate, rel=1e-9)
         assert metrics["loss"] == pytest.approx(-0.02 * math.log(gate if flag else 1 - gate), rel=1e-6)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from device_here import DEVICE, placed
 from tiny_loops import SCHEDULE, new_learner
 from tiny_models import tiny_policy
 from tiny_worlds import make_world
@@ -72,16 +73,16 @@ def test_one_target_by_hand() -> None:
     """With the lagged values held, the error before the first step is that to r + gamma Q of the turn behind."""
     model = ActionValues(tiny_policy(seed=3))
     companion = Companion(model, build_optimiser(model, OptimiserSettings()))
-    features = torch.randn(3, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    features = placed(torch.randn(3, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))
     q = model.values(features).detach()
     following = following_turns([2, 1])
     assert following.tolist() == [1, -1, -1]
-    target = torch.stack([0.5 * q[1], torch.tensor(1.0).double(), torch.tensor(0.25).double()])
+    target = torch.stack([0.5 * q[1], *torch.tensor([1.0, 0.25], device=DEVICE).double()])
     seen = fit_action_values(
         companion,
         features,
         torch.tensor([0.0, 1.0, 0.25]),
-        following,
+        placed(following),
         gamma=0.5,
         passes=1,
         optimiser=OptimiserSettings(),
@@ -97,7 +98,7 @@ def fitted(features: Tensor, proposals: Tensor, conservative: float, passes: int
         Companion(model, build_optimiser(model, OptimiserSettings())),
         features,
         torch.ones(len(features)),
-        torch.full((len(features),), -1),
+        torch.full((len(features),), -1, device=DEVICE),
         gamma=1.0,
         passes=passes,
         optimiser=OptimiserSettings(learning_rate=0.01, warmup_steps=1),
@@ -109,8 +110,8 @@ def fitted(features: Tensor, proposals: Tensor, conservative: float, passes: int
 
 
 def test_the_conservative_term_by_hand() -> None:
-    features = torch.randn(2, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    proposals = torch.randn(2, 3, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    features = placed(torch.randn(2, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))
+    proposals = placed(torch.randn(2, 3, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(2)))
     model = ActionValues(tiny_policy(seed=3))
     q, proposed = model.values(features).tolist(), model.values(proposals).tolist()
     by_hand = sum(math.log(sum(math.exp(x) for x in row)) - of for row, of in zip(proposed, q, strict=True)) / 2
@@ -119,8 +120,9 @@ def test_the_conservative_term_by_hand() -> None:
 
 def test_a_turn_that_nobody_logged_ends_below_what_was_logged_where_the_fit_is_conservative() -> None:
     """Beside it the same fit without the term, which has nothing to say about a turn that is not in the log."""
-    features = torch.randn(1, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    strange = features + torch.randn(1, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    chance = torch.Generator().manual_seed(1)
+    features, apart = (placed(torch.randn(1, 64, dtype=torch.float64, generator=chance)) for _ in range(2))
+    strange = features + apart
     proposals = torch.stack([features, strange], dim=1)
 
     def gap(conservative: float) -> float:

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_models import SEQUENCES, scored, tiny_policy
 from torch import Tensor
 
@@ -43,7 +44,8 @@ def plain_values(model: Critic, sequences: Sequences) -> list[Tensor]:
     """By the definition: one sequence at a time, the backbone's own forward, the head at the token before."""
     rows = []
     for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
-        hidden = model.backbone(input_ids=torch.tensor([[*prompt, *completion]]), use_cache=False).last_hidden_state[0]
+        ids = torch.tensor([[*prompt, *completion]], device=DEVICE)
+        hidden = model.backbone(input_ids=ids, use_cache=False).last_hidden_state[0]
         rows.append(values_of(model.head(hidden[len(prompt) - 1 : -1]), model.settings))
     return rows
 
@@ -55,7 +57,7 @@ def test_a_value_is_the_head_at_the_token_that_predicts(settings: CriticSettings
         expected = plain_values(model, SHARED)
     values = read_values(model, SHARED)
     assert [len(row) for row in values] == [len(ids) for ids in SHARED.completions]
-    torch.testing.assert_close(torch.cat(values), torch.cat(expected), rtol=0, atol=1e-9)
+    torch.testing.assert_close(torch.cat(values), torch.cat(expected).cpu(), rtol=0, atol=1e-9)
     assert torch.cat(values).std() > 0.1
 
 

@@ -68,7 +68,7 @@ def test_weights_come_back_as_the_engine_rounds_them_in_parts_that_hold_each_onc
     back = {array.name: array.tensor() for part in parts for array in part}
     assert list(back) == list(weights)
     for name, tensor in weights.items():
-        assert torch.equal(back[name], tensor.to(dtype) if tensor.is_floating_point() else tensor)
+        assert torch.equal(back[name], tensor.cpu().to(dtype) if tensor.is_floating_point() else tensor)
         assert back[name].dtype == (dtype if tensor.is_floating_point() else tensor.dtype)
 
 
@@ -83,7 +83,7 @@ def test_an_array_that_may_only_be_read_is_a_weight_without_a_copy_and_without_a
 def test_a_hosted_engine_says_what_the_engine_says_and_which_weights_it_has(tmp_path: Path) -> None:
     folder = tmp_path / "policy"
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
-    settings, drawing = EngineSettings(name="transformers"), Drawing(temperature=1.5)
+    settings, drawing = EngineSettings(name="transformers", precision="float32"), Drawing(temperature=1.5)
     asks = [ask for ask in ASKS if ask.max_tokens < 64]
     hosted = HostedEngine()
     about = hosted.open(Order(folder, settings, 64, 1, torch.float32, False))

@@ -42,10 +42,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.slow])])
 def engine(request: pytest.FixtureRequest, folder: Path) -> Engine:
     if request.param == "vllm":
-        made = VllmEngine(folder, EngineSettings(max_sequences=64), longest=64, end=END, seed=0)
+        made = VllmEngine(folder, EngineSettings(max_sequences=64, precision="float32"), longest=64, end=END, seed=0)
         request.addfinalizer(made.close)
         return made
-    return TransformersEngine(folder, EngineSettings(), end=END)
+    return TransformersEngine(folder, EngineSettings(precision="float32"), end=END)
 
 
 def agree(completions: Sequence[Generated], others: Sequence[Generated]) -> None:
@@ -66,9 +66,9 @@ def test_a_completion_hangs_on_its_ask_alone(engine: Engine) -> None:
 
 
 def test_how_many_run_at_once_changes_no_completion(folder: Path) -> None:
-    whole = TransformersEngine(folder, EngineSettings(), end=END).each(ASKS, DRAWING)
+    whole = TransformersEngine(folder, EngineSettings(precision="float32"), end=END).each(ASKS, DRAWING)
     for most in (1, 2, 3, 7):
-        narrow = TransformersEngine(folder, EngineSettings(max_sequences=most), end=END)
+        narrow = TransformersEngine(folder, EngineSettings(max_sequences=most, precision="float32"), end=END)
         agree(narrow.each(ASKS, DRAWING), whole)
 
 

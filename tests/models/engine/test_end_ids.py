@@ -26,7 +26,7 @@ def second_end(engine: TransformersEngine, prompts: Sequence[Sequence[int]]) -> 
 
 def test_the_decoding_loop_stops_at_any_of_the_ends_and_nowhere_else(tmp_path: Path) -> None:
     save_model_folder(tiny_policy(torch.float32, spread=3.0), word_tokenizer(), tmp_path / "policy")
-    engine = TransformersEngine(tmp_path / "policy", EngineSettings(), end=1)
+    engine = TransformersEngine(tmp_path / "policy", EngineSettings(precision="float32"), end=1)
     ends = (1, second_end(engine, PROMPTS))
     drawn = Sampling(max_tokens=8, samples=8)  # no more: from then on rows move up, and meet other numbers
     engine.end = ends
@@ -59,13 +59,20 @@ def test_text_fed_to_an_exported_policy_has_the_training_ids_and_stops_where_tra
     folder = tmp_path / "policy"
     model = tiny_policy(torch.float32, vocabulary=len(llama_like()))
     save_model_folder(model, llama_like(), folder)
-    ends = (1, second_end(TransformersEngine(folder, EngineSettings(), end=1), Codec(llama_like()).prompts(TEXTS)))
+    ends = (
+        1,
+        second_end(
+            TransformersEngine(folder, EngineSettings(precision="float32"), end=1), Codec(llama_like()).prompts(TEXTS)
+        ),
+    )
     name_ends(model, ends)
     save_model_folder(model, llama_like(), folder)
     codec = Codec(load_tokenizer(folder), also_end=ends_of_folder(folder))
     assert codec.ends == ends
     trained = codec.prompts(TEXTS)
-    ours = open_engine(folder, EngineSettings(name="transformers"), longest=64, end=codec.ends, seed=0)
+    ours = open_engine(
+        folder, EngineSettings(name="transformers", precision="float32"), longest=64, end=codec.ends, seed=0
+    )
     expected = [row[0].tokens for row in ours.generate(trained, GREEDY, 0)]
     assert any(tokens[-1] == ends[1] for tokens in expected)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from tiny_models import NO_VLLM, SEQUENCES, tiny_policy, word_tokenizer
 
+from models.device import has_gpu
 from models.engine.canary import TOLERANCE, canary_gap
 from models.engine.engine import Engine, EngineSettings, engine_dtype
 from models.engine.open_engine import open_engine
@@ -58,5 +59,5 @@ def test_the_recipes_precision_wins_over_the_learners(start: Callable[..., Engin
 def test_auto_follows_the_learner_and_without_one_the_device() -> None:
     auto = EngineSettings()
     assert engine_dtype(auto, torch.float32) == torch.float32 and engine_dtype(auto, torch.bfloat16) == torch.bfloat16
-    assert engine_dtype(auto, None) == (torch.bfloat16 if torch.cuda.is_available() else torch.float32)
+    assert engine_dtype(auto, None) == (torch.bfloat16 if has_gpu() else torch.float32)
     assert engine_dtype(EngineSettings(precision="float32"), torch.bfloat16) == torch.float32

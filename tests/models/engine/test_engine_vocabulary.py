@@ -29,7 +29,7 @@ class OwnForCausalLM(Qwen3ForCausalLM):
 
 @pytest.fixture(params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.thorough])])
 def settings(request: pytest.FixtureRequest) -> EngineSettings:
-    return EngineSettings(name=request.param, max_sequences=8)
+    return EngineSettings(name=request.param, max_sequences=8, precision="float32")
 
 
 def start(folder: Path, settings: EngineSettings, **named: Any) -> Engine:

@@ -104,7 +104,7 @@ class Forgetful(TransformersEngine):
 
 
 def starts(folder: Path, *kinds: type[TransformersEngine]) -> list[Callable[[], Engine]]:
-    return [partial(kind, folder, EngineSettings(), end=END) for kind in kinds]
+    return [partial(kind, folder, EngineSettings(precision="float32"), end=END) for kind in kinds]
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def open_fleet(folder: Path) -> Iterator[Callable[..., Fleet]]:
 def test_one_engine_and_two_and_three_and_more_than_there_are_prompts_give_the_same_tokens(
     folder: Path, open_fleet: Callable[..., Fleet]
 ) -> None:
-    alone = TransformersEngine(folder, EngineSettings(), end=END)
+    alone = TransformersEngine(folder, EngineSettings(precision="float32"), end=END)
     asks = [*ASKS, Ask(PROMPTS[0], 77, 5)]  # a prompt that comes again, but not beside its like
     wanted = alone.each(asks, DRAWING)
     scores = alone.score(SEQUENCES.prompts, SEQUENCES.completions)
@@ -171,7 +171,7 @@ def test_where_each_engine_has_a_batch_what_they_say_is_what_one_says_to_the_las
         for place, prompt in enumerate([chance.randrange(2, 24)] * chance.randint(1, 30) for _ in range(24))
         for number in range(4)
     ]
-    settings = EngineSettings(max_sequences=16)
+    settings = EngineSettings(max_sequences=16, precision="float32")
     start = partial(TransformersEngine, folder, settings, end=END)
     wanted = contents(start().each(asks, DRAWING))
     for count in (2, 3, 6):
@@ -211,7 +211,7 @@ def test_a_head_that_is_left_as_it_was_trips_the_canary_and_one_that_is_left_out
 @NO_VLLM
 @pytest.mark.thorough
 def test_a_head_that_is_left_out_trips_the_canary_of_vllm_which_takes_the_rest(folder: Path) -> None:
-    engine = VllmEngine(folder, EngineSettings(max_sequences=8), longest=64, end=END, seed=0)
+    engine = VllmEngine(folder, EngineSettings(max_sequences=8, precision="float32"), longest=64, end=END, seed=0)
     try:
         policy = moved(policy_of(folder.name))
         weights = dict(merged_weights(policy))

@@ -34,7 +34,9 @@ def exported(folder: Path, odds: float, weights: float = 0.0) -> Path:
     head: Any = gate.model
     with torch.no_grad():
         head.bias.fill_(odds)
-        head.weight.normal_(std=weights or 1e-12, generator=torch.Generator().manual_seed(5))
+        head.weight.copy_(
+            torch.randn(head.weight.shape, generator=torch.Generator().manual_seed(5)) * (weights or 1e-12)
+        )
     optimiser = torch.optim.SGD(policy.parameters())
     learner = Learner(policy, optimiser, reference, None, None, AS_IT_IS, companions={"gate": gate})
     save_model_folder(reference, word_tokenizer(), folder / "start")
@@ -82,7 +84,9 @@ def test_in_between_every_token_comes_from_the_one_whom_the_gate_chose_and_both_
     for (_, completion), policy, reference in zip(made, *said, strict=True):
         by_first = torch.tensor(completion.by_first)
         turns.update(completion.by_first)
-        torch.testing.assert_close(completion.log_probs, torch.where(by_first, policy, reference), rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(
+            completion.log_probs, torch.where(by_first, policy.cpu(), reference.cpu()), rtol=1e-3, atol=1e-3
+        )
     assert turns == {True, False}
     first, again = (contents(engine.generate(PROMPTS, SAMPLING, 3)) for _ in range(2))
     assert first == again

@@ -35,7 +35,9 @@ def running(
 ) -> Iterator[tuple[str, Restarting]]:
     folder = tmp_path_factory.mktemp("restart") / "policy"
     save_model_folder(tiny_policy(torch.float32, seed=7), word_tokenizer(), folder)
-    engine = open_engine(folder, EngineSettings(name=request.param, max_sequences=64), longest=64, end=END, seed=0)
+    engine = open_engine(
+        folder, EngineSettings(name=request.param, max_sequences=64, precision="float32"), longest=64, end=END, seed=0
+    )
     assert isinstance(engine, Restarting)
     yield request.param, engine
     engine.close()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_models import NO_VLLM, PROMPTS, VOCABULARY, contents, tiny_policy, word_tokenizer
 from torch import Tensor
 
@@ -32,7 +33,9 @@ END = 1
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarting]:
     folder = tmp_path_factory.mktemp("distribution") / "policy"
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
-    engine = open_engine(folder, EngineSettings(name=request.param, max_sequences=64), longest=64, end=END, seed=0)
+    engine = open_engine(
+        folder, EngineSettings(name=request.param, max_sequences=64, precision="float32"), longest=64, end=END, seed=0
+    )
     assert isinstance(engine, Restarting)
     yield engine
     engine.close()
@@ -66,7 +69,7 @@ def test_log_probs_are_those_of_the_truncated_distribution_to_1e_4(engine: Resta
     exact = tiny_policy(spread=3.0)
     for prompt, group in zip(PROMPTS, engine.generate(PROMPTS, sampling, seed=0), strict=True):
         for generated in group:
-            logits = exact(torch.tensor([[*prompt, *generated.tokens]])).logits[0, len(prompt) - 1 : -1]
+            logits = exact(torch.tensor([[*prompt, *generated.tokens]], device=DEVICE)).logits[0, len(prompt) - 1 : -1]
             expected = [
                 float(by_definition(row, sampling)[token])
                 for row, token in zip(logits.detach(), generated.tokens, strict=True)
@@ -83,11 +86,11 @@ def test_log_probs_of_samples_are_the_learners(engine: Restarting, shape: dict[s
     policy = tiny_policy(torch.float32, spread=3.0)
     learner, _ = completion_log_probs(policy, sequences, distribution=Distribution(**shape))
     said = torch.cat([generated.log_probs for _, generated in flat if generated.log_probs is not None])
-    torch.testing.assert_close(said, learner.detach(), rtol=0, atol=1e-4)
+    torch.testing.assert_close(said, learner.detach().cpu(), rtol=0, atol=1e-4)
 
 
 def test_truncation_leaves_tokens_out_in_the_cases_above() -> None:
-    logits = tiny_policy(spread=3.0)(torch.tensor([PROMPTS[0]])).logits[0, -1].detach()
+    logits = tiny_policy(spread=3.0)(torch.tensor([PROMPTS[0]], device=DEVICE)).logits[0, -1].detach()
     left = [int(by_definition(logits, Sampling(**shape)).isfinite().sum()) for shape in SHAPES]
     assert left[0] == left[1] == VOCABULARY and left[3] == 20 and 1 < left[2] < VOCABULARY and 1 < left[4] <= 5
 

@@ -39,10 +39,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.slow])])
 def engine(request: pytest.FixtureRequest, folder: Path) -> Engine:
     if request.param == "vllm":
-        made = VllmEngine(folder, EngineSettings(max_sequences=6), longest=64, end=END, seed=0)
+        made = VllmEngine(folder, EngineSettings(max_sequences=6, precision="float32"), longest=64, end=END, seed=0)
         request.addfinalizer(made.close)
         return made
-    return TransformersEngine(folder, EngineSettings(max_sequences=6), end=END)
+    return TransformersEngine(folder, EngineSettings(max_sequences=6, precision="float32"), end=END)
 
 
 @pytest.fixture
@@ -184,7 +184,9 @@ def test_a_long_prompt_that_is_under_way_is_read_anew_by_who_begins_with_new_wei
     for model in models:
         model.config.max_position_embeddings = 1024
     save_model_folder(models[0], word_tokenizer(), tmp_path / "policy")
-    engine = VllmEngine(tmp_path / "policy", EngineSettings(max_sequences=6), longest=512, end=END, seed=0)
+    engine = VllmEngine(
+        tmp_path / "policy", EngineSettings(max_sequences=6, precision="float32"), longest=512, end=END, seed=0
+    )
     prompt = [3 + place % 20 for place in range(CACHE_BLOCK * 2 + 5)]
     asks = [Ask(prompt, seed, 20) for seed in range(2)]
     assert not engine.serve({0: asks[0]}, DRAWING, 1)

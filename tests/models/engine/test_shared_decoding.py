@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from architectures import built
+from device_here import DEVICE
 from tiny_models import word_tokenizer
 from torch import Tensor, nn
 
@@ -23,15 +24,15 @@ NO_END = 60
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> TransformersEngine:
     model = built(request.param, torch.float32)
     save_model_folder(model, word_tokenizer(), tmp_path / "policy")
-    return TransformersEngine(tmp_path / "policy", EngineSettings(max_sequences=64), end=NO_END)
+    return TransformersEngine(tmp_path / "policy", EngineSettings(max_sequences=64, precision="float32"), end=NO_END)
 
 
 def own_log_probs(model: nn.Module, prompt: Sequence[int], completion: tuple[int, ...]) -> Tensor:
     """By the definition: the whole sequence through the model's own forward, without a cache."""
-    ids = torch.tensor([[*prompt, *completion]])
+    ids = torch.tensor([[*prompt, *completion]], device=DEVICE)
     with torch.no_grad():
         logits = model(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1].float()
-    return torch.log_softmax(logits, -1).gather(1, ids[0, len(prompt) :, None]).squeeze(1)
+    return torch.log_softmax(logits, -1).gather(1, ids[0, len(prompt) :, None]).squeeze(1).cpu()
 
 
 def test_log_probs_of_drawn_tokens_are_those_of_a_plain_forward_pass(engine: TransformersEngine) -> None:
@@ -51,7 +52,7 @@ def test_greedy_takes_the_likeliest_token_of_a_plain_forward_pass(engine: Transf
         ids = list(prompt)
         for token in made.tokens:
             with torch.no_grad():
-                logits = engine.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
+                logits = engine.model(input_ids=torch.tensor([ids], device=DEVICE), use_cache=False).logits[0, -1]
             assert float(logits[token]) >= float(logits.max()) - 1e-4
             ids.append(token)
 
@@ -62,7 +63,7 @@ def ending_engine(folder: Path, most: int = 64) -> TransformersEngine:
     with torch.no_grad():
         model.lm_head.weight.mul_(0.05)
     save_model_folder(model, word_tokenizer(), folder)
-    return TransformersEngine(folder, EngineSettings(max_sequences=most), end=7)
+    return TransformersEngine(folder, EngineSettings(max_sequences=most, precision="float32"), end=7)
 
 
 def test_sequences_that_end_early_are_dropped_and_the_rest_go_on_rightly(
@@ -96,7 +97,7 @@ def test_tokens_come_up_as_often_as_their_probability_says(tmp_path: Path) -> No
     (group,) = engine.generate([[5, 6]], Sampling(max_tokens=1, samples=20_000), seed=3)
     seen = torch.bincount(torch.tensor([made.tokens[0] for made in group]), minlength=61) / len(group)
     with torch.no_grad():
-        p = torch.softmax(engine.model(input_ids=torch.tensor([[5, 6]])).logits[0, -1], -1)
+        p = torch.softmax(engine.model(input_ids=torch.tensor([[5, 6]], device=DEVICE)).logits[0, -1], -1).cpu()
     deviation = (seen - p).abs() / (p * (1 - p) / len(group)).sqrt()
     assert float(deviation.max()) < 4.5  # 61 binomials, 20,000 draws each
 

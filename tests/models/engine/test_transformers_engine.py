@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_models import GREEDY, PROMPTS, SEQUENCES, contents, plain_log_probs, tiny_policy, word_tokenizer
 from torch import Tensor, nn
 
@@ -29,13 +30,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def engine(folder: Path) -> TransformersEngine:
-    return TransformersEngine(folder, EngineSettings(), end=END)
+    return TransformersEngine(folder, EngineSettings(precision="float32"), end=END)
 
 
 def greedy_by_hand(model: nn.Module, prompt: Sequence[int], limit: int) -> tuple[int, ...]:
     ids = list(prompt)
     while len(ids) < len(prompt) + limit and (len(ids) == len(prompt) or ids[-1] != END):
-        ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+        ids.append(int(model(torch.tensor([ids], device=DEVICE)).logits[0, -1].argmax()))
     return tuple(ids[len(prompt) :])
 
 
@@ -49,7 +50,7 @@ def test_scores_are_the_log_probs_by_definition(engine: TransformersEngine) -> N
     scores = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
     expected = plain_log_probs(tiny_policy(), SEQUENCES)
     for row, exact in zip(scores, expected, strict=True):
-        torch.testing.assert_close(torch.tensor(row), exact.float(), rtol=0, atol=1e-5)
+        torch.testing.assert_close(torch.tensor(row), exact.float().cpu(), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_sampled_log_probs_are_those_of_the_distribution_that_was_drawn_from(
         for generated in group:
             assert generated.log_probs is not None
             for at, (token, value) in enumerate(zip(generated.tokens, generated.log_probs.tolist(), strict=True)):
-                logits = model(torch.tensor([[*prompt, *generated.tokens[:at]]])).logits[0, -1]
+                logits = model(torch.tensor([[*prompt, *generated.tokens[:at]]], device=DEVICE)).logits[0, -1]
                 expected = processed(logits / sampling.temperature, sampling.top_k, sampling.top_p)[token]
                 assert value == pytest.approx(float(expected.detach()), abs=1e-4)
 
@@ -82,7 +83,7 @@ def processed(logits: Tensor, top_k: int, top_p: float) -> Tensor:
 def test_the_share_of_each_token_is_its_probability(engine: TransformersEngine) -> None:
     (group,) = engine.generate([PROMPTS[0]], Sampling(max_tokens=1, samples=4000, temperature=0.7), seed=3)
     shares = torch.bincount(torch.tensor([generated.tokens[0] for generated in group]), minlength=24) / 4000
-    expected = (tiny_policy()(torch.tensor([PROMPTS[0]])).logits[0, -1] / 0.7).softmax(0)
+    expected = (tiny_policy()(torch.tensor([PROMPTS[0]], device=DEVICE)).logits[0, -1] / 0.7).softmax(0).cpu()
     assert (shares - expected).abs().max() < 0.03  # four standard deviations
 
 
@@ -122,7 +123,7 @@ def test_a_completion_ends_at_its_first_end_token_or_at_the_limit(engine: Transf
 
 
 def test_how_many_run_at_once_changes_nothing_of_the_greedy_answers(folder: Path, engine: TransformersEngine) -> None:
-    narrow = TransformersEngine(folder, EngineSettings(max_sequences=2), end=END)
+    narrow = TransformersEngine(folder, EngineSettings(max_sequences=2, precision="float32"), end=END)
     completions, expected = narrow.generate(PROMPTS, GREEDY, 0), engine.generate(PROMPTS, GREEDY, 0)
     assert [row[0].tokens for row in completions] == [row[0].tokens for row in expected]
     assert [len(group) for group in narrow.generate(PROMPTS, Sampling(max_tokens=2, samples=3), 0)] == [3] * 5
@@ -132,7 +133,7 @@ def test_new_weights_are_copied_and_old_ones_forgotten(engine: TransformersEngin
     other = tiny_policy(torch.float32, seed=1)
     engine.load(other.state_dict().items())
     scores = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
-    expected = torch.cat(plain_log_probs(tiny_policy(seed=1), SEQUENCES)).float()
+    expected = torch.cat(plain_log_probs(tiny_policy(seed=1), SEQUENCES)).float().cpu()
     torch.testing.assert_close(torch.tensor([value for row in scores for value in row]), expected, rtol=0, atol=1e-5)
     with torch.no_grad():
         other.model.embed_tokens.weight.zero_()  # what the learner does next must not reach the engine
@@ -145,7 +146,7 @@ def test_a_models_own_habits_of_sampling_do_not_count(folder: Path, engine: Tran
     model.generation_config.top_k = 1
     model.generation_config.do_sample = True
     save_model_folder(model, word_tokenizer(), tmp_path / "policy")
-    habitual = TransformersEngine(tmp_path / "policy", EngineSettings(), end=END)
+    habitual = TransformersEngine(tmp_path / "policy", EngineSettings(precision="float32"), end=END)
     sampling = Sampling(max_tokens=8, samples=3)
     assert contents(habitual.generate(PROMPTS, sampling, 0)) == contents(engine.generate(PROMPTS, sampling, 0))
 
@@ -155,11 +156,13 @@ def test_no_prompts_give_no_completions(engine: TransformersEngine) -> None:
 
 
 def test_it_is_what_opens_by_name_and_a_folder_without_weights_is_one_clear_line(folder: Path, tmp_path: Path) -> None:
-    engine = open_engine(folder, EngineSettings(name="transformers"), longest=64, end=END, seed=0)
+    engine = open_engine(folder, EngineSettings(name="transformers", precision="float32"), longest=64, end=END, seed=0)
     assert isinstance(engine, Restarting) and isinstance(engine.engine, TransformersEngine)
     engine.close()
     with pytest.raises(UserError, match="no such model folder"):
-        open_engine(tmp_path / "none", EngineSettings(name="transformers"), longest=64, end=END, seed=0)
+        open_engine(
+            tmp_path / "none", EngineSettings(name="transformers", precision="float32"), longest=64, end=END, seed=0
+        )
 
 
 def test_prompts_of_growing_length_do_not_disturb_each_other(engine: TransformersEngine) -> None:

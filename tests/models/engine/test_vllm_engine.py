@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(folder: Path) -> Iterator[VllmEngine]:
-    engine = VllmEngine(folder, EngineSettings(max_sequences=64), longest=64, end=END, seed=0)
+    engine = VllmEngine(folder, EngineSettings(max_sequences=64, precision="float32"), longest=64, end=END, seed=0)
     yield engine
     engine.close()
 
@@ -45,7 +45,7 @@ def engine(running: VllmEngine) -> VllmEngine:
 
 
 def test_greedy_completions_are_those_of_transformers(engine: VllmEngine, folder: Path) -> None:
-    other = TransformersEngine(folder, EngineSettings(), end=END)
+    other = TransformersEngine(folder, EngineSettings(precision="float32"), end=END)
     ours, theirs = engine.generate(PROMPTS, GREEDY, 0), other.generate(PROMPTS, GREEDY, 0)
     assert [row[0].tokens for row in ours] == [row[0].tokens for row in theirs]
     for first, two in zip(ours, theirs, strict=True):
@@ -53,7 +53,7 @@ def test_greedy_completions_are_those_of_transformers(engine: VllmEngine, folder
 
 
 def test_scores_agree_with_transformers_to_1e_5(engine: VllmEngine, folder: Path) -> None:
-    other = TransformersEngine(folder, EngineSettings(), end=END)
+    other = TransformersEngine(folder, EngineSettings(precision="float32"), end=END)
     ours = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
     theirs = other.score(SEQUENCES.prompts, SEQUENCES.completions)
     for first, two in zip(ours, theirs, strict=True):
@@ -69,7 +69,12 @@ def test_both_engines_stop_at_the_same_ends_whatever_the_folder_names(
     for ends in ((END, other_end), (other_end,)):
         monkeypatch.setattr(engine, "ends", ends)
         ours = [row[0] for row in engine.generate(PROMPTS, GREEDY, 0)]
-        theirs = [row[0] for row in TransformersEngine(folder, EngineSettings(), end=ends).generate(PROMPTS, GREEDY, 0)]
+        theirs = [
+            row[0]
+            for row in TransformersEngine(folder, EngineSettings(precision="float32"), end=ends).generate(
+                PROMPTS, GREEDY, 0
+            )
+        ]
         assert [(our.tokens, our.finished) for our in ours] == [(their.tokens, their.finished) for their in theirs]
         assert any(our.tokens[-1] == other_end and our.finished for our in ours)
 
@@ -138,7 +143,7 @@ def test_top_k_and_top_p_leave_only_the_likeliest(engine: VllmEngine) -> None:
 
 def test_more_prompt_tokens_than_one_step_takes_are_no_trouble_for_seeded_samples(folder: Path) -> None:
     prompts = [[3 + (number + place) % 9 for place in range(50)] for number in range(200)]
-    engine = VllmEngine(folder, EngineSettings(max_sequences=256), longest=64, end=END, seed=0)
+    engine = VllmEngine(folder, EngineSettings(max_sequences=256, precision="float32"), longest=64, end=END, seed=0)
     try:
         assert sum(map(len, prompts)) > 8192
         made = engine.generate(prompts, Sampling(max_tokens=4, samples=1), seed=3)

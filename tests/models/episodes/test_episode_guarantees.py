@@ -74,7 +74,7 @@ class Gap(Reward):
         read = world.readings.policy(rollouts)
         for row, rollout in zip(read, rollouts, strict=True):
             assert rollout.behaviour_log_probs is not None
-            apart = (row - rollout.behaviour_log_probs)[torch.tensor(rollout.written)]
+            apart = (row.cpu() - rollout.behaviour_log_probs)[torch.tensor(rollout.written)]
             self.seen.append(float(apart.abs().max()))
         return torch.zeros(len(rollouts))
 
@@ -177,7 +177,7 @@ def test_every_cut_has_its_rule_and_nothing_is_generated_after_it(
         if cut == "error" and "7" in turn:
             raise RuntimeError("broken")
 
-    engine = Listening(start, EngineSettings(), end=ENDING.ends)
+    engine = Listening(start, EngineSettings(precision="float32"), end=ENDING.ends)
     words = "3 + 4 5 6 7 8 9" if settings.get("max_tokens") == 20 else ""
     source = episodes(Chatter(lasts=9, act=act, words=words), waves=waves, **settings)
     made = source(make_world(engine, codec=ENDING), PROBLEMS[:4], 0)

@@ -18,7 +18,9 @@ from models.rollouts.forked import Forked
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> TransformersEngine:
-    return TransformersEngine(save_start(tmp_path_factory.mktemp("policy")), EngineSettings(), end=ENDING.ends)
+    return TransformersEngine(
+        save_start(tmp_path_factory.mktemp("policy")), EngineSettings(precision="float32"), end=ENDING.ends
+    )
 
 
 def branches(engine: TransformersEngine, environment: Any = None, **settings: Any) -> list[list[Rollout]]:

@@ -22,7 +22,7 @@ from models.errors import UserError
 from models.loop.rollout import Rollout
 from models.rollouts.episodes import Episodes
 
-SMALL = EngineSettings(max_sequences=5)
+SMALL = EngineSettings(max_sequences=5, precision="float32")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def engine(start: Path) -> Engine:
-    return TransformersEngine(start, EngineSettings(), end=ENDING.ends)
+    return TransformersEngine(start, EngineSettings(precision="float32"), end=ENDING.ends)
 
 
 def two(folder: Path) -> Engine:
@@ -61,7 +61,7 @@ def assert_same(made: list[Rollout], expected: list[Rollout]) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda folder: TransformersEngine(folder, EngineSettings(), end=ENDING.ends),
+        lambda folder: TransformersEngine(folder, EngineSettings(precision="float32"), end=ENDING.ends),
         lambda folder: TransformersEngine(folder, SMALL, end=ENDING.ends),
         two,
     ],
@@ -82,7 +82,7 @@ def test_each_at_its_own_pace_they_are_the_episodes_of_waves(start: Path, make: 
 def test_vllm_plays_them_at_their_own_pace_as_in_waves(start: Path) -> None:
     from models.engine.vllm_engine import VllmEngine
 
-    vllm = VllmEngine(start, EngineSettings(memory_share=0.1), longest=64, end=ENDING.ends, seed=0)
+    vllm = VllmEngine(start, EngineSettings(memory_share=0.1, precision="float32"), longest=64, end=ENDING.ends, seed=0)
     try:
         waves = draw(vllm, episodes(Chatter(lasts=3)))
         assert_same(draw(vllm, episodes(Chatter(lasts=3), waves=False)), waves)

@@ -30,7 +30,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def engine(start: Path) -> Listening:
-    return Listening(start, EngineSettings(), end=ENDING.ends)
+    return Listening(start, EngineSettings(precision="float32"), end=ENDING.ends)
 
 
 def draw(engine: Engine, source: Episodes, number: int = 0) -> list[Rollout]:
@@ -75,7 +75,7 @@ def test_over_whole_episodes_engine_and_learner_say_the_same(engine: Listening) 
 def test_vllm_plays_the_same_way(start: Path) -> None:
     from models.engine.vllm_engine import VllmEngine
 
-    vllm = VllmEngine(start, EngineSettings(memory_share=0.1), longest=64, end=ENDING.ends, seed=0)
+    vllm = VllmEngine(start, EngineSettings(memory_share=0.1, precision="float32"), longest=64, end=ENDING.ends, seed=0)
     try:
         made = draw(vllm, episodes(Chatter(lasts=3)))
         assert max(len(rollout.turns) for rollout in made) == 3 and gap(made) <= 1e-5

@@ -23,7 +23,7 @@ TEXTS = ["7 + 5", "3", "1 + 1 + 1 ="]
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TransformersEngine]:
     folder = tmp_path_factory.mktemp("evaluate") / "policy"
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
-    running = TransformersEngine(folder, EngineSettings(max_sequences=4), end=1)
+    running = TransformersEngine(folder, EngineSettings(max_sequences=4, precision="float32"), end=1)
     yield running
     running.close()
 

@@ -58,7 +58,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Callable[..., li
         Problem(f"p{number}", text, "3", number, tuple(ids))
         for number, (text, ids) in enumerate(zip(texts, codec.prompts(texts), strict=True))
     ]
-    engine = TransformersEngine(folder, EngineSettings(), end=codec.end)
+    engine = TransformersEngine(folder, EngineSettings(precision="float32"), end=codec.end)
 
     def score(sequences: Sequences) -> Tensor:
         return torch.tensor([float(length) for length in sequences.lengths])

@@ -16,4 +16,4 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def engine(start: Path) -> Listening:
-    return Listening(start, EngineSettings(), end=ENDING.ends)
+    return Listening(start, EngineSettings(precision="float32"), end=ENDING.ends)

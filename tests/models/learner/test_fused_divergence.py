@@ -6,19 +6,19 @@ from typing import cast
 
 import pytest
 import torch
+from device_here import DEVICE, placed
 from torch import Tensor
 
 from models.learner.fused_divergence import Logits, absolute_gap, fused_divergence
 from models.learner.fused_log_probs import Head
 
-CPU = torch.device("cpu")
-ONE = Head(torch.eye(3, dtype=torch.float64))
+ONE = Head(torch.eye(3, dtype=torch.float64, device=DEVICE))
 BETAS = (0.0, 0.1, 0.5, 0.9, 1.0)
 GAP = 1e-12
 
 
 def numbers(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * scale
+    return placed(torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)) * scale
 
 
 def as_published(student_logits: Tensor, teacher_logits: Tensor, beta: float) -> Tensor:
@@ -78,8 +78,8 @@ def test_value_and_gradient_are_those_of_the_published_formula(
 
 
 def test_by_hand_a_half_and_two_quarters_against_uniform() -> None:
-    p = torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64).log()
-    target = Logits([(torch.zeros(1, 3, dtype=torch.float64), ONE, 1.0)])
+    p = torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64, device=DEVICE).log()
+    target = Logits([(torch.zeros(1, 3, dtype=torch.float64, device=DEVICE), ONE, 1.0)])
     reverse, forward = (float(fused_divergence(p, ONE, target, beta)) for beta in (1.0, 0.0))
     assert reverse == pytest.approx(math.log(3) - 1.5 * math.log(2), abs=GAP)
     assert forward == pytest.approx(math.log(4 / 3) * 2 / 3 + math.log(2 / 3) / 3, abs=GAP)
@@ -107,7 +107,7 @@ def test_near_its_ends_the_generalised_divergence_is_beta_or_one_less_beta_times
 def test_the_gradient_of_the_reverse_kl_is_that_of_its_sampled_log_ratio_in_expectation() -> None:
     """E_p[(log p - log q) grad log p] = grad KL(p || q): the sampled form is an unbiased estimate of the whole one."""
     z, log_q = numbers(1, 6).requires_grad_(), torch.log_softmax(numbers(1, 6, seed=1), -1)
-    eye = Head(torch.eye(6, dtype=torch.float64))
+    eye = Head(torch.eye(6, dtype=torch.float64, device=DEVICE))
     whole = torch.autograd.grad(fused_divergence(z, eye, Logits([(log_q, eye, 1.0)]), 1.0).sum(), z)[0]
     log_p = torch.log_softmax(z, -1)
     expected = torch.autograd.grad((log_p.exp().detach() * (log_p - log_q).detach() * log_p).sum(), z)[0]
@@ -125,7 +125,7 @@ def test_rows_that_only_one_projection_has_count_for_neither() -> None:
 
 def test_a_sum_of_logits_with_a_weight_for_each_token_is_their_normalised_product() -> None:
     states, first, other = numbers(4, 5), numbers(9, 5, seed=1), numbers(9, 5, seed=2)
-    weight = torch.tensor([0.0, 0.5, 1.0, 3.0], dtype=torch.float64)
+    weight = torch.tensor([0.0, 0.5, 1.0, 3.0], dtype=torch.float64, device=DEVICE)
     target = Logits([(states, Head(first), 1.0 + weight), (states, Head(other), -weight)])
     p, q = torch.softmax(states @ first.T, -1), torch.softmax(states @ other.T, -1)
     product = p ** (1 + weight[:, None]) / q ** weight[:, None]
@@ -134,6 +134,8 @@ def test_a_sum_of_logits_with_a_weight_for_each_token_is_their_normalised_produc
 
 
 def test_the_absolute_gap_of_opposites_is_two_and_of_equals_none() -> None:
-    sure = torch.tensor([[50.0, 0.0, 0.0], [0.0, 50.0, 0.0]], dtype=torch.float64)
+    sure = torch.tensor([[50.0, 0.0, 0.0], [0.0, 50.0, 0.0]], dtype=torch.float64, device=DEVICE)
     first, other = Logits([(sure, ONE, 1.0)]), Logits([(sure[[0, 0]], ONE, 1.0)])
-    torch.testing.assert_close(absolute_gap(first, other, 2, CPU), torch.tensor([0.0, 2.0], dtype=torch.float64))
+    torch.testing.assert_close(
+        absolute_gap(first, other, 2, DEVICE), torch.tensor([0.0, 2.0], dtype=torch.float64, device=DEVICE)
+    )

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import DEVICE, OF_A_PROCESSOR, placed
 from torch import Tensor
 
 from models.learner import fused_log_probs as fused_log_probs_module
 from models.learner.fused_log_probs import Blocks, Distribution, Head, fused_log_probs
 
 EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
-ONE = Head(torch.eye(3, dtype=torch.float64))
+ONE = Head(torch.eye(3, dtype=torch.float64, device=DEVICE))
 
 
 def numbers(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * scale
+    return placed(torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)) * scale
 
 
 def by_definition(
@@ -75,7 +76,7 @@ def test_values_and_gradients_equal_the_full_log_softmax(
         actual: list[Tensor | None] = [log_prob, entropy, hidden.grad, weight.grad]
         return [*actual, bias.grad] if bias is not None else actual
 
-    targets = torch.randint(0, 700, (17,), generator=torch.Generator().manual_seed(3))
+    targets = placed(torch.randint(0, 700, (17,), generator=torch.Generator().manual_seed(3)))
     blocked = run(
         lambda hidden, weight, bias: fused_log_probs(
             hidden, Head(weight, bias, softcap), targets, distribution, block_elements=elements
@@ -88,7 +89,7 @@ def test_values_and_gradients_equal_the_full_log_softmax(
 
 def test_the_gradient_agrees_with_finite_differences() -> None:
     hidden, weight = numbers(4, 5).requires_grad_(), numbers(9, 5, seed=1).requires_grad_()
-    targets = torch.tensor([0, 8, 3, 3])
+    targets = torch.tensor([0, 8, 3, 3], device=DEVICE)
 
     def function(hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         return fused_log_probs(hidden, Head(weight), targets, Distribution(temperature=0.8), block_elements=8)
@@ -97,36 +98,40 @@ def test_the_gradient_agrees_with_finite_differences() -> None:
 
 
 def test_entropy_of_a_half_and_two_quarters_is_one_and_a_half_bits() -> None:
-    states = torch.tensor([[0.5, 0.25, 0.25], [1 / 3, 1 / 3, 1 / 3]], dtype=torch.float64).log()
-    log_prob, entropy = fused_log_probs(states, ONE, torch.tensor([0, 2]))
-    torch.testing.assert_close(entropy, torch.tensor([1.5 * math.log(2), math.log(3)], dtype=torch.float64))
-    torch.testing.assert_close(log_prob, torch.tensor([0.5, 1 / 3], dtype=torch.float64).log())
+    states = torch.tensor([[0.5, 0.25, 0.25], [1 / 3, 1 / 3, 1 / 3]], dtype=torch.float64, device=DEVICE).log()
+    log_prob, entropy = fused_log_probs(states, ONE, torch.tensor([0, 2], device=DEVICE))
+    torch.testing.assert_close(
+        entropy, torch.tensor([1.5 * math.log(2), math.log(3)], dtype=torch.float64, device=DEVICE)
+    )
+    torch.testing.assert_close(log_prob, torch.tensor([0.5, 1 / 3], dtype=torch.float64, device=DEVICE).log())
 
 
 def test_half_the_temperature_squares_the_odds() -> None:
-    states = torch.tensor([[0.75, 0.25, 0.0]], dtype=torch.float64).log().clamp(min=-1e9)  # odds 3, squared 9
-    log_prob, _ = fused_log_probs(states, ONE, torch.tensor([0]), Distribution(temperature=0.5))
-    torch.testing.assert_close(log_prob.exp(), torch.tensor([0.9], dtype=torch.float64))
+    states = (
+        torch.tensor([[0.75, 0.25, 0.0]], dtype=torch.float64, device=DEVICE).log().clamp(min=-1e9)
+    )  # odds 3, squared 9
+    log_prob, _ = fused_log_probs(states, ONE, torch.tensor([0], device=DEVICE), Distribution(temperature=0.5))
+    torch.testing.assert_close(log_prob.exp(), torch.tensor([0.9], dtype=torch.float64, device=DEVICE))
 
 
 def test_the_gradient_at_the_logits_is_one_hot_minus_probability() -> None:
-    states = torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64).log().requires_grad_()
-    log_prob, _ = fused_log_probs(states, ONE, torch.tensor([1]))
+    states = torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64, device=DEVICE).log().requires_grad_()
+    log_prob, _ = fused_log_probs(states, ONE, torch.tensor([1], device=DEVICE))
     (gradient,) = torch.autograd.grad(log_prob.sum(), states)
-    torch.testing.assert_close(gradient, torch.tensor([[-0.5, 0.75, -0.25]], dtype=torch.float64))
+    torch.testing.assert_close(gradient, torch.tensor([[-0.5, 0.75, -0.25]], dtype=torch.float64, device=DEVICE))
 
 
 def test_of_a_half_and_two_unequal_rest_the_nucleus_of_a_half_is_the_first_alone() -> None:
-    states = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64).log()
-    log_prob, entropy = fused_log_probs(states, ONE, torch.tensor([0]), Distribution(top_p=0.45))
+    states = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64, device=DEVICE).log()
+    log_prob, entropy = fused_log_probs(states, ONE, torch.tensor([0], device=DEVICE), Distribution(top_p=0.45))
     assert float(log_prob) == pytest.approx(0.0, abs=1e-12) and float(entropy) == pytest.approx(0.0, abs=1e-12)
-    log_prob, _ = fused_log_probs(states, ONE, torch.tensor([1]), Distribution(top_p=0.7))
+    log_prob, _ = fused_log_probs(states, ONE, torch.tensor([1], device=DEVICE), Distribution(top_p=0.7))
     assert float(log_prob.exp()) == pytest.approx(0.3 / 0.8)
 
 
 def test_a_token_outside_the_nucleus_is_taken_in_and_stays_finite() -> None:
-    states = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64).log()
-    log_prob, _ = fused_log_probs(states, ONE, torch.tensor([2]), Distribution(top_k=1))
+    states = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64, device=DEVICE).log()
+    log_prob, _ = fused_log_probs(states, ONE, torch.tensor([2], device=DEVICE), Distribution(top_k=1))
     assert float(log_prob.exp()) == pytest.approx(0.2)
 
 
@@ -143,19 +148,20 @@ def test_no_block_is_larger_than_its_limit(distribution: Distribution, monkeypat
 
     monkeypatch.setattr(Blocks, "logits", watched)
     hidden, weight = numbers(2000, 8).requires_grad_(), numbers(6000, 8, seed=1).requires_grad_()
-    targets = torch.arange(2000)
+    targets = torch.arange(2000, device=DEVICE)
     fused_log_probs(hidden, Head(weight), targets, distribution, block_elements=2**19)[0].sum().backward()
     assert max(sizes) <= 2**19
     assert sum(sizes) == 2 * 2000 * 6000  # every logit once forward and once again backward
 
 
+@OF_A_PROCESSOR
 @pytest.mark.parametrize("compute", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("distribution", [Distribution(), Distribution(temperature=0.7, top_p=0.9)])
 def test_products_that_are_kept_change_no_bit(
     compute: torch.dtype, distribution: Distribution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weight, bias = numbers(700, 8, seed=1), numbers(700, seed=2)
-    targets = torch.arange(300)
+    targets = torch.arange(300, device=DEVICE)
 
     def read() -> list[Tensor]:
         leaves = [tensor.clone().requires_grad_() for tensor in (numbers(300, 8), weight, bias)]
@@ -183,7 +189,7 @@ def test_products_that_are_kept_change_no_bit(
 
 def test_half_precision_products_are_summed_in_float32() -> None:
     hidden, weight = numbers(64, 32).float(), numbers(512, 32, seed=1).float()
-    targets = torch.arange(64)
+    targets = torch.arange(64, device=DEVICE)
     exact, _ = fused_log_probs(hidden.double(), Head(weight.double()), targets)
     log_probs, _ = fused_log_probs(hidden, Head(weight), targets, compute=torch.bfloat16)
     assert log_probs.dtype == torch.float32

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from architectures import MODELS, ROUGH, built, largest_gap, loss_and_gradients, plain
+from device_here import DEVICE, placed
 from tiny_models import gradients, tiny_policy
 from torch import Tensor
 
@@ -134,11 +135,11 @@ def test_losses_of_tokens_and_of_pairs_and_their_gradients_are_exact_in_float64(
 @pytest.mark.parametrize("seed", SEEDS[:3])
 def test_a_critics_loss_and_gradients_are_exact_in_float64(seed: int) -> None:
     sequences, settings = forest(seed), CriticSettings()
-    returns = torch.linspace(-1, 1, sum(map(len, sequences.completions)), dtype=torch.float64)
+    returns = torch.linspace(-1, 1, sum(map(len, sequences.completions)), dtype=torch.float64, device=DEVICE)
     results = []
     for together in (True, False):
         torch.manual_seed(3)
-        critic = Critic(tiny_policy(vocabulary=64), settings)
+        critic = placed(Critic(tiny_policy(vocabulary=64), settings))
 
         def outputs(model: Any, some: Sequences) -> Tensor:
             read: Tensor = model.outputs(some)
@@ -157,9 +158,10 @@ def test_every_route_of_attention_knows_nested_prompts(window: int | None, softc
     sequences = forest(SEEDS[1])
     layout = packed_row(sequences).layout
     chance = torch.Generator().manual_seed(2)
-    query, key, value = (torch.randn(1, heads, layout.tokens, 8, generator=chance).double() for heads in (4, 2, 2))
+    drawn = [torch.randn(1, heads, layout.tokens, 8, generator=chance).double() for heads in (4, 2, 2)]
+    query, key, value = map(placed, drawn)
     out = attend_packed(query, key, value, layout, 0.3, window, softcap)
-    seen = allowed(layout, torch.device("cpu"), window)
+    seen = allowed(layout, DEVICE, window)
     scores = 0.3 * query[0] @ key[0].repeat_interleave(2, dim=0).transpose(1, 2)
     scores = scores if softcap is None else softcap * torch.tanh(scores / softcap)
     weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)

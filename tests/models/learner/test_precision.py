@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from device_here import DEVICE, OF_A_PROCESSOR
 from tiny_models import tiny_policy
 
 from models.learner.precision import (
@@ -36,6 +37,7 @@ def test_measuring_changes_neither_weights_nor_gradients_nor_random_numbers() ->
         assert torch.equal(parameter, before[name]) and parameter.grad is None
 
 
+@OF_A_PROCESSOR
 @pytest.mark.parametrize("faster", ["float32", "bfloat16"])
 def test_a_choice_is_made_once_and_kept(tmp_path: Path, faster: str) -> None:
     model = tiny_policy(torch.float32)
@@ -46,6 +48,7 @@ def test_a_choice_is_made_once_and_kept(tmp_path: Path, faster: str) -> None:
     assert fastest_precision(model, tmp_path) == faster
 
 
+@OF_A_PROCESSOR
 def test_a_broken_file_is_measured_again(tmp_path: Path) -> None:
     model = tiny_policy(torch.float32)
     fastest_precision(model, tmp_path)
@@ -55,12 +58,14 @@ def test_a_broken_file_is_measured_again(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["float32"] > 0
 
 
+@OF_A_PROCESSOR
 def test_models_of_another_shape_have_a_choice_of_their_own(tmp_path: Path) -> None:
     fastest_precision(tiny_policy(torch.float32), tmp_path)
     fastest_precision(tiny_policy(torch.float32, vocabulary=32), tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@OF_A_PROCESSOR
 @pytest.mark.parametrize("fixed", ["float32", "bfloat16"])
 def test_a_precision_that_was_fixed_for_a_shape_is_taken_whatever_is_faster_and_nothing_is_measured(
     tmp_path: Path, fixed: Precision
@@ -75,3 +80,11 @@ def test_a_precision_that_was_fixed_for_a_shape_is_taken_whatever_is_faster_and_
     (tmp_path / f"fixed-{shape_of(model)}.json").write_text('{"fixed": "int3"}')
     fastest_precision(model, tmp_path)
     assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.skipif(DEVICE.type == "cpu", reason="a processor measures")
+def test_on_a_gpu_bfloat16_is_taken_unmeasured_but_for_a_precision_that_was_fixed(tmp_path: Path) -> None:
+    model = tiny_policy(torch.float32)
+    assert fastest_precision(model, tmp_path) == "bfloat16" and not list(tmp_path.iterdir())
+    fix_precision(tmp_path, shape_of(model), "float32")
+    assert fastest_precision(model, tmp_path) == "float32"

@@ -16,7 +16,7 @@ def test_they_are_those_of_the_reference_and_read_back_bit_for_bit(tmp_path: Pat
     model = tiny_policy()
     first = cached_reference_log_probs(tmp_path, model, SEQUENCES, token_budget=14)
     for log_probs, expected in zip(first, plain_log_probs(model, SEQUENCES), strict=True):
-        torch.testing.assert_close(log_probs, expected.detach(), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(log_probs, expected.detach().cpu(), rtol=1e-10, atol=1e-10)
     (file,) = tmp_path.iterdir()
     written = file.stat().st_mtime_ns
     again = cached_reference_log_probs(tmp_path, tiny_policy(), SEQUENCES)

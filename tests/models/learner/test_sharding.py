@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import OF_A_PROCESSOR
 from rank_group import on_ranks
 from tiny_models import SEQUENCES, each_token, scored, tiny_policy
 from tiny_worlds import make_world
@@ -38,7 +39,7 @@ from models.reward_model import fit as reward_fit
 from models.reward_model.fit import Pair, RewardModelSettings
 from models.rewards.implicit_process import ImplicitProcess
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=3)]
 
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
 SHARED = Sequences(

@@ -4,6 +4,7 @@ from itertools import islice
 
 import pytest
 import torch
+from device_here import placed
 from tiny_models import SEQUENCES, gradients, leave_room_for, plain_log_probs, tiny_policy
 from torch import Tensor
 from torch.nn import functional
@@ -30,7 +31,9 @@ def test_loss_and_gradient_are_those_of_cross_entropy_with_the_prompt_masked() -
     for row, (prompt, completion) in enumerate(zip(SEQUENCES.prompts, SEQUENCES.completions, strict=True)):
         ids[row, : len(prompt) + len(completion)] = torch.tensor([*prompt, *completion])
         labels[row, len(prompt) : len(prompt) + len(completion)] = torch.tensor(completion)
-    expected = functional.cross_entropy(plain(ids).logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+    expected = functional.cross_entropy(
+        plain(placed(ids)).logits[:, :-1].flatten(0, 1), placed(labels)[:, 1:].flatten()
+    )
     expected.backward()
     assert float(loss) == pytest.approx(float(expected.detach()), abs=1e-10)
     torch.testing.assert_close(gradients(ours), gradients(plain), rtol=1e-8, atol=1e-10)

@@ -205,7 +205,7 @@ def run(
 ) -> tuple[Learner, Diary, Collapse | None]:
     learner, diary = new_learner(LONG), Diary({}, {}, [])
     schedule = replace(LONG, rounds=rounds)
-    world = make_world(TransformersEngine(start, EngineSettings(), end=END), learner=learner)
+    world = make_world(TransformersEngine(start, EngineSettings(precision="float32"), end=END), learner=learner)
     try:
         ended = run_loop(world, DESTROYER, schedule, PROBLEMS, checkpoints, diary.watchers(killed_in), alarm)
     except KeyboardInterrupt:
@@ -271,7 +271,7 @@ class Wordy(Brief):
 def test_a_proxy_that_is_gamed_ends_the_run_with_the_best_policy_by_the_truth(start: Path, tmp_path: Path) -> None:
     gamed = replace(DESTROYER, rewards=[Brief(weight=1.0), Wordy()], advantage=GroupRelative(), objective=Grpo(kl=0.0))
     learner, diary = new_learner(LONG), Diary({}, {}, [])
-    world = make_world(TransformersEngine(start, EngineSettings(), end=END), learner=learner)
+    world = make_world(TransformersEngine(start, EngineSettings(precision="float32"), end=END), learner=learner)
     settings = AlarmSettings(patience=2, opening=2, proxy="brief", truth="wordy", margin=0.05)
     ended = run_loop(world, gamed, LONG, PROBLEMS, tmp_path, diary.watchers(None), settings)
     assert ended is not None and "reward/brief rose" in ended.signs[0] and "reward/wordy fell" in ended.signs[0]

@@ -67,7 +67,7 @@ class Observed(TransformersEngine):
     def hash(self) -> str:
         total = hashlib.sha256()
         for tensor in self.model.state_dict().values():
-            total.update(tensor.numpy().tobytes())
+            total.update(tensor.cpu().numpy().tobytes())
         return total.hexdigest()
 
 
@@ -215,7 +215,7 @@ def test_vllm_too_generates_ahead_and_a_killed_run_ends_the_same(start: Path, tm
     pytest.importorskip("vllm")
     from models.engine.vllm_engine import VllmEngine
 
-    one_engine = VllmEngine(start, EngineSettings(), longest=64, end=END, seed=7)
+    one_engine = VllmEngine(start, EngineSettings(precision="float32"), longest=64, end=END, seed=7)
 
     def engine(folder: Path, settings: EngineSettings, *, end: int) -> VllmEngine:
         return one_engine

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import DEVICE, placed
 from tiny_models import COMPLETIONS, PROMPTS, SEQUENCES, each_token, plain_log_probs, scored, tiny_policy
 from torch import Tensor, nn
 
@@ -89,7 +90,7 @@ def test_the_entropy_bonus_is_a_mean_over_tokens_however_the_loss_is_averaged(no
     policy = tiny_policy()
     entropies = []
     for prompt, completion in zip(PROMPTS, COMPLETIONS, strict=True):
-        whole = policy(torch.tensor([[*prompt, *completion]])).logits[0].log_softmax(-1)
+        whole = policy(torch.tensor([[*prompt, *completion]], device=DEVICE)).logits[0].log_softmax(-1)
         at = whole[len(prompt) - 1 : -1]
         entropies.append(-(at.exp() * at).sum(-1))
     (-0.5 * torch.cat(entropies).mean()).backward()
@@ -105,7 +106,7 @@ def test_the_gradient_is_that_of_the_formula_computed_without_any_packing(normal
     old = [row.detach() for row in plain_log_probs(plain, SEQUENCES)]
     reference = plain_log_probs(tiny_policy(seed=1, spread=2.0), SEQUENCES)
     total = sum(len(completion) for completion in COMPLETIONS)
-    loss = torch.zeros((), dtype=torch.float64)
+    loss = torch.zeros((), dtype=torch.float64, device=DEVICE)
     for number, row in enumerate(plain_log_probs(plain, SEQUENCES)):
         behaviour = heard(chosen, number)
         weight = torch.exp(old[number] - behaviour).clamp(max=2.0)
@@ -138,12 +139,12 @@ def test_prompts_that_are_shared_change_neither_loss_nor_gradient(normalisation:
     old = [row.detach() for row in plain_log_probs(plain, groups)]
     reference = plain_log_probs(tiny_policy(seed=1, spread=2.0), groups)
     weights = token_weights([len(completion) for completion in COMPLETIONS], normalisation, LONGEST)
-    loss = torch.zeros((), dtype=torch.float64)
+    loss = torch.zeros((), dtype=torch.float64, device=DEVICE)
     for number, row in enumerate(plain_log_probs(plain, groups)):
-        behaviour = heard(chosen, number)
+        behaviour, weight = placed(heard(chosen, number)), placed(weights[number])
         apart = reference[number].detach() - row
         pull = -torch.exp(old[number] - behaviour).clamp(max=2.0) * torch.exp(row - old[number]) * ADVANTAGE[number]
-        loss = loss + (weights[number] * (pull + 0.1 * (apart.exp() - 1 - apart))).sum()
+        loss = loss + (weight * (pull + 0.1 * (apart.exp() - 1 - apart))).sum()
     loss.backward()
     assert metrics["loss"] == pytest.approx(float(loss.detach()), abs=1e-7)
     for name, parameter in plain.named_parameters():

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_models import scored, tiny_policy
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import MistralConfig, MistralForCausalLM
@@ -38,7 +39,7 @@ def test_adapters_learn_and_the_frozen_matrices_have_no_gradient_of_their_own() 
 def test_torch_counts_the_same_matrix_products() -> None:
     model = tiny_policy(torch.float32)
     with FlopCounterMode(display=False) as counted:
-        hidden = model.model(input_ids=torch.tensor([[3, 4, 5, 6, 7]])).last_hidden_state
+        hidden = model.model(input_ids=torch.tensor([[3, 4, 5, 6, 7]], device=DEVICE)).last_hidden_state
         model.lm_head(hidden[:, 2:4]).sum().backward()
     products = counted.get_flop_counts()["Global"][torch.ops.aten.mm]
     group = [Group(3, (2,))]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_loops import END, SCHEDULE, new_learner, run, same_weights, save_start
 from tiny_models import GREEDY, PROMPTS, tiny_policy
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ from models.plan.footprint import Device, Footprint, footprint
 from models.plan.report import largest_row
 from models.recipe.load import load_recipe
 
-ASLEEP = EngineSettings(sleep=True)
+ASLEEP = EngineSettings(sleep=True, precision="float32")
 
 
 @pytest.fixture(scope="module")
@@ -93,15 +94,15 @@ def test_weights_that_wake_an_engine_are_all_that_it_knows_also_behind_a_restart
         fresh.load(other.state_dict().items())
         drawn = [made[0].tokens for made in engine.generate(PROMPTS, GREEDY, seed=0)]
         assert drawn == [made[0].tokens for made in fresh.generate(PROMPTS, GREEDY, seed=0)]
-    awake = TransformersEngine(start, EngineSettings(sleep=False), end=END)
+    awake = TransformersEngine(start, EngineSettings(sleep=False, precision="float32"), end=END)
     awake.sleep()
     assert numbers(awake.model) == numbers(tiny_policy())
 
 
 def test_offloaded_weights_are_there_while_they_are_read_and_then_the_same_as_before() -> None:
     model = tiny_policy(torch.float32)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    offloaded = Offloaded(model, torch.device("cpu"))
+    before = {name: value.cpu().clone() for name, value in model.state_dict().items()}
+    offloaded = Offloaded(model, DEVICE)
     waiting = [weight.data_ptr() for weight in model.parameters()]
     with offloaded.fetched():
         inside = [weight.data_ptr() for weight in model.parameters()]
@@ -112,7 +113,7 @@ def test_offloaded_weights_are_there_while_they_are_read_and_then_the_same_as_be
     with pytest.raises(KeyboardInterrupt), offloaded.fetched():
         raise KeyboardInterrupt
     assert waiting == [weight.data_ptr() for weight in model.parameters()]
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(torch.equal(value.cpu(), before[name]) for name, value in model.state_dict().items())
 
 
 def test_a_reference_that_waits_elsewhere_is_read_to_the_same_bits(start: Path, tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_a_reference_that_waits_elsewhere_is_read_to_the_same_bits(start: Path, 
             read.append(1)
             super()._put_back()
 
-    learner.offloaded = Fetched(learner.reference, torch.device("cpu"))
+    learner.offloaded = Fetched(learner.reference, DEVICE)
     away, also = run(start, tmp_path / "away", learner=learner)
     assert same_weights(beside, away) and len(read) == 1 + SCHEDULE.rounds  # once a round, and when it left
     assert [values["policy/kl"] for values in spoke.metrics.values()] == [

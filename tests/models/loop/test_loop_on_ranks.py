@@ -51,7 +51,7 @@ def train(
     shard(learner.policy, ranks, learner.optimiser)
     if learner.reference is not None:
         shard(learner.reference, ranks)
-    engine: Any = TransformersEngine(start, EngineSettings(), end=END) if ranks.first else None
+    engine: Any = TransformersEngine(start, EngineSettings(precision="float32"), end=END) if ranks.first else None
     if ranks.count > 1:
         engine = OfFirstRank(engine, ranks.apart())
 

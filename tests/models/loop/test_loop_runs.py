@@ -162,7 +162,7 @@ def test_the_canary_sees_no_gap_in_an_adapter_that_learns_with_dropout(start: Pa
         for name, parameter in policy.named_parameters():
             if "lora_B" in name:
                 parameter.normal_(std=0.3)
-    engine = TransformersEngine(start, EngineSettings(), end=END)
+    engine = TransformersEngine(start, EngineSettings(precision="float32"), end=END)
     engine.load(merged_weights(policy))
     policy.train()
     assert canary_gap(engine, policy, fixed_tokens([problem.tokens for problem in PROBLEMS], END), None) < 1e-4

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_models import COMPLETIONS, each_token, plain_log_probs, scored, tiny_policy
 
 from models.learner.fused_log_probs import AS_IT_IS
@@ -33,7 +34,8 @@ def test_it_weighs_the_tokens_beyond_the_shorter_answer_of_each_pair(budget: int
     plain = tiny_policy(torch.float64)
     mine, theirs = plain_log_probs(plain, PAIRS), plain_log_probs(reference, PAIRS)
     weights = [
-        torch.tensor(rows) for rows in ([1.0, 1.0], [1.0, 1.0, 0.25, 0.25], [1.0], [1.0, 0.25, 0.25, 0.25, 0.25, 0.25])
+        torch.tensor(rows, device=DEVICE)
+        for rows in ([1.0, 1.0], [1.0, 1.0, 0.25, 0.25], [1.0], [1.0, 0.25, 0.25, 0.25, 0.25, 0.25])
     ]
     ratio = [(w * (m - t)).sum() for w, m, t in zip(weights, mine, theirs, strict=True)]
     margins = 0.3 * torch.stack([ratio[1] - ratio[0], ratio[2] - ratio[3]])

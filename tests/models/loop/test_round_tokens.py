@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from device_here import DEVICE
 from test_fit_round import ADVANTAGE, learner_of, round_of, step
 from tiny_models import SEQUENCES, each_token, plain_log_probs, tiny_policy
 from torch import Tensor
@@ -50,10 +51,11 @@ def test_entropies_and_log_probs_are_those_of_the_policy_computed_plainly() -> N
     seen, policy = tokens_of(round_of()), tiny_policy()
     expected = []
     for prompt, completion in zip(SEQUENCES.prompts, SEQUENCES.completions, strict=True):
-        whole = policy(torch.tensor([[*prompt, *completion]])).logits[0].log_softmax(-1)[len(prompt) - 1 : -1]
+        ids = torch.tensor([[*prompt, *completion]], device=DEVICE)
+        whole = policy(ids).logits[0].log_softmax(-1)[len(prompt) - 1 : -1]
         expected.append(-(whole.exp() * whole).sum(-1))
-    torch.testing.assert_close(seen.entropy, torch.cat(expected).detach(), rtol=1e-10, atol=1e-10)
-    rows = torch.cat(plain_log_probs(policy, SEQUENCES)).detach()
+    torch.testing.assert_close(seen.entropy, torch.cat(expected).detach().cpu(), rtol=1e-10, atol=1e-10)
+    rows = torch.cat(plain_log_probs(policy, SEQUENCES)).detach().cpu()
     torch.testing.assert_close(seen.log_prob, rows, rtol=1e-10, atol=1e-10)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import placed
 from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
 from tiny_worlds import make_world
 from torch import Tensor, nn
@@ -43,7 +44,7 @@ def round_of() -> Scored:
     return replace(
         chosen,
         rollouts=[
-            replace(rollout, behaviour_log_probs=row.detach() + 0.05, trained=flag)
+            replace(rollout, behaviour_log_probs=row.detach().cpu() + 0.05, trained=flag)
             for rollout, row, flag in zip(chosen.rollouts, rows, flags, strict=True)
         ],
     )
@@ -110,7 +111,7 @@ def read(model: nn.Module, kept: Tensor | None) -> tuple[Tensor, Tensor]:
 
 
 def test_what_is_kept_has_the_log_probs_and_gradients_of_a_whole_projection() -> None:
-    kept = torch.tensor([flag for row in FLAGS for flag in row]).nonzero().squeeze(1)
+    kept = placed(torch.tensor([flag for row in FLAGS for flag in row])).nonzero().squeeze(1)
     results = []
     for places in (None, kept):
         model: Any = tiny_policy()

@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, TOKENIZER, Diary, new_learner
 from tiny_models import SEQUENCES, scored, tiny_policy
 from tiny_worlds import CODEC, make_world
@@ -152,10 +153,10 @@ def test_a_masked_completion_leaves_the_loss_and_stays_in_its_groups_mean() -> N
 def by_definition(sequences: Sequences, advantages: Sequence[float]) -> dict[str, Tensor]:
     """One step on - sum of A log pi over the mean of the tokens, plain forward passes, float64."""
     policy = tiny_policy()
-    loss, tokens = torch.zeros(()), 0
+    loss, tokens = torch.zeros((), device=DEVICE), 0
     for prompt, completion, advantage in zip(sequences.prompts, sequences.completions, advantages, strict=False):
-        logits = policy(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1]
-        picked = torch.log_softmax(logits, -1).gather(1, torch.tensor(completion)[:, None])
+        logits = policy(torch.tensor([[*prompt, *completion]], device=DEVICE)).logits[0, len(prompt) - 1 : -1]
+        picked = torch.log_softmax(logits, -1).gather(1, torch.tensor(completion, device=DEVICE)[:, None])
         loss, tokens = loss - advantage * picked.sum(), tokens + len(completion)
     (loss / tokens).backward()
     return {name: -value.grad for name, value in policy.named_parameters()}

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_batches import make_batch, numbers
 from tiny_models import COMPLETIONS, PROMPTS, tiny_policy
 from torch import Tensor, nn
@@ -43,7 +44,7 @@ def next_log_probs(
     model: nn.Module, prompt: tuple[int, ...], completion: tuple[int, ...], temperature: float = 1.0
 ) -> Tensor:
     """The whole distribution before each token of a completion, [tokens, vocabulary]."""
-    logits = model(torch.tensor([[*prompt, *completion]])).logits[0] / temperature
+    logits = model(torch.tensor([[*prompt, *completion]], device=DEVICE)).logits[0] / temperature
     return torch.log_softmax(logits, -1)[len(prompt) - 1 : -1]
 
 
@@ -83,7 +84,7 @@ def plain_divergence(
 
 def gap(policy: nn.Module, first: Tensor, other: Tensor) -> tuple[float, float]:
     """Largest difference of two values by token and of their gradients, under the same outer gradient."""
-    outer = torch.randn(len(first), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    outer = torch.randn(len(first), generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(DEVICE)
     weights = list(policy.parameters())
     left, right = (torch.autograd.grad((values * outer).sum(), weights) for values in (first, other))
     gaps = [(a - b).abs().max() for a, b in zip(left, right, strict=True)]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import DEVICE
 from safetensors.torch import load_file, save_file
 from tiny_models import tiny_policy, word_tokenizer
 from torch import nn
@@ -188,7 +189,7 @@ def trained(steps: int) -> tuple[PreTrainedModel, torch.optim.Optimizer]:
     model = tiny_policy(torch.float32)
     optimiser = build_optimiser(model, OptimiserSettings())
     for _ in range(steps):
-        model(torch.tensor([[3, 4, 5]])).logits.square().mean().backward()
+        model(torch.tensor([[3, 4, 5]], device=DEVICE)).logits.square().mean().backward()
         optimiser.step()
         optimiser.zero_grad()
     return model, optimiser
@@ -207,7 +208,7 @@ def test_a_checkpoint_brings_back_weights_and_optimiser_to_the_last_bit(tmp_path
     assert newest is not None
     load_checkpoint(newest, {"policy": fresh}, {"policy": fresh_optimiser})
     for first, other in ((model, optimiser), (fresh, fresh_optimiser)):
-        first(torch.tensor([[9, 8]])).logits.square().mean().backward()
+        first(torch.tensor([[9, 8]], device=DEVICE)).logits.square().mean().backward()
         other.step()
     assert all(torch.equal(value, fresh.state_dict()[name]) for name, value in model.state_dict().items())
 

@@ -78,7 +78,12 @@ def test_trusted_code_reaches_tokenizer_policy_reward_model_and_engine_of_what_i
     loaded = load_reward_model(tmp_path / "judge", trust_remote_code=True)
     assert torch.equal(score_all(loaded, SEQUENCES), score_all(judge, SEQUENCES))
     engine = open_engine(
-        tmp_path / "policy", EngineSettings(name="transformers"), longest=16, end=1, seed=0, trust_remote_code=True
+        tmp_path / "policy",
+        EngineSettings(name="transformers", precision="float32"),
+        longest=16,
+        end=1,
+        seed=0,
+        trust_remote_code=True,
     )
     assert len(engine.generate([[3]], Sampling(max_tokens=2), seed=0)) == 1
 

@@ -164,7 +164,8 @@ def adapted(seed: int) -> nn.Module:
     with torch.no_grad():
         for name, parameter in policy.named_parameters():
             if "lora_" in name:
-                parameter.normal_(std=0.3, generator=torch.Generator().manual_seed(seed + len(name)))
+                drawn = torch.Generator().manual_seed(seed + len(name))
+                parameter.copy_(0.3 * torch.randn(parameter.shape, generator=drawn))
     return policy
 
 

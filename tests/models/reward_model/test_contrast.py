@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_reward_models import FAST, tiny_reward_model, toy_pairs
 from torch import Tensor
 
@@ -147,7 +148,7 @@ def test_states_and_scores_are_those_of_reading_each_by_itself() -> None:
     scores, states = score_and_states(model, both)
     torch.testing.assert_close(scores, score(model, both), atol=0, rtol=0)
     for place, (prompt, completion) in enumerate(zip(both.prompts, both.completions, strict=True)):
-        ids = torch.tensor([[*prompt, *completion]])
+        ids = torch.tensor([[*prompt, *completion]], device=DEVICE)
         plain = model.model(ids).last_hidden_state[0, len(prompt) :]
         torch.testing.assert_close(states[place], plain, atol=1e-6, rtol=1e-5)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import tiny_loops
 import torch
+from device_here import placed
 from tiny_loops import SCHEDULE, SLOTS, Sevens, run, same_weights, save_start
 from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
 from tiny_worlds import make_world
@@ -53,7 +54,7 @@ def test_the_rewards_of_the_tokens_are_log_ratios_and_add_up_to_that_of_the_whol
     values = part.tokens(world_with(part, judge), ROLLOUTS)
     new, old = plain_log_probs(judge, SEQUENCES), plain_log_probs(tiny_policy(), SEQUENCES)
     for row, first, other in zip(values, new, old, strict=True):
-        torch.testing.assert_close(row, 0.3 * (first - other).detach())
+        torch.testing.assert_close(row, 0.3 * (first - other).detach().cpu())
         assert float(row.sum()) == pytest.approx(0.3 * float((first.sum() - other.sum()).detach()))
 
 
@@ -64,7 +65,9 @@ def loss_by_definition(judge: nn.Module, beta: float) -> Tensor:
             plain_log_probs(judge, SEQUENCES), plain_log_probs(tiny_policy(), SEQUENCES), strict=True
         )
     ]
-    return torch.nn.functional.binary_cross_entropy_with_logits(torch.stack(values), OUTCOME["exact_answer"].double())
+    return torch.nn.functional.binary_cross_entropy_with_logits(
+        torch.stack(values), placed(OUTCOME["exact_answer"]).double()
+    )
 
 
 @pytest.mark.parametrize("budget", [14, 16384])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import tiny_loops
 import torch
+from device_here import placed
 from malformed_texts import malformed
 from tiny_judges import MALFORMED, Scripted, save_judge
 from tiny_loops import SCHEDULE, SLOTS, Sevens, run, same_weights, save_start
@@ -87,13 +88,13 @@ def rollout(text: str, prompt: str = "3 + 4 =", group: int = 0) -> Rollout:
 
 def world_with(folder: Path, part: LearnedVerifier = PART, settings: JudgeSettings = SURE) -> World:
     policy = tiny_policy(torch.float32)
-    companions = {part.companion: part.accompany(load_causal_model(folder, torch.float32))}
+    companions = {part.companion: part.accompany(placed(load_causal_model(folder, torch.float32)))}
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS, companions=companions)
     return make_world(learner=learner, judge=LocalJudge(folder, settings, 0))
 
 
 def moved(world: World, folder: Path) -> bool:
-    begun = load_causal_model(folder, torch.float32).state_dict()
+    begun = placed(load_causal_model(folder, torch.float32)).state_dict()
     now = world.learner.companions[PART.companion].model.state_dict()
     return any(not torch.equal(value, begun[name]) for name, value in now.items())
 
@@ -272,7 +273,10 @@ def test_a_judge_that_cannot_learn_is_refused_before_the_first_round(settings: l
 def test_it_begins_as_the_judge_and_where_none_is_named_as_the_policy(folder: Path, tmp_path: Path) -> None:
     recipe: Any = load_recipe("tango", ["policy.precision=float32"])
     named: Mapping[Role, Path] = {"judge": folder}
-    for frozen, begun in ((named, load_causal_model(folder, torch.float32)), (None, tiny_policy(torch.float32))):
+    for frozen, begun in (
+        (named, placed(load_causal_model(folder, torch.float32))),
+        (None, tiny_policy(torch.float32)),
+    ):
         policy = tiny_policy(torch.float32)
         learner = build_learner(policy, recipe, recipe.schedule, tmp_path, None, frozen)
         verifier = learner.companions["verifier"].model

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_models import COMPLETIONS, PROMPTS, scored, tiny_policy
 from tiny_worlds import make_world
 from torch import Tensor
@@ -49,11 +50,12 @@ def test_it_is_linear_in_the_references_state_at_the_end_of_the_prompt(budget: i
     part = ReferenceValue()
     world = world_with(part, budget)
     head: Any = world.learner.companions["reference_value"].model
-    torch.nn.init.normal_(head.weight, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        head.weight.copy_(torch.randn(head.weight.shape, generator=torch.Generator().manual_seed(0)))
     plain, values = tiny_policy(seed=3), part(world, ROLLOUTS)
     for value, rollout in zip(values, ROLLOUTS, strict=True):
-        state = plain.base_model(torch.tensor([rollout.problem.tokens])).last_hidden_state[0, -1]
-        torch.testing.assert_close(value, (head.weight[0] @ state + head.bias[0]).detach())
+        state = plain.base_model(torch.tensor([rollout.problem.tokens], device=DEVICE)).last_hidden_state[0, -1]
+        torch.testing.assert_close(value, (head.weight[0] @ state + head.bias[0]).detach().cpu())
 
 
 def test_it_does_not_depend_on_the_completion() -> None:

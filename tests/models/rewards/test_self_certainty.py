@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_loops import SCHEDULE, new_learner
 from tiny_models import COMPLETIONS, SEQUENCES, scored, tiny_policy
 from tiny_worlds import make_world
@@ -30,7 +31,7 @@ def by_token(policy: nn.Module) -> list[torch.Tensor]:
     rows = []
     for prompt, completion in zip(SEQUENCES.prompts, COMPLETIONS, strict=True):
         with torch.no_grad():
-            logits = policy(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1]
+            logits = policy(torch.tensor([[*prompt, *completion]], device=DEVICE)).logits[0, len(prompt) - 1 : -1]
         uniform = torch.full_like(logits, 1.0 / logits.shape[-1])
         rows.append((uniform * (uniform.log() - logits.log_softmax(-1))).sum(-1))
     return rows

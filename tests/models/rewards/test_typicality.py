@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_loops import SCHEDULE, new_learner
 from tiny_models import COMPLETIONS, SEQUENCES, scored, tiny_policy
 from tiny_worlds import make_world
@@ -23,9 +24,9 @@ def by_hand(policy: nn.Module) -> list[float]:
     values = []
     for prompt, completion in zip(SEQUENCES.prompts, COMPLETIONS, strict=True):
         with torch.no_grad():
-            logits = policy(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1]
+            logits = policy(torch.tensor([[*prompt, *completion]], device=DEVICE)).logits[0, len(prompt) - 1 : -1]
         chance = logits.softmax(-1)
-        mine = chance[torch.arange(len(completion)), torch.tensor(completion)].log()
+        mine = chance[torch.arange(len(completion)), torch.tensor(completion, device=DEVICE)].log()
         values.append(float((mine - (chance**2).sum(-1).log()).mean()))
     return values
 

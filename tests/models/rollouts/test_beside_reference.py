@@ -58,8 +58,10 @@ def test_what_is_noted_of_the_references_completions_is_its_own_log_probs_not_th
     ]
     sequences = Sequences([rollout.problem.tokens for rollout in drawn], [rollout.completion for rollout in drawn])
     noted = torch.cat([log_probs_of(rollout) for rollout in drawn]).double()
-    torch.testing.assert_close(noted, torch.cat(plain_log_probs(reference, sequences)).detach(), rtol=0, atol=1e-5)
-    under_policy = torch.cat(plain_log_probs(here.learner.policy, sequences)).detach()
+    torch.testing.assert_close(
+        noted, torch.cat(plain_log_probs(reference, sequences)).detach().cpu(), rtol=0, atol=1e-5
+    )
+    under_policy = torch.cat(plain_log_probs(here.learner.policy, sequences)).detach().cpu()
     assert (noted - under_policy).abs().max() > 0.1
 
 

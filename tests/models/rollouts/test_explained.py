@@ -114,7 +114,7 @@ def test_a_problem_whose_answer_nobody_knows_is_not_explained() -> None:
 
 @pytest.mark.parametrize("only_right", [True, False])
 def test_with_a_real_engine_the_same_seed_and_round_give_the_same_completions(tmp_path: Path, only_right: bool) -> None:
-    world = make_world(TransformersEngine(save_start(tmp_path / "p"), EngineSettings(), end=END))
+    world = make_world(TransformersEngine(save_start(tmp_path / "p"), EngineSettings(precision="float32"), end=END))
     source = Explained(only_right=only_right, **SETTINGS)
     first = source(world, PROBLEMS, 3)
     assert contents(source(world, PROBLEMS, 3)) == contents(first) != contents(source(world, PROBLEMS, 4))

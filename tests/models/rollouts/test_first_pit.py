@@ -129,7 +129,7 @@ def test_whatever_is_said_has_a_value(text: str, answer: str) -> None:
 
 
 def test_a_real_policy_stays_within_its_tokens_and_a_group_behind_one_prefix(tmp_path: Path) -> None:
-    engine = TransformersEngine(save_start(tmp_path), EngineSettings(), end=CODEC.ends)
+    engine = TransformersEngine(save_start(tmp_path), EngineSettings(precision="float32"), end=CODEC.ends)
     source = FirstPit(prompts=4, group_size=4, max_tokens=8, continuations=2, marks=("+", "=", "7"))
     made = source(make_world(engine), PROBLEMS[:4], 0)
     counts = [sum(rollout.group == group for rollout in made) for group in range(made[-1].group + 1)]

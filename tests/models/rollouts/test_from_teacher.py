@@ -33,7 +33,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     policy, teacher = tiny_policy(torch.float32, spread=3.0), tiny_policy(torch.float32, seed=1, spread=3.0, hidden=32)
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)
     learner.teachers = {"teacher": teacher.requires_grad_(False)}
-    return make_world(TransformersEngine(start, EngineSettings(), end=END), learner=learner)
+    return make_world(TransformersEngine(start, EngineSettings(precision="float32"), end=END), learner=learner)
 
 
 def test_all_on_policy_it_is_plain_sampling(world: World) -> None:
@@ -51,7 +51,7 @@ def test_without_the_policy_every_completion_is_the_teachers_and_no_engine_is_ne
         [rollout.problem.tokens for rollout in rollouts], [rollout.completion for rollout in rollouts]
     )
     for rollout, row in zip(rollouts, plain_log_probs(world.learner.teachers["teacher"], sequences), strict=True):
-        torch.testing.assert_close(rollout.behaviour_log_probs, row.detach(), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(rollout.behaviour_log_probs, row.detach().cpu(), rtol=1e-4, atol=1e-4)
 
 
 def test_a_mixed_round_has_each_prompt_once_and_by_its_share_from_the_policy(world: World) -> None:

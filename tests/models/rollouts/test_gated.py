@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy
 from tiny_worlds import make_world
 from torch import Tensor, nn
@@ -51,7 +52,7 @@ def world(odds: float | None = None, reference: Any = "other", learned: nn.Modul
     head: Any = gate.model
     with torch.no_grad():
         if odds is None:
-            head.weight.normal_(std=0.2, generator=torch.Generator().manual_seed(5))
+            head.weight.copy_(0.2 * torch.randn(head.weight.shape, generator=torch.Generator().manual_seed(5)))
             head.bias.zero_()
         else:
             head.bias.fill_(odds)
@@ -64,7 +65,9 @@ def world(odds: float | None = None, reference: Any = "other", learned: nn.Modul
 def chances(model: Any, head: Any, prompt: Sequence[int], completion: Sequence[int]) -> Tensor:
     """What the gate says at each token by its definition, from a plain forward pass, [tokens]."""
     with torch.no_grad():
-        states = model.base_model(torch.tensor([[*prompt, *completion]])).last_hidden_state[0, len(prompt) - 1 : -1]
+        states = model.base_model(torch.tensor([[*prompt, *completion]], device=DEVICE)).last_hidden_state[
+            0, len(prompt) - 1 : -1
+        ]
         odds = states @ head.weight[0] + head.bias[0]
     share: Tensor = 1 / (1 + (-odds).exp())
     return share
@@ -168,7 +171,9 @@ def test_who_writes_the_first_token_and_what_comes_up_as_often_as_gate_and_write
     assert 0.05 < gate < 0.95
     drawn = Counter((writers(rollout)[0], rollout.completion[0]) for rollout in rollouts)
     with torch.no_grad():
-        mine, theirs = (m(torch.tensor([PROMPTS[0]])).logits[0, -1].softmax(-1) for m in (policy(), other()))
+        mine, theirs = (
+            m(torch.tensor([PROMPTS[0]], device=DEVICE)).logits[0, -1].softmax(-1) for m in (policy(), other())
+        )
     for wrote, share, model in [(True, gate, mine), (False, 1 - gate, theirs)]:
         times = sum(number for (first, _), number in drawn.items() if first is wrote)
         assert abs(times / count - share) < 4 * (gate * (1 - gate) / count) ** 0.5
@@ -181,7 +186,7 @@ def test_at_later_tokens_too_the_policy_writes_as_often_as_the_gate_says() -> No
     here = world()
     head = here.learner.companions["gate"].model
     rollouts = Gated(group_size=60, max_tokens=12)(here, PROBLEMS, 0)
-    gate = torch.cat([chances(other(), head, rollout.problem.tokens, rollout.completion) for rollout in rollouts])
+    gate = torch.cat([chances(other(), head, rollout.problem.tokens, rollout.completion) for rollout in rollouts]).cpu()
     wrote = torch.tensor([flag for rollout in rollouts for flag in writers(rollout)])
     assert float(gate.std()) > 0.2  # a gate that looks
     for some in (gate < 0.3, (gate >= 0.3) & (gate < 0.7), gate >= 0.7):
@@ -219,7 +224,9 @@ def test_beside_an_adapter_the_reference_that_is_asked_and_writes_is_the_policy_
         apart = max(apart, float((mine - theirs).abs().max().detach()))
     assert apart > 0.5
     head = here.learner.companions["gate"].model
-    gate = torch.cat([chances(policy(), head, rollout.problem.tokens, rollout.completion) for rollout in rollouts])
+    gate = torch.cat(
+        [chances(policy(), head, rollout.problem.tokens, rollout.completion) for rollout in rollouts]
+    ).cpu()
     wrote = torch.tensor([flag for rollout in rollouts for flag in writers(rollout)]).double()
     assert abs(float((wrote - gate).sum())) < 4 * float((gate * (1 - gate)).sum()) ** 0.5
 

@@ -43,7 +43,7 @@ def test_evaluated_the_policy_is_asked_for_a_good_answer_and_the_reward_model_se
     tmp_path: Path,
 ) -> None:
     folder = exported(tmp_path / "policy")
-    engine = TransformersEngine(folder, EngineSettings(), end=1, dtype=torch.float32)
+    engine = TransformersEngine(folder, EngineSettings(precision="float32"), end=1, dtype=torch.float32)
     seen: list[tuple[int, ...]] = []
 
     def score(sequences: Sequences) -> Tensor:

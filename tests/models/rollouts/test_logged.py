@@ -38,7 +38,7 @@ def test_a_logged_episode_has_the_tokens_that_the_warm_start_shows() -> None:
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> TransformersEngine:
     start: Path = save_start(tmp_path_factory.mktemp("policy"))
-    return TransformersEngine(start, EngineSettings(), end=ENDING.ends)
+    return TransformersEngine(start, EngineSettings(precision="float32"), end=ENDING.ends)
 
 
 def test_candidates_stand_behind_the_states_of_the_log_and_the_log_carries_no_loss(engine: TransformersEngine) -> None:

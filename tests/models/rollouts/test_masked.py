@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_loops import PROBLEMS as ASKED
 from tiny_loops import SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
 from tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy, word_tokenizer
@@ -56,7 +57,7 @@ def masks(model: nn.Module | None, prompt: Sequence[int], completion: Sequence[i
     """Tokens that may stand at each place by the definition: ranked before a token stands less than top_p, [tokens]."""
     assert model is not None
     with torch.no_grad():
-        logits = model(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1]
+        logits = model(torch.tensor([[*prompt, *completion]], device=DEVICE)).logits[0, len(prompt) - 1 : -1]
     allowed = []
     for row in logits.double().softmax(-1):
         order = row.argsort(descending=True).tolist()
@@ -75,7 +76,7 @@ def exact(
 ) -> Tensor:
     """Log-probs of a completion's tokens under the masked policy by the definition, [tokens]."""
     with torch.no_grad():
-        logits = policy(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1]
+        logits = policy(torch.tensor([[*prompt, *completion]], device=DEVICE)).logits[0, len(prompt) - 1 : -1]
     rows = zip(logits.double().softmax(-1), masks(lagged, prompt, completion, top_p), completion, strict=True)
     return torch.stack([(row[token] / row[sorted(kept)].sum()).log() for row, kept, token in rows])
 
@@ -106,7 +107,7 @@ def test_the_noted_log_probs_are_those_of_the_policy_normalised_within_the_mask(
         expected = exact(here.learner.policy, here.learner.reference, rollout.problem.tokens, rollout.completion, 0.8)
         assert rollout.behaviour_log_probs is not None
         noted = rollout.behaviour_log_probs.double()
-        torch.testing.assert_close(noted, expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(noted, expected.cpu(), rtol=0, atol=1e-5)
 
 
 def test_tokens_come_up_as_often_as_the_masked_policy_says() -> None:
@@ -143,7 +144,7 @@ def test_where_the_lagged_policy_is_the_policy_it_is_ordinary_nucleus_sampling()
     ):
         assert rollout.behaviour_log_probs is not None
         noted = rollout.behaviour_log_probs.double()
-        torch.testing.assert_close(noted, expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(noted, expected.cpu(), rtol=0, atol=1e-5)
 
 
 def test_a_completion_ends_with_its_first_end_token_or_at_its_longest() -> None:
@@ -208,7 +209,7 @@ def test_the_learners_log_probs_are_those_that_the_sampler_noted() -> None:
         for rollout, old in zip(rollouts, Readings(here.learner, budget).policy(rollouts), strict=True):
             assert rollout.behaviour_log_probs is not None
             noted = rollout.behaviour_log_probs.double()
-            torch.testing.assert_close(old, noted, rtol=0, atol=1e-5)
+            torch.testing.assert_close(old.cpu(), noted, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
@@ -316,7 +317,7 @@ def test_with_a_mask_of_1_nlpo_is_ppo_policy_and_critic_to_the_bit(tmp_path: Pat
         torch.manual_seed(0)
         learner.companions["critic"] = gae.accompany(learner.policy)
         slots = replace(SLOTS, rollouts=source, select=[Everything()], advantage=gae, objective=Grpo(kl=0.0))
-        engine = TransformersEngine(start, EngineSettings(), end=END) if source.draws else None
+        engine = TransformersEngine(start, EngineSettings(precision="float32"), end=END) if source.draws else None
         run_loop(make_world(engine, learner=learner), slots, schedule, ASKED, tmp_path / name, Watchers())
         ends.append({**learner.policy.state_dict(), **{f"critic.{n}": v for n, v in critic_state(learner).items()}})
     begun = {**new_learner(schedule).policy.state_dict()}

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from device_here import DEVICE
 from tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
 from tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy
 from tiny_worlds import make_world
@@ -53,14 +54,14 @@ def mixed(
 ) -> Tensor:
     """Log-probs of a completion's tokens under the mixture by the definition, one plain forward pass a model."""
     assert reference is not None
-    ids = torch.tensor([[*prompt, *completion]])
+    ids = torch.tensor([[*prompt, *completion]], device=DEVICE)
     with torch.no_grad():
         both = [
             (model(ids).logits[0, len(prompt) - 1 : -1].double() / temperature).softmax(-1)
             for model in (policy, reference)
         ]
     product = both[0] ** (1 - share) * both[1] ** share
-    log_probs: Tensor = (product / product.sum(-1, keepdim=True)).log()
+    log_probs: Tensor = (product / product.sum(-1, keepdim=True)).log().cpu()
     return log_probs[torch.arange(len(completion)), torch.tensor(completion)]
 
 
@@ -88,7 +89,7 @@ def test_a_share_of_0_is_the_policy_and_of_1_the_reference(share: float) -> None
     for rollout, exact in zip(rollouts, expected, strict=True):
         assert rollout.behaviour_log_probs is not None
         noted = rollout.behaviour_log_probs.double()
-        torch.testing.assert_close(noted, exact.detach(), rtol=0, atol=1e-5)
+        torch.testing.assert_close(noted, exact.detach().cpu(), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("share", "temperature"), [(0.125, 1.0), (0.5, 1.0), (0.7, 0.6)])
@@ -186,9 +187,9 @@ def test_under_autocast_the_log_probs_are_the_learners_own() -> None:
     here = world(policy, tiny_policy(torch.float32, seed=1, spread=3.0), autocast=torch.bfloat16)
     rollouts = Mixture(group_size=4, max_tokens=6, reference_share=0.0)(here, PROBLEMS, 0)
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
-    learner = completion_log_probs(policy, sequences, autocast=torch.bfloat16)[0].detach()
+    learner = completion_log_probs(policy, sequences, autocast=torch.bfloat16)[0].detach().cpu()
     noted = torch.cat([cast(Tensor, rollout.behaviour_log_probs) for rollout in rollouts])
-    exact = completion_log_probs(policy, sequences)[0].detach()
+    exact = completion_log_probs(policy, sequences)[0].detach().cpu()
     assert float((noted - learner).abs().mean()) < 0.05
     assert float((noted - exact).abs().max()) > 1e-3  # they are not those of float32
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import DEVICE, placed
 from tiny_loops import END, PROBLEMS, save_start
 from tiny_models import contents, each_token, plain_log_probs, tiny_policy
 from tiny_worlds import CODEC, make_world
@@ -42,7 +43,7 @@ ASKED = [replace(problem, known=known()) for problem in PROBLEMS]
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     start = save_start(tmp_path_factory.mktemp("start") / "policy")
-    return make_world(TransformersEngine(start, EngineSettings(), end=END))
+    return make_world(TransformersEngine(start, EngineSettings(precision="float32"), end=END))
 
 
 def test_without_a_prefix_it_is_plain_sampling(world: World) -> None:
@@ -98,7 +99,7 @@ def test_what_the_engine_says_of_a_continuation_is_its_log_prob_after_prompt_and
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     exact = plain_log_probs(tiny_policy(torch.float32, spread=3.0), sequences)
     for rollout, row in zip(rollouts, exact, strict=True):
-        torch.testing.assert_close(rollout.behaviour_log_probs, row.detach(), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(rollout.behaviour_log_probs, row.detach().cpu(), rtol=1e-4, atol=1e-4)
 
 
 def gradient(rollouts: Sequence[Rollout], advantage: Tensor) -> dict[str, Tensor]:
@@ -122,7 +123,7 @@ def test_the_prefix_carries_no_loss(world: World) -> None:
     policy = tiny_policy()
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     sums = torch.stack([row.sum() for row in plain_log_probs(policy, sequences)])
-    (-(advantage * sums).sum() / (8 * len(rollouts))).backward()
+    (-(placed(advantage) * sums).sum() / (8 * len(rollouts))).backward()
     for name, parameter in policy.named_parameters():
         torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-6, atol=1e-8)
 
@@ -159,7 +160,7 @@ def test_the_same_seed_and_round_give_the_same_guidance(guided: World) -> None:
 def first_tokens(model: nn.Module) -> Tensor:
     """Chances of the first token of an answer to the first prompt that does not end at once, [vocabulary]."""
     with torch.no_grad():
-        chances = model(torch.tensor([PROBLEMS[0].tokens])).logits[0, -1].double().softmax(-1)
+        chances = model(torch.tensor([PROBLEMS[0].tokens], device=DEVICE)).logits[0, -1].double().softmax(-1).cpu()
     chances[END] = 0.0
     whole: Tensor = chances / chances.sum()
     return whole
@@ -184,7 +185,7 @@ def test_what_follows_the_guide_is_drawn_from_the_policy(guided: World) -> None:
     assert any(rollout.origin == "guide" for rollout in rollouts)
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     for rollout, row in zip(rollouts, plain_log_probs(guided.learner.policy, sequences), strict=True):
-        torch.testing.assert_close(rollout.behaviour_log_probs, row.detach(), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(rollout.behaviour_log_probs, row.detach().cpu(), rtol=1e-4, atol=1e-4)
 
 
 def test_without_a_reference_nobody_can_guide(guided: World) -> None:

@@ -22,7 +22,7 @@ CONTEXT = "{prompt} #### {told} ;"
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     start = save_start(tmp_path_factory.mktemp("start") / "policy")
-    return make_world(TransformersEngine(start, EngineSettings(), end=END))
+    return make_world(TransformersEngine(start, EngineSettings(precision="float32"), end=END))
 
 
 def test_the_policy_samples_from_the_plain_prompt_and_the_judge_reads_the_answer(world: World) -> None:

@@ -92,7 +92,7 @@ def test_places_are_filled_once_whatever_the_answer_says() -> None:
 
 
 def test_with_a_real_engine_the_same_seed_and_round_give_the_same_completions(tmp_path: Path) -> None:
-    world = make_world(TransformersEngine(save_start(tmp_path / "p"), EngineSettings(), end=END))
+    world = make_world(TransformersEngine(save_start(tmp_path / "p"), EngineSettings(precision="float32"), end=END))
     source = Refined(feedback=VERDICT, **SETTINGS)
     first = source(world, PROBLEMS, 3)
     assert contents(source(world, PROBLEMS, 3)) == contents(first) != contents(source(world, PROBLEMS, 4))

@@ -40,7 +40,7 @@ def searched(**settings: Any) -> Searched:
 
 
 def draw(start: Path, source: Searched, number: int = 0) -> list[Rollout]:
-    engine = TransformersEngine(start, EngineSettings(), end=ENDING.ends)
+    engine = TransformersEngine(start, EngineSettings(precision="float32"), end=ENDING.ends)
     return source(make_world(engine, codec=ENDING), PROBLEMS[:4], number)
 
 

@@ -46,7 +46,7 @@ def searched(**settings: Any) -> TreeSearch:
 
 
 def draw(start: Path, source: TreeSearch, number: int = 0, learner: Learner | None = None) -> list[Rollout]:
-    engine = TransformersEngine(start, EngineSettings(), end=CODEC.ends)
+    engine = TransformersEngine(start, EngineSettings(precision="float32"), end=CODEC.ends)
     return source(make_world(engine, learner=learner), PROBLEMS[:4], number)
 
 
@@ -73,7 +73,7 @@ def test_answers_are_whole_and_hold_a_value_where_a_step_begins(start: Path) -> 
 
 
 def test_log_probs_of_an_answer_are_those_of_the_policy_that_drew_its_steps(start: Path) -> None:
-    engine = TransformersEngine(start, EngineSettings(), end=CODEC.ends)
+    engine = TransformersEngine(start, EngineSettings(precision="float32"), end=CODEC.ends)
     for rollout in draw(start, searched()):
         [expected] = engine.score([rollout.problem.tokens], [rollout.completion])
         torch.testing.assert_close(rollout.behaviour_log_probs, torch.tensor(expected), atol=1e-4, rtol=1e-4)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from device_here import placed
 from tiny_episodes import ENDING, Listening
 from tiny_loops import PROBLEMS, TOKENIZER, save_start
 from tiny_models import plain_log_probs, tiny_policy
@@ -33,7 +34,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def log_probs(folder: Path, prompt: tuple[int, ...]) -> dict[int, float]:
     """Of every turn of a single token behind `prompt`, by the definition."""
-    model = load_causal_model(folder, torch.float32)
+    model = placed(load_causal_model(folder, torch.float32))
     with torch.no_grad():
         rows = plain_log_probs(model, Sequences([prompt] * len(ENDS), [[end] for end in ENDS]))
     return {end: float(row) for end, row in zip(ENDS, rows, strict=True)}
@@ -41,7 +42,7 @@ def log_probs(folder: Path, prompt: tuple[int, ...]) -> dict[int, float]:
 
 @pytest.mark.parametrize("named", ["", "reference"])
 def test_the_turn_is_the_action_of_highest_value_of_all_that_are_drawn(folders: dict[str, Path], named: str) -> None:
-    engine = Listening(folders["agent"], EngineSettings(), end=ENDING.ends)
+    engine = Listening(folders["agent"], EngineSettings(precision="float32"), end=ENDING.ends)
     strategy = BestOfSteps(values=str(folders["values"]), reference=str(folders[named]) if named else "", candidates=64)
     asks = asks_of([problem.tokens for problem in PROBLEMS], Sampling(max_tokens=1), 5)
     strategic = Strategic(engine, ENDING, strategy, 64)
@@ -62,7 +63,7 @@ def test_the_turn_is_the_action_of_highest_value_of_all_that_are_drawn(folders: 
 
 def test_with_the_agents_own_values_the_first_candidate_that_ends_is_taken(folders: dict[str, Path]) -> None:
     """All values are zero then."""
-    engine = Listening(folders["agent"], EngineSettings(), end=ENDING.ends)
+    engine = Listening(folders["agent"], EngineSettings(precision="float32"), end=ENDING.ends)
     strategy = BestOfSteps(values=str(folders["agent"]), reference=str(folders["agent"]), candidates=8)
     (ask,) = asks_of([PROBLEMS[0].tokens], Sampling(max_tokens=3), 5)
     (turn,) = Strategic(engine, ENDING, strategy, 64).each([ask], Drawing(log_probs=False))
@@ -72,7 +73,7 @@ def test_with_the_agents_own_values_the_first_candidate_that_ends_is_taken(folde
 def test_a_model_that_is_missing_or_of_other_tokens_is_refused_by_a_line(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    engine = Listening(folders["agent"], EngineSettings(), end=ENDING.ends)
+    engine = Listening(folders["agent"], EngineSettings(precision="float32"), end=ENDING.ends)
     asks = asks_of([PROBLEMS[0].tokens], Sampling(max_tokens=1), 5)
     strategy = BestOfSteps()
     with pytest.raises(UserError, match=r"strategy.values: name the model folder"):

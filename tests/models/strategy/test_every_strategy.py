@@ -57,7 +57,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def engine(start: Path) -> Counting:
-    return Counting(start, EngineSettings(), end=ENDING.ends)
+    return Counting(start, EngineSettings(precision="float32"), end=ENDING.ends)
 
 
 def strategy_of(name: str, start: Path) -> Strategy:

@@ -72,7 +72,7 @@ def test_a_server_that_hangs_ends_the_episode_that_asked_and_no_other(tmp_path: 
             hang.call("")
         assert add.call('{"a": 1, "b": 2}') == "3"
 
-    engine = TransformersEngine(save_start(tmp_path), EngineSettings(), end=ENDING.ends)
+    engine = TransformersEngine(save_start(tmp_path), EngineSettings(precision="float32"), end=ENDING.ends)
     source = episodes(Chatter(lasts=2, act=act), prompts=2, group_size=2, seconds=30.0)
     made = source(make_world(engine, codec=ENDING), PROBLEMS[:2], 0)
     assert [rollout.cut for rollout in made].count("time") == 1

@@ -1,0 +1,69 @@
+"""Builds `standin.cpp` and gives torch the device that it is: tests of a GPU's code where there is none.
+
+Tensors of the stand-in are the processor's memory, computed by the processor's kernels, but torch takes them for
+another device's. What mixes the two, or reads the wrong one, fails as on a GPU. Needs a C++ compiler and ninja.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import types
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+
+SOURCE = Path(__file__).with_name("standin.cpp")
+TYPE = "hpu"
+"""The device type that it goes by."""
+
+
+def build(folder: Path) -> Path:
+    """The library, made once for a version of torch and of the source.
+
+    Args:
+        folder: where libraries are kept.
+
+    Raises:
+        RuntimeError, OSError: it cannot be compiled here.
+    """
+    from torch.utils.cpp_extension import load
+
+    made = folder / f"{sha256(SOURCE.read_bytes() + repr((torch.__version__, sys.version)).encode()).hexdigest()}.so"
+    if not made.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            load("standin", [str(SOURCE)], build_directory=place, is_python_module=False, extra_cflags=["-O1"])
+            os.replace(Path(place) / "standin.so", made)
+    return made
+
+
+def register(library: Path) -> torch.device:
+    """Make the stand-in known to this process's torch, once."""
+    torch.ops.load_library(library)
+    if not hasattr(torch, TYPE):
+        torch._register_device_module(TYPE, _module())
+    return torch.device(TYPE, 0)
+
+
+def _module() -> types.ModuleType:
+    """What torch asks of a device's module."""
+    module = types.ModuleType(f"torch.{TYPE}")
+    answers = {
+        "is_available": True,
+        "is_initialized": True,
+        "_is_in_bad_fork": False,
+        "device_count": 1,
+        "current_device": 0,
+        "manual_seed_all": None,
+        "synchronize": None,
+        "_lazy_init": None,
+        "is_bf16_supported": True,
+        "get_amp_supported_dtype": [torch.bfloat16, torch.float16],
+    }
+    for name, answer in answers.items():
+        setattr(module, name, lambda *_, answer=answer, **__: answer)
+    sys.modules[module.__name__] = module
+    return module

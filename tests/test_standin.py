@@ -1,0 +1,30 @@
+"""The tests of the learning core, once more with every model on the stand-in for a GPU.
+
+What stands on the wrong device, or suits a processor alone, fails here and not on the machine of whoever has a GPU.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = ROOT / "tests" / "models"
+PLACES = sorted(place.name for place in TESTS.iterdir() if place.is_dir() and any(place.glob("test_*.py")))
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler, which builds the stand-in")
+@pytest.mark.parametrize("place", [*PLACES, "test_device.py"])
+def test_what_is_right_on_a_processor_is_right_on_another_device(place: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    path = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])  # where ninja may be
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--device", "standin", "-n", "0", "-q", "-p", "no:cacheprovider",
+         "-m", "not slow and not thorough", str(TESTS / place)],
+        cwd=ROOT, env=environment | {"PATH": path}, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
