@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests" / "models"
@@ -18,6 +19,7 @@ PLACES = sorted(place.name for place in TESTS.iterdir() if place.is_dir() and an
 
 @pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler, which builds the stand-in")
+@pytest.mark.skipif(torch.version.cuda is not None, reason="torch is built for CUDA: --device cuda is the test there")
 @pytest.mark.parametrize("place", [*PLACES, "test_device.py"])
 def test_what_is_right_on_a_processor_is_right_on_another_device(place: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}

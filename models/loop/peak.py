@@ -39,7 +39,7 @@ def peak_memory(device: torch.device) -> float:
 def _measured(name: str, dtype: torch.dtype, threads: int, seconds: float) -> float:
     device = torch.device(name)
     sizes = SIZES.get(device.type, SIZES["cpu"])
-    # Drawn numbers, since a GPU multiplies constant ones faster (fewer bits turn, so it clocks higher), from a generator
+    # Drawn numbers: a GPU multiplies constant ones faster, since fewer bits turn and it clocks higher. From a generator
     # of their own: a run may draw from the global one.
     tile = torch.randn(TILE, TILE, generator=torch.Generator().manual_seed(0)).to(device, dtype)
     pairs = [(tile.repeat(n // TILE, n // TILE), torch.empty(n, n, device=device, dtype=dtype)) for n in sizes]

@@ -1,7 +1,8 @@
 """Builds `standin.cpp` and gives torch the device that it is: tests of a GPU's code where there is none.
 
 Tensors of the stand-in are the processor's memory, computed by the processor's kernels, but torch takes them for
-another device's. What mixes the two, or reads the wrong one, fails as on a GPU. Needs a C++ compiler and ninja.
+another device's. What mixes the two, or reads the wrong one, fails as on a GPU. Needs a C++ compiler, ninja, and torch
+without CUDA: one with it looks for gradients of a device on CUDA alone.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ def build(folder: Path) -> Path:
         folder: where libraries are kept.
 
     Raises:
-        RuntimeError, OSError: it cannot be compiled here.
+        RuntimeError, OSError: it cannot be compiled here, or torch has CUDA.
     """
+    if torch.version.cuda:
+        raise RuntimeError(f"torch {torch.__version__} is built for CUDA; the stand-in wants one without")
     from torch.utils.cpp_extension import load
 
     made = folder / f"{sha256(SOURCE.read_bytes() + repr((torch.__version__, sys.version)).encode()).hexdigest()}.so"
