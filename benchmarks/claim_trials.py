@@ -21,13 +21,13 @@ from models.datasets.schema import read_rows
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
+from models.loop.demonstrations import demonstrations
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.policy.build import load_causal_model
 from models.policy.update_sparsity import COARSEST_STEP, changed_weights
 from models.rewards.exact_answer import solves
-from tasks.steps.warm_start import demonstrations
 
 Effect = tuple[float, dict[str, float]]
 """The effect of one seed, and the numbers behind it."""

@@ -23,6 +23,7 @@ from models.engine.engine import EngineSettings, Sampling
 from models.engine.transformers_engine import TransformersEngine
 from models.labels.monte_carlo import MonteCarlo
 from models.learner.optimiser import OptimiserSettings
+from models.loop.read_problems import PromptSections, read_problems
 from models.loop.rollout import Problem
 from models.policy.folder import load_tokenizer
 from models.recipe.load import load_recipe
@@ -34,7 +35,6 @@ from models.reward_model.ranking import best_of_n
 from models.reward_model.solutions import Bench, Solution
 from models.rewards.exact_answer import by_answer
 from models.text.encoding import Codec
-from tasks.prompts import PromptSections, read_problems
 
 EASY, HARD = 2, 3
 """Highest level that is labelled, and the level that is judged."""

@@ -28,6 +28,7 @@ from models.engine.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
+from models.loop.read_problems import PromptSections, read_problems
 from models.loop.rollout import Rollout, said_sequences
 from models.loop.slots import Reward
 from models.loop.truncation import worst_where_cut
@@ -38,10 +39,9 @@ from models.reward_model.annotators import GroupSettings, grouped_pairs
 from models.reward_model.ensemble import Ensemble, levels_of
 from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model, score_pairs
 from models.reward_model.model import reward_model_from_policy
+from models.reward_model.read_pairs import read_pairs
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
-from tasks.prompts import PromptSections, read_problems
-from tasks.steps.fit_reward_model import read_pairs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -16,16 +16,16 @@ from models.engine.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
+from models.loop.read_problems import PromptSections, read_problems
 from models.policy.folder import load_tokenizer
 from models.recipe.load import load_recipe
 from models.reward_model.ensemble import combine
 from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model
 from models.reward_model.model import reward_model_from_policy
 from models.reward_model.ranking import best_of_n
+from models.reward_model.read_pairs import read_pairs
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
-from tasks.prompts import PromptSections, read_problems
-from tasks.steps.fit_reward_model import read_pairs
 
 FIT = RewardModelSettings(
     epochs=8, batch_pairs=64, centring=0.01, optimiser=OptimiserSettings(learning_rate=5e-4, decay="cosine")

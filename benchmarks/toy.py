@@ -29,12 +29,15 @@ from models.evaluation.records import PromptRecord
 from models.learner.optimiser import OptimiserSettings
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.loop.alarm import Collapse
+from models.loop.demonstrations import demonstrations
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
+from models.loop.read_problems import PromptSections, read_problems, read_prompts, with_reference
 from models.loop.readings import Readings
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.policy.build import SizeSettings, load_causal_model, new_policy
+from models.policy.fitted_tokenizer import fitted_tokenizer
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.policy.weights import merged_weights
 from models.recipe.load import load_recipe
@@ -43,10 +46,7 @@ from models.reward_model.scorer import Scorer
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings
 from tasks.open_learner import ScorerSections, build_learner, reward_scorer
-from tasks.prompts import PromptSections, read_problems, read_prompts, with_reference
 from tasks.registered_reward_model import RewardModelFiles
-from tasks.steps.validate_data import fitted_tokenizer
-from tasks.steps.warm_start import demonstrations
 
 PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
 FEW = {

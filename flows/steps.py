@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from flows import console
 from flows.environment import make_prefect_home
 from flows.opening import Opened
+from models.recipe.sections import Sections
 from tasks import interrupt
 from tasks.caching import reuse
-from tasks.sections import Sections
 from tasks.step import StepContext, StepResult, content_key, earlier_result
 
 make_prefect_home()  # here, as all flows come by: its temporary server starts where one is called

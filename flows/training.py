@@ -15,13 +15,13 @@ from flows.steps import call_cached, call_step, context_of
 from models.loop.judge import Role
 from models.policy.teacher import FrozenSettings
 from models.recipe.schema import Recipe
+from models.recipe.sections import Sections
 from models.recipe.teachers import frozen_models, recipe_of
 from tasks.description import UNPINNED
 from tasks.fitting import FineTuneSections
 from tasks.judgement import OnGate
 from tasks.registered_policy import PolicyFiles, given_policy, made_policy
 from tasks.registered_reward_model import RewardModelFiles, made_reward_model
-from tasks.sections import Sections
 from tasks.step import StepResult
 from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
 from tasks.steps.fine_tune import fine_tune

@@ -9,7 +9,7 @@ from models.datasets.settings import DataSettings
 from models.errors import UserError
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Reward
-from tasks.sections import Sections
+from models.recipe.sections import Sections
 
 KINDS_WITH_ANSWERS: tuple[Kind, ...] = ("problems", "demonstrations")
 

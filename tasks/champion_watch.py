@@ -21,12 +21,12 @@ from models.evaluation.records import PromptRecord
 from models.evaluation.samples import Numbers, Sample, from_json
 from models.evaluation.since_judged import change_since_judged, is_worse
 from models.evaluation.table import read_records
+from models.recipe.sections import Sections, of
 from tasks import drift_page, plots, run_names
 from tasks.data_difference import PreparedFiles, place_of, prepared_hashes
 from tasks.description import cell
 from tasks.evaluation_difference import SHOWN, read_answers
 from tasks.input_summary import INPUTS
-from tasks.sections import Sections, of
 from tasks.step import StepResult
 from tasks.tracking import records, registry, tags
 from tasks.tracking.recorded import Recorded, of_version, read_text

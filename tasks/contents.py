@@ -19,8 +19,8 @@ from models.policy.build import PolicySettings
 from models.policy.folder import given_folder, hash_folder
 from models.policy.teacher import FrozenSettings
 from models.policy.update_sparsity import SubnetworkSettings
+from models.recipe.sections import Sections
 from models.recipe_paths import paths_of
-from tasks.sections import Sections
 
 SETTLED = 2_000_000_000
 """Age from which the time of a file's last change can be trusted to tell changes apart, ns."""

@@ -19,6 +19,7 @@ from models.loop.build import open_teachers
 from models.loop.judge import Role
 from models.loop.loop import Watchers, run_loop
 from models.loop.method import Slots
+from models.loop.read_problems import longest_in_training, with_reference
 from models.loop.readings import Readings
 from models.loop.rollout import Problem
 from models.loop.schedule import ScheduleSettings
@@ -41,7 +42,6 @@ from tasks.open_learner import (
 )
 from tasks.precision import precision_folder
 from tasks.progress import progress
-from tasks.prompts import longest_in_training, with_reference
 from tasks.registered_reward_model import made_reward_model
 from tasks.results import CHECKPOINTS
 from tasks.shared_engine import place_for_learners
@@ -130,7 +130,7 @@ def fit_here(asked: Asked, watchers: Watchers) -> Collapse | None:
     policy, tokenizer = open_policy(asked.start, trust_remote_code=trusted)
     learner = build_learner(policy, recipe, settings, home, asked.run_id, asked.teachers)
     open_teachers(learner, tokenizer, asked.teachers, recipe.teacher, trust_remote_code=trusted)
-    problems = with_reference(asked.problems, learner, recipe, home)
+    problems = with_reference(asked.problems, learner, recipe, reference_folder(home))
     draws = recipe.rollouts.draws
     with (
         engine_for(asked.start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine,

@@ -15,9 +15,9 @@ from models.evaluation.held_out import HeldOutAnswers
 from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
 from models.recipe.schema import RewardModelSection
+from models.recipe.sections import Sections
 from tasks import run_names
 from tasks.description import Decision
-from tasks.sections import Sections
 from tasks.step import StepResult
 from tasks.tracking.looks import take_look
 

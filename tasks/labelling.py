@@ -14,6 +14,7 @@ from models.judges.open_judge import opened_judge
 from models.judges.settings import JudgeSettings
 from models.loop.attempt import Verify
 from models.loop.judge import Role
+from models.loop.read_problems import LengthSections, longest_sequence, read_problems
 from models.loop.rollout import Problem
 from models.loop.slots import Reward
 from models.policy.folder import load_tokenizer
@@ -21,7 +22,6 @@ from models.rewards.exact_answer import by_answer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from tasks.inputs import log_rows
-from tasks.prompts import LengthSections, longest_sequence, read_problems
 from tasks.registered_policy import PolicyFiles
 from tasks.shared_engine import lent_engine
 

@@ -14,20 +14,20 @@ from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.records import PromptRecord
 from models.evaluation.strategy import Spent, Strategic, Strategy
 from models.loop.attempt import Verify
+from models.loop.read_problems import LengthSections, longest_sequence
 from models.loop.rollout import Problem
 from models.loop.slots import Reward
 from models.policy.base_folder import check_base_folder
 from models.policy.build import PolicySettings
 from models.policy.use import read_use
+from models.recipe.sections import of
 from models.rewards.exact_answer import by_answer
 from models.text.encoding import Codec
 from tasks.open_learner import ScorerSections, reward_scorer
 from tasks.progress import stages
-from tasks.prompts import LengthSections, longest_sequence
 from tasks.registered_policy import PolicyFiles
 from tasks.registered_reward_model import RewardModelFiles
 from tasks.run_tokens import RunTokens
-from tasks.sections import of
 from tasks.shared_engine import lent_engine
 
 

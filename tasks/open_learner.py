@@ -13,16 +13,16 @@ from models.engine.engine import Engine, EngineSettings
 from models.loop import build
 from models.loop.judge import Role
 from models.loop.learner import Learner
+from models.loop.read_problems import PromptSections, longest_in_training
 from models.loop.rollout import Problem
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Advantage, Reference, Reward, Rollouts
 from models.policy.build import PolicySettings
+from models.recipe.sections import Sections, of
 from models.reward_model.scorer import open_scorer
 from models.text.encoding import Codec
 from tasks.precision import learner_autocast
-from tasks.prompts import PromptSections, longest_in_training
 from tasks.registered_reward_model import RewardModelFiles
-from tasks.sections import Sections, of
 from tasks.shared_engine import lent_engine
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
+from models.loop.read_problems import LengthSections, read_problems
 from models.loop.rollout import Problem
 from models.policy.folder import load_tokenizer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
-from tasks.prompts import LengthSections, read_problems
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,11 @@ from models.atomic_write import sweep
 from models.disk import needs_space
 from models.errors import UserError
 from models.memory import needs_memory
+from models.recipe.sections import Sections
 from tasks.contents import content_of
 from tasks.cost import Cost, Meter
 from tasks.deadline import deadline
 from tasks.results import RESULT, NotAsMade, clear_result, read_result, write_result
-from tasks.sections import Sections
 from tasks.shared_engine import gpus
 from tasks.tracking import records, registry, runs, tags
 

@@ -18,6 +18,7 @@ from models.evaluation.report import summarise
 from models.evaluation.samples import as_json
 from models.evaluation.table import write_records
 from models.policy.folder import check_model_folder, hash_folder
+from models.recipe.sections import of
 from tasks import gate_split
 from tasks.caching import cached_by_key
 from tasks.cost import Cost
@@ -27,7 +28,6 @@ from tasks.measuring import EvaluationSections, answers
 from tasks.registered_policy import PolicyFiles
 from tasks.registered_reward_model import RewardModelFiles
 from tasks.run_tokens import RunTokens
-from tasks.sections import of
 from tasks.shared_engine import engine_place
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.validate_data import clean_folder

@@ -13,6 +13,7 @@ from models.judges.settings import JudgeSettings
 from models.loop.curriculum import drawn_at_most
 from models.loop.judge import Role
 from models.loop.learned import nothing_learned
+from models.loop.read_problems import read_prompts
 from models.loop.rollout import Problem
 from models.loop.schedule import ScheduleSettings
 from models.loop.score import failures_of
@@ -28,7 +29,6 @@ from tasks.cost import of_rounds
 from tasks.description import section, time_table
 from tasks.fitting import JOURNAL, POLICY, Asked, FineTuneSections, fit_here, fit_with_learners, watched_rounds
 from tasks.inputs import log_rows
-from tasks.prompts import read_prompts
 from tasks.registered_policy import PolicyFiles
 from tasks.results import CHECKPOINTS
 from tasks.shared_engine import engine_place, learners

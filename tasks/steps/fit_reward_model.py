@@ -6,22 +6,20 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
-from sys import intern
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 from prefect import get_run_logger, task
 
-from models.datasets.row_table import RowTable, Texts, open_rows
-from models.datasets.schema import Kind, Row, available
-from models.datasets.task_sets.drawing import SOUND
+from models.datasets.schema import Kind
 from models.device import on_device
 from models.errors import UserError
 from models.fits import RewardFit, fit_and_score, fit_preferences
 from models.learner.packing import Sequences
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.recipe.schema import RewardModelSection
+from models.recipe.sections import Sections, of
 from models.reward_model.annotators import (
     GroupSettings,
     PairsAt,
@@ -29,27 +27,24 @@ from models.reward_model.annotators import (
     grouped_pairs,
     held_out_groups,
 )
-from models.reward_model.bare_texts import bare_prompts, write_bare
+from models.reward_model.bare_texts import write_bare
 from models.reward_model.calibration import pair_report
 from models.reward_model.ensemble import Ensemble, disagreement, levels_of, member_folders, write_ensemble
-from models.reward_model.fit import Pair, PairRows
-from models.reward_model.gap import GapRows, GapSettings
+from models.reward_model.fit import Pair
 from models.reward_model.goal import LEARNED_FROM, goal_of, write_goal
 from models.reward_model.model import load_reward_model, reward_model_from_policy
 from models.reward_model.principles import under_principles, write_principles
+from models.reward_model.read_pairs import read_pairs
 from models.reward_model.strength import StrengthSettings, judged_pairs, strength_of
-from models.rollouts.improved import in_context
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.token_cache import CachedCodec
-from models.text.token_rows import TokenRows, few, rows_in_memory
 from tasks import plots
 from tasks.caching import cached_by_key
 from tasks.fitting import fit_together
 from tasks.inputs import Used, log_rows
 from tasks.precision import Precision, learner_autocast, precision_folder
 from tasks.progress import progress
-from tasks.sections import Sections, of
 from tasks.shared_engine import learner_place, learners
 from tasks.step import Made, StepContext, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
@@ -169,57 +164,6 @@ def reward_model(
 
     with learner_place():
         return run_step(context, work)
-
-
-def read_pairs(
-    data: Path, codec: Codec, split: str, longest: int, parallel: bool = False, gap: GapSettings | None = None
-) -> tuple[Sequence[Pair], list[str]]:
-    """Encoded preference pairs of a split that fit into `longest` tokens, each of a large split read when it is drawn;
-    and the kind of flaw of each. `parallel`: the sound demonstrations of the split, each against its own prompt; `gap`:
-    each pair twice, behind either of its completions."""
-    kind: Kind = "demonstrations" if parallel else "preferences"
-    if split not in available(data).get(kind, ()):
-        return [], []
-    table = open_rows(data, kind, split)  # type: ignore[arg-type]
-    if parallel:
-        return _parallel(table, codec, longest), []
-    if gap is not None:
-        return _gaps(table, codec, longest, gap)
-    prompts = codec.rows_of_prompts(table.column("prompt"))
-    chosen, rejected = (codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected"))
-    fitting = np.flatnonzero(prompts.lengths + np.maximum(chosen.lengths, rejected.lengths) <= longest)
-    flaws = [intern(str(flaw)) for some in table.column("flaw") for flaw in some]
-    pairs = PairRows(*(rows.take(fitting) for rows in (prompts, chosen, rejected)))
-    return pairs.held(), [flaws[row] for row in fitting.tolist()]
-
-
-def _parallel(table: RowTable, codec: Codec, longest: int) -> Sequence[Pair]:
-    """What sound demonstrations say as the better text, and their prompts as the worse, both by themselves."""
-    made, original = (codec.rows_of_completions(table.column(name)) for name in ("completion", "prompt"))
-    sound = np.array([flaw in ("", SOUND) for some in table.column("flaw") for flaw in some])
-    fitting = np.flatnonzero(sound & (1 + np.maximum(made.lengths, original.lengths) <= longest))
-    before = rows_in_memory([bare_prompts(len(fitting), codec.end)])
-    return PairRows(before, made.take(fitting), original.take(fitting)).held()
-
-
-def _gaps(table: RowTable, codec: Codec, longest: int, gap: GapSettings) -> tuple[Sequence[Pair], list[str]]:
-    """Preferences behind either of their completions, and the kind of flaw of each."""
-
-    def behind(column: str) -> TokenRows:
-        def context(row: Row) -> str:
-            return in_context(gap.context, str(row["prompt"]), str(row[column]), "")
-
-        return codec.rows_of_prompts(Texts(table, (context,)))
-
-    contexts = [behind(column) for column in ("rejected", "chosen")]
-    answers = [codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected")]
-    most = np.maximum(*(rows.lengths for rows in contexts)) + np.maximum(*(rows.lengths for rows in answers))
-    fitting = np.flatnonzero(most <= longest)
-    flaws = [intern(str(flaw)) for some in table.column("flaw") for flaw in some]
-    pairs = GapRows(*(rows.take(fitting) for rows in (*contexts, *answers)), anchor=gap.anchor)
-    tokens = sum(int(rows.lengths[fitting].sum()) for rows in (*contexts, *answers, *answers))
-    held = list(pairs) if few(len(pairs), tokens) else pairs
-    return held, [flaws[row] for row in fitting.tolist() for _ in range(2)]
 
 
 def _what_to_fit(

@@ -13,6 +13,7 @@ from models.errors import UserError
 from models.loop.judge import Role
 from models.loop.rollout import Problem
 from models.policy.folder import hash_folder
+from models.recipe.sections import of
 from models.reward_model.jury import FATES, JurySettings, Verdicts, ask_jury
 from models.reward_model.solutions import Bench
 from models.seeds import seed_of
@@ -21,7 +22,6 @@ from tasks.cost import Cost
 from tasks.labelling import SPLITS, Drawing, LabellingSections, asked_problems, drawing
 from tasks.progress import stages
 from tasks.registered_policy import PolicyFiles
-from tasks.sections import of
 from tasks.shared_engine import engine_place
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.validate_data import clean_folder

@@ -15,6 +15,7 @@ from models.judges.judge import GenerativeJudge
 from models.loop.judge import Role
 from models.loop.rollout import Problem
 from models.policy.folder import hash_folder
+from models.recipe.sections import of
 from models.reward_model.process_settings import ProcessSettings
 from models.reward_model.solution_rows import write_solutions
 from models.reward_model.solutions import Bench, Labels, Solution, known_labels
@@ -26,7 +27,6 @@ from tasks.cost import Cost
 from tasks.labelling import SPLITS, LabellingSections, asked_problems, drawing
 from tasks.progress import stages
 from tasks.registered_policy import PolicyFiles
-from tasks.sections import of
 from tasks.shared_engine import engine_place
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.validate_data import clean_folder

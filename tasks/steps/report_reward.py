@@ -21,11 +21,13 @@ from models.loop.judge import Role
 from models.loop.rollout import Problem
 from models.policy.base_folder import check_base_folder
 from models.policy.folder import check_model_folder, hash_folder
+from models.recipe.sections import of
 from models.reward_model.calibration import PairReport, pair_report
 from models.reward_model.fit import both_answers
 from models.reward_model.gap import GapSettings
 from models.reward_model.probes import moved, probes
 from models.reward_model.ranking import agreement
+from models.reward_model.read_pairs import read_pairs
 from models.reward_model.scorer import Scorer, StepScorer
 from models.reward_model.step_accuracy import FirstErrors, first_errors
 from models.reward_model.suffixes import Suffix, search_suffix, words_without_answers
@@ -40,10 +42,8 @@ from tasks.registered_policy import PolicyFiles
 from tasks.registered_reward_model import RewardModelFiles
 from tasks.reward_report_page import Measured, as_json, page
 from tasks.run_tokens import RunTokens
-from tasks.sections import of
 from tasks.shared_engine import engine_place
 from tasks.step import Made, StepContext, StepResult, run_step
-from tasks.steps.fit_reward_model import read_pairs
 from tasks.steps.label_steps import known_solutions
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry

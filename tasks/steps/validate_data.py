@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prefect import task
 
-from models.datasets.distinct_texts import DistinctTexts
 from models.datasets.schema import Kind, available, table_pieces
 from models.datasets.validation import ValidationSettings
 from models.policy.build import PolicySettings
+from models.policy.fitted_tokenizer import fitted_tokenizer
 from models.policy.folder import hash_folder
+from models.recipe.sections import Sections
 from models.text.answers import extract_answer
-from models.text.tokenizer import MOST_TEXTS, TokenizerSettings, count_tokens, train_tokenizer
+from models.text.tokenizer import count_tokens
 from tasks.caching import cached_by_key
 from tasks.progress import progress
-from tasks.sections import Sections
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import records, runs, tags
@@ -25,7 +25,7 @@ from tasks.validation import sources_of, validate
 from tasks.versions import DataVersion
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    pass
 
 
 class ValidationSections(Sections):
@@ -107,24 +107,6 @@ def token_counter(folder: Path, policy: PolicySettings) -> Callable[[Sequence[st
     else:
         tokenizer = fitted_tokenizer(folder, policy.tokenizer)
     return lambda texts: count_tokens(tokenizer, texts)
-
-
-def fitted_tokenizer(folder: Path, settings: TokenizerSettings) -> PreTrainedTokenizerFast:
-    """The tokenizer of a policy that is trained on `folder` and begins from no base. Raises what fitting it raises."""
-    return train_tokenizer(training_texts(folder, settings), settings)
-
-
-def training_texts(folder: Path, tokenizer: TokenizerSettings) -> Iterable[str]:
-    """The texts that a policy trained on `folder` meets, each once: prompts, demonstrations, both sides of preferences.
-
-    All where each word is a token; of more than `MOST_TEXTS` a part, which their hashes choose, where bytes are.
-    """
-    columns: dict[Kind, tuple[str, ...]] = {
-        "problems": ("prompt",),
-        "demonstrations": ("prompt", "completion"),
-        "preferences": ("prompt", "chosen", "rejected"),
-    }
-    return DistinctTexts(folder, columns, most=MOST_TEXTS if tokenizer.kind == "bytes" else None)
 
 
 def example_of(data: Path, kind: Kind, *columns: str) -> str:

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from prefect import get_run_logger, task
 
-from models.datasets.row_table import BATCH_ROWS, Names, Row, RowTable, Texts, open_rows
-from models.datasets.schema import Split, available
-from models.episodes.demonstrations import in_turns
+from models.datasets.schema import Split
 from models.errors import UserError
 from models.fits import SupervisedFit, fit_and_judge, fit_demonstrations
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
-from models.loop.attempt import Attempt
+from models.loop.demonstrations import demonstrations
 from models.loop.feedback import Feedback
-from models.loop.rollout import Problem
 from models.loop.slots import Reward
 from models.policy.build import LoraSettings, PolicySettings, load_causal_model, new_policy, open_policy, with_adapter
+from models.policy.fitted_tokenizer import fitted_tokenizer
 from models.policy.folder import save_model_folder
 from models.policy.weights import plain_model
-from models.rewards.exact_answer import is_right
+from models.recipe.sections import Sections, of
 from models.text.bridge import Role
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_model, name_ends
@@ -36,10 +31,9 @@ from tasks.fitting import fit_together
 from tasks.inputs import log_rows
 from tasks.precision import learner_autocast, precision_folder
 from tasks.progress import progress
-from tasks.sections import Sections, of
 from tasks.shared_engine import learner_place, learners
 from tasks.step import Made, StepContext, StepResult, run_step, token_folder
-from tasks.steps.validate_data import clean_folder, example_of, fitted_tokenizer
+from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import registry
 from tasks.tracking.metrics import MetricLog
 
@@ -107,131 +101,6 @@ def adapter_of(policy: PolicySettings) -> LoraSettings | None:
     random weights learn next to nothing; its adapters begin with the loop.
     """
     return policy.lora if policy.base is not None else None
-
-
-def demonstrations(
-    data: Path,
-    codec: Codec,
-    split: str,
-    longest: int,
-    settings: SupervisedSettings | None = None,
-    role: Role | None = None,
-    verifier: Reward | None = None,
-    adviser: Feedback | None = None,
-) -> Sequences:
-    """Encoded demonstrations of a split that fit into `longest` tokens, each of a large split read when it is drawn;
-    empty where the data set has none.
-
-    Args:
-        settings: which are left out, and what is told in place of a prompt; None: none, and nothing.
-        role: who an environment is in a chat template: they have several turns; None: each is one turn.
-        verifier: decides which are right; None: the answers that they are to state do.
-        adviser: says what is told of a wrong one, where feedback is told.
-    """
-    if split not in available(data).get("demonstrations", ()):
-        return Sequences([], [])
-    table = open_rows(data, "demonstrations", split)  # type: ignore[arg-type]
-    settings = settings or SupervisedSettings()
-
-    verified = None if verifier is None or not settings.judges else _verified(data, split, table, verifier)
-
-    def right(row: Row) -> bool:
-        if verified is not None:
-            return str(row["id"]) in verified
-        return is_right(str(row["completion"]), str(row["answer"]), finished=True)
-
-    def shown(column: str) -> Callable[[Row], str | None]:
-        return lambda row: str(row[column]) if not settings.only_right or right(row) else None
-
-    asked, said = [shown("prompt")], [shown("completion")]
-    if settings.context:
-        hint_of = _told(table, settings, right, adviser)
-        asked.append(lambda row: _context(row, settings, hint) if (hint := hint_of(row)) is not None else None)
-        said.append(lambda row: str(row["completion"]) if hint_of(row) is not None else None)
-    prompts = codec.rows_of_prompts(Texts(table, tuple(asked)))
-    if role is not None:
-        texts = (text for some in Texts(table, tuple(said)) for text in some)
-        return in_turns(codec, role, zip(prompts, texts, strict=True), longest, settings.counts)
-    completions = codec.rows_of_completions(Texts(table, tuple(said)))
-    fitting = np.flatnonzero(prompts.lengths + completions.lengths <= longest)
-    return Sequences(prompts.take(fitting).held(), completions.take(fitting).held())
-
-
-def _verified(data: Path, split: str, table: RowTable, verifier: Reward) -> set[str]:
-    """Ids of the demonstrations that a verifier holds for right, each as an attempt at the problem that it names."""
-    known: tuple[Names, RowTable] | None = None
-    if split in available(data).get("problems", ()):
-        problems = open_rows(data, "problems", split)  # type: ignore[arg-type]
-        known = Names(problems.column("id")), problems
-    right: set[str] = set()
-    for batch in table.batches():
-        rows = batch.to_pylist()
-        places = known[0].rows([str(row["prompt_id"]) for row in rows]) if known else [[]] * len(rows)
-        asked = iter(known[1].rows([place for some in places for place in some[:1]])) if known else iter(())
-        attempts = [
-            Attempt(_problem(row, next(asked) if some else {}), str(row["completion"]), finished=True)
-            for row, some in zip(rows, places, strict=True)
-        ]
-        right |= {str(row["id"]) for row, sound in zip(rows, verifier.right(attempts), strict=True) if sound}
-    return right
-
-
-def _problem(row: Row, problem: Row) -> Problem:
-    """What a demonstration is of, with the tests of its problem where there is such."""
-    tests, entry_point = (str(problem.get(name) or "") for name in ("tests", "entry_point"))
-    return Problem(str(row["prompt_id"]), str(row["prompt"]), str(row["answer"]), tests=tests, entry_point=entry_point)
-
-
-def _told(
-    table: RowTable, settings: SupervisedSettings, right: Callable[[Row], bool], adviser: Feedback | None
-) -> Callable[[Row], str | None]:
-    """What is told of a demonstration before it is shown once more; None: it is not shown again."""
-    if settings.tells == "another":
-        another = _another(table)
-        return lambda row: another(row) if not settings.only_right or right(row) else None
-    if settings.tells != "feedback":
-        column = "answer" if settings.tells == "answer" else "completion"
-        return lambda row: str(row[column]) if right(row) else None
-    assert adviser is not None, "the recipe check makes sure that somebody says something"
-    rows_of = _rows_by_prompt(table)
-
-    @lru_cache(maxsize=BATCH_ROWS)
-    def of_prompt(prompt_id: str) -> str | None:
-        tried = next((row for row in rows_of(prompt_id) if not right(row)), None)
-        if tried is None:
-            return None
-        attempt = Attempt(_problem(tried, {}), str(tried["completion"]), finished=True)
-        return f"{attempt.text} {adviser([attempt])[0].text}".strip()
-
-    return lambda row: of_prompt(str(row["prompt_id"])) if right(row) else None
-
-
-def _rows_by_prompt(table: RowTable) -> Callable[[str], list[Row]]:
-    """Says the demonstrations of a prompt, in the data's order."""
-    names = Names(table.column("prompt_id"))
-    return lambda prompt_id: table.rows(names.rows([prompt_id])[0])
-
-
-def _another(table: RowTable) -> Callable[[Row], str | None]:
-    """Says the demonstration of the same prompt that stands behind a given one, the first behind the last; None where
-    there is no other."""
-    rows_of = _rows_by_prompt(table)
-
-    @lru_cache(maxsize=BATCH_ROWS)
-    def of_prompt(prompt_id: str) -> dict[str, str]:
-        return {str(row["id"]): str(row["completion"]) for row in rows_of(prompt_id)}
-
-    def another(row: Row) -> str | None:
-        every = of_prompt(str(row["prompt_id"]))
-        place = list(every).index(str(row["id"]))
-        return list(every.values())[(place + 1) % len(every)] if len(every) > 1 else None
-
-    return another
-
-
-def _context(row: Row, settings: SupervisedSettings, hint: str) -> str:
-    """A prompt with its answer, its solution, or a flawed one with what is said of it."""
-    return (settings.context or "").replace("{prompt}", str(row["prompt"])).replace("{told}", hint)
 
 
 def _fine_tune(

@@ -22,21 +22,21 @@ from models.errors import UserError
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised, negative_log_likelihood
 from models.loop.curriculum import CurriculumSettings, choose, drawn_at_most
+from models.loop.demonstrations import demonstrations
 from models.loop.loop import require_room
 from models.loop.problem_rows import ProblemRows, Problems, ids_of, known_answers, places_of, prompt_lengths, taken
+from models.loop.read_problems import PromptSections, read_problems, read_prompts, with_reference
 from models.loop.rollout import Known, Problem
 from models.loop.tally import Tally
 from models.recipe.load import load_recipe
 from models.reward_model import fit as reward_fit
 from models.reward_model.fit import PairRows, RewardModelSettings, fit_reward_model, score_pairs
 from models.reward_model.model import reward_model_from_policy
+from models.reward_model.read_pairs import read_pairs
 from models.rollouts.replay import Replay
 from models.text import token_rows
 from models.text.token_cache import CachedCodec
 from models.text.token_rows import TokenRows
-from tasks.prompts import PromptSections, read_problems, read_prompts, with_reference
-from tasks.steps.fit_reward_model import read_pairs
-from tasks.steps.warm_start import demonstrations
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDERS = ["shuffled", "signal", "phases", "adaptive"]
@@ -322,7 +322,7 @@ from models.recipe.load import load_recipe
 from models.text.token_cache import CachedCodec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from models.text import token_rows
-from tasks.prompts import PromptSections, read_prompts
+from models.loop.read_problems import PromptSections, read_prompts
 
 token_rows.HELD = 1 << 20
 folder = Path(sys.argv[1])

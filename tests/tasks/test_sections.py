@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
-from tasks.sections import Sections, of
+from models.recipe.sections import Sections, of
 from tasks.step import StepContext, content_key
 from tasks.steps import (
     evaluate,

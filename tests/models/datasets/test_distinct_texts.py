@@ -5,8 +5,8 @@ from random import Random
 
 from models.datasets.distinct_texts import DistinctTexts
 from models.datasets.schema import Kind, arrow_schema, file_name, write_rows
+from models.policy.fitted_tokenizer import training_texts
 from models.text.tokenizer import MOST_TEXTS, TokenizerSettings
-from tasks.steps.validate_data import training_texts
 
 TEXTS = [f"question {number}" for number in range(300)]
 PROMPTS: dict[Kind, tuple[str, ...]] = {"problems": ("prompt",)}

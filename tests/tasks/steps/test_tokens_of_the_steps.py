@@ -9,16 +9,16 @@ from tiny_models import tiny_policy
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.learner.packing import Sequences
+from models.loop.demonstrations import demonstrations
+from models.loop.read_problems import PromptSections, read_problems, read_prompts
 from models.policy.folder import save_model_folder
 from models.recipe.load import load_recipe
 from models.reward_model.model import reward_model_from_policy
+from models.reward_model.read_pairs import read_pairs
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
 from tasks.open_learner import ScorerSections, reward_scorer
-from tasks.prompts import PromptSections, read_problems, read_prompts
 from tasks.registered_reward_model import RewardModelFiles
-from tasks.steps.fit_reward_model import read_pairs
-from tasks.steps.warm_start import demonstrations
 
 ROOT = Path(__file__).resolve().parents[3]
 PROMPT = "1 + 2 ="

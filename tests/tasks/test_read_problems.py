@@ -13,10 +13,10 @@ from models.learner.all_completions import all_log_probs
 from models.learner.fused_log_probs import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
+from models.loop.read_problems import PromptSections, longest_in_training, read_problems, read_prompts, with_reference
 from models.policy.build import LoraSettings, with_adapter
 from models.recipe.load import load_recipe
 from models.text.encoding import Codec
-from tasks.prompts import PromptSections, longest_in_training, read_problems, read_prompts, with_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 CODEC = Codec(word_tokenizer())

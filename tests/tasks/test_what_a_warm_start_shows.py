@@ -6,12 +6,12 @@ from tiny_worlds import CODEC
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.feedback.verdict import Verdict
 from models.learner.supervised import SupervisedSettings
+from models.loop.demonstrations import demonstrations
 from models.recipe.load import load_recipe
 from models.rewards.unit_tests import UnitTests
 from models.sandbox.settings import SandboxSettings
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
-from tasks.steps.warm_start import demonstrations
 
 PROMPT = 'def f(x):\n    """One more than x."""\n'
 RIGHT, WRONG = "1 + 2 = 3 ; #### 3", "1 + 2 = 4 ; #### 4"

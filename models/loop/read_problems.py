@@ -24,9 +24,8 @@ from models.loop.rollout import Origin, Problem
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Reference, Rollouts
 from models.policy.build import PolicySettings
+from models.recipe.sections import Sections, of
 from models.text.encoding import Codec
-from tasks.sections import Sections, of
-from tasks.step import reference_folder
 
 ANSWERS: dict[str, dict[str, Origin]] = {
     "demonstrations": {"completion": "demonstration"},
@@ -122,15 +121,17 @@ def _truths(data: Path) -> tuple[Names, RowTable] | None:
 
 
 def with_reference(
-    problems: Sequence[Problem], learner: Learner, recipe: PromptSections, home: Path
+    problems: Sequence[Problem], learner: Learner, recipe: PromptSections, folder: Path
 ) -> Sequence[Problem]:
     """`problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they were
     computed before; unchanged where the recipe has no such reference or draws its completions, and where they are too
-    many to be held."""
+    many to be held.
+
+    Args:
+        folder: where log-probs are kept.
+    """
     budget = recipe.schedule.token_budget if recipe.schedule else 16384
-    return known_log_probs.with_reference(
-        problems, learner, recipe.rollouts, recipe.reference, budget, reference_folder(home)
-    )
+    return known_log_probs.with_reference(problems, learner, recipe.rollouts, recipe.reference, budget, folder)
 
 
 def read_problems(
