@@ -2,11 +2,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all test-slice faults quick lint browser postgresql simulator ui schedule services services-stop bench league clean
+.PHONY: help install run test test-all test-slice faults quick lint browser postgresql simulator ui schedule services services-stop bench gpu league clean
 
 PYTHON ?= python3.11
 RECIPE ?= recipes/arithmetic.yaml
-# More for the command behind run, ui, schedule, services and bench, as in: make ui OPTIONS="--mlflow-port 5001"
+# More for the command behind run, ui, schedule, services, bench, gpu and league, as in: make ui OPTIONS="--mlflow-port 5001"
 OPTIONS ?=
 # Test processes side by side; tests that share a server or an engine stay in one. 0: pytest's own alone.
 WORKERS ?= 2
@@ -20,7 +20,7 @@ PYTEST = $(BIN)/python -m pytest --no-loadscope-reorder
 help: ## Show what can be made
 	@echo "Rewardflow. Usage: make TARGET"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Options: RECIPE=path (run), OPTIONS=... (run, ui, schedule, services, bench, league), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
+	@echo "Options: RECIPE=path (run), OPTIONS=... (run, ui, schedule, services, bench, gpu, league), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
 
 install: .venv/.installed ## Install the locked environment into .venv
 
@@ -80,6 +80,9 @@ bench: .venv/.installed ## Measure speed and memory beside TRL (about 15 minutes
 	@$(BIN)/python -c 'import trl' 2>/dev/null || $(BIN)/python -m pip install --quiet --no-deps \
 		'trl>=1.16,<1.17' 'datasets>=5.2,<6' 'multiprocess>=0.70,<0.71' 'xxhash>=4,<5'
 	@$(BIN)/python -m benchmarks $(OPTIONS)
+
+gpu: .venv/.installed ## Test and measure all that only a GPU can show, in 12 minutes; OPTIONS="--minutes 6" for fewer
+	@$(BIN)/python -m benchmarks.gpu_checks --out .rewardflow/gpu $(OPTIONS)
 
 league: .venv/.installed ## Train every recipe at one budget and write docs/league.md (under 4 hours; goes on where it was)
 	@$(BIN)/python -m benchmarks.league $(OPTIONS)

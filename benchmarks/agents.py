@@ -21,7 +21,8 @@ from typing import Any
 from benchmarks.agents_page import page
 from benchmarks.league import KEPT, alone
 from benchmarks.league_records import ROOT, Result, code_digest, commit, read, read_all, write
-from benchmarks.league_training import COMMON, Work, train
+from benchmarks.league_training import COMMON, train
+from benchmarks.warm_starts import Work
 from models.datasets.built_in import BUILT_IN
 from models.errors import UserError
 from models.recipe.load import digest, load_recipe, plain

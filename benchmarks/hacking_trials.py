@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 
 from torch import Tensor
 
+from benchmarks.pair_reward_model import fit_to_pairs
 from benchmarks.toy import Arm, Toy, Trained, held_out, recipe_of, train
-from benchmarks.toy_reward_model import fit_to_pairs
 from models.datasets.arithmetic import SOUND
 from models.datasets.schema import read_rows
 from models.loop.learner import Learner
@@ -67,7 +67,8 @@ def watch(toy: Toy, pairs: Sequence[Pair], seed: int, rounds: int = ROUNDS) -> W
         states.append({name: value.detach().clone() for name, value in learner.policy.state_dict().items()})
 
     with TemporaryDirectory() as place:
-        fitted = fit_to_pairs(toy, recipe_of(WATCHED, seed, rounds), pairs, Path(place) / "reward_model")
+        fitted = Path(place) / "reward_model"
+        fit_to_pairs(toy.start(seed), recipe_of(WATCHED, seed, rounds), pairs, fitted)
         trained = train(toy, WATCHED, seed, rounds, fitted, keep)
     return Watched(trained, (trained.before, *states))
 

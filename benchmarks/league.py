@@ -27,7 +27,8 @@ from typing import Any
 
 from benchmarks.league_page import page
 from benchmarks.league_records import RESULTS, ROOT, Result, code_digest, commit, read_all, write
-from benchmarks.league_training import BUDGET, POINTS, TASK, Work, league_overrides, league_recipe, train
+from benchmarks.league_training import BUDGET, POINTS, league_overrides, league_recipe, train
+from benchmarks.warm_starts import TASK, Work
 from models.errors import UserError
 from models.recipe.find import find_recipe
 from models.recipe.layers import read_layers

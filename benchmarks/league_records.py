@@ -98,7 +98,8 @@ def read_all(folder: Path) -> list[Result]:
 def code_digest() -> str:
     """SHA-256 of the learning code and of how the league trains with it."""
     total = hashlib.sha256()
-    for file in [*sorted((ROOT / "models").rglob("*.py")), Path(__file__).with_name("league_training.py")]:
+    trainers = (Path(__file__).with_name(name) for name in ("league_training.py", "recipe_loop.py", "warm_starts.py"))
+    for file in [*sorted((ROOT / "models").rglob("*.py")), *trainers]:
         total.update(f"{file.relative_to(ROOT)}\0".encode() + file.read_bytes() + b"\0")
     return total.hexdigest()
 

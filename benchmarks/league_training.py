@@ -1,52 +1,44 @@
 """One training of the league: from a kept warm start, a recipe at a budget of completions, measured as it goes.
 
-The main recipe's task and policy. What the recipes share, the data and one warm start a seed, is made once below a
-folder of work and kept; a training is the recipe's own slots in the loop as it stands, with the transformers engine.
-Held-out problems are those of the validation split; each point of a curve is drawn with the same seed.
+The main recipe's task and policy. What the recipes share, the data and one warm start a seed, is made once and kept
+(`benchmarks.warm_starts`); a training is the recipe's own slots in the loop as it stands (`benchmarks.recipe_loop`),
+with the transformers engine. Held-out problems are those of the validation split; each point of a curve is drawn with
+the same seed.
 
 A recipe learns from the verifier alone: rewards that need a fitted reward model are left out where others stay.
 """
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from benchmarks.league_records import Point, code_digest
-from models.datasets import make_arithmetic, make_tasks
-from models.datasets.built_in import TASK_SETS
-from models.datasets.make_arithmetic import ArithmeticSettings
-from models.datasets.params import checked, read_section
-from models.datasets.prepare import prepare
+from benchmarks.league_records import Point
+from benchmarks.recipe_loop import Loop, open_loop
+from benchmarks.warm_starts import TASK, Work
 from models.datasets.schema import available, read_rows
-from models.datasets.settings import DataSettings
 from models.engine.engine import Engine, EngineSettings, Sampling
 from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
-from models.judges.open_judge import opened_judge
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
-from models.learner.supervised import fit_supervised
-from models.loop.build import open_teachers
 from models.loop.judge import Role
 from models.loop.learner import Learner
-from models.loop.loop import Watchers, run_loop
-from models.loop.readings import Readings
+from models.loop.loop import Watchers
+from models.loop.read_problems import PromptSections, read_problems
 from models.loop.rollout import Problem
-from models.loop.world import World
-from models.policy.build import load_causal_model, new_policy
-from models.policy.folder import load_tokenizer, save_model_folder
+from models.policy.build import load_causal_model
+from models.policy.folder import save_model_folder
 from models.policy.use import read_use
 from models.policy.weights import merged_weights, plain_model
 from models.recipe.comparison import rounds_within
@@ -55,14 +47,7 @@ from models.recipe.schema import Recipe
 from models.recipe.teachers import frozen_models, recipe_of
 from models.rewards.exact_answer import by_answer
 from models.text.encoding import Codec
-from tasks.open_learner import build_learner
-from tasks.prompts import PromptSections, read_problems, read_prompts, with_reference
-from tasks.steps.validate_data import fitted_tokenizer
-from tasks.steps.warm_start import demonstrations
 
-PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
-TASK = "arithmetic"
-"""The recipe whose data and policy the league's recipes share."""
 WARM_START = "warm_start.steps=450"
 COMMON = (
     "policy.precision=float32", "engine.name=transformers", "schedule.samples_every=1000000",
@@ -76,94 +61,31 @@ POINTS = 5
 JUDGED = ("sampled_accuracy", "greedy_accuracy", "tokens", "finished_share")
 
 
-@dataclass(frozen=True)
-class Work:
-    """Data and warm starts that all trainings share."""
-
-    folder: Path
-    task: str = TASK
-    """The data set, one of those that are made here."""
-
-    @property
-    def data(self) -> Path:
-        """The prepared data set as params.yaml has it, made when it is first asked for."""
-        place = self.folder / f"prepared_{digest(read_section(PARAMS, self.task), code_digest())[:12]}"
-        if not place.is_dir():
-            with tempfile.TemporaryDirectory(dir=self.folder) as made:
-                raw, prepared = Path(made) / "raw", Path(made) / "prepared"
-                self._make(raw)
-                prepare(DataSettings(name=self.task, path=(raw,), format="kinds"), prepared)
-                _put(prepared, place)
-        return place
-
-    def _make(self, raw: Path) -> None:
-        section, where = read_section(PARAMS, self.task), f"{PARAMS}: {self.task}"
-        if self.task in TASK_SETS:
-            make_tasks.write(checked(make_tasks.settings_type(self.task), section, where), raw)
-        else:
-            make_arithmetic.write(checked(ArithmeticSettings, section, where), raw)
-
-    def start(self, recipe: Recipe) -> Path:
-        """The warm-started policy of the recipe's data, policy and seed, made when it is first asked for.
-
-        Raises:
-            UserError: the recipe has no warm start, or begins with a model that is given.
-        """
-        settings, episodes = recipe.warm_start, recipe.rollouts.episodes
-        if settings is None or recipe.policy.base is not None:
-            raise UserError(f"{recipe.name}: a training here begins with a warm start of a new policy")
-        said = plain(recipe)
-        role = None if episodes is None else episodes.role
-        made_of = digest(
-            said["policy"]["size"], said["policy"]["tokenizer"], said["warm_start"], self.data.name, role or "",
-            *([said["rollouts"]["feedback"]] if settings.tells == "feedback" else []),
-        )  # fmt: skip
-        place = self.folder / f"start_{recipe.seed}_{made_of[:12]}"
-        if not place.is_dir():
-            tokenizer = fitted_tokenizer(self.data, recipe.policy.tokenizer)
-            model = new_policy(recipe.policy.size, tokenizer, recipe.seed)
-            longest = recipe.policy.size.positions
-            shown = demonstrations(
-                self.data, Codec(tokenizer), "train", longest, settings, role, adviser=recipe.rollouts.adviser
-            )
-            fit_supervised(model, shown, settings, seed=recipe.seed)
-            half = self.folder / f".{place.name}.{torch.randint(2**40, ()).item()}"
-            save_model_folder(model, tokenizer, half)
-            _put(half, place)
-        return place
-
-    def frozen(self, recipe: Recipe) -> dict[Role, Path]:
-        """Model folders of the frozen models that the recipe learns from, made when they are first asked for: a recipe
-        that is trained has the league's budget and warm start, one that is only fine-tuned is taken as it is."""
-        folders = {}
-        for role, named in frozen_models(recipe).items():
-            assert named.recipe is not None, "the league makes whatever its recipes learn from"
-            maker = recipe_of(named, recipe, role)
-            if maker.data.name != self.task:  # a judge's own data, and its own schedule
-                maker = load_recipe(named.recipe, (*COMMON, *named.set))
-                apart = Work(self.folder, maker.data.name)
-                folders[role] = apart.made(maker) if maker.schedule else apart.start(maker)
-                continue
-            if maker.schedule is None:
-                folders[role] = self.start(maker)
-                continue
-            folders[role] = self.made(league_recipe(named.recipe, BUDGET, 0, named.set))
-        return folders
-
-    def made(self, recipe: Recipe) -> Path:
-        """The policy that a recipe trains, made when it is first asked for."""
-        place = self.folder / f"made_{recipe.name}_{digest(plain(recipe), self.data.name)[:12]}"
-        if not place.is_dir():
-            train(self, recipe, 1, keep=place)
-        return place
+def frozen_folders(work: Work, recipe: Recipe) -> dict[Role, Path]:
+    """Model folders of the frozen models that the recipe learns from, made when they are first asked for: a recipe
+    that is trained has the league's budget and warm start, one that is only fine-tuned is taken as it is."""
+    folders = {}
+    for role, named in frozen_models(recipe).items():
+        assert named.recipe is not None, "the league makes whatever its recipes learn from"
+        maker = recipe_of(named, recipe, role)
+        if maker.data.name != work.task:  # a judge's own data, and its own schedule
+            maker = load_recipe(named.recipe, (*COMMON, *named.set))
+            apart = Work(work.folder, maker.data.name)
+            folders[role] = made(apart, maker) if maker.schedule else apart.start(maker)
+            continue
+        if maker.schedule is None:
+            folders[role] = work.start(maker)
+            continue
+        folders[role] = made(work, league_recipe(named.recipe, BUDGET, 0, named.set))
+    return folders
 
 
-def _put(made: Path, place: Path) -> None:
-    """Move what was made to its place, where it stands whole; another process may have been first, with the same."""
-    try:
-        made.rename(place)
-    except OSError:
-        shutil.rmtree(made)
+def made(work: Work, recipe: Recipe) -> Path:
+    """The policy that a recipe trains, made when it is first asked for."""
+    place = work.folder / f"made_{recipe.name}_{digest(plain(recipe), work.data.name)[:12]}"
+    if not place.is_dir():
+        train(work, recipe, 1, keep=place)
+    return place
 
 
 def league_recipe(name: str, budget: int, seed: int, overrides: Sequence[str] = ()) -> Recipe:
@@ -230,18 +152,14 @@ def train(
         keep: a model folder that the policy is written to; None: it is not kept.
     """
     start = work.start(recipe)
-    codec = Codec(load_tokenizer(start))
-    policy = load_causal_model(start, torch.float32)
-    asked = PromptSections(recipe)
-    held_out = read_problems(work.data, codec, "validation", asked, PROBLEMS)
-    problems = read_prompts(work.data, codec, asked)
-    frozen = work.frozen(recipe)
-    learner = build_learner(policy, recipe, recipe.schedule, work.folder, None, frozen)
-    open_teachers(learner, codec.tokenizer, frozen, trust_remote_code=recipe.policy.trust_remote_code)
-    problems = with_reference(problems, learner, asked, work.folder)
-    engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None
+    with open_loop(work, recipe, start, rewards_of(recipe), frozen_folders(work, recipe)) as loop:
+        return _measured_training(work, loop, points, tell, keep)
+
+
+def _measured_training(work: Work, loop: Loop, points: int, tell: Callable[[str], None], keep: Path | None) -> Trained:
+    recipe, codec, learner, start = loop.recipe, loop.codec, loop.learner, loop.start
+    held_out = read_problems(work.data, codec, "validation", PromptSections(recipe), PROBLEMS)
     judge = TransformersEngine(start, EngineSettings(), end=codec.end)  # takes the weights of one point after the other
-    slots = replace(recipe.slots, rewards=rewards_of(recipe))
     rounds: list[dict[str, float]] = []
     total = recipe.schedule.rounds
     measured = {max(1, round(total * part / points)) for part in range(1, points + 1)}
@@ -258,10 +176,7 @@ def train(
             outside += time.perf_counter() - began
 
     began = time.perf_counter()
-    unread = Readings(learner, recipe.schedule.token_budget)
-    with opened_judge(recipe.judge, frozen.get("judge"), start, recipe.seed) as writes:
-        world = World(codec, engine, None, recipe.seed, learner, unread, recipe.truncated, start, writes)
-        run_loop(world, slots, recipe.schedule, problems, work.folder / "none", Watchers(metrics=watch))
+    loop.run(work.folder / "none", Watchers(metrics=watch))
     seconds = time.perf_counter() - began - outside
     if curve[-1].round < len(rounds):  # further draws spent the budget before the last round
         curve.append(measure_learner(judge, learner, codec, held_out, recipe, len(rounds), start))

@@ -7,11 +7,11 @@ from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 
+from benchmarks.pair_reward_model import fit_to_pairs
 from benchmarks.toy import Arm, Toy, held_out, open_reward_model, recipe_of, train
-from benchmarks.toy_reward_model import fit_to_pairs
 from models.policy.folder import load_tokenizer
+from models.reward_model.read_pairs import read_pairs
 from models.text.encoding import Codec
-from tasks.steps.fit_reward_model import read_pairs
 
 Measure = Callable[[Toy, int], tuple[float, dict[str, float]]]
 ROUNDS = 24
@@ -35,7 +35,8 @@ def by_one_reward_model(arm: Arm, other: Arm, rounds: int = ROUNDS) -> Measure:
         with TemporaryDirectory() as place:
             recipe = recipe_of(arm, seed, rounds)
             pairs, _ = read_pairs(toy.data, Codec(load_tokenizer(toy.start(seed))), "train", 64)
-            fitted = fit_to_pairs(toy, recipe, pairs, Path(place) / "reward_model")
+            fitted = Path(place) / "reward_model"
+            fit_to_pairs(toy.start(seed), recipe, pairs, fitted)
             score = open_reward_model(toy, recipe, fitted)
             for name, each in (("arm", arm), ("other", other)):
                 trained = train(toy, each, seed, rounds, fitted)

@@ -9,26 +9,15 @@ from benchmarks.toy import Toy
 from models.datasets.schema import Split
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
+from models.loop.read_problems import read_problems
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.recipe.schema import Recipe
-from models.reward_model.fit import Pair, fit_reward_model
 from models.reward_model.fit_process import fit_process_model
 from models.reward_model.model import reward_model_from_policy
 from models.reward_model.process import write_reading
 from models.reward_model.solutions import Solution
 from models.text.encoding import Codec
-from tasks.prompts import read_problems
 from tasks.steps.label_steps import LabelSections, draw_and_label
-
-
-def fit_to_pairs(toy: Toy, recipe: Recipe, pairs: Sequence[Pair], folder: Path) -> Path:
-    """Fit a reward model to `pairs` as `recipe.reward_model.fit` says. Returns `folder`, which holds it."""
-    assert recipe.reward_model is not None
-    start = toy.start(recipe.seed)
-    model = reward_model_from_policy(start, seed=recipe.seed)
-    fit_reward_model(model, pairs, recipe.reward_model.fit, seed=recipe.seed)
-    save_model_folder(model, load_tokenizer(start), folder)
-    return folder
 
 
 def label(toy: Toy, recipe: Recipe, split: Split = "train") -> list[Solution]:

@@ -1,0 +1,176 @@
+"""What a training of the main recipe leaves: its curve and its seconds, in a file that is whole after every stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from models.atomic_write import write_file
+from models.loop.clock import STAGES
+
+SPEEDS = ("generate", "score", "learn", "round")
+EVERY = 10
+"""Rounds between two lines of a table."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round as the loop told of it."""
+
+    number: int
+    """From 1."""
+    reward: float
+    """Mean over the completions, the reward model's share included."""
+    accuracy: float
+    """Share of the sampled completions that the verifier holds for right."""
+    seconds: Mapping[str, float]
+    """Of each stage (`models.loop.clock`), and of the whole round."""
+    tokens_a_second: Mapping[str, float]
+    """By stage, counted as `models.loop.clock` says."""
+    length: float
+    """Mean tokens of a completion."""
+    entropy: float | None
+    """Nats a token; None where no completion was trained on."""
+    canary_gap: float | None
+    """Largest difference of a log-prob between engine and learner, nats."""
+    peak_gib: float
+
+    @classmethod
+    def of(cls, number: int, metrics: Mapping[str, float]) -> Round:
+        """The round of the loop's metrics."""
+        return cls(
+            number=number,
+            reward=metrics["reward/total"],
+            accuracy=metrics["reward/exact_answer"],
+            seconds={name: metrics[f"seconds/{name}"] for name in (*STAGES, "round")},
+            tokens_a_second={name: metrics[f"speed/{name}"] for name in SPEEDS if f"speed/{name}" in metrics},
+            length=metrics["rollouts/length"],
+            entropy=metrics.get("policy/entropy"),
+            canary_gap=metrics.get("engine/canary_gap"),
+            peak_gib=metrics["memory/peak_gib"],
+        )
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The policy on the recipe's held-out problems of the validation split."""
+
+    sampled: float
+    """Share of right samples."""
+    greedy: float
+    """Share of right greedy answers."""
+    tokens: float
+    """Mean length of a sample."""
+    problems: int
+    samples: int
+    """Of each problem."""
+
+
+@dataclass
+class Curve:
+    """A training, as far as it has come."""
+
+    machine: dict[str, Any]
+    device: str
+    settings: dict[str, Any]
+    precision: str = ""
+    """That the policy learned in; empty before it was opened."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Of data, warm_start, reward_model, rounds, and evaluation (before and after together)."""
+    pair_accuracy: float | None = None
+    """Of the reward model on held-out pairs."""
+    before: HeldOut | None = None
+    after: HeldOut | None = None
+    rounds: list[Round] = field(default_factory=list)
+    stopped: str = ""
+    """Why it has fewer rounds than the recipe; empty where it has them all."""
+
+    def write(self, file: Path) -> None:
+        """Write it in place of an older one."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, json.dumps(rounded(asdict(self)), indent=1) + "\n")
+
+
+_CURVE = TypeAdapter(Curve)
+
+
+def read(file: Path) -> Curve:
+    """The training that a file holds.
+
+    Raises:
+        ValueError: it holds none.
+    """
+    return _CURVE.validate_json(file.read_text())
+
+
+def rounded(value: Any) -> Any:
+    """Plain data with five significant digits."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def windows(rounds: Sequence[Round], every: int = EVERY) -> dict[str, list[Round]]:
+    """The rounds in stretches of `every`, by their label; the last may be shorter."""
+    return {
+        f"{part[0].number} to {part[-1].number}": list(part)
+        for part in (rounds[at : at + every] for at in range(0, len(rounds), every))
+    }
+
+
+def table(curve: Curve) -> str:
+    """The curve in means over `EVERY` rounds, then what was held out and where the time went."""
+    lines = [f"{'rounds':<12}{'reward':>8}{'right':>8}{'tokens':>8}{'s a round':>11}{'generate':>10}{'learn':>8}"]
+    for label, part in windows(curve.rounds).items():
+        lines.append(
+            f"{label:<12}{mean(part, 'reward'):>8.3f}{mean(part, 'accuracy'):>8.1%}{mean(part, 'length'):>8.1f}"
+            f"{seconds(part, 'round'):>11.2f}{seconds(part, 'generate'):>10.2f}{seconds(part, 'learn'):>8.2f}"
+        )
+    for name, held in (("before", curve.before), ("after", curve.after)):
+        if held is not None:
+            lines.append(
+                f"held out {name}: sampled {held.sampled:.1%}, greedy {held.greedy:.1%} "
+                f"({held.problems} problems, {held.samples} samples each)"
+            )
+    lines.append("seconds: " + ", ".join(f"{name} {value:.1f}" for name, value in curve.seconds.items()))
+    return "\n".join(lines + ([curve.stopped] if curve.stopped else []))
+
+
+def beside(curve: Curve, other: Curve) -> str:
+    """Both curves in means over the same rounds, and the largest gap between them."""
+    mine, others = windows(curve.rounds), windows(other.rounds)
+    both = [label for label in mine if label in others]
+    if not both:
+        return f"{other.device}: no rounds in common"
+    head = f"{'rounds':<12}{curve.device + ' right':>12}{other.device + ' right':>12}{'gap':>8}"
+    gaps = {label: mean(mine[label], "accuracy") - mean(others[label], "accuracy") for label in both}
+    lines = [head] + [
+        f"{label:<12}{mean(mine[label], 'accuracy'):>12.1%}{mean(others[label], 'accuracy'):>12.1%}{gaps[label]:>+8.1%}"
+        for label in both
+    ]
+    widest = max(both, key=lambda label: abs(gaps[label]))
+    lines.append(f"largest gap in means of up to {EVERY} rounds: {gaps[widest]:+.1%}, in rounds {widest}")
+    for name, ours, theirs in (("before", curve.before, other.before), ("after", curve.after, other.after)):
+        if ours is not None and theirs is not None:
+            lines.append(
+                f"held out {name}: sampled {ours.sampled:.1%} and {theirs.sampled:.1%}, greedy {ours.greedy:.1%} and "
+                f"{theirs.greedy:.1%}"
+            )
+    return "\n".join(lines)
+
+
+def mean(rounds: Sequence[Round], name: str) -> float:
+    """Of a number of each round."""
+    return sum(getattr(each, name) for each in rounds) / len(rounds)
+
+
+def seconds(rounds: Sequence[Round], stage: str) -> float:
+    """That a round took on average for a stage."""
+    return sum(each.seconds[stage] for each in rounds) / len(rounds)

@@ -1,0 +1,203 @@
+"""`python -m benchmarks.gpu_checks`: all that only a GPU can show, unattended, within a budget of minutes.
+
+In the order of importance, each a process of its own with a limit of its own: tests of what the device computes
+(`pytest --device`), speed and memory of an update (`benchmarks.gpu`), the main recipe (`benchmarks.main_curve`).
+A step takes its share of the time that is left, so that what one saves the next has. What fails or runs out of time
+leaves the next. In the folder `--out`:
+
+    tests.log  gpu.log  main_curve.log     all that a step printed
+    gpu.json  main_curve_DEVICE.json       what was measured, as far as it came
+    summary.json                           of each step its exit status, seconds and last line; after every step
+
+`--device cpu --tiny` shows on any machine that every step runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from models.atomic_write import write_file
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("learner", "loop", "engine", "policy", "critic", "reward_model", "reference")
+"""Of models/, whose tests look at what the device computes."""
+TINY_TESTS = ("tests/models/learner/test_reduce.py",)
+LEAST_SECONDS = 20.0
+"""With less left a step is not begun."""
+GRACE_SECONDS = 15.0
+"""Between asking a step to stop and ending it: pytest says meanwhile what has failed."""
+SLACK = 0.15
+"""Of a step's limit, which is kept for its imports and for what it does after its own minutes."""
+LARGEST_LOG = 8 * 2**20
+"""Bytes; of a longer log the end is kept."""
+SHOWN = 25
+"""Lines of a step's output that are printed."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command, as it is run with so many seconds."""
+
+    name: str
+    """Of its log, too."""
+    share: float
+    """Of the time, against those of the other steps."""
+    command: Callable[[float], list[str]]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What is set where nobody has set it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a step."""
+
+    name: str
+    status: int | None
+    """Exit status; negative: the signal that ended it; None: it was not begun."""
+    seconds: float
+    limit: float
+    timed_out: bool
+    line: str
+    """Its last line, or why it has none."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it ended by itself and well."""
+        return self.status == 0 and not self.timed_out
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run every step. Returns 0 where all of them passed, else 1."""
+    options = parser().parse_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    return run_all(steps(options.device, options.tiny, options.out.resolve()), options.minutes * 60, options.out)
+
+
+def steps(device: str, tiny: bool, out: Path) -> list[Step]:
+    """What is run, the most important first."""
+    tests = TINY_TESTS if tiny else tuple(f"tests/models/{name}" for name in PACKAGES)
+    suite = ["pytest", "--device", device, *tests, "-m", "not slow and not thorough", "-q", "--no-loadscope-reorder",
+             "-n", "1" if tiny else "4", "-p", "no:cacheprovider"]  # fmt: skip
+    measured = ["benchmarks.gpu", "--device", device, "--out", str(out / "gpu.json")]
+    measured += ["--tiny", "--repeats", "1"] if tiny else []
+    curve = ["benchmarks.main_curve", "--device", device, "--out", str(out / f"main_curve_{device}.json")]
+    curve += ["--rounds", "1"] if tiny else []
+    return [
+        Step("tests", 3, lambda seconds: python(*suite), {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}),
+        Step("gpu", 6, lambda seconds: python(*measured, "--minutes", minutes_within(seconds))),
+        Step("main_curve", 4, lambda seconds: python(*curve, "--minutes", minutes_within(seconds))),
+    ]
+
+
+def python(*words: str) -> list[str]:
+    """A module run by this Python."""
+    return [sys.executable, "-m", *words]
+
+
+def minutes_within(seconds: float) -> str:
+    """Minutes that a command may be given so that it ends within `seconds`."""
+    return f"{seconds * (1 - SLACK) / 60:.2f}"
+
+
+def limit_of(position: int, every: Sequence[Step], left: float) -> float:
+    """Seconds that a step may take of those that are left for it and for the steps behind it."""
+    return left * every[position].share / sum(step.share for step in every[position:])
+
+
+def run_all(every: Sequence[Step], seconds: float, out: Path) -> int:
+    """Run the steps within `seconds`, one after the other. Returns 0 where all of them passed, else 1."""
+    deadline = time.monotonic() + seconds
+    outcomes: list[Outcome] = []
+    for position, step in enumerate(every):
+        limit = limit_of(position, every, deadline - time.monotonic())
+        outcomes.append(run(step, limit, out))
+        passed = len(outcomes) == len(every) and all(outcome.passed for outcome in outcomes)
+        summary = {"passed": passed, "seconds": seconds, "steps": [asdict(outcome) for outcome in outcomes]}
+        write_file(out / "summary.json", json.dumps(summary, indent=1) + "\n")
+    for outcome in outcomes:
+        ended = "not begun" if outcome.status is None else "out of time" if outcome.timed_out else str(outcome.status)
+        print(f"{outcome.name:<12}{ended:<12}{outcome.seconds:>6.0f} s  {outcome.line}")
+    return int(not passed)
+
+
+def run(step: Step, limit: float, out: Path) -> Outcome:
+    """Run one step for `limit` seconds at most; all that it prints lies in NAME.log."""
+    if limit < LEAST_SECONDS:
+        return Outcome(step.name, None, 0.0, limit, False, f"{limit:.0f} s were left for it")
+    command, log = step.command(limit), out / f"{step.name}.log"
+    print(f"== {step.name}, {limit:.0f} s: {' '.join(command[1:])}", flush=True)
+    began = time.monotonic()
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            env={**step.environment, **os.environ}, start_new_session=True,
+        )  # fmt: skip
+        status, timed_out = _ended(process, limit)
+    lines = _shortened(log).splitlines()
+    print("\n".join(lines[-SHOWN:]), flush=True)
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+    return Outcome(step.name, status, round(time.monotonic() - began, 1), round(limit, 1), timed_out, last[:300])
+
+
+def _ended(process: subprocess.Popen[bytes], limit: float) -> tuple[int, bool]:
+    """Exit status of a process that is stopped after `limit` seconds; whether it was. Nothing that it started stays."""
+    timed_out = False
+    try:
+        process.wait(limit)
+    except subprocess.TimeoutExpired:
+        timed_out = True
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_SECONDS)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return process.wait(), timed_out
+
+
+def _shortened(log: Path) -> str:
+    """The text of a log, whose end alone is kept where it is too long."""
+    if log.stat().st_size > LARGEST_LOG:
+        with log.open("rb") as source:
+            source.seek(-LARGEST_LOG, os.SEEK_END)
+            end = source.read()
+        log.write_bytes(end)
+    return log.read_text(errors="replace")
+
+
+def positive(text: str) -> float:
+    """Minutes of the command line.
+
+    Raises:
+        ValueError: it is no number above 0; argparse says so.
+    """
+    if not (value := float(text)) > 0:
+        raise ValueError
+    return value
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m benchmarks.gpu_checks", description=__doc__,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    made.add_argument("--minutes", type=positive, default=12.0, help="of all steps together (default 12)")
+    made.add_argument("--out", type=Path, required=True, help="folder of logs and figures")
+    made.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    made.add_argument("--tiny", action="store_true", help="a test file, tiny shapes, one round: shows that it runs")
+    return made
+
+
+if __name__ == "__main__":
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # what a shell began behind itself ignores it, as would steps
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""Where a training outside the pipeline begins: prepared data and warm-started policies, made once below a folder.
+
+The data are made and prepared as params.yaml has them, without versions; the warm start is that of the recipe, its
+tokenizer fitted to the data. It needs models/ alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from benchmarks.league_records import code_digest
+from models.datasets import make_arithmetic, make_tasks
+from models.datasets.built_in import TASK_SETS
+from models.datasets.make_arithmetic import ArithmeticSettings
+from models.datasets.params import checked, read_section
+from models.datasets.prepare import prepare
+from models.datasets.settings import DataSettings
+from models.errors import UserError
+from models.learner.precision import autocast_of, chosen_precision
+from models.learner.supervised import fit_supervised
+from models.loop.demonstrations import demonstrations
+from models.policy.build import new_policy
+from models.policy.fitted_tokenizer import fitted_tokenizer
+from models.policy.folder import save_model_folder
+from models.recipe.load import digest, plain
+from models.recipe.schema import Recipe
+from models.text.encoding import Codec
+
+PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
+TASK = "arithmetic"
+"""The main recipe, and its data set."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Data and warm starts that several trainings share."""
+
+    folder: Path
+    task: str = TASK
+    """The data set, one of those that are made here."""
+
+    @property
+    def data(self) -> Path:
+        """The prepared data set as params.yaml has it, made when it is first asked for."""
+        place = self.folder / f"prepared_{digest(read_section(PARAMS, self.task), code_digest())[:12]}"
+        if not place.is_dir():
+            with tempfile.TemporaryDirectory(dir=self.folder) as made:
+                raw, prepared = Path(made) / "raw", Path(made) / "prepared"
+                self._make(raw)
+                prepare(DataSettings(name=self.task, path=(raw,), format="kinds"), prepared)
+                _put(prepared, place)
+        return place
+
+    def _make(self, raw: Path) -> None:
+        section, where = read_section(PARAMS, self.task), f"{PARAMS}: {self.task}"
+        if self.task in TASK_SETS:
+            make_tasks.write(checked(make_tasks.settings_type(self.task), section, where), raw)
+        else:
+            make_arithmetic.write(checked(ArithmeticSettings, section, where), raw)
+
+    def start(self, recipe: Recipe) -> Path:
+        """The warm-started policy of the recipe's data, policy and seed, made when it is first asked for.
+
+        Raises:
+            UserError: the recipe has no warm start, or begins with a model that is given.
+        """
+        settings, episodes = recipe.warm_start, recipe.rollouts.episodes
+        if settings is None or recipe.policy.base is not None:
+            raise UserError(f"{recipe.name}: a training here begins with a warm start of a new policy")
+        said = plain(recipe)
+        role = None if episodes is None else episodes.role
+        made_of = digest(
+            said["policy"]["size"], said["policy"]["tokenizer"], said["policy"]["precision"],
+            said["warm_start"], self.data.name, role or "",
+            *([said["rollouts"]["feedback"]] if settings.tells == "feedback" else []),
+        )  # fmt: skip
+        place = self.folder / f"start_{recipe.seed}_{made_of[:12]}"
+        if not place.is_dir():
+            tokenizer = fitted_tokenizer(self.data, recipe.policy.tokenizer)
+            model = new_policy(recipe.policy.size, tokenizer, recipe.seed)
+            longest = recipe.policy.size.positions
+            shown = demonstrations(
+                self.data, Codec(tokenizer), "train", longest, settings, role, adviser=recipe.rollouts.adviser
+            )
+            fit_supervised(model, shown, settings, seed=recipe.seed, autocast=self.autocast(recipe, model))
+            half = self.folder / f".{place.name}.{torch.randint(2**40, ()).item()}"
+            save_model_folder(model, tokenizer, half)
+            _put(half, place)
+        return place
+
+    def autocast(self, recipe: Recipe, model: nn.Module) -> torch.dtype | None:
+        """What the recipe's precision means for a model on this machine, measured once; None: plain float32."""
+        return autocast_of(chosen_precision(recipe.policy.precision, model, self.folder / "precision"))
+
+
+def _put(made: Path, place: Path) -> None:
+    """Move what was made to its place, where it stands whole; another process may have been first, with the same."""
+    try:
+        made.rename(place)
+    except OSError:
+        shutil.rmtree(made)

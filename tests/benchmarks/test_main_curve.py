@@ -1,0 +1,134 @@
+"""The main recipe's curve: what its file holds, when it stops, and how two devices stand beside each other."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import main_curve
+from benchmarks.curve_records import Curve, HeldOut, Round, beside, read, table, windows
+from models.loop.clock import STAGES
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = (
+    "warm_start.steps=2", "warm_start.batch=8", "policy.size.hidden=32", "policy.size.layers=1", "policy.size.heads=2",
+    "policy.size.key_value_heads=1", "policy.size.feed_forward=32", "rollouts.prompts=2", "rollouts.group_size=2",
+    "rollouts.max_tokens=8", "evaluation.problems=6", "evaluation.samples=2", "evaluation.ks=[1]",
+    "reward_model.fit.epochs=1", "select={name: all}",
+)  # fmt: skip
+
+
+def a_round(number: int, accuracy: float) -> Round:
+    seconds = dict.fromkeys((*STAGES, "round"), 0.5)
+    return Round(number, accuracy + 0.1, accuracy, seconds, {"learn": 100.0}, 20.0, 0.3, 0.0, 1.0)
+
+
+def a_curve(device: str, accuracies: list[float]) -> Curve:
+    made = Curve({"cpu": "a processor"}, device, {"seed": 0}, "float32", {"rounds": 5.0})
+    made.rounds = [a_round(number, accuracy) for number, accuracy in enumerate(accuracies, 1)]
+    made.before, made.after = HeldOut(0.3, 0.4, 20.0, 6, 2), HeldOut(0.8, 0.85, 18.0, 6, 2)
+    return made
+
+
+def test_a_curve_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    curve = a_curve("cpu", [0.25, 0.5])
+    curve.write(tmp_path / "new" / "curve.json")
+    assert read(tmp_path / "new" / "curve.json") == curve
+
+
+def test_stretches_hold_every_round_once() -> None:
+    curve = a_curve("cpu", [0.0] * 23)
+    parts = windows(curve.rounds)
+    assert list(parts) == ["1 to 10", "11 to 20", "21 to 23"]
+    assert [each for part in parts.values() for each in part] == curve.rounds
+
+
+def test_two_curves_stand_beside_each_other_with_their_largest_gap() -> None:
+    here, there = a_curve("cuda", [0.2] * 10 + [0.5] * 10), a_curve("cpu", [0.3] * 10 + [0.45] * 10)
+    text = beside(here, there)
+    assert "largest gap in means of up to 10 rounds: -10.0%, in rounds 1 to 10" in text
+    assert "11 to 20" in text and "+5.0%" in text
+    shorter = replace(there, rounds=there.rounds[:5])
+    assert beside(here, shorter) == "cpu: no rounds in common"
+
+
+def test_a_table_of_what_came_before_an_error_says_so() -> None:
+    broken = a_curve("cpu", [])
+    broken.after, broken.stopped = None, "stopped: UserError: the canary"
+    assert table(broken).splitlines()[-1] == "stopped: UserError: the canary"
+    assert "held out after" not in table(broken)
+
+
+def test_the_other_curve_is_looked_for_beside_the_file_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, own = tmp_path / "kept", tmp_path / "own"
+    monkeypatch.setattr(main_curve, "RESULTS", kept)
+    assert main_curve.other_file("cuda", own / "c.json") is None
+    a_curve("cpu", [0.1]).write(kept / "main_curve_cpu.json")
+    assert main_curve.other_file("cuda", own / "c.json") == kept / "main_curve_cpu.json"
+    a_curve("cpu", [0.1]).write(own / "main_curve_cpu.json")
+    assert main_curve.other_file("cuda", own / "c.json") == own / "main_curve_cpu.json"
+    assert main_curve.other_file("cpu", own / "c.json") is None
+
+
+def test_without_a_device_it_says_so_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main_curve.main(["--device", "cuda"]) == 2
+    assert capsys.readouterr().err == "no CUDA device is to be had; --device cpu trains on the processor\n"
+
+
+def test_the_recipe_is_the_main_one_with_what_was_asked() -> None:
+    asked = ["--device", "cpu", "--rounds", "7", "--seed", "3", "--precision", "bfloat16"]
+    recipe = main_curve.recipe_of(main_curve.parser().parse_args(asked))
+    assert (recipe.name, recipe.engine.name, recipe.seed) == ("arithmetic", "transformers", 3)
+    assert (recipe.schedule.rounds, recipe.policy.precision) == (7, "bfloat16")
+    plain = main_curve.recipe_of(main_curve.parser().parse_args(["--device", "cpu"]))
+    assert (plain.schedule.rounds, plain.policy.precision, len(plain.rewards)) == (100, "auto", 2)
+
+
+@pytest.mark.slow
+def test_a_tiny_run_leaves_all_that_is_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    file = tmp_path / "curve.json"
+    assert main_curve.main(["--device", "cpu", "--rounds", "3", "--set", *TINY, "--out", str(file)]) == 0
+    curve = read(file)
+    assert [each.number for each in curve.rounds] == [1, 2, 3] and not curve.stopped
+    assert all(set(each.seconds) == {*STAGES, "round"} for each in curve.rounds)
+    assert all(each.tokens_a_second["generate"] > 0 and each.tokens_a_second["learn"] > 0 for each in curve.rounds)
+    assert curve.before is not None and curve.after is not None and curve.pair_accuracy is not None
+    assert (curve.before.problems, curve.before.samples) == (6, 2)
+    stages = {"data", "warm_start", "reward_model", "opening", "evaluation", "rounds"}
+    assert set(curve.seconds) == stages and all(seconds > 0 for seconds in curve.seconds.values())
+    assert curve.precision in ("float32", "bfloat16") and curve.machine["cpu"]
+    assert f"{file}: 3 rounds, " in capsys.readouterr().out
+
+    budget = ["--minutes", "0", "--rounds", "3", "--set", *TINY, "--out", str(file)]
+    assert main_curve.main(["--device", "cpu", *budget]) == 0
+    stopped = read(file)
+    assert len(stopped.rounds) == 1 and stopped.after is not None
+    assert stopped.stopped == "the minutes ended after round 1 of 3"
+
+    def broken(*_: object) -> HeldOut:
+        raise ValueError("no such kernel")
+
+    monkeypatch.setattr(main_curve, "held_out", broken)
+    assert main_curve.main(["--device", "cpu", "--rounds", "1", "--set", *TINY, "--out", str(file)]) == 1
+    assert read(file).stopped == "stopped: ValueError: no such kernel"
+    assert "warm_start" in read(file).seconds
+
+
+@pytest.mark.thorough
+def test_it_imports_nothing_above_the_models() -> None:
+    code = (
+        "import sys, benchmarks.main_curve\n"
+        "names = ('prefect', 'mlflow', 'dvc', 'great_expectations', 'vllm', 'tasks', 'flows', 'trl', 'greenlet')\n"
+        "print([name for name in names if name in sys.modules])"
+    )
+    asked = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert asked.stdout.split("\n")[-2] == "[]"
