@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks import main_curve
-from benchmarks.curve_records import Curve, HeldOut, Round, beside, read, table, windows
+from benchmarks.curve_records import Curve, HeldOut, Round, beside, mean, read, seconds, table, windows
 from models.loop.clock import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,8 +22,8 @@ TINY = (
 
 
 def a_round(number: int, accuracy: float) -> Round:
-    seconds = dict.fromkeys((*STAGES, "round"), 0.5)
-    return Round(number, accuracy + 0.1, accuracy, seconds, {"learn": 100.0}, 20.0, 0.3, 0.0, 1.0)
+    spent = dict.fromkeys((*STAGES, "round"), 0.5)
+    return Round(number, accuracy + 0.1, accuracy, spent, {"learn": 100.0}, 20.0, 0.3, 0.0, 1.0)
 
 
 def a_curve(device: str, accuracies: list[float]) -> Curve:
@@ -90,6 +90,27 @@ def test_the_recipe_is_the_main_one_with_what_was_asked() -> None:
     assert (plain.schedule.rounds, plain.policy.precision, len(plain.rewards)) == (100, "auto", 2)
 
 
+@pytest.mark.parametrize("path", sorted(main_curve.RESULTS.glob("main_curve_*.json")), ids=lambda path: path.name)
+def test_every_curve_in_the_repository_is_whole_and_of_the_recipe_as_it_stands(path: Path) -> None:
+    curve = read(path)
+    assert path.name == main_curve.file_name(curve.device) and curve.machine["cpu"]
+    assert curve.settings["overrides"] == [] and curve.settings["seed"] == 0
+    assert [each.number for each in curve.rounds] == list(range(1, len(curve.rounds) + 1))
+    assert curve.before is not None and curve.after is not None
+    assert len(curve.rounds) == curve.settings["rounds"] or curve.stopped.startswith("the minutes ended")
+
+
+def test_the_guide_has_the_figures_of_the_curve_on_a_cpu() -> None:
+    curve, page = read(main_curve.RESULTS / "main_curve_cpu.json"), (ROOT / "docs" / "benchmarks.md").read_text()
+    assert curve.before is not None and curve.after is not None
+    for name in ("sampled", "greedy"):
+        assert f"{getattr(curve.before, name):.1%}"[:-1] in page and f"{getattr(curve.after, name):.1%}"[:-1] in page
+    for label, part in windows(curve.rounds).items():
+        reward, right, tokens = (mean(part, name) for name in ("reward", "accuracy", "length"))
+        row = f"| {label} | {reward:.3f} | {right:.1%} | {tokens:.1f} | {seconds(part, 'round'):.2f} |"
+        assert row.replace("%", " %") in page
+
+
 @pytest.mark.slow
 def test_a_tiny_run_leaves_all_that_is_promised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -104,7 +125,7 @@ def test_a_tiny_run_leaves_all_that_is_promised(
     assert curve.before is not None and curve.after is not None and curve.pair_accuracy is not None
     assert (curve.before.problems, curve.before.samples) == (6, 2)
     stages = {"data", "warm_start", "reward_model", "opening", "evaluation", "rounds"}
-    assert set(curve.seconds) == stages and all(seconds > 0 for seconds in curve.seconds.values())
+    assert set(curve.seconds) == stages and all(spent > 0 for spent in curve.seconds.values())
     assert curve.precision in ("float32", "bfloat16") and curve.machine["cpu"]
     assert f"{file}: 3 rounds, " in capsys.readouterr().out
 
