@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from models.policy.build import on_device
+from models.device import on_device
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.recipe.schema import Recipe
 from models.reward_model.fit import Pair, fit_reward_model, score_pairs
