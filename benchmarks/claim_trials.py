@@ -21,7 +21,7 @@ from models.datasets.schema import read_rows
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
-from models.loop.demonstrations import demonstrations
+from models.loop.read_demonstrations import demonstrations
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World

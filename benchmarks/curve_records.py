@@ -81,7 +81,7 @@ class Curve:
     precision: str = ""
     """That the policy learned in; empty before it was opened."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Of data, warm_start, reward_model, rounds, and evaluation (before and after together)."""
+    """Of data, warm_start, reward_model, opening, rounds, and evaluation (before and after together)."""
     pair_accuracy: float | None = None
     """Of the reward model on held-out pairs."""
     before: HeldOut | None = None

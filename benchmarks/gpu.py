@@ -26,6 +26,7 @@ after every cell. `--only NAME ...` measures some cells, `--minutes` bounds the 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -40,10 +41,10 @@ from benchmarks.gpu_determinism import determinism_cell, prepare
 from benchmarks.gpu_engine import engine_cell
 from benchmarks.gpu_profile import lines_of, with_profile
 from benchmarks.gpu_shapes import OTHERS, ROWS, SIZES, TINY_OTHERS, TINY_ROWS, TINY_SIZES, Packed, Size
-from benchmarks.gpu_timing import Terms
+from benchmarks.gpu_timing import Terms, reason_of
 from benchmarks.machine import describe
-from benchmarks.rows import Row, table, write
-from benchmarks.settings import has_trl
+from benchmarks.rows import Row, table, unmeasured, write
+from benchmarks.settings import at_least_one, has_trl, not_negative
 from models.loop.peak import matmul_peak
 
 RESULTS = Path(__file__).parent / "results"
@@ -56,7 +57,9 @@ Steps = Mapping[str, Callable[[Terms, float], list[Row]]]
 def main(arguments: list[str] | None = None) -> int:
     """Measure every cell that the time allows. Returns 0 where at least one was measured."""
     options = parser().parse_args(arguments)
-    if options.device == "cuda" and not torch.cuda.is_available():
+    if options.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # models/ opens an engine on the GPU wherever it sees one
+    elif not torch.cuda.is_available():
         print("no CUDA device is to be had; --device cpu --tiny shows that everything runs", file=sys.stderr)
         return 2
     prepare()
@@ -72,7 +75,10 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = {name: step for name, step in steps(options.tiny).items() if name in (options.only or NAMES)}
     for name, step in chosen.items():
         began = time.perf_counter()
-        new = step(terms, peak)
+        try:
+            new = step(terms, peak)
+        except Exception as error:  # unattended: a cell that fails leaves the others
+            new = [unmeasured(name, "", reason_of(error))]
         rows += new
         _say(f"{name}\n{table(new)}\n", began)
         # After every cell, so that an interrupted run leaves what it had.
@@ -134,8 +140,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     made.add_argument("--tiny", action="store_true", help="tiny shapes: only shows that everything runs")
     made.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
-    made.add_argument("--repeats", type=int, default=5, help="timed updates of each side (default 5)")
-    made.add_argument("--minutes", type=float, default=7.0, help="no cell or update begins after (default 7)")
+    made.add_argument("--repeats", type=at_least_one, default=5, help="timed updates of each side (default 5)")
+    made.add_argument("--minutes", type=not_negative, default=7.0, help="no cell or update begins after (default 7)")
     made.add_argument("--out", type=Path, default=RESULTS / "gpu.json", help="JSON file (default %(default)s)")
     return made
 

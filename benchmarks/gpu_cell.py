@@ -125,7 +125,7 @@ def _waits(size: Size, batch: Packed, ours: Timed, peer: Timed) -> Row:
         "a step",
         None,
         smaller_is_better=True,
-        short=peer.failure or peer.waits.failure,
+        short=peer.failure or peer.waits.failure or ("none at all" if not ours.waits.count else ""),
         against=PLAIN,
         details={"ours": ours.waits.places, "peer": peer.waits.places},
     )

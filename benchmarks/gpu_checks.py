@@ -1,6 +1,7 @@
 """`python -m benchmarks.gpu_checks`: all that only a GPU can show, unattended, within a budget of minutes.
 
-In the order of importance, each a process of its own with a limit of its own: tests of what the device computes
+In the order of importance, each a process of its own with a limit of its own (one that is ended at it may take
+`GRACE_SECONDS` more): tests of what the device computes
 (`pytest --device`), speed and memory of an update (`benchmarks.gpu`), the main recipe (`benchmarks.main_curve`).
 A step takes its share of the time that is left, so that what one saves the next has. What fails or runs out of time
 leaves the next. In the folder `--out`:
@@ -21,11 +22,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.settings import positive
 from models.atomic_write import write_file
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,8 +56,6 @@ class Step:
     share: float
     """Of the time, against those of the other steps."""
     command: Callable[[float], list[str]]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """What is set where nobody has set it."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def steps(device: str, tiny: bool, out: Path) -> list[Step]:
     """What is run, the most important first."""
-    tests = TINY_TESTS if tiny else tuple(f"tests/models/{name}" for name in PACKAGES)
+    tests = TINY_TESTS if tiny else ("tests/models/test_device.py", *(f"tests/models/{name}" for name in PACKAGES))
     suite = ["pytest", "--device", device, *tests, "-m", "not slow and not thorough", "-q", "--no-loadscope-reorder",
              "-n", "1" if tiny else "4", "-p", "no:cacheprovider"]  # fmt: skip
     measured = ["benchmarks.gpu", "--device", device, "--out", str(out / "gpu.json")]
@@ -94,7 +94,7 @@ def steps(device: str, tiny: bool, out: Path) -> list[Step]:
     curve = ["benchmarks.main_curve", "--device", device, "--out", str(out / f"main_curve_{device}.json")]
     curve += ["--rounds", "1", "--set", *TINY_RECIPE] if tiny else []
     return [
-        Step("tests", 4, lambda seconds: python(*suite), {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}),
+        Step("tests", 4, lambda seconds: python(*suite)),
         Step("gpu", 5, lambda seconds: python(*measured, "--minutes", minutes_within(seconds))),
         Step("main_curve", 3, lambda seconds: python(*curve, "--minutes", minutes_within(seconds))),
     ]
@@ -112,7 +112,7 @@ def minutes_within(seconds: float) -> str:
 
 def limit_of(position: int, every: Sequence[Step], left: float) -> float:
     """Seconds that a step may take of those that are left for it and for the steps behind it."""
-    return left * every[position].share / sum(step.share for step in every[position:])
+    return max(0.0, left) * every[position].share / sum(step.share for step in every[position:])
 
 
 def run_all(every: Sequence[Step], seconds: float, out: Path) -> int:
@@ -140,8 +140,7 @@ def run(step: Step, limit: float, out: Path) -> Outcome:
     began = time.monotonic()
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-            env={**step.environment, **os.environ}, start_new_session=True,
+            command, cwd=ROOT, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
         )  # fmt: skip
         status, timed_out = _ended(process, limit)
     lines = _shortened(log).splitlines()
@@ -174,17 +173,6 @@ def _shortened(log: Path) -> str:
             end = source.read()
         log.write_bytes(end)
     return log.read_text(errors="replace")
-
-
-def positive(text: str) -> float:
-    """Minutes of the command line.
-
-    Raises:
-        ValueError: it is no number above 0; argparse says so.
-    """
-    if not (value := float(text)) > 0:
-        raise ValueError
-    return value
 
 
 def parser() -> argparse.ArgumentParser:

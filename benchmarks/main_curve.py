@@ -3,7 +3,7 @@
 What `make run` trains, with models/ alone: data and warm start are made anew, the reward model is fitted, the recipe's
 rounds run with the transformers engine in the recipe's precision, and the policy is measured before and after on
 held-out problems as the recipe's evaluation does. It imports nothing above models/. The file is written after every
-stage and every tenth round, so that a run which is cut off leaves what it had.
+stage, the first round and every tenth, so that a run which is cut off leaves what it had.
 
 `--rounds` makes it shorter; `--minutes` bounds the whole, from when the imports are done: the round in which they end
 is the last, and then the policy is measured. At least one round runs. The other device's curve is printed beside, from
@@ -29,14 +29,17 @@ from benchmarks.curve_records import EVERY, Curve, HeldOut, Round, beside, read,
 from benchmarks.machine import describe
 from benchmarks.pair_reward_model import fit_to_pairs
 from benchmarks.recipe_loop import Loop, open_loop
+from benchmarks.settings import not_negative
 from benchmarks.warm_starts import TASK, Work
 from models.engine.engine import Sampling
+from models.errors import UserError
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
 from models.loop.loop import Watchers
 from models.loop.read_problems import PromptSections, read_problems
 from models.loop.rollout import Problem
 from models.policy.folder import load_tokenizer
+from models.policy.weights import merged_weights
 from models.recipe.load import load_recipe
 from models.reward_model.read_pairs import read_pairs
 from models.text.encoding import Codec
@@ -50,7 +53,8 @@ class OutOfMinutes(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train, measure, write and print. Returns 1 where the training stopped by an error, 2 where there is no device."""
+    """Train, measure, write and print. Returns 1 where the training stopped by an error, 2 where there is
+    no device or no such recipe."""
     options = parser().parse_args(arguments)
     if options.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # models/ learns on the GPU wherever it sees one
@@ -59,7 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     ends = float("inf") if options.minutes is None else time.perf_counter() + 60 * options.minutes
     file: Path = options.out or RESULTS / file_name(options.device)
-    recipe = recipe_of(options)
+    try:
+        recipe = recipe_of(options)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
     settings = {"recipe": recipe.name, "seed": recipe.seed, "rounds": recipe.schedule.rounds,
                 "minutes": options.minutes, "overrides": list(options.set)}  # fmt: skip
     curve = Curve(describe(measure=False), options.device, settings)
@@ -74,7 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
     print(f"{curve.machine.get('gpu', curve.machine['cpu'])}, {curve.precision or 'no policy yet'}\n{table(curve)}")
     if (other := other_file(options.device, file)) is not None:
-        print(f"\nbeside {other}\n{beside(curve, read(other))}")
+        try:
+            print(f"\nbeside {other}\n{beside(curve, read(other))}")
+        except ValueError as error:
+            print(f"\n{other} holds no curve ({str(error).splitlines()[0]})")
     ends_at = f", {curve.before.sampled:.1%} to {curve.after.sampled:.1%}" if curve.before and curve.after else ""
     print(f"{file}: {len(curve.rounds)} rounds{ends_at}{f'; {curve.stopped}' if curve.stopped else ''}")
     return int(failed)
@@ -162,7 +173,11 @@ def _run(loop: Loop, curve: Curve, file: Path, checkpoints: Path, ends: float) -
             raise OutOfMinutes
 
     try:
-        loop.run(checkpoints, Watchers(metrics=watch, proceed=proceed), loop.recipe.alarm)
+        collapse = loop.run(checkpoints, Watchers(metrics=watch, proceed=proceed), loop.recipe.alarm)
+        if collapse is not None and collapse.kept is not None:
+            curve.stopped = str(collapse)
+            assert loop.engine is not None, "the main recipe draws its completions"
+            loop.engine.load(merged_weights(loop.learner.policy), collapse.kept)  # it still has those that collapsed
     except OutOfMinutes:
         curve.stopped = f"the minutes ended after round {len(curve.rounds)} of {total}"
 
@@ -200,7 +215,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--precision", choices=("auto", "float32", "bfloat16"), help="in place of the recipe's")
     made.add_argument("--seed", type=int, default=0, help="of warm start and rounds (default 0)")
     made.add_argument("--rounds", type=int, help="in place of the recipe's")
-    made.add_argument("--minutes", type=float, help="no round begins after; the whole, but for the evaluation behind")
+    made.add_argument("--minutes", type=not_negative, help="no round begins after; then it is measured")
     made.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="more of the recipe that is changed")
     made.add_argument("--out", type=Path, help="JSON file (default benchmarks/results/main_curve_DEVICE.json)")
     return made

@@ -42,16 +42,17 @@ class PaddedLoop:
             advantage: of each completion, [completions].
         """
         tokens = sum(len(completion) for _, completion in pairs)
-        total = torch.zeros(())
+        place = self._model.device
+        total, worths = torch.zeros((), device=place), _sent(torch.tensor(advantage, dtype=torch.float64), place)
         for first in range(0, len(pairs), self._rows):
             cut = slice(first, first + self._rows)
             log_probs, real = self._log_probs(pairs[cut])
             ratio = torch.exp(log_probs - log_probs.detach())
-            worth = torch.tensor(advantage[cut], dtype=ratio.dtype, device=ratio.device)[:, None]
+            worth = worths[cut, None].to(ratio.dtype)
             gain = torch.minimum(ratio * worth, ratio.clamp(0.8, 1.2) * worth)
             loss = -(gain * real).sum() / tokens
             loss.backward()  # type: ignore[no-untyped-call]
-            total = total.to(loss.device) + loss.detach()  # read once, at the end: no micro-batch waits for the device
+            total = total + loss.detach()  # read once, at the end: no micro-batch waits for the device
         clip_grad_norm_(self._model.parameters(), 1.0)
         self._optimiser.step()
         self._optimiser.zero_grad(set_to_none=True)
@@ -68,7 +69,7 @@ class PaddedLoop:
             ids[row, here] = torch.tensor([*prompt, *completion])
             mask[row, here] = 1
         place = self._model.device
-        ids, mask = ids.to(place), mask.to(place)
+        ids, mask = _sent(ids, place), _sent(mask, place)
         places = (mask.cumsum(1) - 1).clamp(min=0)
         with torch.autocast(place.type, dtype=self._autocast or torch.bfloat16, enabled=self._autocast is not None):
             logits = self._model(
@@ -77,3 +78,8 @@ class PaddedLoop:
         log_probs = torch.log_softmax(logits.float(), dim=-1)
         chosen = log_probs.gather(-1, ids[:, before:, None]).squeeze(-1)
         return chosen, mask[:, before:].to(chosen.dtype)
+
+
+def _sent(values: Tensor, place: torch.device) -> Tensor:
+    """`values` on a device; from pinned memory to a GPU, so that the host goes on meanwhile."""
+    return values.pin_memory().to(place, non_blocking=True) if place.type == "cuda" else values.to(place)

@@ -14,7 +14,7 @@ from benchmarks.warm_starts import Work
 from models.engine.engine import Engine
 from models.engine.open_engine import open_engine
 from models.judges.open_judge import opened_judge
-from models.loop.alarm import AlarmSettings
+from models.loop.alarm import AlarmSettings, Collapse
 from models.loop.build import build_learner, open_teachers
 from models.loop.judge import Role
 from models.loop.learner import Learner
@@ -48,7 +48,7 @@ class Loop:
     """Of the reward model; None: there is none."""
     frozen: Mapping[Role, Path]
 
-    def run(self, checkpoints: Path, watchers: Watchers, alarm: AlarmSettings | None = None) -> None:
+    def run(self, checkpoints: Path, watchers: Watchers, alarm: AlarmSettings | None = None) -> Collapse | None:
         """Train the learner's policy in place, round after round; see `models.loop.loop.run_loop`."""
         recipe = self.recipe
         unread = Readings(self.learner, recipe.schedule.token_budget)
@@ -57,7 +57,7 @@ class Loop:
                 self.codec, self.engine, self.scorer, recipe.seed, self.learner, unread, recipe.truncated, self.start,
                 judge,
             )  # fmt: skip
-            run_loop(world, self.slots, recipe.schedule, self.problems, checkpoints, watchers, alarm)
+            return run_loop(world, self.slots, recipe.schedule, self.problems, checkpoints, watchers, alarm)
 
 
 @contextmanager

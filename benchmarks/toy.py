@@ -29,9 +29,9 @@ from models.evaluation.records import PromptRecord
 from models.learner.optimiser import OptimiserSettings
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.loop.alarm import Collapse
-from models.loop.demonstrations import demonstrations
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop
+from models.loop.read_demonstrations import demonstrations
 from models.loop.read_problems import PromptSections, read_problems, read_prompts, with_reference
 from models.loop.readings import Readings
 from models.loop.slots import Reward

@@ -24,7 +24,7 @@ from models.datasets.settings import DataSettings
 from models.errors import UserError
 from models.learner.precision import autocast_of, chosen_precision
 from models.learner.supervised import fit_supervised
-from models.loop.demonstrations import demonstrations
+from models.loop.read_demonstrations import demonstrations
 from models.policy.build import new_policy
 from models.policy.fitted_tokenizer import fitted_tokenizer
 from models.policy.folder import save_model_folder

@@ -182,11 +182,12 @@ def _drain(server: Server, seconds: float, asked: _Asked) -> None:
     """
     deadline, before = time.monotonic() + seconds, asked.times
     said = False
-    while server.process() and (count := _in_flight(server)) and asked.times == before:
+    while server.process() and (count := _in_flight(server)) != 0 and asked.times == before:
         if time.monotonic() > deadline:
-            print(f"{count} requests in flight are dropped: {seconds:.0f} s are over", flush=True)
+            many = "an unknown number of" if count is None else count
+            print(f"{many} requests in flight are dropped: {seconds:.0f} s are over", flush=True)
             return
-        if not said:
+        if count is not None and not said:
             print(
                 f"Waiting for {count} requests in flight, {seconds:.0f} s at most; Ctrl-C again drops them", flush=True
             )
@@ -194,10 +195,10 @@ def _drain(server: Server, seconds: float, asked: _Asked) -> None:
         time.sleep(0.1)
 
 
-def _in_flight(server: Server) -> int:
-    """Requests that are not wholly answered yet; 0 where the server does not say."""
+def _in_flight(server: Server) -> int | None:
+    """Requests that are not wholly answered yet; None where the server does not say, as where it is too busy to."""
     answer = _get(server, "/load")
-    return int(json.loads(answer)["server_load"]) if answer else 0
+    return int(json.loads(answer)["server_load"]) if answer else None
 
 
 def _get(server: Server, path: str) -> bytes | None:

@@ -6,8 +6,9 @@ pipeline (rewards, log-probs of completions) stands on the processor whatever th
 `.cpu()`.
 
 Tolerances. float64: those of a processor, 1e-9 to 1e-12, on every device. float32: 1e-5 of the largest entry, without
-TF32, which `choose` switches off. bfloat16: no further from float64 than 1.5 times what the model's own plain bfloat16
-pass is.
+TF32, which `choose` switches off. Where a precision's own rounding is the measure, float32 and bfloat16: an error from
+float64 of at most 1.5 times that of the model's plain pass in the same precision, over all gradients together, and
+of 3 times for each.
 """
 
 from __future__ import annotations

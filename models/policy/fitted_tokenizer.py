@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def fitted_tokenizer(folder: Path, settings: TokenizerSettings) -> PreTrainedTokenizerFast:
-    """The tokenizer of a policy that is trained on `folder` and begins from no base. Raises what fitting it raises."""
+    """The tokenizer of a policy that is trained on `folder` and begins from no base.
+
+    Raises:
+        UserError: see `models.text.tokenizer.train_tokenizer`.
+    """
     return train_tokenizer(training_texts(folder, settings), settings)
 
 

@@ -1,4 +1,4 @@
-"""What a step reads of a recipe: declared once, as that which its key holds and its body is handed."""
+"""What code reads of a recipe, declared once: that alone is handed to it, and that alone can change what it makes."""
 
 from __future__ import annotations
 

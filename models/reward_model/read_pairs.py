@@ -23,8 +23,13 @@ def read_pairs(
     data: Path, codec: Codec, split: str, longest: int, parallel: bool = False, gap: GapSettings | None = None
 ) -> tuple[Sequence[Pair], list[str]]:
     """Encoded preference pairs of a split that fit into `longest` tokens, each of a large split read when it is drawn;
-    and the kind of flaw of each. `parallel`: the sound demonstrations of the split, each against its own prompt; `gap`:
-    each pair twice, behind either of its completions."""
+    and the kind of flaw of each; both empty where the split has none.
+
+    Args:
+        longest: tokens of a prompt and the longer of its completions, at most.
+        parallel: the sound demonstrations of the split in place of its preferences, each against its own prompt.
+        gap: each pair twice, behind either of its completions; the flaws then stand twice, too.
+    """
     kind: Kind = "demonstrations" if parallel else "preferences"
     if split not in available(data).get(kind, ()):
         return [], []

@@ -14,8 +14,8 @@ from models.errors import UserError
 from models.fits import SupervisedFit, fit_and_judge, fit_demonstrations
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
-from models.loop.demonstrations import demonstrations
 from models.loop.feedback import Feedback
+from models.loop.read_demonstrations import demonstrations
 from models.loop.slots import Reward
 from models.policy.build import LoraSettings, PolicySettings, load_causal_model, new_policy, open_policy, with_adapter
 from models.policy.fitted_tokenizer import fitted_tokenizer

@@ -4,12 +4,16 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from benchmarks import main_curve
 from benchmarks.curve_records import Curve, HeldOut, Round, beside, mean, read, seconds, table, windows
+from benchmarks.warm_starts import Work
+from models.loop.alarm import Collapse
 from models.loop.clock import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,7 +95,7 @@ def test_the_recipe_is_the_main_one_with_what_was_asked() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(main_curve.RESULTS.glob("main_curve_*.json")), ids=lambda path: path.name)
-def test_every_curve_in_the_repository_is_whole_and_of_the_recipe_as_it_stands(path: Path) -> None:
+def test_every_curve_in_the_repository_is_whole_and_nothing_of_its_recipe_was_overridden(path: Path) -> None:
     curve = read(path)
     assert path.name == main_curve.file_name(curve.device) and curve.machine["cpu"]
     assert curve.settings["overrides"] == [] and curve.settings["seed"] == 0
@@ -103,8 +107,11 @@ def test_every_curve_in_the_repository_is_whole_and_of_the_recipe_as_it_stands(p
 def test_the_guide_has_the_figures_of_the_curve_on_a_cpu() -> None:
     curve, page = read(main_curve.RESULTS / "main_curve_cpu.json"), (ROOT / "docs" / "benchmarks.md").read_text()
     assert curve.before is not None and curve.after is not None
-    for name in ("sampled", "greedy"):
-        assert f"{getattr(curve.before, name):.1%}"[:-1] in page and f"{getattr(curve.after, name):.1%}"[:-1] in page
+    sampled, greedy = (
+        f"from {getattr(curve.before, name):.1%}"[:-1] + f" to {getattr(curve.after, name):.1%}".replace("%", " %")
+        for name in ("sampled", "greedy")
+    )
+    assert f"on {curve.before.problems} held-out problems rise {sampled} and greedy ones {greedy}" in page
     for label, part in windows(curve.rounds).items():
         reward, right, tokens = (mean(part, name) for name in ("reward", "accuracy", "length"))
         row = f"| {label} | {reward:.3f} | {right:.1%} | {tokens:.1f} | {seconds(part, 'round'):.2f} |"
@@ -116,8 +123,18 @@ def test_a_tiny_run_leaves_all_that_is_promised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    file = tmp_path / "curve.json"
-    assert main_curve.main(["--device", "cpu", "--rounds", "3", "--set", *TINY, "--out", str(file)]) == 0
+    file, once = tmp_path / "curve.json", tmp_path / "once"
+    asked = ["--device", "cpu", "--rounds", "3", "--set", *TINY, "--out", str(file)]
+    once.mkdir()
+    Work(once).start(main_curve.recipe_of(main_curve.parser().parse_args(asked)))
+
+    def with_data_and_start(place: Path) -> Work:
+        for made in once.iterdir():
+            (place / made.name).symlink_to(made)
+        return Work(place)
+
+    monkeypatch.setattr(main_curve, "Work", with_data_and_start)
+    assert main_curve.main(asked) == 0
     curve = read(file)
     assert [each.number for each in curve.rounds] == [1, 2, 3] and not curve.stopped
     assert all(set(each.seconds) == {*STAGES, "round"} for each in curve.rounds)
@@ -153,3 +170,25 @@ def test_it_imports_nothing_above_the_models() -> None:
     )
     asked = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert asked.stdout.split("\n")[-2] == "[]"
+
+
+def test_a_recipe_that_there_is_not_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong in (["--rounds", "0"], ["--set", "schedule.round=3"]):
+        assert main_curve.main(["--device", "cpu", *wrong]) == 2
+        said = capsys.readouterr().err.strip()
+        assert "schedule" in said and "\n" not in said
+
+
+def test_where_the_alarm_stops_it_the_policy_that_was_kept_is_measured_and_the_curve_says_so(tmp_path: Path) -> None:
+    policy, handed = torch.nn.Linear(2, 2), []
+    recipe = SimpleNamespace(schedule=SimpleNamespace(rounds=9), alarm=None)
+    engine = SimpleNamespace(load=lambda weights, version: handed.append((dict(weights), version)))
+    collapse = Collapse(4, ("nothing ends",), kept=2)
+    loop: Any = SimpleNamespace(
+        recipe=recipe, engine=engine, learner=SimpleNamespace(policy=policy), run=lambda *_: collapse
+    )
+    curve = Curve({"cpu": "one"}, "cpu", {})
+    main_curve._run(loop, curve, tmp_path / "curve.json", tmp_path, float("inf"))
+    assert curve.stopped == str(collapse) and "kept the policy after round 2" in curve.stopped
+    ((weights, version),) = handed
+    assert version == 2 and torch.equal(weights["weight"], policy.weight)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -21,6 +22,7 @@ import torch
 from running import DIRECT, ROOT, ask, free_port, shell, wait_for
 from tiny_models import NO_VLLM, tiny_policy, word_tokenizer
 
+from flows import serve_policy
 from flows.serve_policy import check_port, check_use, curl
 from models.errors import UserError
 from models.policy.folder import hash_folder, save_model_folder
@@ -29,6 +31,8 @@ from models.text.encoding import Codec
 from tasks.recorded_recipe import log_asked
 from tasks.tracking import aliases, registry, runs, tags
 
+SAMPLES = 192
+"""Of each talk: so many that it lasts for seconds, and is still under way when the server is asked to end."""
 SMALL = ("--", "--enforce-eager", "--max-num-seqs", "8", "--kv-cache-memory-bytes", str(1 << 26))
 
 
@@ -157,7 +161,7 @@ def test_chats_are_the_trained_prompts_a_switch_drops_nothing_and_nothing_outliv
     }
     assert heard == {"127.0.0.1"}
 
-    talks = [Talk(old, samples=48) for _ in range(6)]
+    talks = [Talk(old, samples=SAMPLES) for _ in range(6)]
     for talk in talks:
         assert talk.under_way.wait(120)
     family = old.family()
@@ -165,7 +169,7 @@ def test_chats_are_the_trained_prompts_a_switch_drops_nothing_and_nothing_outliv
     assert chat(new)["choices"]  # where clients are sent from now on
     for talk in talks:
         talk.join(120)
-        assert talk.reasons == ["length"] * 48 and talk.words == "[DONE]"
+        assert talk.reasons == ["length"] * SAMPLES and talk.words == "[DONE]"
     assert old.process.wait(60) == 0, old.words()
     assert "Waiting for 6 requests in flight" in old.words() and old.words().endswith("Ended.\n")
     assert [process for process in family if process.is_running() and process.status() != "zombie"] == []
@@ -219,3 +223,23 @@ def test_the_command_that_is_printed_is_whole_in_a_shell(monkeypatch: pytest.Mon
     )
     words = printed.stdout.splitlines()
     assert "Authorization: Bearer a key" in words and json.loads(words[-1])["model"] == "it's"
+
+
+@pytest.mark.parametrize(("answers", "asked", "last"), [
+    ([None, b'{"server_load": 2}', None, b'{"server_load": 0}'], 4, "Waiting for 2 requests in flight"),
+    ([None] * 9, 9, "an unknown number of requests in flight are dropped"),
+])  # fmt: skip
+def test_a_server_too_busy_to_say_what_is_in_flight_is_waited_for_and_asked_again(
+    answers: list[bytes | None],
+    asked: int,
+    last: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    left, now = list(answers), iter(range(100))
+    monkeypatch.setattr(serve_policy, "_get", lambda server, path: left.pop(0))
+    monkeypatch.setattr(serve_policy, "time", SimpleNamespace(monotonic=lambda: float(next(now)), sleep=lambda _: None))
+    server: Any = SimpleNamespace(process=lambda: True)
+    serve_policy._drain(server, 8.0, cast(Any, SimpleNamespace(times=0)))
+    assert len(answers) - len(left) == asked
+    assert last in capsys.readouterr().out.splitlines()[-1]

@@ -8,6 +8,7 @@ without CUDA: one with it looks for gradients of a device on CUDA alone.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 import types
@@ -19,6 +20,10 @@ import torch
 SOURCE = Path(__file__).with_name("standin.cpp")
 TYPE = "hpu"
 """The device type that it goes by."""
+COMPILE = (
+    "import sys; from torch.utils.cpp_extension import load; "
+    "load('standin', [sys.argv[1]], build_directory=sys.argv[2], is_python_module=False, extra_cflags=['-O1'])"
+)
 
 
 def build(folder: Path) -> Path:
@@ -32,13 +37,16 @@ def build(folder: Path) -> Path:
     """
     if torch.version.cuda:
         raise RuntimeError(f"torch {torch.__version__} is built for CUDA; the stand-in wants one without")
-    from torch.utils.cpp_extension import load
-
     made = folder / f"{sha256(SOURCE.read_bytes() + repr((torch.__version__, sys.version)).encode()).hexdigest()}.so"
     if not made.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            load("standin", [str(SOURCE)], build_directory=place, is_python_module=False, extra_cflags=["-O1"])
+            # In a process of its own: what builds it loads it too, which `register` alone is to do.
+            done = subprocess.run(
+                [sys.executable, "-c", COMPILE, str(SOURCE), place], capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                raise RuntimeError(done.stderr[-2000:])
             os.replace(Path(place) / "standin.so", made)
     return made
 

@@ -18,6 +18,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <cstring>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -125,22 +127,20 @@ struct Call {
   bool processor = false; // a tensor of the processor's that is more than a number takes part
   bool generator = false;
 
-  at::Tensor to_processor(const at::Tensor& tensor) {
+  // `place`: a GPU, too, takes places that are on the processor.
+  at::Tensor to_processor(const at::Tensor& tensor, bool place = false) {
     if (!tensor.defined())
       return tensor;
     if (tensor.device().type() != TYPE) {
-      processor |= tensor.dim() > 0;
+      processor |= tensor.dim() > 0 && !place;
       return tensor;
     }
+    TORCH_CHECK(!tensor.is_conj() && !tensor.is_neg(), "the stand-in has no lazily conjugated numbers");
     auto result = renamed(tensor, tensor.storage(), c10::kCPU);
     if (auto seen = names.find(tensor.storage().unsafeGetStorageImpl()); seen != names.end())
       result.unsafeGetTensorImpl()->set_storage_keep_dtype(seen->second);
     else
       names.emplace(tensor.storage().unsafeGetStorageImpl(), result.storage());
-    if (tensor.is_conj())
-      result._set_conj(true);
-    if (tensor.is_neg())
-      result._set_neg(true);
     held.push_back(result);
     ours.emplace(result.unsafeGetTensorImpl(), tensor);
     storages.emplace(result.storage().unsafeGetStorageImpl(), tensor.storage());
@@ -172,7 +172,8 @@ struct Call {
       mine.unsafeGetStorageImpl()->set_nbytes(name.nbytes());
     }
     for (const auto& [name, mine] : ours)
-      if (name->sizes() != mine.sizes() || name->strides() != mine.strides())
+      if (name->sizes() != mine.sizes() || name->strides() != mine.strides() ||
+          name->storage_offset() != mine.storage_offset())
         mine.unsafeGetTensorImpl()->set_sizes_and_strides(name->sizes(), name->strides(), name->storage_offset());
   }
 
@@ -188,7 +189,7 @@ struct Call {
     if (value.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
       for (const std::optional<at::Tensor>& each : value.toOptionalTensorVector())
-        list.push_back(each ? std::optional(to_processor(*each)) : std::nullopt);
+        list.push_back(each ? std::optional(to_processor(*each, true)) : std::nullopt);
       return list;
     }
     if (value.isDevice() && value.toDevice().type() == TYPE)
@@ -211,12 +212,6 @@ struct Call {
   }
 };
 
-// A GPU, too, takes places that are on the processor.
-bool takes_places(const std::string& name) {
-  return name == "aten::index.Tensor" || name == "aten::_index_put_impl_" || name == "aten::index_put_" ||
-      name == "aten::_unsafe_index.Tensor" || name == "aten::index.Tensor_out";
-}
-
 void on_processor(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   const auto& schema = operation.schema();
   Call call{schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name())};
@@ -225,7 +220,7 @@ void on_processor(const c10::OperatorHandle& operation, torch::jit::Stack* stack
   for (size_t at = first; at < stack->size(); ++at)
     (*stack)[at] = call.in((*stack)[at]);
   TORCH_CHECK(
-      !call.processor || takes_places(call.name),
+      !call.processor,
       "Expected all tensors to be on the same device, but there are tensors on the processor and on the stand-in (",
       call.name, ")");
   TORCH_CHECK(
@@ -274,7 +269,9 @@ at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::
   return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
 }
 
-const at::Tensor& resize(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat>) {
+const at::Tensor& resize(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> format) {
+  TORCH_CHECK(
+      !format || *format == at::MemoryFormat::Contiguous, "the stand-in resizes to contiguous numbers alone");
   auto sizes = C10_AS_INTARRAYREF_SLOW(size);
   auto* tensor = self.unsafeGetTensorImpl();
   tensor->set_sizes_contiguous(sizes);

@@ -22,9 +22,9 @@ from models.errors import UserError
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised, negative_log_likelihood
 from models.loop.curriculum import CurriculumSettings, choose, drawn_at_most
-from models.loop.demonstrations import demonstrations
 from models.loop.loop import require_room
 from models.loop.problem_rows import ProblemRows, Problems, ids_of, known_answers, places_of, prompt_lengths, taken
+from models.loop.read_demonstrations import demonstrations
 from models.loop.read_problems import PromptSections, read_problems, read_prompts, with_reference
 from models.loop.rollout import Known, Problem
 from models.loop.tally import Tally

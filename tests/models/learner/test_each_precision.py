@@ -67,7 +67,6 @@ def test_log_probs_and_gradients_are_as_near_to_float64_as_those_of_a_plain_pass
     of_exact = loss_and_gradients(wide, exact)[1]
     ours = completion_log_probs(model, GROUPS, autocast=precision if half else None)
     of_ours = loss_and_gradients(model, ours)[1]
-    model.set_attn_implementation("eager")
     with torch.autocast(DEVICE.type, dtype=torch.bfloat16, enabled=half):
         theirs = plain(model, GROUPS, 1.0)
     of_theirs = loss_and_gradients(model, theirs)[1]
@@ -78,3 +77,6 @@ def test_log_probs_and_gradients_are_as_near_to_float64_as_those_of_a_plain_pass
         (of_ours, of_theirs, of_exact),
     ):
         assert error(actual, true) <= 1.5 * error(usual, true) + 1e-7 and error(actual, true) < worst
+    for name, wanted in of_exact.items():  # a small one, too, which is nothing beside all together
+        usually = error({name: of_theirs[name]}, {name: wanted})
+        assert error({name: of_ours[name]}, {name: wanted}) <= 3.0 * usually + 1e-6, name

@@ -1,5 +1,6 @@
 """What must be true of whole runs of the loop, each test named as the theorem it checks."""
 
+import math
 import shutil
 from collections import Counter
 from collections.abc import Iterable
@@ -251,3 +252,16 @@ def test_the_prompts_of_a_round_depend_on_nothing_that_came_before() -> None:
     torch.manual_seed(99)
     assert {number: prompts_of_round(PROBLEMS, 4, number, 3) for number in reversed(range(12))} == forwards
     assert prompts_of_round(PROBLEMS, 6, 0, 4) != prompts_of_round(PROBLEMS, 6, 0, 3)
+
+
+def test_with_an_engine_and_a_learner_in_bfloat16_as_a_gpu_has_them_by_default_the_canary_is_calm(
+    start: Path, tmp_path: Path
+) -> None:
+    def engine(folder: Path, _: EngineSettings, end: tuple[int, ...]) -> TransformersEngine:
+        return TransformersEngine(folder, EngineSettings(), end=end, dtype=torch.bfloat16)
+
+    learner = replace(new_learner(SCHEDULE), autocast=torch.bfloat16)
+    _, diary = run(start, tmp_path, learner=learner, engine=engine)
+    gaps = [values["engine/canary_gap"] for values in diary.metrics.values()]
+    assert len(gaps) == SCHEDULE.rounds and 1e-5 < max(gaps) < TOLERANCE[torch.bfloat16]
+    assert all(map(math.isfinite, (value for values in diary.metrics.values() for value in values.values())))

@@ -9,7 +9,7 @@ from tiny_models import tiny_policy
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.learner.packing import Sequences
-from models.loop.demonstrations import demonstrations
+from models.loop.read_demonstrations import demonstrations
 from models.loop.read_problems import PromptSections, read_problems, read_prompts
 from models.policy.folder import save_model_folder
 from models.recipe.load import load_recipe

@@ -2,12 +2,13 @@
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tiny_models import contents, tiny_policy, word_tokenizer
 
-from models.datasets.schema import arrow_schema, file_name, write_rows
+from models.datasets.schema import Kind, arrow_schema, file_name, write_rows
 from models.errors import UserError
 from models.learner.all_completions import all_log_probs
 from models.learner.fused_log_probs import AS_IT_IS
@@ -18,16 +19,16 @@ from models.policy.build import LoraSettings, with_adapter
 from models.recipe.load import load_recipe
 from models.text.encoding import Codec
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CODEC = Codec(word_tokenizer())
 
 
-def problem(number, prompt, answer):
+def problem(number: int, prompt: str, answer: str) -> Any:
     return {"id": f"p{number}", "prompt": prompt, "answer": answer, "level": 1, "tests": "", "entry_point": ""}
 
 
 @pytest.fixture
-def data(tmp_path):
+def data(tmp_path: Path) -> Path:
     """Three problems; demonstrations of two of them, one flawed; two preferences of the same prompt."""
     problems = [problem(1, "1 + 2 =", "3"), problem(2, "4 + 5 =", "9"), problem(3, "7 =", "7")]
     shown = [("p1", "1 + 2 =", "3", "none"), ("p1", "1 + 2 =", "4", "slip"), ("p2", "4 + 5 =", "9 " * 30, "none")]
@@ -40,17 +41,20 @@ def data(tmp_path):
         | {"chosen": "3", "rejected": worse}
         for n, worse in enumerate(("4", "5 6"))
     ]
-    for kind, rows in (("problems", problems), ("demonstrations", demonstrations), ("preferences", preferences)):
+    tables: dict[Kind, Any] = {"problems": problems, "demonstrations": demonstrations, "preferences": preferences}
+    for kind, rows in tables.items():
         write_rows(tmp_path / file_name(kind, "train"), rows, arrow_schema(kind))
     return tmp_path
 
 
-def recipe(*overrides):
+def recipe(*overrides: str) -> Any:
     given = ["rollouts.max_tokens=8", "policy.size.positions=64", *overrides]
     return PromptSections(load_recipe(ROOT / "recipes" / "dpo.yaml", given))
 
 
-def test_demonstrations_of_one_prompt_are_one_problem_with_its_true_answer_and_sound_ones_have_no_flaw(data):
+def test_demonstrations_of_one_prompt_are_one_problem_with_its_true_answer_and_sound_ones_have_no_flaw(
+    data: Path,
+) -> None:
     (problem,) = read_prompts(
         data, CODEC, recipe("rollouts.reads=demonstrations", "objective.name=weighted_likelihood")
     )
@@ -60,12 +64,12 @@ def test_demonstrations_of_one_prompt_are_one_problem_with_its_true_answer_and_s
     ]  # fmt: skip
 
 
-def test_an_answer_longer_than_a_completion_may_be_is_left_out(data):
+def test_an_answer_longer_than_a_completion_may_be_is_left_out(data: Path) -> None:
     problems = read_prompts(data, CODEC, recipe("rollouts.reads=demonstrations", "objective.name=weighted_likelihood"))
     assert [problem.id for problem in problems] == ["p1"]  # that of p2 has thirty words
 
 
-def test_every_preference_is_a_prompt_of_its_own_and_the_flaw_is_the_worse_answers(data):
+def test_every_preference_is_a_prompt_of_its_own_and_the_flaw_is_the_worse_answers(data: Path) -> None:
     problems = read_prompts(data, CODEC, recipe())
     assert [problem.id for problem in problems] == ["q0", "q1"] and {problem.answer for problem in problems} == {"3"}
     chosen, rejected = problems[1].known
@@ -73,7 +77,7 @@ def test_every_preference_is_a_prompt_of_its_own_and_the_flaw_is_the_worse_answe
     assert rejected.completion == tuple(CODEC.completions(["5 6"])[0]) and rejected.completion[-1] == CODEC.end
 
 
-def test_data_without_such_rows_is_one_clear_line(data):
+def test_data_without_such_rows_is_one_clear_line(data: Path) -> None:
     (data / "preferences_train.parquet").unlink()
     with pytest.raises(UserError, match="no training preferences, which rollouts reads"):
         read_prompts(data, CODEC, recipe())
@@ -85,8 +89,10 @@ def test_data_without_such_rows_is_one_clear_line(data):
 
 
 @pytest.mark.parametrize("adapter", [False, True], ids=["copy", "adapter off"])
-def test_known_answers_carry_the_log_probs_of_a_reference_that_never_moves(data, tmp_path, adapter):
-    policy = tiny_policy(torch.float32)
+def test_known_answers_carry_the_log_probs_of_a_reference_that_never_moves(
+    data: Path, tmp_path: Path, adapter: bool
+) -> None:
+    policy: Any = tiny_policy(torch.float32)
     plain = copy.deepcopy(policy)
     off = None
     if adapter:
@@ -99,10 +105,10 @@ def test_known_answers_carry_the_log_probs_of_a_reference_that_never_moves(data,
     for problem in problems:
         for known in problem.known:
             (expected,) = all_log_probs(plain, Sequences([problem.tokens], [known.completion]))
-            torch.testing.assert_close(known.reference_log_probs, expected.float(), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(known.reference_log_probs, expected.float().cpu(), rtol=1e-4, atol=1e-5)
 
 
-def test_a_reference_that_moves_is_read_again_every_round(data, tmp_path):
+def test_a_reference_that_moves_is_read_again_every_round(data: Path, tmp_path: Path) -> None:
     moving = recipe("reference={name: previous_round}")
     policy = tiny_policy(torch.float32)
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), policy, None, None, AS_IT_IS)
@@ -119,11 +125,13 @@ def test_a_reference_that_moves_is_read_again_every_round(data, tmp_path):
     ],
     ids=["hindsight", "conditioned", "explained"],
 )
-def test_a_prompt_is_taken_only_if_the_policy_has_room_for_what_the_source_adds(data, overrides, added):
+def test_a_prompt_is_taken_only_if_the_policy_has_room_for_what_the_source_adds(
+    data: Path, overrides: Any, added: int
+) -> None:
     """Prompts of 4 tokens, completions of 2: all there is fits into 6 + added, and nothing into one less."""
     overrides = ["select=[{name: all}]", "objective={name: weighted_likelihood}", *overrides, "evaluation.max_tokens=2"]
 
-    def read(positions):
+    def read(positions: int) -> Any:
         return read_prompts(data, CODEC, recipe(*overrides, f"policy.size.positions={positions}"))
 
     longest = max(len(problem.tokens) for problem in read(6 + added))
@@ -132,7 +140,7 @@ def test_a_prompt_is_taken_only_if_the_policy_has_room_for_what_the_source_adds(
     assert 4 not in with_less
 
 
-def read_or_none(read, positions):
+def read_or_none(read: Any, positions: int) -> Any:
     """What is read; nothing where that is refused by the line that names the keys."""
     try:
         return read(positions)
@@ -141,7 +149,7 @@ def read_or_none(read, positions):
         return []
 
 
-def test_an_engine_holds_the_longer_prompts_that_a_source_makes_of_those_of_a_base_model(data):
+def test_an_engine_holds_the_longer_prompts_that_a_source_makes_of_those_of_a_base_model(data: Path) -> None:
     hint = "rollouts={name: explained, hint: '{prompt} #### {answer} ; ;', max_tokens: 8}"
     base = recipe(hint, "select=[{name: best_worst}]", "policy.base=/somewhere", "validation.max_tokens=20")
     problems = read_prompts(data, CODEC, base)
@@ -151,7 +159,7 @@ def test_an_engine_holds_the_longer_prompts_that_a_source_makes_of_those_of_a_ba
     assert longest_in_training(problems, CODEC, plain) == 20 + 8
 
 
-def test_the_evaluations_longest_completion_changes_no_training_prompt(data):
+def test_the_evaluations_longest_completion_changes_no_training_prompt(data: Path) -> None:
     long = "evaluation.max_tokens=63"  # of 64 positions: no prompt would be left
     short = read_prompts(data, CODEC, problems_of())
     assert len(short) == 3 and contents(read_prompts(data, CODEC, problems_of(long))) == contents(short)
@@ -166,7 +174,7 @@ def test_the_evaluations_longest_completion_changes_no_training_prompt(data):
             read_prompts(data, CODEC, recipe(*given, *more))
 
 
-def problems_of(*overrides):
+def problems_of(*overrides: str) -> Any:
     return PromptSections(
         load_recipe(ROOT / "recipes" / "grpo.yaml", ["rollouts.max_tokens=8", "policy.size.positions=64", *overrides])
     )
