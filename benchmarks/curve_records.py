@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from benchmarks.rows import plain
 from models.atomic_write import write_file
 from models.loop.clock import STAGES
 
@@ -93,7 +94,7 @@ class Curve:
     def write(self, file: Path) -> None:
         """Write it in place of an older one."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_file(file, json.dumps(rounded(asdict(self)), indent=1) + "\n")
+        write_file(file, json.dumps(plain(asdict(self), digits=5), indent=1) + "\n")
 
 
 _CURVE = TypeAdapter(Curve)
@@ -106,15 +107,6 @@ def read(file: Path) -> Curve:
         ValueError: it holds none.
     """
     return _CURVE.validate_json(file.read_text())
-
-
-def rounded(value: Any) -> Any:
-    """Plain data with five significant digits."""
-    if isinstance(value, float):
-        return float(f"{value:.5g}")
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    return [rounded(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def windows(rounds: Sequence[Round], every: int = EVERY) -> dict[str, list[Round]]:

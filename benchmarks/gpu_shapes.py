@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedModel, Qwen3ForCausalLM
 
 from benchmarks.batches import Batch, tail
+from models.policy.build import SizeSettings, config_of
+
+
+def shape(hidden: int, layers: int, heads: int, key_value_heads: int, head: int, feed_forward: int) -> SizeSettings:
+    """Of a model, in the order in which its page gives the numbers."""
+    return SizeSettings(
+        hidden=hidden, layers=layers, heads=heads, key_value_heads=key_value_heads, head=head, feed_forward=feed_forward
+    )
 
 
 @dataclass(frozen=True)
@@ -18,12 +26,7 @@ class Size:
     """As a cell is chosen by."""
     title: str
     """In the table."""
-    hidden: int
-    layers: int
-    heads: int
-    key_value_heads: int
-    head_size: int
-    feed_forward: int
+    shape: SizeSettings
     vocabulary: int = 151_936
 
 
@@ -44,8 +47,14 @@ class Packed(Batch):
         return max(32_768, self.budget)
 
 
-SIZES = (Size("0.6B", "Qwen3-0.6B", 1024, 28, 16, 8, 128, 3072), Size("1.7B", "Qwen3-1.7B", 2048, 28, 16, 8, 128, 6144))
-TINY_SIZES = (Size("0.6B", "tiny", 64, 2, 2, 1, 32, 128, 512), Size("1.7B", "tiny, wider", 64, 2, 4, 2, 32, 192, 512))
+SIZES = (
+    Size("0.6B", "Qwen3-0.6B", shape(1024, 28, 16, 8, 128, 3072)),
+    Size("1.7B", "Qwen3-1.7B", shape(2048, 28, 16, 8, 128, 6144)),
+)
+TINY_SIZES = (
+    Size("0.6B", "tiny", shape(64, 2, 2, 1, 32, 128), 512),
+    Size("1.7B", "tiny, wider", shape(64, 2, 4, 2, 32, 192), 512),
+)
 
 ROWS = (
     Packed(512, 8, (448,) * 64, 4096, "4k", "rows of 4,096"),
@@ -79,21 +88,7 @@ def new_model(size: Size, longest: int, device: torch.device) -> PreTrainedModel
         longest: positions that it has.
         device: they are made there.
     """
-    config = Qwen3Config(
-        vocab_size=size.vocabulary,
-        hidden_size=size.hidden,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        num_key_value_heads=size.key_value_heads,
-        head_dim=size.head_size,
-        intermediate_size=size.feed_forward,
-        max_position_embeddings=longest,
-        tie_word_embeddings=True,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=None,
-        dtype="float32",
-    )
+    config = config_of(replace(size.shape, positions=longest), size.vocabulary, pad=0, end=1)
     torch.manual_seed(0)
     with device:
         model: PreTrainedModel = Qwen3ForCausalLM(config)

@@ -100,7 +100,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def write(path: Path, name: str, machine: Mapping[str, Any], rows: Sequence[Row], settings: Mapping[str, Any]) -> None:
     """Write one benchmark's result, whole or not at all."""
-    content = {"name": name, "machine": machine, "settings": settings, "rows": [_plain(asdict(row)) for row in rows]}
+    content = {"name": name, "machine": machine, "settings": settings, "rows": [plain(asdict(row)) for row in rows]}
     write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
@@ -109,14 +109,14 @@ def read(path: Path) -> list[Row]:
     return [Row(**row) for row in json.loads(path.read_text())["rows"]]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any, digits: int = 6) -> Any:
     """JSON has no infinity and needs no more digits than were measured."""
     if isinstance(value, dict):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+        return {str(name): plain(inner, digits) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [plain(inner, digits) for inner in value]
     if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
 
 

@@ -30,7 +30,13 @@ def _varlen_attn() -> Any:
 def has_varlen() -> bool:
     """Whether this torch has flash attention over spans, with causal masks by window."""
     function = _varlen_attn()
-    return function is not None and "window_size" in inspect.signature(function).parameters
+    return function is not None and "window_size" in _options_of(function)
+
+
+@lru_cache(maxsize=4)
+def _options_of(function: Any) -> frozenset[str]:
+    """Names of what a function takes; every layer of every row asks."""
+    return frozenset(inspect.signature(function).parameters)
 
 
 def varlen_attention(
@@ -48,7 +54,7 @@ def varlen_attention(
     gathered, query_ends, key_ends, longest_query, longest_key = _bounds(layout, query.device)
     options: dict[str, Any] = {}
     # The kernel lets several heads share one of the keys. Torch before 2.12 asks no leave for it and has no such flag.
-    if query.shape[1] != key.shape[1] and "enable_gqa" in inspect.signature(varlen_attn).parameters:
+    if query.shape[1] != key.shape[1] and "enable_gqa" in _options_of(varlen_attn):
         options["enable_gqa"] = True
     out: Tensor = varlen_attn(
         query[0].transpose(0, 1).contiguous(),
