@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import placed
 from tiny_models import NO_VLLM, PROMPTS, tiny_policy, word_tokenizer
 from torch import Tensor
 from transformers import DynamicCache
@@ -74,7 +75,7 @@ def served(engine: Engine, steps: int = 1000) -> dict[int, Generated]:
 
 def log_probs_with_kept_cache(models: Sequence[Any], ask: Ask, made: Generated) -> Tensor:
     """By the definition: the tokens one by one, each read by the weights that drew the next, on the cache as it is."""
-    cache, rows, ids = DynamicCache(), [], torch.tensor([list(ask.prompt)])
+    cache, rows, ids = DynamicCache(), [], placed(torch.tensor([list(ask.prompt)]))
     version_at = dict(made.versions)
     model = models[version_at[0]]
     with torch.no_grad():
@@ -82,8 +83,8 @@ def log_probs_with_kept_cache(models: Sequence[Any], ask: Ask, made: Generated) 
             model = models[version_at[place]] if place in version_at else model
             logits = model(ids, past_key_values=cache, use_cache=True).logits[0, -1] / DRAWING.temperature
             rows.append(torch.log_softmax(logits, -1)[token])
-            ids = torch.tensor([[token]])
-    return torch.stack(rows)
+            ids = placed(torch.tensor([[token]]))
+    return torch.stack(rows).cpu()
 
 
 def test_what_is_served_is_what_each_gives(engine: Engine, policies: list[Any]) -> None:

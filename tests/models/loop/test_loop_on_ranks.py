@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import OF_A_PROCESSOR
 from rank_group import on_ranks
 from tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Diary, new_learner, save_start
 from tiny_worlds import make_world
@@ -24,7 +25,7 @@ from models.loop.schedule import ScheduleSettings
 from models.policy.weights import merged_weights
 from models.ranks import ALONE, Ranks
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=3)]
 
 Weights = dict[str, Tensor]
 SMALL_STEPS = replace(SCHEDULE, optimiser=replace(SCHEDULE.optimiser, learning_rate=1e-4))

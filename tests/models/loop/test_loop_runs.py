@@ -99,10 +99,13 @@ def test_the_seed_decides_the_run(start: Path, tmp_path: Path) -> None:
 
 
 class Deaf(TransformersEngine):
-    """Takes no weights and says nothing."""
+    """Takes no weights, keeps its own, and says nothing."""
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         list(weights)
+
+    def sleep(self) -> None:
+        """Gives nothing up, also where the memory is the learner's too: it would have no weights after it."""
 
 
 def test_the_canary_names_the_round_in_which_a_hand_over_did_nothing(start: Path, tmp_path: Path) -> None:

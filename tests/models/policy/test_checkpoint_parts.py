@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from device_here import OF_A_PROCESSOR
 from rank_group import on_ranks
 from tiny_loops import SCHEDULE, new_learner
 from torch import Tensor
@@ -68,6 +69,7 @@ def on(count: int, work: Any, given: Any) -> Any:
     return on_ranks(count, work, given)[0] if count > 1 else work(ALONE, given)
 
 
+@OF_A_PROCESSOR
 @pytest.mark.thorough
 def test_what_1_2_or_3_ranks_wrote_is_read_by_1_2_or_3_with_no_tensor_changed(tmp_path: Path) -> None:
     roots = {count: tmp_path / str(count) for count in COUNTS}

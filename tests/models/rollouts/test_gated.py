@@ -155,7 +155,7 @@ def test_the_noted_log_probs_are_those_of_the_model_that_wrote_the_token(tempera
         assert rollout.behaviour_log_probs is not None
         assert len(rollout.trained) == len(rollout.completion) == len(rollout.behaviour_log_probs)
         noted = rollout.behaviour_log_probs.double()
-        expected = torch.where(torch.tensor(rollout.trained), mine, theirs).detach()
+        expected = torch.where(torch.tensor(rollout.trained), mine.cpu(), theirs.cpu()).detach()
         torch.testing.assert_close(noted, expected, rtol=0, atol=1e-5)
         assert END not in rollout.completion[:-1] and rollout.finished == (rollout.completion[-1] == END)
     lengths = Counter(len(rollout.completion) for rollout in rollouts)
@@ -208,7 +208,7 @@ def test_beside_an_adapter_the_reference_that_is_asked_and_writes_is_the_policy_
     with torch.no_grad():
         for name, parameter in adapted.named_parameters():
             if "lora_B" in name:
-                parameter.normal_(std=0.3, generator=torch.Generator().manual_seed(len(name)))
+                parameter.copy_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(name))))
     here = world(learned=adapted, reference=None)
     here.learner.adapter_off = adapted.disable_adapter
     rollouts = Gated(group_size=30, max_tokens=8)(here, PROBLEMS, 0)
@@ -219,7 +219,7 @@ def test_beside_an_adapter_the_reference_that_is_asked_and_writes_is_the_policy_
         assert rollout.behaviour_log_probs is not None
         noted = rollout.behaviour_log_probs.double()
         torch.testing.assert_close(
-            noted, torch.where(torch.tensor(rollout.trained), mine, theirs).detach(), rtol=0, atol=1e-5
+            noted, torch.where(torch.tensor(rollout.trained), mine.cpu(), theirs.cpu()).detach(), rtol=0, atol=1e-5
         )
         apart = max(apart, float((mine - theirs).abs().max().detach()))
     assert apart > 0.5

@@ -131,7 +131,7 @@ def test_a_mask_of_1_is_sampling_from_the_policy_whatever_the_lagged_one_is() ->
     for rollout, expected in zip(first, plain_log_probs(tiny_policy(seed=0, spread=3.0), sequences), strict=True):
         assert rollout.behaviour_log_probs is not None
         noted = rollout.behaviour_log_probs.double()
-        torch.testing.assert_close(noted, expected.detach(), rtol=0, atol=1e-5)
+        torch.testing.assert_close(noted, expected.detach().cpu(), rtol=0, atol=1e-5)
 
 
 def test_where_the_lagged_policy_is_the_policy_it_is_ordinary_nucleus_sampling() -> None:
@@ -290,7 +290,7 @@ def test_a_policy_is_used_within_the_mask_that_it_learned_in(tmp_path: Path) -> 
             )
             assert made.log_probs is not None
             noted = made.log_probs.double()
-            torch.testing.assert_close(noted, expected, rtol=0, atol=1e-4)
+            torch.testing.assert_close(noted, expected.cpu(), rtol=0, atol=1e-4)
     engine.close()
     Masked(mask_top_p=1.0).export(here.learner, here.codec, tmp_path / "none", tmp_path / "start")
     assert not (tmp_path / "start").exists()  # a mask of 1 needs nothing beside the weights
