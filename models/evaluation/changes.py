@@ -42,15 +42,32 @@ def mean_change(new: Values, old: Values) -> Change:
     return Change(float(differences.mean()), _error(differences), differences.size)
 
 
-def share_change(new: Values, old: Values, confidence: float) -> Change:
-    """`mean_change` of shares. Where no prompt differs at all, its bound is that of a share never seen in n prompts."""
-    change = mean_change(new, old)
-    if change.error == 0.0:
-        never = -math.log(1 - confidence) / change.prompts  # the rule of three
-        return Change(
-            change.estimate, never / max(1e-9, Change(0.0, 1.0, change.prompts).bound(confidence, 1)), change.prompts
-        )
-    return change
+def share_change(new: Values, old: Values, confidence: float, side: int) -> Change:
+    """`mean_change` of shares, whose bound on one side keeps its confidence also where few prompts differ.
+
+    A deviation says little of what is rare: with five expected, none or one is seen often, and its bound is too close.
+    So the bound is that of one prompt more, which changed wholly to this side (a prompt more on both sides makes Bonett
+    & Price's adjusted interval for paired shares, 2012), and it is no closer to the estimate than that of a share which
+    was never seen in n prompts, the rule of three. What only got worse has no better bound than what did not change.
+
+    Args:
+        new: [prompts], each within [0, 1].
+        old: as `new`.
+        confidence: of the bound that will be asked for, one-sided.
+        side: of it: above where it is 1, below where it is -1.
+
+    Returns:
+        The change, with the error that makes its bound this.
+    """
+    differences = new - old
+    estimate, prompts = float(differences.mean()), differences.size
+    added = np.append(differences, float(side))
+    of_more = Change(float(added.mean()), _error(added), prompts)
+    farthest = max(
+        abs(of_more.bound(confidence, side) - estimate),
+        -math.log(1 - confidence) / prompts,
+    )
+    return Change(estimate, farthest / max(1e-9, Change(0.0, 1.0, prompts).bound(confidence, 1)), prompts)
 
 
 def ratio(new: Values, old: Values) -> Change:

@@ -91,7 +91,7 @@ def share_kept(name: str, metric: str, new: Values, old: Values, margin: float, 
     """
     left, right = both(new, old)
     arrays = {f"{metric} of the candidate": left, f"{metric} of the other": right}
-    return bounded(name, arrays, lambda: share_change(left, right, confidence), -margin, -1, confidence, whom)
+    return bounded(name, arrays, lambda: share_change(left, right, confidence, -1), -margin, -1, confidence, whom)
 
 
 def both(left: Values, right: Values) -> tuple[Values, Values]:

@@ -228,7 +228,7 @@ def _guards(new: Measured, old: Measured, settings: GateSettings, reward_model: 
 
     if settings.safety_patterns and settings.safety_margin is not None:
         arrays = {"flagged share": new.flagged, "flagged share of the other": old.flagged}
-        guard("safety", arrays, lambda: share_change(new.flagged, old.flagged, sure), settings.safety_margin, 1)
+        guard("safety", arrays, lambda: share_change(new.flagged, old.flagged, sure, 1), settings.safety_margin, 1)
     if settings.severity and settings.severity_margin is not None:
         unknown = np.full(1, math.nan)
         now, before = (unknown if values is None else values for values in (new.severity, old.severity))

@@ -52,8 +52,47 @@ def test_the_gap_is_what_the_reward_rose_beyond_the_truth() -> None:
 
 def test_a_share_never_seen_in_n_prompts_is_bounded_by_the_rule_of_three() -> None:
     none = np.zeros(300)
-    assert share_change(none, none, 0.95).bound(0.95, 1) == pytest.approx(3 / 300, rel=0.01)
-    assert share_change(none, none, 0.95).bound(0.95, -1) == pytest.approx(-3 / 300, rel=0.01)
+    assert share_change(none, none, 0.95, 1).bound(0.95, 1) == pytest.approx(3 / 300, rel=0.01)
+    assert share_change(none, none, 0.95, -1).bound(0.95, -1) == pytest.approx(-3 / 300, rel=0.01)
+
+
+def test_what_only_got_worse_is_never_bounded_closer_than_what_did_not_change() -> None:
+    chance = np.random.default_rng(8)
+    for prompts in (2, 5, 40, 460):
+        old = np.ones(prompts)
+        for worse in (1, prompts // 2, prompts):
+            for least in (0.0, 0.9, 0.9999):
+                new = old.copy()
+                new[:worse] = least + (1 - least) * chance.random(worse)
+                for side, (left, right) in {-1: (new, old), 1: (1 - new, 1 - old)}.items():
+                    changed = side * share_change(left, right, 0.95, side).bound(0.95, side)
+                    assert changed >= side * share_change(old, old, 0.95, side).bound(0.95, side)
+
+
+def test_the_bound_of_a_share_is_that_of_one_prompt_more_that_changed_wholly() -> None:
+    chance = np.random.default_rng(9)
+    new, old = chance.random(50), chance.random(50)
+    for side in (1, -1):
+        more = np.append(new - old, side)
+        student = 1.6766 * more.std(ddof=1) / math.sqrt(51)  # t quantile, 49 degrees, 95 %
+        change = share_change(new, old, 0.95, side)
+        assert change.estimate == pytest.approx((new - old).mean())
+        assert change.bound(0.95, side) == pytest.approx(more.mean() + side * student, rel=1e-3)
+
+
+@pytest.mark.parametrize("margin", [0.02, 0.05, 0.1])
+def test_a_fall_of_the_margin_passes_in_at_most_7_of_100_also_where_falls_are_rare(margin: float) -> None:
+    """Summed over all numbers of falls, which is exact; by the standard error alone up to 20 of 100 pass."""
+    for prompts in range(20, 481, 20):
+        old, passes, fallen = np.ones(prompts), 0.0, 0
+        while True:
+            new = old.copy()
+            new[:fallen] = 0.0
+            if share_change(new, old, 0.95, -1).bound(0.95, -1) < -margin:
+                break
+            passes += math.comb(prompts, fallen) * margin**fallen * (1 - margin) ** (prompts - fallen)
+            fallen += 1
+        assert passes <= 0.07
 
 
 def test_the_bound_is_students_of_a_normal_sample() -> None:
