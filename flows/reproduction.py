@@ -13,8 +13,11 @@ from models.policy.folder import is_registered
 from models.recipe.files import require_files
 from tasks import reproducible, reproduction
 from tasks.recorded_recipe import read_asked
+from tasks.registered_base import named_version
+from tasks.registered_files import registered_files
 from tasks.reproduction import Surroundings
-from tasks.tracking import recorded, registry
+from tasks.steps.promote import policy_name
+from tasks.tracking import recorded
 
 if TYPE_CHECKING:
     from models.learner.precision import Precision
@@ -61,10 +64,11 @@ def wanted_version(version: str, model: Callable[[], str], root: Path) -> Wanted
     data = reproducible.require_data(said, recipe, root)
     policy = recipe.policy
     if is_registered(policy.base or ""):
-        policy = replace(policy, base=str(registry.fetch(policy.base or "")))
+        base = named_version(policy.base or "", policy_name(recipe))
+        policy = replace(policy, base=str(registered_files(base).folder))
     to_train = recipe.model_copy(update={"policy": policy})
     require_files(to_train)
-    original = registry.fetch(said.version.uri)
+    original = registered_files(said.version).folder
     precisions, around = reproducible.recorded_precisions(said), reproduction.surroundings_of(said, root)
     return Wanted(said, recipe, to_train, precisions, data, original, around)
 

@@ -20,6 +20,7 @@ from models.text.chat_template import write_plain_template
 from tasks.evaluation_difference import metric_names, read_answers
 from tasks.model_card import Card, Chat, model_card
 from tasks.recorded_recipe import WHOLE
+from tasks.registered_files import registered_files
 from tasks.tracking import registry, tags
 from tasks.tracking.recorded import Recorded, read_text
 from tasks.tracking.registry import VersionInfo
@@ -45,16 +46,11 @@ def export(said: Recorded, target: Path, licence: str = "") -> None:
     version = said.version
     if version is None:
         raise UserError(f"{said.label} is no version; `rewardflow models` lists what can be exported")
-    original = registry.fetch(version.uri)
+    original, _ = registered_files(version)
     check_model_folder(original)
     architectures = json.loads((original / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
     if any("SequenceClassification" in name for name in architectures):
         raise UserError(f"{said.label} is a reward model; policies are exported")
-    registered = said.facts.get(tags.WEIGHTS_SHA256, "")
-    if registered and hash_folder(original) != registered:
-        raise UserError(
-            f"{said.label}: its files ({original}) are not what was registered, sha256 {registered[:12]}..."
-        )
     try:
         with replace_folder(target.absolute()) as beside:
             shutil.copytree(original, beside, copy_function=shutil.copyfile, dirs_exist_ok=True)  # as others may read

@@ -19,6 +19,7 @@ from models.errors import UserError, shortened
 from models.policy.folder import CHAMPION, MODELS, is_registered
 from models.recipe.load import digest, plain
 from models.recipe.schema import Recipe
+from tasks.registered_files import registered_files
 from tasks.steps.promote import policy_name
 from tasks.tracking import registry
 
@@ -92,7 +93,7 @@ def resolve_base(kind: str, recipe: Recipe, home: Path) -> tuple[Recipe, Base | 
         home: the state folder, where the version is written down until `until_done`.
 
     Raises:
-        UserError: there is no such version, or its files are gone.
+        UserError: there is no such version, or its files are gone or are not what was registered.
     """
     asked = recipe.policy.base or ""
     if not is_registered(asked):
@@ -103,7 +104,7 @@ def resolve_base(kind: str, recipe: Recipe, home: Path) -> tuple[Recipe, Base | 
     base = Base(earlier or named_version(asked, policy_name(recipe)), asked, earlier is not None)
     note.parent.mkdir(parents=True, exist_ok=True)
     write_file(note, json.dumps({"base": base.version.uri}) + "\n")
-    policy = replace(recipe.policy, base=str(registry.fetch(base.version.uri)))
+    policy = replace(recipe.policy, base=str(registered_files(base.version).folder))
     return recipe.model_copy(update={"policy": policy}), base
 
 

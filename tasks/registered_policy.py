@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from models.errors import UserError
-from models.policy.folder import hash_folder
 from tasks.contents import content_of_files
+from tasks.registered_files import registered_files
 from tasks.step import StepResult
-from tasks.tracking import registry, tags
+from tasks.tracking import registry
 
 
 class PolicyFiles(NamedTuple):
@@ -24,13 +24,13 @@ class PolicyFiles(NamedTuple):
 
 
 def registered_policy(version: registry.VersionInfo) -> PolicyFiles:
-    """Fetch a version's files, and hash them where it carries no hash: somebody registered it by hand.
+    """Fetch a version's files.
 
     Raises:
-        UserError: its files are gone.
+        UserError: they are gone, or are not what was registered.
     """
-    folder = registry.fetch(version.uri)
-    return PolicyFiles(folder, version.tags.get(tags.WEIGHTS_SHA256) or hash_folder(folder), version.model_id)
+    folder, digest = registered_files(version)
+    return PolicyFiles(folder, digest, version.model_id)
 
 
 def given_policy(path: str) -> PolicyFiles:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from models.errors import UserError
-from models.policy.folder import hash_folder
 from models.recipe.schema import Recipe
+from tasks.registered_files import registered_files
 from tasks.step import StepResult
 from tasks.tracking import registry, tags
 
@@ -37,14 +37,14 @@ def registered_reward_model(named: str) -> RewardModelFiles:
     """Fetch the files of a version, NAME/VERSION.
 
     Raises:
-        UserError: there is no such version, or its files are gone.
+        UserError: there is no such version, or its files are gone or are not what was registered.
     """
     name, _, number = named.rpartition("/")
     if not name or not number.isdecimal():
         raise UserError(f"{named!r} is no version of a reward model")
     version = registry.version_info(name, int(number))
-    folder = registry.fetch(version.uri)
-    return RewardModelFiles(folder, version.tags.get(tags.WEIGHTS_SHA256) or hash_folder(folder), version.model_id)
+    folder, digest = registered_files(version)
+    return RewardModelFiles(folder, digest, version.model_id)
 
 
 def reward_model_of(policy: registry.VersionInfo, recipe: Recipe) -> tuple[str, RewardModelFiles | None]:

@@ -57,9 +57,8 @@ def by_hand(home: Path, policy_folder: Path, tmp_path: Path) -> tuple[str, list[
     folders = [policy_folder, *(scaled(policy_folder, tmp_path / str(times), times) for times in (2, 3))]
     for number, folder in enumerate(folders):
         model = registry.log_model(run, folder, "policy", "text-generation")
-        registry.register(
-            NAME, model, {tags.WEIGHTS_SHA256: "known", tags.VERDICT: "promoted: x"} if not number else {}
-        )
+        made_here = {tags.WEIGHTS_SHA256: hash_folder(folder), tags.VERDICT: "promoted: x"}
+        registry.register(NAME, model, {} if number else made_here)
     aliases.promote(NAME, 1)
     return run, folders
 
@@ -72,7 +71,7 @@ def test_two_anchors_registered_by_hand_do_not_share_an_evaluation(by_hand, tmp_
         training = Recorder(tmp_path, run)
         evaluate_splits(training, registry.champion(NAME), NAME)  # type: ignore[arg-type]
         measured.append(training.digests["anchor", "gate"])
-        assert training.digests["champion", "gate"] == "known"
+        assert training.digests["champion", "gate"] == hash_folder(folders[0])
     assert measured == [hash_folder(folder) for folder in folders[1:]]
 
 
