@@ -1,6 +1,10 @@
-"""Files that a recipe names: a relative path in a recipe's file is meant from the folder of that file.
+"""Files that a recipe names, by the type of a part's setting.
 
-A part says so by the type of its setting, `RecipePath`. On the command line a path is meant from where one stands.
+    RecipePath     a file or folder; a relative path in a recipe's file is meant from the folder of that file
+    ContentPath    a file or folder, meant from where one stands, as all paths of a command line are
+    Command        a command, whose words may name files
+
+What they name counts by its content: another content under the same name is another recipe.
 """
 
 from __future__ import annotations
@@ -15,10 +19,16 @@ from models.parts import INSIDE, SLOTS, Slot, parts
 
 
 class BesideRecipe:
-    """Marks a setting as a path that is relative to the recipe."""
+    """Marks a setting as a path that is relative to the recipe, whose content the part has read (`Part.given`)."""
+
+
+class ByContent:
+    """Marks a setting whose files are read later, by whoever uses the part."""
 
 
 RecipePath = Annotated[str, BesideRecipe()]
+ContentPath = Annotated[str, ByContent()]
+Command = Annotated[tuple[str, ...], ByContent()]
 
 
 def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
@@ -38,11 +48,20 @@ def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
     return {key: read(key, value) for key, value in part.items()}
 
 
-@cache
 def paths_of(cls: type) -> tuple[str, ...]:
     """Settings of a part that are paths beside the recipe."""
+    return _marked(cls, BesideRecipe)
+
+
+def used_by_content(cls: type) -> tuple[str, ...]:
+    """Settings of a part that are a `ContentPath` or a `Command`."""
+    return _marked(cls, ByContent)
+
+
+@cache
+def _marked(cls: type, mark: type) -> tuple[str, ...]:
     return tuple(
         name
         for name, hint in typing.get_type_hints(cls, include_extras=True).items()
-        if get_origin(hint) is Annotated and any(isinstance(mark, BesideRecipe) for mark in get_args(hint))
+        if get_origin(hint) is Annotated and any(isinstance(said, mark) for said in get_args(hint))
     )

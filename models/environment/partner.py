@@ -26,6 +26,7 @@ from models.episodes.scenes import Brief, Comfort, Consult, Direct, Scene, Who
 from models.errors import UserError
 from models.loop.rollout import Problem
 from models.parts import part
+from models.recipe_paths import ContentPath
 
 
 @part("partner")
@@ -36,7 +37,7 @@ class Partner(Environment):
     asks_frozen = True
     scene: Literal["consult", "direct", "brief", "comfort"] = "consult"
     """What is played."""
-    model: str = ""
+    model: ContentPath = ""
     """Model folder of the partner; empty: the policy that the run began with."""
     gain: NonNegativeFloat = 1.0
     """What a nat is worth that a question, or a check, gained (consult, direct)."""

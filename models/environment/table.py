@@ -27,6 +27,7 @@ from models.episodes.games.solving import regret_matching
 from models.errors import UserError
 from models.loop.rollout import Problem
 from models.parts import part
+from models.recipe_paths import ContentPath
 
 Others = Literal["policy", "frozen", "uniform", "solved"]
 ROUNDS = 1000
@@ -47,7 +48,7 @@ class Table(Environment):
     free: bool = False
     """Whether a turn is the action that it names, whatever else it says, where it names one alone; false: it is the
     action to the letter."""
-    model: str = ""
+    model: ContentPath = ""
     """Model folder of whom `frozen` means; empty: the policy that the run began with."""
 
     @property

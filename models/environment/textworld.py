@@ -22,6 +22,7 @@ from models.episodes.textworld_games import Game, listed
 from models.errors import UserError
 from models.loop.rollout import Problem
 from models.parts import part
+from models.recipe_paths import ContentPath
 
 _STRANGE = re.compile(r"[^A-Za-z0-9' ,.-]")
 """What no command holds; the interpreter, which is C, does not bear all of it."""
@@ -33,7 +34,7 @@ class TextWorld(Environment):
     """A compiled game of TextWorld."""
 
     needs_answers = True
-    games: str = "data/textworld/games"
+    games: ContentPath = "data/textworld/games"
     """Folder of the compiled games."""
     longest: Positive = 160
     """Characters of an answer that the policy reads."""

@@ -25,18 +25,19 @@ from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import round_seed
 from models.loop.world import World
 from models.parts import part
-from models.recipe_paths import RecipePath
+from models.recipe_paths import Command, RecipePath
 from models.rollouts.episodes import as_rollout
 from models.rollouts.sample import Sample
-from models.source_code import SourceCode, read_source
+from models.source_code import GivenFile, SourceCode, read_source, texts_in_command
 
 
 @part("program")
 class Program(Sample):
     """Calls of an agent program. Stands under `rollouts:`."""
 
-    command: tuple[str, ...] = ()
-    """The program and its arguments, started anew for every episode."""
+    command: Command = ()
+    """The program and its arguments, started anew for every episode. Files that it names count by their content; what
+    they import does not."""
     path: RecipePath = ""
     """In place of a command: a Python file with a function `run(task, base_url, api_key)`."""
     at_once: Positive = 16
@@ -57,11 +58,13 @@ class Program(Sample):
     def __post_init__(self) -> None:
         source = read_source(Path(self.path), "rollouts.path") if self.path else None
         object.__setattr__(self, "_source", source)
+        object.__setattr__(self, "_texts", texts_in_command(self.command))
 
     @property
-    def given(self) -> tuple[SourceCode, ...]:
-        """The file of the function as it was when the recipe was read."""
-        return () if self._source_code is None else (self._source_code,)
+    def given(self) -> tuple[GivenFile, ...]:
+        """The file of the function, or those that the command names, as they were when the recipe was read."""
+        texts: tuple[GivenFile, ...] = vars(self)["_texts"]
+        return texts if self._source_code is None else (self._source_code, *texts)
 
     def try_out(self) -> None:
         """Look whether there is something to run.

@@ -27,6 +27,7 @@ from models.errors import UserError
 from models.evaluation.strategy import Consulted, Source, Strategy, again
 from models.parts import part
 from models.policy.folder import check_model_folder
+from models.recipe_paths import ContentPath
 from models.text.end_ids import ends_of_folder
 
 
@@ -35,9 +36,9 @@ class BestOfSteps(Strategy):
     """The turn of highest value among several."""
 
     source = Source(355, "Enhancing Decision-Making for LLM Agents via Step-Level Q-Value Models (arXiv 2409.09345)")
-    values: str = ""
+    values: ContentPath = ""
     """Model folder of the policy whose log-ratio is the value of a step."""
-    reference: str = ""
+    reference: ContentPath = ""
     """Model folder of what it was trained from; empty: the policy that is measured."""
     candidates: Annotated[int, Field(ge=1, le=64)] = 5
     """Of each turn. The paper takes five."""

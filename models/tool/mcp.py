@@ -22,6 +22,8 @@ from models.episodes.mcp_sessions import Described, ServerAddress, ServerLost, S
 from models.episodes.tool import Offer, Tool, ToolError
 from models.errors import UserError, listed
 from models.parts import part
+from models.recipe_paths import Command
+from models.source_code import GivenFile, texts_in_command
 
 SETTING = "rollouts.environment.tool"
 
@@ -30,8 +32,9 @@ SETTING = "rollouts.environment.tool"
 class Mcp(Tool):
     """What an MCP server offers."""
 
-    command: tuple[str, ...] = ()
-    """The server and its arguments; it speaks over its standard input and output."""
+    command: Command = ()
+    """The server and its arguments; it speaks over its standard input and output. Files that it names count by their
+    content; what they import does not."""
     address: str = ""
     """In place of a command: the address of a server on this machine, such as http://127.0.0.1:8000/mcp."""
     only: tuple[str, ...] = ()
@@ -40,6 +43,15 @@ class Mcp(Tool):
     """What a call may take; below `rollouts.seconds`."""
     restarts: Annotated[int, Field(ge=0, le=10_000)] = 10
     """How often a server that was lost is started again in a process."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_texts", texts_in_command(self.command))
+
+    @property
+    def given(self) -> tuple[GivenFile, ...]:
+        """The files that the command names, as they were when the recipe was read."""
+        texts: tuple[GivenFile, ...] = vars(self)["_texts"]
+        return texts
 
     def try_out(self) -> None:
         """Ask the server what it offers.

@@ -8,11 +8,18 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from models.environment.partner import Partner
+from models.environment.table import Table
+from models.environment.textworld import TextWorld
+from models.environment.tools import Tools
 from models.errors import UserError
 from models.policy.build import PolicySettings
 from models.policy.update_sparsity import SubnetworkSettings
 from models.recipe.files import require_files
 from models.recipe.load import load_recipe
+from models.rollouts.episodes import Episodes
+from models.rollouts.program import Program
+from models.tool.mcp import Mcp
 from tasks.contents import content_of
 from tasks.step import content_key
 
@@ -70,3 +77,54 @@ def test_what_nothing_says_the_content_of_can_be_in_no_key(value):
     """A file changes under the same path: its key would take the result of another one."""
     with pytest.raises(TypeError, match="nothing says what its content is"):
         content_key("a step", value)
+
+
+def files_of(folder: Path, names: str) -> list[Path]:
+    made = [folder / name for name in names.split()]
+    for file in made:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("before")
+    return made
+
+
+@pytest.mark.parametrize(
+    "words", [("python", "agent.py"), ("./agent.py", "--seed", "3"), ("sh", "-c", "./x", "agent.py")]
+)
+def test_another_agent_program_or_server_under_the_same_command_is_another_key(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    (agent,) = files_of(tmp_path, "agent.py")
+    makers = (lambda: Program(command=words), lambda: Tools(tool=[Mcp(command=words)]))
+    before = [content_key("fine_tune", make()) for make in makers]
+    assert before == [content_key("fine_tune", make()) for make in makers]
+    assert [[file.text for file in make().given] for make in makers] == [["before"]] * 2
+    agent.write_text("after!")
+    assert not set(before) & {content_key("fine_tune", make()) for make in makers}
+    moved = content_key("fine_tune", Program(command=("python", "elsewhere.py")))
+    agent.rename("elsewhere.py")
+    assert content_key("fine_tune", Program(command=("python", "elsewhere.py"))) != moved, "a file is its content"
+
+
+def test_a_program_that_is_no_text_counts_too_but_is_no_text_of_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (agent,) = files_of(tmp_path, "agent")
+    agent.write_bytes(b"\xff\xfe one")
+    before, given = content_key("fine_tune", Program(command=("./agent",))), Program(command=("./agent",)).given
+    agent.write_bytes(b"\xff\xfe two")
+    assert content_key("fine_tune", Program(command=("./agent",))) != before and given == ()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Episodes(environment=TextWorld(games="games")),
+        lambda: Episodes(environment=Partner(model="games")),
+        lambda: Episodes(environment=Table(model="games")),
+    ],
+)
+def test_another_game_or_partner_in_the_same_folder_is_another_key(tmp_path, monkeypatch, make):
+    monkeypatch.chdir(tmp_path)
+    nowhere = content_key("fine_tune", make())
+    (game,) = files_of(tmp_path, "games/a.z8")
+    before = content_key("fine_tune", make())
+    game.write_text("after!")
+    assert len({nowhere, before, content_key("fine_tune", make())}) == 3
