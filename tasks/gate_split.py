@@ -7,7 +7,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from models.datasets.normalise import normalise
 from models.datasets.schema import read_rows
+from models.text.answers import answer_key
 
 KEPT = 64
 """Problems in a sketch."""
@@ -16,9 +18,10 @@ DIGITS = 8
 
 
 def problems_of(data: Path) -> list[str]:
-    """The gate's problems in a folder of clean data, each as one text, in an order of their own."""
+    """The gate's problems in a folder of clean data, each as one text, in an order of their own; the same for problems
+    that only another export wrote in another way: case and spaces of the prompt, the way a number is written."""
     rows = read_rows(data, "problems", "gate")
-    return sorted(json.dumps([str(row["prompt"]), str(row["answer"])]) for row in rows)
+    return sorted(json.dumps([normalise(str(row["prompt"])), answer_key(str(row["answer"]))]) for row in rows)
 
 
 def digest_of(problems: Iterable[str]) -> str:

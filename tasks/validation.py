@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +27,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from models.atomic_write import replace_file, replace_folder
-from models.datasets import quarantine
+from models.datasets import quarantine, repeated_problems
 from models.datasets.quarantine import EXAMPLES, Failed, FileFailures, counts_by_reason, row_name, why_stop
+from models.datasets.repeated_problems import first_of_repeated
 from models.datasets.row_checks import CountTokens, Facts, ParseAnswer, computed_columns, facts_of
 from models.datasets.row_checks import neighbours_of as neighbours_among
 from models.datasets.row_groups import row_groups
@@ -270,7 +271,11 @@ class _IdsAndPrompts:
 
 def _facts(source: Source) -> Facts:
     columns = [name for name in ("answer", "level", "flaw") if name in COLUMNS[source.kind]]
-    return facts_of(table.to_pandas() for _, table in source.pieces(columns))
+    facts = facts_of(table.to_pandas() for _, table in source.pieces(columns))
+    if source.kind != "problems" or source.split != "gate":
+        return facts
+    repeated = first_of_repeated(lambda: (table.to_pandas() for _, table in source.pieces(repeated_problems.COLUMNS)))
+    return replace(facts, first_of_repeated=repeated)
 
 
 def _check(

@@ -4,6 +4,7 @@ Great Expectations then holds these columns, beside the raw ones, against `data/
 
     id_is_unique            no other row of the whole data set has this id
     tokens                  tokens of the longest sequence that the row makes
+    problem_is_first        no earlier row of the file is the same problem   (problems of the gate)
     answer_parses           the verifier can read the expected answer         (only where the file has answers)
     completion_answers      the completion states an answer it can read       (only where the file has answers)
     chosen_differs          chosen and rejected are not the same text
@@ -26,14 +27,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from models.datasets.hashes import NOTHING, Hashes, hashes_of, within
 from models.datasets.normalise import ngrams, normalise
+from models.datasets.repeated_problems import is_first
 from models.datasets.schema import SPLITS
 
 COMPUTED = {
     "id_is_unique": "id",
     "tokens": "prompt",
+    "problem_is_first": "prompt",
     "answer_parses": "answer",
     "completion_answers": "completion",
     "chosen_differs": "rejected",
@@ -49,11 +52,6 @@ CountTokens = Callable[[Sequence[str]], list[int]]
 ParseAnswer = Callable[[str], str | None]
 
 
-Hashes = NDArray[np.uint64]
-"""Hashes of texts, ascending. Of 64 bits: among ten million prompts of twenty n-grams, one in some thousand data sets
-has a row that is taken for another's copy and is none."""
-
-
 @dataclass(frozen=True)
 class Neighbours:
     """What a row is compared with beyond its own file."""
@@ -61,7 +59,7 @@ class Neighbours:
     repeated_ids: frozenset[str]
     """Ids that stand on more than one row of the data set."""
     held_out: Mapping[str, Hashes]
-    """Split -> prompts of the splits that are held out further, of every kind, after `normalise`."""
+    """Split -> prompts of the splits that are held out further, of every kind, after `normalise`; ascending."""
     held_out_ngrams: Mapping[str, Hashes]
     """Split -> their n-grams; none where `ngram` is 0."""
     ngram: int
@@ -76,6 +74,8 @@ class Facts:
     """Whether any row has an answer."""
     labels: Mapping[str, Mapping[Any, int]]
     """Column of labels -> label -> rows that have it. Unknown labels ("" and 0) count for nothing."""
+    first_of_repeated: Mapping[int, str] | None = None
+    """See `models.datasets.repeated_problems`; None where a problem may stand as often as it likes."""
 
 
 def neighbours_of(frames: Iterable[tuple[str, pd.DataFrame]], ngram: int) -> Neighbours:
@@ -98,7 +98,7 @@ def neighbours_of(frames: Iterable[tuple[str, pd.DataFrame]], ngram: int) -> Nei
             if ngram:
                 held = [gram for text in plain for gram in ngrams(text, ngram)]
                 grams[split].append(np.unique(hashes_of(held)))
-    ordered = np.sort(np.concatenate([_NOTHING, *ids]))
+    ordered = np.sort(np.concatenate([NOTHING, *ids]))
     suspect = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     counts: Counter[str] = Counter()
     if len(suspect):
@@ -147,6 +147,8 @@ def computed_columns(
     """
     columns: dict[str, pd.Series] = {"id_is_unique": ~_texts(frame, "id").isin(neighbours.repeated_ids)}
     columns["tokens"] = _tokens(frame, count_tokens)
+    if facts.first_of_repeated is not None:
+        columns["problem_is_first"] = is_first(frame, facts.first_of_repeated)
     if facts.has_answers:
         columns |= _answers(frame, parse_answer)
     if "chosen" in frame:
@@ -160,22 +162,6 @@ def computed_columns(
             shares = {label: count / total for label, count in counts.items()}
             columns[f"{name}_share"] = frame[name].where(_is_label(frame[name])).map(shares).astype(float)
     return pd.DataFrame(columns, index=frame.index)
-
-
-_NOTHING: Hashes = np.empty(0, np.uint64)
-
-
-def hashes_of(texts: Sequence[str]) -> Hashes:
-    """A hash of each text, [texts], not ordered; the same on every machine."""
-    return pd.util.hash_array(np.array(texts, dtype=object), categorize=False) if len(texts) else _NOTHING
-
-
-def within(hashes: Hashes, ordered: Hashes) -> NDArray[np.bool_]:
-    """Whether each of some hashes is among others that are in ascending order, [hashes]."""
-    if not len(ordered):
-        return np.zeros(len(hashes), dtype=bool)
-    same: NDArray[np.bool_] = ordered[np.searchsorted(ordered, hashes).clip(max=len(ordered) - 1)] == hashes
-    return same
 
 
 def _is_label(labels: pd.Series) -> pd.Series:
@@ -220,22 +206,20 @@ def _answers(frame: pd.DataFrame, parse_answer: ParseAnswer) -> dict[str, pd.Ser
 def _further(split: str, of: Mapping[str, Sequence[Hashes]]) -> Hashes:
     """What stands in the splits that are held out further than `split`."""
     later = [hashes for name in SPLITS[SPLITS.index(split) + 1 :] for hashes in of[name]] if split in SPLITS else []
-    return np.unique(np.concatenate([_NOTHING, *later]))
+    return np.unique(np.concatenate([NOTHING, *later]))
 
 
 def _leakage(frame: pd.DataFrame, neighbours: Neighbours, split: str) -> dict[str, pd.Series]:
     """A prompt that stands in the held-out data whole is reported as that, not for its n-grams too."""
     codes, texts = pd.factorize(_texts(frame, "prompt"))
     plain = [normalise(text) for text in texts]
-    whole = within(hashes_of(plain), neighbours.held_out.get(split, _NOTHING)) & np.array(
-        [text != "" for text in plain]
-    )
+    whole = within(hashes_of(plain), neighbours.held_out.get(split, NOTHING)) & np.array([text != "" for text in plain])
     columns = {"prompt_not_held_out": pd.Series(~whole[codes], index=frame.index)}
     if neighbours.ngram:
         grams = [list(ngrams(text, neighbours.ngram)) for text in plain]
         of = np.repeat(np.arange(len(grams)), [len(held) for held in grams])
         shared = within(
-            hashes_of([gram for held in grams for gram in held]), neighbours.held_out_ngrams.get(split, _NOTHING)
+            hashes_of([gram for held in grams for gram in held]), neighbours.held_out_ngrams.get(split, NOTHING)
         )
         apart = whole | (np.bincount(of[shared], minlength=len(grams)) == 0)
         columns["prompt_shares_no_ngram"] = pd.Series(apart[codes], index=frame.index)

@@ -85,6 +85,7 @@ BAD = {
     "problems_gate": [
         problem("h1", level=3),
         problem("h2", prompt="Now keep seven red apples apart .", level=3),
+        problem("h3", prompt="ADD  h1 to 1 .", level=3),
     ],
     "demonstrations_train": [
         demonstration("4"),
@@ -118,6 +119,7 @@ FAULTS = {
     ("problems_train", "1", "id", "the id stands on another row too"),
     ("problems_train", "spaced", "prompt", "the prompt stands in a split that is held out further"),
     ("problems_train", "reworded", "prompt", "the prompt shares an n-gram with a split that is held out further"),
+    ("problems_gate", "h3", "prompt", "the problem stands on an earlier row too"),
     ("demonstrations_train", "silent", "completion", "the completion is blank"),
     ("demonstrations_train", "unanswered", "completion", "the completion states no answer that the verifier can parse"),
     ("demonstrations_train", "drawn", "completion", "the completion has control characters"),

@@ -1,6 +1,7 @@
 """What must be true of the columns that are computed before a suite sees the rows."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,8 @@ def test_every_computed_column_is_known_and_can_occur() -> None:
     leak = neighbours_of([("gate", problems(("a b", "")))], ngram=2)
     frames = [problems(("q", "1")), demonstrations(("q", "so #### 1", "1")), preferences(("a", "b"))]
     seen = {name for frame in frames for name in compute(frame, "train", leak)}
+    of_gate = replace(facts_of(frames[:1]), first_of_repeated={})
+    seen |= set(computed_columns("gate", frames[0], ALONE, of_gate, words, extract_answer))
     assert seen == set(COMPUTED)
 
 

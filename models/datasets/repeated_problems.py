@@ -1,0 +1,51 @@
+"""Problems that stand more than once in a file: of the same prompt after normalisation, the same answer and tests.
+
+At the gate each counts once. Its evidence takes problems as independent, and a problem that stands five times, as an
+export may leave it, would be five witnesses of what one saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from models.datasets.hashes import Hashes, hashes_of, within
+from models.datasets.normalise import normalise
+
+COLUMNS = ("id", "prompt", "answer", "tests", "entry_point")
+"""What tells problems apart, and which row is meant."""
+
+
+def problem_hashes(frame: pd.DataFrame) -> Hashes:
+    """A hash of each problem, [rows]."""
+    columns = [frame[name].fillna("").astype(str) for name in COLUMNS[1:]]
+    prompts, *others = columns
+    plain = {text: normalise(text) for text in prompts.unique()}
+    rows = zip(prompts.map(plain), *(column.str.strip() for column in others), strict=True)
+    return hashes_of(["\0".join(row) for row in rows])
+
+
+def first_of_repeated(frames: Callable[[], Iterable[pd.DataFrame]]) -> Mapping[int, str]:
+    """Hash of each problem that stands more than once -> id of the first row that it stands on. Memory is eight bytes
+    a row.
+
+    Args:
+        frames: the rows of a file in pieces, with `COLUMNS`; called again where there are such problems.
+    """
+    hashes = np.sort(np.concatenate([hashes_of([]), *(problem_hashes(frame) for frame in frames())]))
+    repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    first: dict[int, str] = {}
+    for frame in frames() if len(repeated) else ():
+        each = problem_hashes(frame)
+        for place in np.flatnonzero(within(each, repeated)):
+            first.setdefault(int(each[place]), str(frame["id"].iloc[place]))
+    return first
+
+
+def is_first(frame: pd.DataFrame, first: Mapping[int, str]) -> pd.Series:
+    """Whether no earlier row of the file is the same problem, [rows], with the index of `frame`."""
+    ids = frame["id"].fillna("").astype(str)
+    same = [first.get(number, name) == name for number, name in zip(problem_hashes(frame).tolist(), ids, strict=True)]
+    return pd.Series(same, index=frame.index, dtype=bool)
