@@ -44,7 +44,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
         ]
         again = ("run", "arithmetic", "--smoke")
         seconds([*again], project, empty)
-        rows.append(row("a run with nothing changed", 10.0, repeats, project, empty, *again))
+        rows.append(row("a smoke run with nothing changed", 10.0, repeats, project, empty, *again))
     return rows
 
 

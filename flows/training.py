@@ -13,6 +13,8 @@ from flows.going_on import GoingOn
 from flows.opening import Opened
 from flows.steps import call_cached, call_step, context_of
 from models.loop.judge import Role
+from models.policy.folder import given_folder
+from models.policy.hub import unpinned_base
 from models.policy.teacher import FrozenSettings
 from models.recipe.schema import Recipe
 from models.recipe.sections import Sections
@@ -120,6 +122,9 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
     named = {"teacher": recipe.teacher, "judge": recipe.judge}
     served = [key for key, settings in named.items() if settings is not None and settings.address is not None]
     unknown = [f"nobody can say later which model stood behind {key}.address" for key in served]
+    base = recipe.policy.base
+    if base is not None and given_folder(base) is None:
+        unknown.append(unpinned_base(base))
     makers = {
         role: recipe_of(settings, recipe, role) for role, settings in frozen_models(recipe).items() if settings.recipe
     }

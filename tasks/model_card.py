@@ -94,7 +94,7 @@ def _front_matter(card: Card) -> dict[str, object]:
     facts |= {"library_name": "transformers", "pipeline_tag": "text-generation"}
     facts["tags"] = ["rewardflow", "reinforcement-learning"]
     if card.base.count("/") == 1 and not card.base.startswith((".", "/", "~")):
-        facts["base_model"] = card.base
+        facts["base_model"] = card.base.partition("@")[0]
     if card.metrics:
         measured = [
             {"type": name, "name": name, "value": round(value.estimate, 6)} for name, value in card.metrics.items()

@@ -9,6 +9,7 @@ from models.engine.vocabulary import read_config
 from models.errors import UserError
 from models.policy.build import config_of
 from models.policy.folder import given_folder
+from models.policy.hub import origin_of
 from models.recipe.schema import Recipe
 from models.recipe.teachers import frozen_models, recipe_of
 
@@ -25,7 +26,8 @@ def policy_config(recipe: Recipe) -> tuple[Any, str]:
     if base is not None:
         try:
             trusted = recipe.policy.trust_remote_code
-            config: Any = AutoConfig.from_pretrained(str(given_folder(base) or base), trust_remote_code=trusted)
+            name, revision = origin_of(given_folder(base) or base)
+            config: Any = AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=trusted)
             return config.get_text_config(), base
         except (UserError, OSError, ValueError, KeyError):
             if size == type(size)():

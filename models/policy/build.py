@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from models.device import on_device
 from models.errors import UserError
 from models.policy.folder import check_model_folder, given_folder, refuse_untrusted
+from models.policy.hub import origin_of
 from models.policy.update_sparsity import SubnetworkSettings
 from models.text.tokenizer import TokenizerSettings
 
@@ -77,8 +78,9 @@ class PolicySettings:
     """What learns. Stands under `policy:`."""
 
     base: str | None = None
-    """Local model folder, hub id, or a registered version to train on from: `champion` (the recipe's own),
-    models:/NAME/VERSION, models:/NAME@ALIAS. None: a new model of `size`, warm-started by supervised fine-tuning."""
+    """Local model folder, hub id (OWNER/NAME@COMMIT; without a commit it is not pinned), or a registered version to
+    train on from: `champion` (the recipe's own), models:/NAME/VERSION, models:/NAME@ALIAS. None: a new model of `size`,
+    warm-started by supervised fine-tuning."""
     size: SizeSettings = SizeSettings()
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     lora: LoraSettings | None = None
@@ -146,9 +148,10 @@ def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreT
     """
     from transformers import AutoTokenizer
 
+    name, revision = origin_of(base)
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            str(base), trust_remote_code=trust_remote_code
+            name, revision=revision or "main", trust_remote_code=trust_remote_code
         )
     except (OSError, ValueError) as error:
         refuse_untrusted(error, base)
@@ -169,10 +172,12 @@ def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code
     """
     from transformers import AutoModelForCausalLM, PreTrainedModel
 
+    origin = origin_of(name)
     try:
         with _LOADING:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
-                str(name),
+                origin.name,
+                revision=origin.revision or "main",
                 dtype=dtype,
                 use_safetensors=True,
                 trust_remote_code=trust_remote_code,

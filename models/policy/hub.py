@@ -1,14 +1,49 @@
-"""Whether a hub id can be had, asked once and quickly: a machine without a network is told so in one line."""
+"""Models of the Hugging Face hub: which one a hub id means, and whether it can be had, asked once and quickly.
+
+    OWNER/NAME            whatever the hub has under that name on the day
+    OWNER/NAME@COMMIT     the same for ever: a commit of 40 hexadecimal digits, as the model's page shows it
+
+A machine without a network is told so in one line.
+"""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import NamedTuple
 
 from models.errors import UserError, shortened
 
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?")
+HUB_ID = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?)(?:@(?P<commit>[0-9a-f]{40}))?")
 PATIENCE = 5.0
 """Seconds that the hub has to answer."""
+
+
+class Origin(NamedTuple):
+    """A model as transformers take its name."""
+
+    name: str
+    """Folder or hub id."""
+    revision: str | None
+    """Commit on the hub; None: a folder, or the newest."""
+
+
+def origin_of(base: str | Path) -> Origin:
+    """What the name of a base model means: a folder that is there, or else a hub id with or without a commit."""
+    known = None if Path(base).exists() else HUB_ID.fullmatch(str(base))
+    return Origin(known["name"], known["commit"]) if known else Origin(str(base), None)
+
+
+def unpinned_base(base: str) -> str:
+    """Why nobody can say later which model a hub id meant; "" where it names a commit."""
+    name, commit = origin_of(base)
+    if commit:
+        return ""
+    from huggingface_hub import try_to_load_from_cache
+
+    file = try_to_load_from_cache(name, "config.json")
+    known = f"{Path(file).parent.name}, which is in the cache" if isinstance(file, str) else "the commit of its page"
+    return f"policy.base: {name} is whatever the hub has under that name; write {name}@COMMIT ({known})"
 
 
 def check_hub_id(base: str) -> None:
@@ -18,18 +53,22 @@ def check_hub_id(base: str) -> None:
         UserError: it is no id, there is no such model, or the hub cannot be reached.
     """
     if not HUB_ID.fullmatch(base):
-        raise UserError(f"policy.base: {shortened(base)!r} is neither a folder nor a hub id, which is OWNER/NAME")
+        raise UserError(
+            f"policy.base: {shortened(base)!r} is neither a folder nor a hub id, which is OWNER/NAME, or "
+            "OWNER/NAME@COMMIT with all 40 digits of the commit"
+        )
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
-    if isinstance(try_to_load_from_cache(base, "config.json"), str):
+    name, commit = origin_of(base)
+    if isinstance(try_to_load_from_cache(name, "config.json", revision=commit), str):
         return
     if constants.HF_HUB_OFFLINE:
         raise UserError(
             f"policy.base: {base} is no folder here, and as a hub id it is not in the cache while HF_HUB_OFFLINE is set"
         )
     try:
-        get_hf_file_metadata(hf_hub_url(base, "config.json"), timeout=PATIENCE)
+        get_hf_file_metadata(hf_hub_url(name, "config.json", revision=commit), timeout=PATIENCE)
     except GatedRepoError:
         raise UserError(f"policy.base: {base} is gated; accept its terms on the hub and set HF_TOKEN") from None
     except RepositoryNotFoundError:

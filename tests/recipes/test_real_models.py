@@ -6,6 +6,7 @@ import pytest
 from real_models import RECIPES, ROOT, data_of, save_tiny_qwen
 
 from models.plan.report import planned
+from models.policy.hub import origin_of, unpinned_base
 from models.recipe.files import require_files
 from models.recipe.find import find_recipe
 from models.recipe.load import load_recipe, plain
@@ -34,7 +35,9 @@ def test_a_recipe_for_a_real_model_says_where_its_settings_are_from_and_fits_80_
     assert max(map(len, head)) <= 120
     recipe = load_recipe(f"real/{file.stem}")
     size = recipe.policy.size
-    assert (recipe.policy.base, size.hidden) in (("Qwen/Qwen3-0.6B", 1024), ("Qwen/Qwen3-1.7B", 2048))
+    assert recipe.policy.base is not None and not unpinned_base(recipe.policy.base)
+    name, _ = origin_of(recipe.policy.base)
+    assert (name, size.hidden) in (("Qwen/Qwen3-0.6B", 1024), ("Qwen/Qwen3-1.7B", 2048))
     assert recipe.source.title
     if recipe.schedule is not None:
         page, fits = planned(recipe, 256, 80)

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -242,8 +243,12 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     server.server_close()
 
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
 def test_a_hub_id_is_asked_for_once_and_quickly(hub: None) -> None:
     check_hub_id("good/model")
+    check_hub_id(f"good/model@{COMMIT}")
     for base, says in (
         ("nobody/nothing", "no such folder here and no such model on the hub"),
         ("gated/model", "is gated; accept its terms"),
@@ -269,3 +274,40 @@ def test_what_is_neither_folder_nor_hub_id_is_one_line(tmp_path: Path, base: str
     with pytest.raises(UserError, match=r"^policy\.base: ") as refused:
         recipe(tmp_path, f'{{base: "{base}"}}')
     assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "base", ["good/model@main", f"good/model@{COMMIT[:12]}", "good/model@", f"good/model@{COMMIT}0"]
+)
+def test_what_moves_is_no_commit(base: str) -> None:
+    with pytest.raises(UserError, match="or OWNER/NAME@COMMIT with all 40 digits of the commit$"):
+        check_hub_id(base)
+
+
+def test_a_hub_id_with_a_commit_is_that_model_for_ever_and_one_without_is_not_pinned(
+    base: Path, tmp_path: Path
+) -> None:
+    """A cache of the hub with two commits, the newer of which `main` means, without a network."""
+    model = tmp_path / "hub" / "models--good--model"
+    newer = COMMIT[::-1]
+    for number, commit in enumerate((COMMIT, newer)):
+        shutil.copytree(base, model / "snapshots" / commit)
+        weights = load_file(base / "model.safetensors")
+        filled = {name: torch.full_like(weight, number) for name, weight in weights.items()}
+        save_file(filled, model / "snapshots" / commit / "model.safetensors", {"format": "pt"})
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(newer)
+    code = f"""from models.policy.build import open_policy, open_tokenizer
+from models.policy.hub import check_hub_id, unpinned_base
+for base in ("good/model@{COMMIT}", "good/model@{newer}", "good/model"):
+    check_hub_id(base)
+    assert len(open_tokenizer(base))
+    print(float(next(open_policy(base)[0].parameters()).mean()), unpinned_base(base))"""
+    environment = os.environ | {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "0.0 ",
+        "1.0 ",
+        "1.0 policy.base: good/model is whatever the hub has under that name; "
+        f"write good/model@COMMIT ({newer}, which is in the cache)",
+    ]
