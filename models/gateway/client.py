@@ -13,6 +13,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from models.http_answers import NO_ANSWER, STRAIGHT, refusal
+
 TRIES = 3
 """Requests that are made before a server counts as away."""
 WAIT = 2.0
@@ -23,14 +25,6 @@ LARGEST = 64 * 1024 * 1024
 
 class NoAnswer(Exception):
     """A server that does not answer after some tries, refuses, or answers with something else. Says which and why."""
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *given: Any) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 def ask_json(
@@ -65,14 +59,14 @@ def ask_json(
             time.sleep(WAIT * 2 ** (attempt - 1))
         try:
             request = urllib.request.Request(url, data, headers)
-            with _OPENER.open(request, timeout=seconds) as answer:
+            with STRAIGHT.open(request, timeout=seconds) as answer:
                 return json.loads(answer.read(LARGEST))
         except urllib.error.HTTPError as error:
             if optional and error.code in (404, 405):
                 return None
-            reason = f"{error.code} {error.read(300).decode(errors='replace')}".strip()
+            reason = refusal(error)
             if error.code < 500 and error.code not in (408, 429):
                 break
-        except (OSError, ValueError, RecursionError) as error:
+        except (*NO_ANSWER, RecursionError) as error:  # JSON may be nested too deeply
             reason = str(error) or type(error).__name__
     raise NoAnswer(f"{url} does not answer as it should ({' '.join(reason.split())[:200]})")

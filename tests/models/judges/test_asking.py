@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from loopback_server import answering
+from loopback_server import answering, sending
 from special_tokens import llama_like
 from tiny_judges import save_judge, served
 from tiny_models import tiny_policy
@@ -173,6 +173,21 @@ def test_a_question_that_fails_has_no_answer_and_a_server_that_is_away_gives_non
         away = True
         with pytest.raises(NoAnswer, match="503"):
             judge.ask(QUESTIONS)
+
+
+def test_a_vote_whose_answer_breaks_off_is_missing_and_the_others_are_heard() -> None:
+    bodies = [b'{"choices": [{"message": {"content": "#### 9"}}]}', b'{"data": [{"id": "m"}]}']
+
+    def reply(path: str) -> bytes:
+        body = bodies.pop() if bodies else b""
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+        return head + body if body else b"half a line"
+
+    with sending(reply) as address:
+        judge = ServedJudge(JudgeSettings(address=address, tries=2, side_by_side=1), 0)
+        assert [answer.text for answer in judge.ask(["x"], 3)[0]] == ["#### 9", MISSING.text, MISSING.text]
+        with pytest.raises(NoAnswer):
+            judge.ask(["x"])
 
 
 def saying(listed: object, said: object, seconds: float = 0.0) -> AbstractContextManager[str]:
