@@ -47,10 +47,12 @@ def ask_json(
         optional: whether the server may not know the address: None then.
 
     Raises:
-        NoAnswer: it does not answer after all tries, refuses, or answers with something else.
+        NoAnswer: it does not answer after all tries, refuses, or answers with something else; or the key is none.
     """
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get(key_variable):
+        if not (key.isascii() and key.isprintable()):  # http.client would say so itself, and show the key
+            raise NoAnswer(f"{url} is not asked: {key_variable} holds a line break or another character of no header")
         headers["Authorization"] = f"Bearer {key}"
     data = None if body is None else json.dumps(body).encode()
     reason = ""

@@ -46,3 +46,13 @@ def test_a_refusal_whose_text_breaks_off_is_a_refusal_of_its_status(name: str) -
         pytest.raises(NoAnswer, match=r"does not answer as it should \(503\)$"),
     ):
         ask(address, seconds=1.5)
+
+
+@pytest.mark.parametrize("key", ["very-secret\n", "very-secret\r\nX: y", "very-se\u20accret"])
+def test_a_key_that_no_header_can_hold_is_named_by_its_variable_and_never_shown(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", key)
+    with pytest.raises(NoAnswer, match=r"MY_KEY holds a line break or another character of no header$") as refused:
+        ask_json("http://127.0.0.1:9/x", key_variable="MY_KEY", seconds=1.0)
+    assert "very" not in str(refused.value)
