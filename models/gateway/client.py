@@ -72,3 +72,10 @@ def ask_json(
         except (*NO_ANSWER, RecursionError) as error:  # JSON may be nested too deeply
             reason = str(error) or type(error).__name__
     raise NoAnswer(f"{url} does not answer as it should ({' '.join(reason.split())[:200]})")
+
+
+def names_of(listed: Any) -> list[str]:
+    """Names of the models that a server lists (`/models`); none where it is no such list."""
+    entries = listed.get("data") if isinstance(listed, dict) else None
+    names = [entry.get("id") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return [name for name in names if isinstance(name, str)]

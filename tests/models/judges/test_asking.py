@@ -230,6 +230,8 @@ def test_log_probs_of_a_server_are_read_where_all_of_them_are_numbers() -> None:
     assert answered([{"logprob": -1}, {"logprob": -0.5}]) == (-1.0, -0.5)
     for broken in ([], None, 3, [{"logprob": None}], [{"logprob": "x"}], ["x"], [{"logprob": True}]):
         assert answered(broken) is None
+    for boundless in (-(10**400), float("-inf"), float("nan"), -1e39):
+        assert answered([{"logprob": -1}, {"logprob": boundless}]) is None
 
 
 def test_a_server_without_the_model_or_with_none_is_refused() -> None:
