@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import math
@@ -13,7 +12,6 @@ import signal
 import socket
 import sys
 import time
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +22,7 @@ from flows.server_record import HOST, Server
 from models.engine.attention_heads import check_heads
 from models.engine.engine import has_vllm
 from models.errors import UserError
+from models.http_answers import answer_here
 from models.policy.use import Use, read_use
 from tasks.export import SERVING, recipe_of, served_folder, served_name
 from tasks.tracking.recorded import Recorded
@@ -197,15 +196,16 @@ def _drain(server: Server, seconds: float, asked: _Asked) -> None:
 
 def _in_flight(server: Server) -> int | None:
     """Requests that are not wholly answered yet; None where the server does not say, as where it is too busy to."""
-    answer = _get(server, "/load")
-    return int(json.loads(answer)["server_load"]) if answer else None
+    try:
+        load = json.loads(_get(server, "/load") or b"null")
+    except (ValueError, RecursionError):
+        return None
+    count = load.get("server_load") if isinstance(load, dict) else None
+    return count if isinstance(count, int) else None
 
 
 def _get(server: Server, path: str) -> bytes | None:
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy to this machine
-    with contextlib.suppress(OSError), direct.open(server.address + path, timeout=5) as answer:
-        return bytes(answer.read())
-    return None
+    return answer_here(server.address + path)
 
 
 def _launch(arguments: Sequence[str], place: Place, log: Path, home: Path, on_cpu: bool) -> Server:

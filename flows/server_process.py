@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import time
-import urllib.request
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import psutil
 
 from flows.server_record import HOST, Server, record, recorded
 from models.errors import UserError
+from models.http_answers import answer_here
 
 START_SECONDS = 180.0
 """How long a server may take until it answers: the first start makes its database, on a busy machine slowly."""
@@ -105,7 +105,7 @@ def wait_until_healthy(
     Raises:
         UserError: it ended, or stayed silent for so long; the text names its log.
     """
-    asks = healthy or (lambda: _answers(server))
+    asks = healthy or (lambda: answer_here(server.address + HEALTH[server.name]) is not None)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if server.process() is None:
@@ -148,13 +148,6 @@ def _is_anothers(server: Server) -> bool:
         return abs(psutil.Process(server.pid).create_time() - server.started) >= 1.0
     except psutil.Error:
         return False
-
-
-def _answers(server: Server) -> bool:
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy to 127.0.0.1
-    with contextlib.suppress(OSError), direct.open(server.address + HEALTH[server.name], timeout=5) as answer:
-        return bool(answer.status == 200)
-    return False
 
 
 def _last_line(log: str) -> str:

@@ -32,6 +32,7 @@ from flows.environment import (
 from flows.server_process import END_SECONDS, FOREIGN, LASTING_LEASES, end, launch, port_is_free, wait_until_healthy
 from flows.server_record import HOST, Server, record, recorded, running_servers
 from models.errors import UserError
+from models.http_answers import DIRECT, NO_ANSWER
 from tasks.tracking import moved, schema
 from tasks.tracking.store import wished
 
@@ -184,12 +185,13 @@ def check_given(server: Server) -> None:
     """
     variable = {"mlflow": "MLFLOW_TRACKING_URI", "prefect": "PREFECT_API_URL"}[server.name]
     local = urlparse(server.address).hostname in (HOST, "localhost", "::1")
-    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if local else []))
+    opener = DIRECT if local else urllib.request.build_opener()
     try:
         opener.open(server.address, timeout=20).close()
     except urllib.error.HTTPError:
         return  # it answers; what it lets us do is its own affair
-    except (OSError, ValueError) as error:
+    except NO_ANSWER as error:
+        said = " ".join(str(error).split()) or type(error).__name__
         raise UserError(
-            f"{variable} names {server.address}, which does not answer ({error}); start it, or unset {variable}"
+            f"{variable} names {server.address}, which does not answer ({said}); start it, or unset {variable}"
         ) from None

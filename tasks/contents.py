@@ -90,14 +90,21 @@ def _used(named: str | Sequence[str]) -> str | list[str]:
 def content_of_files(place: Path) -> str:
     """Hash of a file or of all files of a folder, read once as long as their stamps stay: base models are large."""
     files = [place] if place.is_file() else sorted(file for file in place.rglob("*") if file.is_file())
-    stamps = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    stamps = tuple((str(file), *_stamp(file)) for file in files)
     # A file written just now may be written again within one tick of the file system's clock, and show no new stamp.
-    young = max((changed for *_, changed in stamps), default=0) > time.time_ns() - SETTLED
+    young = max((max(times) for *_, times in stamps), default=0) > time.time_ns() - SETTLED
     return _hashed.__wrapped__(place, stamps) if young else _hashed(place, stamps)
 
 
+def _stamp(file: Path) -> tuple[int, int, tuple[int, int]]:
+    """What tells a file from another under its name: a copy that keeps the time of its last change has another inode,
+    or was changed in place and has another time of that."""
+    there = file.stat()
+    return there.st_size, there.st_ino, (there.st_mtime_ns, there.st_ctime_ns)
+
+
 @lru_cache(maxsize=64)
-def _hashed(place: Path, stamps: tuple[tuple[str, int, int], ...]) -> str:
+def _hashed(place: Path, stamps: tuple[tuple[str, int, int, tuple[int, int]], ...]) -> str:
     if place.is_dir():
         return f"sha256:{hash_folder(place)}"
     with place.open("rb") as handle:

@@ -1,7 +1,8 @@
 """A step's result on the disk, and the rule by which it is taken again: only where its outputs are what it says.
 
 `result.json` is written last. It names every file beside it with its size and SHA-256 and carries a hash of itself,
-so a file that was changed, cut short, removed or added is noticed, and so is a result that was edited. No path in it
+so a file that was changed, cut short, removed or added is noticed, and so is a result that was edited. A link to a
+folder counts as a file that was added: no step makes one, and what it holds is noticed by nobody. No path in a result
 reaches outside its folder: a state folder may be moved or copied.
 """
 
@@ -116,7 +117,7 @@ def _outputs(folder: Path) -> dict[str, Path]:
         inside = file.relative_to(folder)
         top = inside.parts[0]
         ours = top in (RESULT, CHECKPOINTS) or top.startswith(".result.") or MADE_FROM_OUTPUTS.fullmatch(top)
-        if not ours and not file.is_dir():
+        if not ours and (file.is_symlink() or not file.is_dir()):
             digests[inside.as_posix()] = file
     return digests
 

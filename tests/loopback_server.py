@@ -27,12 +27,67 @@ def answering(answer: Callable[[str, Any], tuple[int, object]]) -> Iterator[str]
         def log_message(self, *given: str) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with _listening(Handler) as address:
+        yield f"{address}/v1"
+
+
+HALF_ANSWERS = {
+    "another protocol": b"SSH-2.0-OpenSSH_9.9\r\n",
+    "no byte": b"",
+    "a line too long": b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
+    "cut off": b'HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{"server_',
+    "cut chunk": b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{"a"',
+}
+"""What a server may send that ends, crashes or is none: each is raised by `http.client` in its own way."""
+UNREADABLE_ANSWERS = {
+    "no JSON": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    "nested too deeply": b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"[" * 100_000,
+}
+"""Whole answers that cannot be read."""
+HALF_REFUSALS = {
+    "cut chunk": b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nx",
+    "stalls": b"HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\nx",
+}
+"""Refusals whose text breaks off, or never comes where the connection stays open."""
+
+
+@contextmanager
+def sending(reply: Callable[[str], bytes], *, stalls: bool = False) -> Iterator[str]:
+    """A server on loopback that sends `reply(path)` to every request, byte for byte, and closes the connection.
+
+    Args:
+        reply: what is sent.
+        stalls: whether the connection stays open as long as the server does.
+    """
+    over = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.wfile.write(reply(self.path))
+            if stalls:
+                over.wait(60)
+
+        do_GET = do_POST
+
+        def log_message(self, *given: str) -> None:
+            pass
+
+    with _listening(Handler) as address:
+        try:
+            yield address
+        finally:
+            over.set()
+
+
+@contextmanager
+def _listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

@@ -50,7 +50,7 @@ class _Chatter:
         digest = hashlib.sha256(f"{self.seed} {turn}".encode()).digest()
         over = self.taken == self.settings.lasts
         words = self.settings.words or WORDS[digest[0] % len(WORDS)]
-        return words, float(turn.count("7")), over, False, {"state": words, "solved": "7" in turn} if over else {}
+        return words, self.settings.pays(turn), over, False, {"state": words, "solved": "7" in turn} if over else {}
 
     def close(self) -> None:
         self.settings.closed.append(self.taken)
@@ -65,6 +65,7 @@ class Chatter(Environment):
     words: str = ""
     greeting: str = ""
     act: Callable[[str], None] | None = None
+    pays: Callable[[str], Any] = lambda turn: float(turn.count("7"))
     closed: Any = None
 
     def __post_init__(self) -> None:

@@ -191,7 +191,7 @@ def prepare(settings: DataSettings, folder: Path, report: Report = silent) -> di
             _keep_only(shards, settings)
             numbered, files, dropped = _read(settings, shards / "rows", report)
             manifest = _write(settings, folder, numbered, dropped, files, report)
-    except UserError:  # after a kill they are of use, after an error of none
+    except Exception:  # after a kill they are of use, after an error of none
         shutil.rmtree(shards, ignore_errors=True)
         if not beside:
             with suppress(OSError):  # somebody else's data lie there by now

@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from models.datasets.arrow_rows import ArrowRows, Unreadable
 from models.datasets.schema import open_parquet, unreadable_parquet
 from models.datasets.strict_json import JsonError, parse_json
 from models.datasets.text_files import not_utf8, require_data_file
@@ -54,7 +55,8 @@ class RawRow:
         """The value of a column as text; "" where it is missing or null.
 
         Raises:
-            UserError: the value is neither text nor a finite number, or text that is no valid Unicode or holds a NUL.
+            UserError: the value is neither text nor a finite number, or text that is no valid Unicode or holds a NUL;
+                or it cannot be read.
         """
         return self.as_text(self.values.get(column), column)
 
@@ -74,6 +76,11 @@ class RawRow:
             return ""
         if isinstance(value, (float, Decimal)) and math.isinf(value):
             raise UserError(f"{self.place}: column '{shortened(column)}' holds {value}, not a finite number")
+        if isinstance(value, Unreadable):
+            raise UserError(
+                f"{self.place}: column '{shortened(column)}' holds a value that cannot be read "
+                f"({shortened(value.reason, 200)})"
+            )
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             held = str(value).lower() if isinstance(value, bool) else f"a {type(value).__name__}"
             raise UserError(f"{self.place}: column '{shortened(column)}' holds {held}, not text; write it as text")
@@ -120,16 +127,6 @@ class Batch:
             raise self.broken
         for number, content in zip(self.numbers, self.held, strict=True):
             yield self.parse(self.file, number, content)
-
-
-@dataclass(frozen=True)
-class ArrowRows:
-    """Rows of a Parquet file, made Python's only where they are asked for."""
-
-    batch: pa.RecordBatch
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.batch.to_pylist())
 
 
 Piece = tuple[int, Any, int]

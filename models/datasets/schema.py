@@ -72,7 +72,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         raise UserError(f"{path}: no such file")
     try:
         return pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the name of a column that is no text
         raise unreadable_parquet(path, error) from error
 
 

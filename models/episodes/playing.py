@@ -23,6 +23,7 @@ from models.episodes.environment import Heard, Info, Opened, View
 from models.episodes.episode import Episode
 from models.episodes.limits import EpisodeLimits
 from models.errors import UserError
+from models.finite import finite
 from models.loop.turn import Cut, Turn
 from models.seeds import turn_seed
 
@@ -97,7 +98,7 @@ class Playing:
         words, reward, terminated, truncated, info = answer
         if self.turns:  # what a seat hears before it had a turn is no turn's
             self.turns[-1] = self.turns[-1]._replace(
-                reward=float(reward), seconds=seconds, heard=words, duration=float(info.get("duration", 0.0))
+                reward=finite(reward), seconds=seconds, heard=words, duration=finite(info.get("duration", 0.0))
             )
         self.note(info)
         if "solved" in info:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from models.episodes.answers import in_time
 from models.episodes.environment import Environment
 from models.errors import UserError
+from models.finite import finite
 from models.loop.rollout import Problem
 from models.loop.turn import Turn
 
@@ -52,7 +53,7 @@ def replay(
                 over = terminated or truncated
                 if not over and heard != turn.heard:
                     return None
-                answered.append(turn._replace(reward=float(reward), state=state, heard=heard))
+                answered.append(turn._replace(reward=finite(reward), state=state, heard=heard))
                 if over:
                     break
     except (UserError, MemoryError):

@@ -24,6 +24,7 @@ from models.episodes.environment import Opened
 from models.episodes.play import EpisodeSettings
 from models.episodes.tree import Expansion, Growth, Node, Tree
 from models.errors import UserError, shortened
+from models.finite import finite
 from models.loop.rollout import Problem
 from models.loop.turn import Cut, Turn
 from models.rewards.exact_answer import is_right
@@ -143,6 +144,9 @@ class Search:
                 self._replayed(opened, parent, seed)
                 began = time.perf_counter()
                 heard, reward, terminated, truncated, info = self._limited(lambda: opened.step(text))
+                seconds = time.perf_counter() - began
+            lasts = finite(info.get("duration", 0.0))
+            node.turn = turn._replace(reward=finite(reward), seconds=seconds, heard=heard, duration=lasts)
         except TimeoutError:
             return self._ended(problem, node, "time")
         except (UserError, MemoryError):
@@ -150,8 +154,6 @@ class Search:
         except Exception as error:  # whatever an environment raises
             _LOG.warning("an environment failed, and with it one branch (%s: %s)", type(error).__name__, error)
             return self._ended(problem, node, "error")
-        seconds, lasts = time.perf_counter() - began, float(info.get("duration", 0.0))
-        node.turn = turn._replace(reward=float(reward), seconds=seconds, heard=heard, duration=lasts)
         node.state = str(info.get("state", ""))
         said = bool(info["solved"]) if "solved" in info else None
         if terminated or truncated:
@@ -176,7 +178,7 @@ class Search:
         same = (text, str(info.get("state", ""))) == (root.turn.heard, root.state)
         for number, passed in enumerate(node.path, start=1):
             heard, reward, terminated, truncated, info = self._limited(lambda: opened.step(passed.turn.said))  # noqa: B023
-            now = (heard, float(reward), str(info.get("state", "")))
+            now = (heard, finite(reward), str(info.get("state", "")))
             if not same or now != (passed.turn.heard, passed.turn.reward, passed.state) or terminated or truncated:
                 raise UserError(
                     f"environment {self.episodes.environment.name} cannot be searched: opened again with the same seed "

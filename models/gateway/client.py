@@ -13,6 +13,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from models.http_answers import NO_ANSWER, STRAIGHT, refusal
+
 TRIES = 3
 """Requests that are made before a server counts as away."""
 WAIT = 2.0
@@ -23,14 +25,6 @@ LARGEST = 64 * 1024 * 1024
 
 class NoAnswer(Exception):
     """A server that does not answer after some tries, refuses, or answers with something else. Says which and why."""
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *given: Any) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 def ask_json(
@@ -53,10 +47,12 @@ def ask_json(
         optional: whether the server may not know the address: None then.
 
     Raises:
-        NoAnswer: it does not answer after all tries, refuses, or answers with something else.
+        NoAnswer: it does not answer after all tries, refuses, or answers with something else; or the key is none.
     """
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get(key_variable):
+        if not (key.isascii() and key.isprintable()):  # http.client would say so itself, and show the key
+            raise NoAnswer(f"{url} is not asked: {key_variable} holds a line break or another character of no header")
         headers["Authorization"] = f"Bearer {key}"
     data = None if body is None else json.dumps(body).encode()
     reason = ""
@@ -65,14 +61,21 @@ def ask_json(
             time.sleep(WAIT * 2 ** (attempt - 1))
         try:
             request = urllib.request.Request(url, data, headers)
-            with _OPENER.open(request, timeout=seconds) as answer:
+            with STRAIGHT.open(request, timeout=seconds) as answer:
                 return json.loads(answer.read(LARGEST))
         except urllib.error.HTTPError as error:
             if optional and error.code in (404, 405):
                 return None
-            reason = f"{error.code} {error.read(300).decode(errors='replace')}".strip()
+            reason = refusal(error)
             if error.code < 500 and error.code not in (408, 429):
                 break
-        except (OSError, ValueError, RecursionError) as error:
+        except (*NO_ANSWER, RecursionError) as error:  # JSON may be nested too deeply
             reason = str(error) or type(error).__name__
     raise NoAnswer(f"{url} does not answer as it should ({' '.join(reason.split())[:200]})")
+
+
+def names_of(listed: Any) -> list[str]:
+    """Names of the models that a server lists (`/models`); none where it is no such list."""
+    entries = listed.get("data") if isinstance(listed, dict) else None
+    names = [entry.get("id") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return [name for name in names if isinstance(name, str)]

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from models.errors import shortened
+from models.finite import finite_of_json
 from models.gateway.server import MODEL
 
 LONGEST_LINE = 65_536
@@ -58,14 +59,25 @@ def outcome_of(result: Any) -> Outcome:
     Raises:
         ProgramFailed: it is none.
     """
+    try:
+        return _outcome(result)
+    except ProgramFailed:
+        raise
+    except Exception as error:  # a function may give anything, such as what cannot be written
+        raise ProgramFailed(f"its result cannot be read ({type(error).__name__}: {error})") from None
+
+
+def _outcome(result: Any) -> Outcome:
     if not isinstance(result, Mapping):
         raise ProgramFailed(f"its result is {shortened(repr(result))}, not an object with reward, answer or solved")
     reward, answer, solved = result.get("reward", 0.0), result.get("answer"), result.get("solved")
-    if isinstance(reward, bool) or not isinstance(reward, int | float) or not abs(float(reward)) < float("inf"):
-        raise ProgramFailed(f"its reward is {shortened(repr(reward))}, no finite number")
+    try:
+        worth = finite_of_json(reward)
+    except ValueError as error:
+        raise ProgramFailed(f"its reward: {error}") from None
     if solved is not None and not isinstance(solved, bool):
         raise ProgramFailed(f"solved is {shortened(repr(solved))}, neither true nor false")
-    return Outcome(float(reward), None if answer is None else str(answer), solved)
+    return Outcome(worth, None if answer is None else str(answer), solved)
 
 
 class Process:

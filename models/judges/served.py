@@ -14,7 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from models.errors import UserError
-from models.gateway.client import NoAnswer, ask_json
+from models.finite import finite_of_json
+from models.gateway.client import NoAnswer, ask_json, names_of
 from models.judges.judge import MISSING, Answer, GenerativeJudge, askable, encodable, vote_seed
 from models.judges.settings import JudgeSettings
 
@@ -41,12 +42,11 @@ class ServedJudge(GenerativeJudge):
             listed = self._send("models", optional=True)
         except NoAnswer as error:
             raise UserError(f"judge.address: {error}") from None
-        entries = listed.get("data") if isinstance(listed, dict) else None
-        names = [entry.get("id") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        names = names_of(listed)
         if (self._model and names and self._model not in names) or not (self._model or names):
-            there = ", ".join(map(str, names)) or "none"
+            there = ", ".join(names) or "none"
             raise UserError(f"judge.model: {self._address} has no model {self._model or ''}; it has {there}")
-        self._model = self._model or str(names[0])
+        self._model = self._model or names[0]
 
     def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
         """See `GenerativeJudge.ask`. A vote that got no answer after all tries is `MISSING`.
@@ -117,8 +117,10 @@ def _log_probs(given: Any) -> tuple[float, ...] | None:
     if not isinstance(content, list) or not content:
         return None
     values = [entry.get("logprob") if isinstance(entry, dict) else None for entry in content]
-    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-    return tuple(numbers) if len(numbers) == len(values) else None
+    try:
+        return tuple(map(finite_of_json, values))
+    except ValueError:
+        return None
 
 
 def _heard(future: Future[Answer]) -> Answer | NoAnswer:

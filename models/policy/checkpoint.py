@@ -2,7 +2,7 @@
 
 A checkpoint is a folder `round_000040/` with tensors in safetensors and a `state.json` that names the round and
 the hash of every file. It is written beside, synced and renamed, so a kill at any moment leaves it whole or
-absent; one whose hashes do not fit is passed over for the one before.
+absent; one whose hashes, files or round do not fit is passed over for the one before.
 
 Of models that are cut over several ranks each writes its parts, `policy.2of4.safetensors` in place of
 `policy.safetensors`, into a folder that all of them see. Any number of ranks can go on from it.
@@ -11,13 +11,13 @@ Of models that are cut over several ranks each writes its parts, `policy.2of4.sa
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ from models.learner.eight_bit import plain_parts, put_together
 from models.policy.checkpoint_parts import parts_of, read_parts, write_parts
 from models.ranks import ALONE, Ranks, cut_like
 
+STATE = "state.json"
 BEST = "best"
 """Folder beside the checkpoints that holds the best policy so far."""
 
@@ -96,18 +97,18 @@ def write_checkpoint(
         UserError: no space left; the older checkpoints are untouched.
     """
 
-    target = root / f"round_{round_number:06d}"
+    target = root / _name_of(round_number)
 
     def complete(folder: Path, hashes: dict[str, str]) -> None:
         for name, content in files.items():
             (folder / name).write_bytes(content)
             hashes[name] = sha256_of(folder / name)
-        (folder / "state.json").write_text(
+        (folder / STATE).write_text(
             json.dumps({"round": round_number, "updates": dict(updates), "sha256": dict(sorted(hashes.items()))})
         )
 
     def remove_others() -> None:
-        checkpoints = sorted(root.glob("round_*"))
+        checkpoints = [folder for folder in reversed(_by_round(root)) if _round_of(folder) is not None]
         here = checkpoints.index(target)
         # What lies ahead was broken, or this training would have gone on from there.
         for old in checkpoints[: max(0, here + 1 - keep)] + checkpoints[here + 1 :]:
@@ -121,14 +122,19 @@ def write_checkpoint(
 
 def newest_checkpoint(root: Path) -> Checkpoint | None:
     """The newest checkpoint that is whole; broken ones are passed over with a warning."""
-    for folder in sorted(root.glob("round_*"), reverse=True):
+    for folder in _by_round(root):
+        faults: list[str] = []
         try:
-            state: dict[str, Any] = json.loads((folder / "state.json").read_text())
-            number, hashes, updates = int(state["round"]), dict(state["sha256"]), dict(state["updates"])
-        except (OSError, ValueError, KeyError, TypeError):
-            faults = ["state.json is broken"]
+            state = json.loads((folder / STATE).read_text())
+            number, hashes, updates = state["round"], dict(state["sha256"]), dict(state["updates"])
+            if not hashes or not all(type(count) is int for count in (number, *updates.values())):
+                raise ValueError("it says too little")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            faults = [f"{STATE} is broken"]
         else:
-            faults = [fault for name, digest in hashes.items() if (fault := _fault(folder / name, digest))]
+            if folder.name != _name_of(number):
+                faults = [f"{STATE} is that of round {number}"]
+            faults += _faults(folder, hashes)
         if not faults:
             return Checkpoint(folder, number, updates)
         warnings.warn(f"{folder}: {', '.join(faults)}; going back to the checkpoint before", stacklevel=2)
@@ -184,11 +190,37 @@ def trainable(module: nn.Module) -> dict[str, Tensor]:
     return learning or dict(named)
 
 
+def _name_of(round_number: int) -> str:
+    return f"round_{round_number:06d}"
+
+
+def _round_of(folder: Path) -> int | None:
+    """The round that a folder is called after; None where it is called otherwise than we call one."""
+    digits = re.fullmatch(r"round_([0-9]+)", folder.name)
+    number = int(digits[1]) if digits else 0
+    return number if digits and folder.name == _name_of(number) else None
+
+
+def _by_round(root: Path) -> list[Path]:
+    """What could be a checkpoint, the newest first; what is called after no round stands before all."""
+    numbered = [(_round_of(folder), folder) for folder in root.glob("round_*")]
+    numbered.sort(key=lambda each: (each[0] is None, each[0] or 0, each[1].name), reverse=True)
+    return [folder for _, folder in numbered]
+
+
+def _faults(folder: Path, hashes: Mapping[str, str]) -> list[str]:
+    """What is wrong with the files of a checkpoint, whose names and hashes are those of `hashes` and no others."""
+    there = {file.name for file in folder.iterdir() if not file.name.startswith(".")} - {STATE}
+    faults = [
+        _fault(folder / name, digest) if name in there else f"{name} is missing" for name, digest in hashes.items()
+    ]
+    faults += [f"{name} is not named in {STATE}" for name in sorted(there - hashes.keys())]
+    return [fault for fault in faults if fault]
+
+
 def _fault(file: Path, digest: str) -> str:
     """What is wrong with a file that should have the hash `digest`; "" where nothing is."""
     try:
         return "" if sha256_of(file) == digest else f"{file.name} is broken"
-    except FileNotFoundError:
-        return f"{file.name} is missing"
     except OSError as error:
         return f"{file.name} cannot be read ({error.strerror})"

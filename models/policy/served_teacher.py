@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from models.errors import UserError
-from models.gateway.client import NoAnswer, ask_json
+from models.finite import finite_of_json
+from models.gateway.client import NoAnswer, ask_json, names_of
 from models.learner.packing import Sequences
 
 KEY_VARIABLE = "REWARDFLOW_TEACHER_KEY"
@@ -57,17 +58,27 @@ class ServedTeacher:
 
     def _choices(self, answer: Any, count: int) -> list[Any]:
         choices = answer.get("choices") if isinstance(answer, dict) else None
-        if not isinstance(choices, list) or len(choices) != count:
+        if not isinstance(choices, list) or len(choices) != count or not all(map(_is_placed, choices)):
             raise UserError(f"teacher.address: {self.address} did not answer each of {count} sequences")
         return sorted(choices, key=lambda choice: int(choice.get("index", 0)))
 
     def _of_completion(self, choice: Any, row: Sequence[int], length: int) -> Tensor:
-        values = (choice.get("logprobs") or {}).get("token_logprobs")
-        if not isinstance(values, list) or len(values) != len(row) or any(value is None for value in values[-length:]):
+        given = choice.get("logprobs")
+        values = given.get("token_logprobs") if isinstance(given, dict) else None
+        try:
+            if not isinstance(values, list) or len(values) != len(row):
+                raise ValueError("not one value for each token")
+            return torch.tensor([finite_of_json(value) for value in values[-length:]], dtype=torch.float32)
+        except ValueError as error:
             raise UserError(
-                f"teacher.address: {self.address} tells no log-prob for each token of a given text (echo with logprobs)"
-            )
-        return torch.tensor(values[-length:], dtype=torch.float32)
+                f"teacher.address: {self.address} tells no log-prob for each token of a given text, by echo with "
+                f"logprobs ({error})"
+            ) from None
+
+
+def _is_placed(choice: Any) -> bool:
+    """Whether it can be said which sequence a choice is about; without a number they stand in order."""
+    return isinstance(choice, dict) and isinstance(choice.get("index", 0), int)
 
 
 def open_served(address: str, model: str | None, ids_of: Callable[[str], Sequence[int]]) -> ServedTeacher:
@@ -83,11 +94,11 @@ def open_served(address: str, model: str | None, ids_of: Callable[[str], Sequenc
     """
     base = address.rstrip("/")
     listed = send(f"{base}/models")
-    names = [entry.get("id") for entry in listed.get("data", [])] if isinstance(listed, dict) else []
+    names = names_of(listed)
     if not names or (model is not None and model not in names):
-        there = ", ".join(map(str, names)) or "none"
+        there = ", ".join(names) or "none"
         raise UserError(f"teacher.model: {base} has no model {model or ''}; it has {there}")
-    served = ServedTeacher(base, model or str(names[0]))
+    served = ServedTeacher(base, model or names[0])
     asked = {"model": served.model, "prompt": PROBE, "add_special_tokens": False}
     answer = send(f"{base.removesuffix('/v1')}/tokenize", asked, optional=True)
     if isinstance(answer, dict) and answer.get("tokens") != list(ids_of(PROBE)):

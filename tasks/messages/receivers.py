@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import os
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
 from models.errors import UserError
+from models.http_answers import NO_ANSWER, STRAIGHT
 
 URLS = "REWARDFLOW_NOTIFY_URL"
 """Addresses that events are posted to, with spaces in between."""
@@ -72,25 +71,15 @@ def post(receiver: Receiver, content: bytes, seconds: float = SECONDS) -> None:
         receiver.url, data=content, headers={"Content-Type": "application/json"}, method="POST"
     )
     try:
-        with _OPENER.open(request, timeout=seconds) as answer:
+        with STRAIGHT.open(request, timeout=seconds) as answer:
             status = int(answer.status)
     except urllib.error.HTTPError as error:
         error.close()
         status = error.code
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except NO_ANSWER as error:
         reason = getattr(error, "reason", error)
         said = type(reason).__name__ if not isinstance(reason, OSError) else reason.strerror or type(reason).__name__
         raise NotDelivered(f"{receiver.host} does not answer ({said})") from None
     if not 200 <= status < 300:
         # Too large or malformed: the next try is refused as well, and what waits behind it must not wait for ever.
         raise NotDelivered(f"{receiver.host} answered {status}", for_good=status in (400, 413, 422))
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is no answer: what the address holds is not for whoever it points to."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirect)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from loopback_server import HALF_ANSWERS, sending
 from running import Pair, ask, end, free_port, start_python, wait_for
 
 from flows.server_record import running_servers
@@ -62,6 +63,17 @@ def test_a_named_server_that_does_not_answer_is_one_line_that_names_the_variable
     with pytest.raises(UserError, match=r"PREFECT_API_URL names http://127.0.0.1:.*does not answer"), serving(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["another protocol", "no byte", "a line too long"])
+def test_a_named_server_that_speaks_something_else_is_one_line_that_names_the_variable(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sending(lambda path: HALF_ANSWERS[name]) as address:
+        monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")
+        says = pytest.raises(UserError, match=r"^PREFECT_API_URL names http://127.0.0.1:.*does not answer \(.+\)")
+        with says, serving(tmp_path):
+            pass
 
 
 @pytest.mark.rotating(of=6, together="named servers")

@@ -19,11 +19,13 @@ from typing import Any, cast
 import psutil
 import pytest
 import torch
+from loopback_server import HALF_ANSWERS, HALF_REFUSALS, UNREADABLE_ANSWERS, sending
 from running import DIRECT, ROOT, ask, free_port, shell, wait_for
 from tiny_models import NO_VLLM, tiny_policy, word_tokenizer
 
 from flows import serve_policy
 from flows.serve_policy import check_port, check_use, curl
+from flows.server_record import Server
 from models.errors import UserError
 from models.policy.folder import hash_folder, save_model_folder
 from models.policy.use import Use
@@ -243,3 +245,12 @@ def test_a_server_too_busy_to_say_what_is_in_flight_is_waited_for_and_asked_agai
     serve_policy._drain(server, 8.0, cast(Any, SimpleNamespace(times=0)))
     assert len(answers) - len(left) == asked
     assert last in capsys.readouterr().out.splitlines()[-1]
+
+
+SAYS_NOTHING = {**HALF_ANSWERS, **UNREADABLE_ANSWERS, **HALF_REFUSALS}
+
+
+@pytest.mark.parametrize("reply", SAYS_NOTHING.values(), ids=SAYS_NOTHING)
+def test_a_server_that_breaks_off_does_not_say_what_is_in_flight_and_the_drain_goes_on(reply: bytes) -> None:
+    with sending(lambda path: reply) as address:
+        assert serve_policy._in_flight(Server("vLLM", address, 1, 0.0, "log")) is None

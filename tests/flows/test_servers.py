@@ -6,8 +6,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from loopback_server import HALF_ANSWERS, sending
 from running import Pair, ask, end, start_pair, start_python
 
+from flows.server_process import wait_until_healthy
 from flows.server_record import Server, running_servers
 from flows.servers import end_servers, serve, serving
 from models.errors import UserError
@@ -78,6 +80,14 @@ def test_a_record_of_the_dead_or_of_nonsense_is_no_record(tmp_path: Path) -> Non
     assert running_servers(tmp_path) == {}
     (tmp_path / "servers.json").write_text('{"half": ')
     assert running_servers(tmp_path) == {}
+
+
+def test_a_server_that_gives_half_answers_while_it_starts_is_asked_until_it_is_well() -> None:
+    replies = [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK", *HALF_ANSWERS.values()]
+    us = psutil.Process()
+    with sending(lambda path: replies.pop()) as address:
+        wait_until_healthy(Server("mlflow", address, us.pid, us.create_time(), log=""))
+    assert replies == []
 
 
 def test_a_variable_that_the_user_set_stays_and_nothing_is_written(tmp_path: Path) -> None:

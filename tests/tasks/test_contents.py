@@ -1,6 +1,7 @@
 """What must be true of how inputs and files that a recipe names enter a step's key, each test a theorem by its name."""
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from models.recipe.load import load_recipe
 from models.rollouts.episodes import Episodes
 from models.rollouts.program import Program
 from models.tool.mcp import Mcp
+from tasks import contents
 from tasks.contents import content_of
 from tasks.step import content_key
 
@@ -42,6 +44,32 @@ def test_other_weights_under_the_same_path_have_another_key_and_the_same_elsewhe
     save_file({"weight": torch.ones(3)}, base / "model.safetensors")
     after = key(base=str(base))
     assert before != after == key(base=str(base.rename(tmp_path / "moved")))
+
+
+@pytest.mark.parametrize("way", ["written over", "put in its place"])
+def test_other_weights_of_the_same_size_and_time_have_another_key_in_the_same_process(base, monkeypatch, way):
+    """As `cp -p`, `rsync -t` and `tar -x` leave them, long after which the key is asked for."""
+    weights = base / "model.safetensors"
+    was = weights.stat()
+    monkeypatch.setattr(contents, "SETTLED", -(10**18))  # all is old
+    before = key(base=str(base))
+    assert before == key(base=str(base)) and contents._hashed.cache_info().hits
+    other = weights if way == "written over" else base.with_name("other")
+    save_file({"weight": torch.ones(3)}, other)
+    os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
+    while other.stat().st_ctime_ns == was.st_ctime_ns:  # within one tick of the file system's clock
+        os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
+    other.replace(weights)
+    assert (weights.stat().st_size, weights.stat().st_mtime_ns) == (was.st_size, was.st_mtime_ns)
+    assert key(base=str(base)) != before
+
+
+def test_a_file_whose_content_was_changed_just_now_is_read_each_time_whatever_its_time_says(base):
+    for file in base.iterdir():
+        os.utime(file, (0, 0))
+    misses = contents._hashed.cache_info().misses
+    key(base=str(base))
+    assert contents._hashed.cache_info().misses == misses
 
 
 def test_other_masks_under_the_same_path_have_another_key(tmp_path):

@@ -56,6 +56,9 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "removed": (lambda folder: (folder / "metrics.jsonl").unlink(), "metrics.jsonl is missing"),
     "folder removed": (lambda folder: shutil.rmtree(folder / "policy"), "policy/config.json is missing"),
     "added": (lambda folder: (folder / "policy/adapter_config.json").write_text("{}"), "adapter_config.json was added"),
+    "folder linked": (lambda folder: (folder / "policy/gate").symlink_to("/etc"), "policy/gate was added"),
+    "link to nothing": (lambda folder: (folder / "gate").symlink_to("/nowhere"), "gate was added"),
+    "folder replaced by a link": (lambda folder: linked(folder / "policy"), "policy was added"),
     "result edited": (edit_result, "result.json was changed"),
     "result cut short": (lambda folder: cut(folder / "result.json"), "result.json is broken"),
     "result emptied": (lambda folder: (folder / "result.json").write_text(""), "result.json is broken"),
@@ -68,6 +71,11 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-20])
+
+
+def linked(folder: Path) -> None:
+    elsewhere = folder.rename(folder.parent.with_name("elsewhere"))
+    folder.symlink_to(elsewhere)
 
 
 def test_untouched_outputs_are_taken(made: Path) -> None:

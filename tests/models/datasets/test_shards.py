@@ -225,6 +225,17 @@ def test_other_settings_begin_anew(tmp_path: Path) -> None:
     assert digests(tmp_path / "out") == digests(tmp_path / "fresh")
 
 
+def test_whatever_goes_wrong_on_the_way_leaves_nothing_behind(tmp_path: Path) -> None:
+    file = written(tmp_path / "rows.jsonl", some_rows("problems", 60, 0))
+
+    def fail(stage: str, rows: int, of: int | None) -> None:
+        raise RuntimeError("nobody foresaw it")
+
+    with pytest.raises(RuntimeError):
+        prepare(DataSettings(name="mine", path=(file,), format="problems"), tmp_path / "new" / "out", fail)
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def double(number: int) -> int:
     if number == 7:
         raise UserError("seven")

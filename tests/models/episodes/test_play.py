@@ -196,6 +196,19 @@ def test_an_environment_that_fails_ends_its_own_episode_alone(engine: Listening)
     assert one_of(made, "error").finished and one_of(made, "error").trained_tokens
 
 
+@pytest.mark.parametrize(
+    "worth",
+    [10**400, float("inf"), float("nan"), 1e39, "much", None],
+    ids=["huge", "inf", "nan", "1e39", "text", "none"],
+)
+def test_a_reward_that_training_cannot_hold_ends_its_own_episode_alone(engine: Listening, worth: object) -> None:
+    calls = iter(range(1000))
+    environment = Chatter(lasts=2, pays=lambda turn: worth if next(calls) == 2 else 0.5)
+    made = draw(engine, episodes(environment, when_stuck="kept", max_tokens=40))
+    assert [rollout.cut for rollout in made].count("error") == 1
+    assert {turn.reward for rollout in made for turn in rollout.turns} <= {0.0, 0.5}
+
+
 def test_an_answer_that_a_tool_gives_away_earns_nothing(engine: Listening) -> None:
     source = episodes(Chatter(lasts=2, words="#### 7"), turns=2, max_tokens=40)
     made = [rollout for rollout in draw(engine, source) if len(rollout.turns) == 2 and not rollout.cut]

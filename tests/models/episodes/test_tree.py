@@ -132,6 +132,13 @@ def test_an_environment_that_answers_otherwise_when_opened_again_is_refused() ->
         search(Lottery(forgetful=True)).grow([PROBLEM], 2)
 
 
+@pytest.mark.parametrize("worth", [10**400, math.inf, math.nan, 1e39], ids=["huge", "inf", "nan", "1e39"])
+def test_a_reward_that_training_cannot_hold_ends_its_own_branch_alone(worth: float) -> None:
+    [tree] = search(Lottery(pays=lambda taken: worth if taken[0] == "1" else 0.5)).grow([PROBLEM], 2)
+    ends = {(actions(node)[0] == "1", node.cut) for node in tree.root.below() if node.depth == DEPTH}
+    assert ends == {(True, "error"), (False, "")}
+
+
 def test_critiques_of_a_policy_that_knows_nothing_are_its_chances() -> None:
     [tree] = search(critique=by_likelihood, valuing=Valuing(critique_share=0.5)).grow([PROBLEM], 2)
     nodes = [node for node in tree.root.below() if node.parent is not None]

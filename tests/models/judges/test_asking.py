@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from loopback_server import answering
+from loopback_server import answering, sending
 from special_tokens import llama_like
 from tiny_judges import save_judge, served
 from tiny_models import tiny_policy
@@ -175,6 +175,21 @@ def test_a_question_that_fails_has_no_answer_and_a_server_that_is_away_gives_non
             judge.ask(QUESTIONS)
 
 
+def test_a_vote_whose_answer_breaks_off_is_missing_and_the_others_are_heard() -> None:
+    bodies = [b'{"choices": [{"message": {"content": "#### 9"}}]}', b'{"data": [{"id": "m"}]}']
+
+    def reply(path: str) -> bytes:
+        body = bodies.pop() if bodies else b""
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+        return head + body if body else b"half a line"
+
+    with sending(reply) as address:
+        judge = ServedJudge(JudgeSettings(address=address, tries=2, side_by_side=1), 0)
+        assert [answer.text for answer in judge.ask(["x"], 3)[0]] == ["#### 9", MISSING.text, MISSING.text]
+        with pytest.raises(NoAnswer):
+            judge.ask(["x"])
+
+
 def saying(listed: object, said: object, seconds: float = 0.0) -> AbstractContextManager[str]:
     """A server that lists `listed`, waits and says `said`, whatever it is asked."""
 
@@ -215,6 +230,8 @@ def test_log_probs_of_a_server_are_read_where_all_of_them_are_numbers() -> None:
     assert answered([{"logprob": -1}, {"logprob": -0.5}]) == (-1.0, -0.5)
     for broken in ([], None, 3, [{"logprob": None}], [{"logprob": "x"}], ["x"], [{"logprob": True}]):
         assert answered(broken) is None
+    for boundless in (-(10**400), float("-inf"), float("nan"), -1e39):
+        assert answered([{"logprob": -1}, {"logprob": boundless}]) is None
 
 
 def test_a_server_without_the_model_or_with_none_is_refused() -> None:

@@ -1,6 +1,7 @@
 """What must be true of model folders and checkpoints on disk, each test named as the theorem it checks."""
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from transformers import PreTrainedModel
 
 from models.atomic_write import replace_folder
 from models.errors import UserError
+from models.file_hash import sha256_of
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.policy.build import SizeSettings, new_policy, open_policy
 from models.policy.checkpoint import load_checkpoint, newest_checkpoint, state_of, write_checkpoint
@@ -237,15 +239,74 @@ def test_a_file_that_a_checkpoint_lacks_is_named_and_the_one_before_is_taken(tmp
         assert newest_round(tmp_path) == 1
 
 
+SAID = '{"round": %s, "updates": %s, "sha256": {"policy.safetensors": "x"}}'
+
+
 @pytest.mark.parametrize(
-    "state", ["", "[]", "{}", '{"round": "x", "sha256": {}}', '{"round": 1, "updates": {}, "sha256": 7}']
-)
+    "state",
+    [
+        "", "[]", "{}", "[" * 5_000, '{"round": "x", "sha256": {}}', '{"round": 1, "updates": {}, "sha256": 7}',
+        '{"round": 1, "updates": {"policy": 1}, "sha256": {}}', SAID % ("NaN", "{}"), SAID % ("Infinity", "{}"),
+        SAID % ("1.5", "{}"), SAID % ("true", "{}"), SAID % ("1", '{"policy": "x"}'), SAID % ("1", '{"policy": null}'),
+    ],
+    ids=range(13),
+)  # fmt: skip
 def test_a_state_that_is_none_is_passed_over(tmp_path: Path, state: str) -> None:
     model, optimiser = trained(0)
     write_checkpoint(tmp_path, 1, state_of({"policy": model}, {"policy": optimiser}), {"policy": 1})
     (tmp_path / "round_000001" / "state.json").write_text(state)
     with pytest.warns(UserWarning, match="state.json is broken"):
         assert newest_checkpoint(tmp_path) is None
+
+
+def changed_state(folder: Path, **changes: object) -> None:
+    file = folder / "state.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def beside(folder: Path) -> None:
+    (folder / "policy.2of2.safetensors").write_bytes(b"a part of another run")
+
+
+def outside(folder: Path) -> None:
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.write_bytes(b"x")
+    hashes = {"../elsewhere": sha256_of(elsewhere)}
+    changed_state(folder, sha256=json.loads((folder / "state.json").read_text())["sha256"] | hashes)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda folder: changed_state(folder, round=1), "round_000002: state.json is that of round 1"),
+        (lambda folder: changed_state(folder, round=3), "round_000002: state.json is that of round 3"),
+        (lambda folder: folder.rename(folder.with_name("round_000003")), "round_000003: state.json is that of round 2"),
+        (lambda folder: folder.rename(folder.with_name("round_0000x")), "round_0000x: state.json is that of round 2"),
+        (lambda folder: folder.rename(folder.with_name("round_2")), "round_2: state.json is that of round 2"),
+        (beside, "round_000002: policy.2of2.safetensors is not named in state.json"),
+        (outside, "round_000002: ../elsewhere is missing"),
+    ],
+    ids=["round before", "round after", "renamed", "no number", "other number", "file beside", "file elsewhere"],
+)
+def test_a_checkpoint_whose_state_is_not_of_its_round_and_its_files_is_passed_over(
+    tmp_path: Path, change: Callable[[Path], object], says: str
+) -> None:
+    model, optimiser = trained(1)
+    for number in (1, 2):
+        write_checkpoint(tmp_path, number, state_of({"policy": model}, {"policy": optimiser}), {"policy": 1})
+    change(tmp_path / "round_000002")
+    with pytest.warns(UserWarning, match=re.escape(f"{says}; going back")):
+        assert newest_round(tmp_path) == 1
+
+
+def test_a_folder_that_is_called_after_no_round_is_left_alone_by_those_that_are_written(tmp_path: Path) -> None:
+    model, optimiser = trained(1)
+    (tmp_path / "round_000001 of last week").mkdir()
+    for number in (999_999, 1_000_000, 1_000_001):
+        write_checkpoint(tmp_path, number, state_of({"policy": model}, {"policy": optimiser}), {"policy": 1})
+    assert sorted(os.listdir(tmp_path)) == ["round_000001 of last week", "round_1000000", "round_1000001"]
+    with pytest.warns(UserWarning, match="of last week: state.json is broken"):
+        assert newest_round(tmp_path) == 1_000_001
 
 
 def test_where_no_checkpoint_is_whole_there_is_none(tmp_path: Path) -> None:

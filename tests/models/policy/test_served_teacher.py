@@ -88,6 +88,43 @@ def test_a_server_that_does_not_tell_every_log_prob_is_refused() -> None:
         ServedTeacher(address, "m")(SEQUENCES)
 
 
+@pytest.mark.parametrize(
+    "value", [-(10**400), float("nan"), -1e39, "-1", True, [], {}], ids=lambda value: repr(value)[:9]
+)
+def test_a_log_prob_that_is_no_number_is_refused(value: object) -> None:
+    def answer(path: str, body: Mapping[str, Any]) -> tuple[int, object]:
+        rows = [
+            {"index": n, "logprobs": {"token_logprobs": [value] * len(row)}} for n, row in enumerate(body["prompt"])
+        ]
+        return 200, {"choices": rows}
+
+    with (
+        answering(answer) as address,
+        pytest.raises(
+            UserError, match=r"^teacher\.address: .* tells no log-prob for each token .* no finite number\)$"
+        ),
+    ):
+        ServedTeacher(address, "m")(SEQUENCES)
+
+
+@pytest.mark.parametrize("choice", [None, 3, "x", [], {"index": "0"}, {"index": None}, {"logprobs": [1]}])
+def test_whatever_a_server_calls_a_choice_is_a_choice_or_one_line(choice: object) -> None:
+    with (
+        answering(lambda path, body: (200, {"choices": [choice] * len(body["prompt"])})) as address,
+        pytest.raises(UserError, match=r"^teacher\.address: .* (did not answer each of 3|tells no log-prob)"),
+    ):
+        ServedTeacher(address, "m")(SEQUENCES)
+
+
+@pytest.mark.parametrize("listed", [None, 3, [], {}, {"data": None}, {"data": 3}, {"data": [3]}, {"data": [{"id": 3}]}])
+def test_whatever_a_server_calls_its_models_is_a_list_of_names_or_none(listed: object) -> None:
+    with (
+        answering(lambda path, body: (200, listed)) as address,
+        pytest.raises(UserError, match=r"^teacher\.model: .* has no model ; it has none$"),
+    ):
+        open_served(address, None, ids_of)
+
+
 def test_a_model_that_the_server_has_not_is_refused_with_those_that_it_has() -> None:
     with (
         answering(lambda path, body: (200, {"data": [{"id": "big"}]})) as address,

@@ -1,0 +1,81 @@
+"""Rows of a Parquet file, of which a value is made Python's only where it is asked for.
+
+A table may have columns that nobody reads, and values that Python cannot hold: a date without end, bytes that are no
+text. Such a value is `Unreadable`, and refused where somebody reads it, by its row and column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+FAILS = (ArithmeticError, LookupError, TypeError, ValueError, pa.ArrowException)
+"""What is raised for a value that Python cannot hold: dates out of range, unknown time zones, text that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What stands in a row for a value that cannot be read."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ArrowRows:
+    """The rows of a batch."""
+
+    batch: pa.RecordBatch
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        columns = _Columns(dict(zip(self.batch.schema.names, self.batch.columns, strict=True)))
+        return (_ArrowRow(columns, at) for at in range(self.batch.num_rows))
+
+
+class _Columns(dict[str, list[Any]]):
+    """Column -> its values, made when the first of them is asked for."""
+
+    def __init__(self, arrays: Mapping[str, pa.Array]) -> None:
+        super().__init__()
+        self.arrays = arrays
+
+    def __missing__(self, name: str) -> list[Any]:
+        values = self[name] = _values(self.arrays[name])
+        return values
+
+
+class _ArrowRow(Mapping[str, Any]):
+    __slots__ = ("_at", "_columns")
+
+    def __init__(self, columns: _Columns, at: int) -> None:
+        self._columns, self._at = columns, at
+
+    def __getitem__(self, name: str) -> Any:
+        return self._columns[name][self._at]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns.arrays)
+
+    def __len__(self) -> int:
+        return len(self._columns.arrays)
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        """To another process it goes alone, without its batch."""
+        own = {name: _values(array.slice(self._at, 1))[0] for name, array in self._columns.arrays.items()}
+        return dict, (own,)
+
+
+def _values(array: pa.Array) -> list[Any]:
+    try:
+        return list(array.to_pylist())
+    except FAILS:
+        return [_value(array, at) for at in range(len(array))]
+
+
+def _value(array: pa.Array, at: int) -> Any:
+    try:
+        return array[at].as_py()
+    except FAILS as error:
+        return Unreadable(f"{type(error).__name__}: {' '.join(str(error).split())}")

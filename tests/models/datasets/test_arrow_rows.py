@@ -1,0 +1,82 @@
+"""Values of a Parquet file that Python cannot hold: no matter where nobody reads them, and else one line for the first.
+
+PostgreSQL's `infinity` comes as such a value out of DuckDB and Spark, and a text column may hold any bytes.
+"""
+
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from plain_records import read_records, read_rows
+
+from models.datasets import raw, shards
+from models.datasets.arrow_rows import Unreadable
+from models.datasets.prepare import prepare
+from models.datasets.settings import DataSettings
+from models.errors import UserError
+
+NULLS, COUNT = 20, 40
+
+
+def text(*values: bytes) -> pa.Array:
+    """A column of text whose bytes nobody looked at."""
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+SPOILT = text(b"\xff\xfe")
+MESSAGE = pa.StructArray.from_arrays([text(b"assistant"), SPOILT], ["role", "content"])
+UNREADABLE = {
+    "a time without end": (pa.array([2**63 - 2], pa.timestamp("us")), "OverflowError: date value out of range"),
+    "a date out of range": (pa.array([2**30], pa.date32()), "OverflowError: days=1073741824"),
+    "a time zone that is none": (pa.array([1], pa.timestamp("us", tz="No/Where")), "'No/Where'"),
+    "bytes that are no text": (SPOILT, "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff"),
+    "messages of such bytes": (pa.ListArray.from_arrays(pa.array([0, 1]), MESSAGE), "UnicodeDecodeError: 'utf-8'"),
+}
+
+
+def written(file: Path, odd: pa.Array, name: str) -> Path:
+    """Rows whose column `name` is null in the first and unreadable in the others."""
+    prompts = [f"Add {number} and one" for number in range(COUNT)]
+    columns = {"prompt": prompts, "answer": [str(number + 1) for number in range(COUNT)]}
+    pq.write_table(pa.table(columns | {name: odd.take(pa.array([None] * NULLS + [0] * (COUNT - NULLS)))}), file)
+    return file
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_column_that_nobody_reads_may_hold_what_python_cannot(name: str, tmp_path: Path) -> None:
+    file = written(tmp_path / "a.parquet", UNREADABLE[name][0], "valid_until")
+    rows = [record.row for record in read_records("problems", [file], {})[0]]
+    assert [row["answer"] for row in rows] == [str(number + 1) for number in range(COUNT)]
+
+
+@pytest.mark.parametrize(
+    ("name", "alone"), [*((name, 1000) for name in UNREADABLE), ("bytes that are no text", 0)]
+)  # 0: by other processes
+def test_a_value_that_python_cannot_hold_is_named_by_file_row_and_column_and_nothing_is_left(
+    name: str, alone: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raw, "BATCH_ROWS", 16)
+    monkeypatch.setattr(shards, "ALONE", alone)
+    odd, reason = UNREADABLE[name]
+    file = written(tmp_path / "a.parquet", odd, "answer")
+    with pytest.raises(UserError) as refused:
+        prepare(DataSettings(name="mine", path=(file,), format="problems"), tmp_path / "new" / "out")
+    said = f"{file}, row {NULLS + 1}: column 'answer' holds a value that cannot be read ("
+    assert str(refused.value).startswith(said) and reason in str(refused.value)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_row_goes_to_another_process_as_it_is_read_and_without_its_batch(tmp_path: Path) -> None:
+    row = read_rows([written(tmp_path / "a.parquet", SPOILT, "odd")])[NULLS]
+    there = pickle.loads(pickle.dumps(row))  # noqa: S301 - our own
+    assert there.values == dict(row.values) and isinstance(there.values["odd"], Unreadable)
+    assert len(pickle.dumps(row)) < 2000
+
+
+def test_the_name_of_a_column_that_is_no_text_is_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.parquet", SPOILT, "anxwer")
+    file.write_bytes(file.read_bytes().replace(b"anxwer", b"an\xff\xfeer"))
+    with pytest.raises(UserError, match=r"a\.parquet: not a readable Parquet file \('utf-8' codec"):
+        read_rows([file])
