@@ -280,7 +280,7 @@ def test_what_is_neither_folder_nor_hub_id_is_one_line(tmp_path: Path, base: str
     "base", ["good/model@main", f"good/model@{COMMIT[:12]}", "good/model@", f"good/model@{COMMIT}0"]
 )
 def test_what_moves_is_no_commit(base: str) -> None:
-    with pytest.raises(UserError, match="or OWNER/NAME@COMMIT with all 40 digits of the commit$"):
+    with pytest.raises(UserError, match=r"or OWNER/NAME@COMMIT with all 40 digits of the commit$"):
         check_hub_id(base)
 
 
