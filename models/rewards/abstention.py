@@ -28,7 +28,8 @@ from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
-from models.text.answers import LONGEST_NUMBER, answer_key, extract_answer, same_answer
+from models.text.answers import answer_key, extract_answer, same_answer
+from models.text.quantities import LONGEST_NUMBER
 
 Outcome = Literal["right_worth", "abstained", "withheld", "wrong", "invented"]
 """What became of a question, by the setting that says what it is worth."""

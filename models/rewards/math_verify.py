@@ -2,10 +2,18 @@
 
     6 + 2x = 2x + 6 = 2(x + 3),   \\frac{\\sqrt{8}}{2} = \\sqrt{2},   {2, 1} = {1, 2},   x = 5 for 5
 
-The answer is read where `exact_answer` reads it, and what that rule calls the same is the same. Two numbers are held
-against each other exactly, by that rule alone, and an answer that is a word or a text as well: to SymPy `Paris` is a
-product of letters, and the same as `sirap`. Everything else is compared as LaTeX, in processes that are ended where
-they hang. The same rule decides in evaluations and at the gate.
+The answer is read where `exact_answer` reads it, and must be worked out: SymPy would do what the policy left undone.
+
+- Where the right answer is a number, only a number is the same, written out: an integer, a decimal, a fraction, a mixed
+  number, one in scientific notation. They are held against each other exactly. 17 \\times 23 is not 391.
+- Where it is an expression, one that holds an operation which the right one does not, as \\int or \\frac{d}{dx}, is
+  wrong: `models.text.undone`. Equivalent algebra stays right, so a task that asks to expand or to factor wants another
+  verifier.
+- Where the answer says a relation, it is read as `models.text.relations` says: x = 5 for 5, but not 1 = 2 = 5.
+- An answer that is a word or a text is compared as text: to SymPy `Paris` is a product of letters, the same as `sirap`.
+
+Everything else is compared as LaTeX, in processes that are ended where they hang. The same rule decides in evaluations
+and at the gate.
 """
 
 from __future__ import annotations
@@ -24,16 +32,14 @@ from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
-from models.text.answers import answer_kind, extract_answer, same_answer
+from models.text.answers import extract_answer, same_text
 from models.text.expression_workers import Pair, can_compare, shared_workers
+from models.text.numerals import LONGEST, numeral, same_numeral, without_unit
+from models.text.relations import stated_pairs
+from models.text.undone import leaves_undone
 
-LONGEST = 400
-"""Characters of an answer beyond which it is no expression that anybody asked for."""
 _WORDS = re.compile(r"[^\W\d_]{2,}(?:[\s,.'-]+[^\W\d_]+)*[.]?")
 """Answers of letters alone."""
-_ASSIGNMENT = re.compile(r"\s*([A-Za-z](?:_\w|_\{\w{1,9}\})?)\s*=([^=<>]+)")
-_BETWEEN = re.compile(r"[,;]|\\quad|\\text\{\s*and\s*\}|\band\b")
-_TUPLE = re.compile(r"\s*\(.*\)\s*", re.DOTALL)
 
 
 @part("math_verify")
@@ -58,12 +64,15 @@ class MathVerify(Reward):
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts end and state what is the same as the answers of their problems, [attempts]."""
         stated = [extract_answer(text) if finished else None for _, text, finished in attempts]
-        each = [parts(given or "", problem.answer) for given, (problem, _, _) in zip(stated, attempts, strict=True)]
+        each = [
+            to_compare(given or "", problem.answer) for given, (problem, _, _) in zip(stated, attempts, strict=True)
+        ]
         pairs = [pair for some in each for pair in some]
-        verdicts = [same_answer(given, expected) for given, expected in pairs]
+        verdicts = [is_plainly_same(pair) for pair in pairs]
         doubtful = [number for number, pair in enumerate(pairs) if not verdicts[number] and is_doubtful(pair)]
         if doubtful:
-            compared = shared_workers(self.seconds).same([pairs[number] for number in doubtful])
+            bare = [(without_unit(given), without_unit(expected)) for given, expected in (pairs[n] for n in doubtful)]
+            compared = shared_workers(self.seconds).same(bare)
             for number, verdict in zip(doubtful, compared, strict=True):
                 verdicts[number] = verdict
         said = iter(verdicts)
@@ -71,29 +80,28 @@ class MathVerify(Reward):
         return [bool(some) and all(some) for some in by_attempt]
 
 
-def parts(given: str, expected: str) -> list[Pair]:
-    """The pairs that must all be the same: value by value where several names have theirs, as in `x = 6, y = 5`, which
-    math-verify takes for the set of the values; none where the names differ. `(6, 5)` is compared as it is."""
-    wanted = _assigned(expected)
-    if wanted is None or _TUPLE.fullmatch(given):
+def to_compare(given: str, expected: str) -> list[Pair]:
+    """The pairs that must all be the same; none where the answer is wrong by its form."""
+    if not given.strip() or max(len(given), len(expected)) > LONGEST or is_plainly_same((given, expected)):
         return [(given, expected)]
-    named = _assigned(given) or {}
-    return [(named[name], wanted[name]) for name in wanted] if named.keys() == wanted.keys() else []
+    return stated_pairs(given, expected)
 
 
-def _assigned(text: str) -> dict[str, str] | None:
-    """Values by name, where a text gives two names or more one each; None otherwise."""
-    if len(text) > LONGEST or text.count("=") < 2:
-        return None
-    every = [_ASSIGNMENT.fullmatch(part) for part in _BETWEEN.split(text.replace("$", " "))]
-    values = {match[1]: match[2].strip() for match in every if match is not None}
-    return values if len(values) == len(every) > 1 else None
+def is_plainly_same(pair: Pair) -> bool:
+    """Whether two answers are the same text, or exactly the same number."""
+    given, expected = pair
+    if same_text(given, expected):
+        return True
+    said, wanted = numeral(given), numeral(expected)
+    return said is not None and wanted is not None and same_numeral(said, wanted)
 
 
 def is_doubtful(pair: Pair) -> bool:
-    """Whether the exact rule, which calls them different, may be mistaken: neither two numbers nor words."""
+    """Whether two answers that are not plainly the same may be so as mathematics: the right one is no number, neither
+    is of words, and the answer leaves nothing to be worked out."""
+    given, expected = pair
     if not all(text.strip() and len(text) <= LONGEST for text in pair):
         return False
-    if any(_WORDS.fullmatch(text.strip()) for text in pair):
+    if numeral(expected) is not None or any(_WORDS.fullmatch(text.strip()) for text in pair):
         return False
-    return not all(answer_kind(text).endswith("number") for text in pair)
+    return not leaves_undone(given, expected)

@@ -1,9 +1,11 @@
 """Whether two answers are the same mathematics, asked of math-verify in a process of its own.
 
-math-verify parses LaTeX into SymPy (no text is ever evaluated as Python) and compares what comes out: values to six
-decimals, expressions by simplification, sets, intervals, matrices and relations by their own rules. Its limits of time
-are signals, which only a main thread gets, and what it computes may take any memory: so it runs as the main program of
-a process that `models.text.expression_workers` starts and ends, and this file imports nothing of the project.
+math-verify parses LaTeX into SymPy (no text is ever evaluated as Python) and compares what comes out: expressions by
+simplification, sets, intervals, matrices and relations by their own rules. It would round decimals, to six of them, so
+they are made the fractions that they are, and two values must agree relative to their size: 0.0 is not 10^{-8}. Its
+limits of time are signals, which only a main thread gets, and what it computes may take any memory: so it runs as the
+main program of a process that `models.text.expression_workers` starts and ends, and this file imports nothing of the
+project. Units are no matter of it: what it is given has none.
 
 What goes in and out, by pipes: a line of JSON, `[[given, expected], ...]`; then a sign a pair, `1` or `0`, in order.
 The first sign of all is `r`, once the process is ready.
@@ -18,12 +20,15 @@ import os
 import resource
 import signal
 import sys
+from dataclasses import replace
 from typing import Any
 
 MEMORY = 2 * 1024**3
 """Bytes of address space that a comparison may take."""
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of prctl."""
+_DIGITS, _RELATIVE = 30, 1e-12
+"""To which values are computed, and how far apart they may be for their size."""
 
 
 def same_expression(given: str, expected: str, seconds: int) -> bool:
@@ -38,7 +43,7 @@ def same_expression(given: str, expected: str, seconds: int) -> bool:
         from math_verify import verify
 
         read = [_parsed(text, seconds) for text in (expected, given)]
-        return all(read) and bool(verify(*read, timeout_seconds=seconds))
+        return all(read) and bool(verify(*read, timeout_seconds=seconds)) and _agree(read[0][0], read[1][0])
     except Exception:  # whatever SymPy raises
         return False
     except BaseException as error:  # math-verify's limit of time, where its signal comes late
@@ -53,7 +58,29 @@ def _parsed(text: str, seconds: int) -> list[Any]:
     plain = " ".join(text.replace("$", " ").replace("\\(", " ").replace("\\)", " ").split())
     if not plain:
         return []
-    return list(parse(f"${plain}$", [LatexExtractionConfig()], fallback_mode="no_fallback", parsing_timeout=seconds))
+    # its own reading of units takes the last letters of 6ab, 2d and x + 2m for some
+    latex = LatexExtractionConfig()
+    latex = replace(latex, normalization_config=replace(latex.normalization_config, units=False))
+    read = parse(f"${plain}$", [latex], fallback_mode="no_fallback", parsing_timeout=seconds)
+    return [_exact(expression) for expression in read]
+
+
+def _exact(expression: Any) -> Any:
+    """With its decimals as fractions."""
+    from sympy import Float, Rational
+
+    decimals = expression.atoms(Float)
+    return expression.xreplace({each: Rational(str(each)) for each in decimals}) if decimals else expression
+
+
+def _agree(expected: Any, given: Any) -> bool:
+    """Whether two values that were called the same are so in their leading digits, and not only both nearly zero."""
+    from sympy import Expr
+
+    if not all(isinstance(each, Expr) and each.is_number for each in (expected, given)):
+        return True
+    values = [abs(complex(each.evalf(_DIGITS))) for each in (expected, given, expected - given)]
+    return bool(values[2] <= _RELATIVE * max(values[:2]))
 
 
 def serve(seconds: int) -> None:

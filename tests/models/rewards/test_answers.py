@@ -96,6 +96,11 @@ SAME = [
     ("18 dollars", "18"),
     ("18 km/h", "18"),
     ("18\\text{ cm}", "18 cm"),
+    ("18\\text{cm}", "18 cm"),
+    ("18km", "18"),
+    ("18 miles per hour", "18"),
+    ("50/100", "1/2"),
+    ("84/2", "42/1"),
     ("1.5e3", "1500"),
     ("0", "-0"),
     ("Paris.", "paris"),
@@ -126,7 +131,20 @@ OTHER = [
     ("inf", "18"),
     ("Paris", "London"),
     ("not 5", "5"),
+    ("6ab", "6"),
+    ("6y", "6"),
+    ("6 y", "6"),
+    ("6\\theta", "6"),
+    ("5x²", "5"),
+    ("x = 5", "y = 5"),
+    ("\\frac{x+1}{2}", "x + 1/2"),
 ]
+UNDONE = ["84/2", "42/1", "\\frac{84}{2}", "40 4/2", "8.4/.2", "84 / 2"]
+SAID_MORE = """
+42 tenths;42 hundredths;42 sevenths;42 thirds;42 halves;42 ten-thousandths;42 millionths;42 gross;42 tens
+42 divided by two;42 over seven;42 by two;42 mod five;42 times;42 minus one;42 plus;42 cubed;42 factorial;42 root
+42 not;42 maybe;42 or so;42 without;42 to fifty;42 percent of six;42 billion
+"""
 
 
 @pytest.mark.parametrize(("given", "expected"), SAME)
@@ -137,6 +155,26 @@ def test_the_same_value_written_otherwise_is_accepted(given: str, expected: str)
 @pytest.mark.parametrize(("given", "expected"), OTHER)
 def test_another_value_is_refused(given: str, expected: str) -> None:
     assert not same_answer(given, expected) and not same_answer(expected, given)
+
+
+@pytest.mark.parametrize("given", UNDONE)
+def test_a_division_that_is_whole_is_not_carried_out(given: str) -> None:
+    assert not same_answer(given, "42") and not same_answer(given, "42.0")
+    assert answer_key(given) != answer_key("42")
+    assert same_answer(given, given)
+
+
+@pytest.mark.parametrize("given", [text for line in SAID_MORE.split("\n") for text in line.split(";") if text])
+def test_words_that_make_a_number_another_one_are_no_unit(given: str) -> None:
+    assert not same_answer(given, "42") and not same_answer(f"{given}.", "42")
+
+
+UNITS = "apples;dollars;cents;km/h;miles per hour;km²;°;oz;ft;hours a day;percent;pairs of shoes;men;eggs;seconds;g;L"
+
+
+@pytest.mark.parametrize("unit", UNITS.split(";"))
+def test_a_unit_leaves_a_number_what_it_is(unit: str) -> None:
+    assert same_answer(f"42 {unit}", "42")
 
 
 def test_no_answer_is_never_right() -> None:
@@ -153,7 +191,7 @@ def test_any_fraction_in_any_dress_equals_itself_and_no_other() -> None:
             f"{sign}{float(size):,.2f}",
             f"{sign}${float(size):.2f}",
             f"{sign}{float(size):.4f}.",
-            f" {sign}{size.numerator}/{size.denominator} ",
+            f" {sign}{3 * size.numerator}/{3 * size.denominator} " if size.denominator > 1 else f"{value}.",
             f"{sign.replace('-', '−') or '+'}{float(size):.2f} %",
         ]
         a, b = chance.choice(dresses), chance.choice(dresses)

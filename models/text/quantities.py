@@ -1,0 +1,120 @@
+"""Numbers as answers write them, read exactly: with a sign, a currency, a unit, a name before them or a percent sign.
+
+    1,200    $1200.00    1 1/2    1½    -0.5    1.5e3    18 km/h    x = 18
+
+Every function takes any text whatever, never raises on it, and takes time linear in its length.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+from models.text.units import is_unit
+
+LONGEST_NUMBER = 200
+"""Characters beyond which an answer is compared as text: no exact arithmetic on what only an attack writes."""
+
+_NUMBER = re.compile(
+    r"(?P<sign>[-+]?)"
+    r"(?:(?P<whole>[0-9]+)\ (?=[0-9]+/))?"  # the 1 of `1 1/2`
+    r"(?P<body>[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}|[0-9]{1,3}(?:\ [0-9]{3})+|[0-9]+|(?=\.[0-9]))"
+    r"(?:/(?P<under>[0-9]+)|(?:\.(?P<decimals>[0-9]*))?(?:e(?P<power>[-+]?[0-9]{1,2}))?)"
+    r"(?P<unit>(?:\ ?[a-z°][a-z²³]*(?:[ /-][a-z][a-z²³]*){0,3})?)"
+)
+_NAME = re.compile(r"([a-z][a-z0-9_]{0,30})? ?= ?")
+_FRACTION = re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
+_SIMPLE = re.compile(r"\s*(?:[-+]?[0-9][0-9.,]*|[^\W_])?\s*")
+"""What needs no brackets above or below a stroke."""
+_WRAPPED_UNIT = re.compile(r"(?<=[0-9])\\(?=(?:text|mathrm|mathbf|textbf|mbox)\{)")
+_WRAPPED = re.compile(r"\\(?:text|mathrm|mathbf|textbf|mbox)\{([^{}]*)\}")
+_VULGAR = {"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"}
+_ONE_CHARACTER: dict[int, str] = {
+    **{ord(vulgar): plain for vulgar, plain in _VULGAR.items()},
+    **{ord(minus): "-" for minus in "−‐‑‒–﹣－"},
+    **{ord(space): " " for space in "\u00a0\u2007\u2009\u202f\u3000"},
+    **{0xFF10 + digit: str(digit) for digit in range(10)},
+    **{ord(drop): "" for drop in "$€£¥₹%％`\u200b\ufeff"},
+    ord("＋"): "+",
+    ord("，"): ",",
+    ord("．"): ".",
+    ord("⁄"): "/",
+}
+
+
+class Quantity(NamedTuple):
+    """A number as an answer writes it."""
+
+    value: Fraction
+    unit: str = ""
+    name: str = ""
+    """`x` in `x = 5`."""
+    fraction: bool = False
+    """Whether it is written as one whole number over another."""
+    undone: bool = False
+    """Whether that fraction is whole, and so a division that was not carried out."""
+
+
+def plain_text(answer: str) -> str:
+    """Lower case, one kind of minus, digit and space, no currency, emphasis, LaTeX wrapping or final period."""
+    answer = answer.translate(_ONE_CHARACTER)
+    if "\\" in answer:
+        answer = _WRAPPED.sub(r"\1", _WRAPPED_UNIT.sub(r" \\", _FRACTION.sub(_with_a_stroke, answer)))
+        for command in ("\\(", "\\)", "\\[", "\\]", "\\,", "\\!", "\\;", "\\ ", "\\"):
+            answer = answer.replace(command, "")
+    answer = " ".join(answer.split()).strip(" *_\"'").rstrip(".").rstrip(" *_\"'")
+    return answer.casefold()
+
+
+def quantity(answer: str) -> Quantity | None:
+    """The number that the text is; None where it is anything else."""
+    return quantity_of(plain_text(answer))
+
+
+def quantity_of(plain: str) -> Quantity | None:
+    """The number that a plain text is; None where it is anything else."""
+    if len(plain) > LONGEST_NUMBER:
+        return None
+    name = _NAME.match(plain)
+    number = plain[name.end() :] if name else plain
+    if number[:2] in ("- ", "+ "):
+        number = number[0] + number[2:]
+    match = _NUMBER.fullmatch(number)
+    if match is None:
+        return None
+    if not is_unit(match["unit"]):
+        return None
+    whole = match["body"].replace(",", "").replace(" ", "") or "0"
+    value = Fraction(f"{whole}.{match['decimals'] or '0'}")
+    undone = False
+    if match["under"] is not None:
+        if int(match["under"]) == 0:
+            return None
+        value /= int(match["under"])
+        undone = value.denominator == 1
+    if match["power"] is not None:
+        value *= Fraction(10) ** int(match["power"])
+    value += int(match["whole"] or 0)
+    return Quantity(
+        value=-value if match["sign"] == "-" else value,
+        unit=match["unit"].strip(),
+        name=(name[1] or "") if name else "",
+        fraction=match["under"] is not None,
+        undone=undone,
+    )
+
+
+def same_quantity(given: Quantity, expected: Quantity) -> bool:
+    """Whether a number that was answered is the one that is right, under the same name and unit where both have one."""
+    if given.value != expected.value or (given.undone and not expected.fraction):
+        return False
+    return all(
+        left == right or not left or not right
+        for left, right in ((given.unit, expected.unit), (given.name, expected.name))
+    )
+
+
+def _with_a_stroke(fraction: re.Match[str]) -> str:
+    above, under = (text if _SIMPLE.fullmatch(text) else f"({text})" for text in fraction.groups())
+    return f" {above}/{under} "
