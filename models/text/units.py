@@ -39,7 +39,7 @@ _OTHERS = frozenset(
 )
 _SHORT_UNITS = frozenset(
     "km cm mm dm nm kg mg ml dl cl mi ft yd in lb lbs oz hr hrs min mins sec secs ms kw kj kb mb gb hz pm am pt pts "
-    "mph kph kmh usd eur gbp deg g l h s c f w v t d p of to".split()
+    "mph kph kmh kwh usd eur gbp rs deg sq fl cc ha hp st nd rd th g l h s c f w v t d p of to".split()
 )
 """Of those of one letter only the ones that no expression is likely to have as its variable; `°` is no letter."""
 _MARKED_UNITS = frozenset("m n j in".split())
