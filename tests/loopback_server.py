@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -17,10 +17,11 @@ def answering(answer: Callable[[str, Any], tuple[int, object]]) -> Iterator[str]
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null")
             status, values = answer(self.path, body)
             data = json.dumps(values).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            with suppress(ConnectionError):  # who asked waits no longer
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
 
         do_GET = do_POST
 
@@ -64,7 +65,8 @@ def sending(reply: Callable[[str], bytes], *, stalls: bool = False) -> Iterator[
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.wfile.write(reply(self.path))
+            with suppress(ConnectionError):
+                self.wfile.write(reply(self.path))
             if stalls:
                 over.wait(60)
 
