@@ -26,6 +26,7 @@ from flows.silence import GRACE, Schedules
 from models.errors import UserError
 from tasks import clock
 from tasks.messages.receivers import Receiver, receivers
+from tasks.plain_address import required
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -199,11 +200,11 @@ def require_lasting_server() -> None:
     """Automations live on the server: one that ends with a command of ours would keep none.
 
     Raises:
-        UserError: no other is named or runs.
+        UserError: no other is named or runs, or the address of the one that is named holds a password.
     """
     from prefect.settings import PREFECT_API_URL
 
-    if not PREFECT_API_URL.value():
+    if not required("PREFECT_API_URL", str(PREFECT_API_URL.value() or "")):
         raise UserError(
             "automations need a Prefect server that goes on: set PREFECT_API_URL, or start one with `rewardflow ui`"
         )

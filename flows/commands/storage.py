@@ -63,6 +63,7 @@ def backup(
 
     from flows.services import dump
     from tasks.backup import write_backup
+    from tasks.plain_address import shown
     from tasks.tracking import store
 
     home = state_folder()
@@ -72,7 +73,8 @@ def backup(
     what = "state folder and services" if parts else "state folder"
     print(f"{file}: {what}, {len(contents.files)} files, {_size(contents.bytes)}")
     if store.wished() and not parts:
-        print(f"runs and models are kept by {store.wished()}, and are not in it: back up its database and its bucket")
+        kept_by = shown(store.wished())
+        print(f"runs and models are kept by {kept_by}, and are not in it: back up its database and its bucket")
     print("Not in it: code and recipes (git), and data versions where the remote of DVC is not in this folder.")
 
 
