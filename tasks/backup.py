@@ -26,6 +26,7 @@ from models.atomic_write import replace_file, replace_folder
 from models.disk import needs_space
 from models.errors import UserError
 from tasks.export import SERVING
+from tasks.messages.receivers import BLOCK
 from tasks.progress import bytes_shown
 
 STATE = "state"
@@ -172,10 +173,22 @@ def _of_state(home: Path, copies: Path) -> Iterator[tuple[str, Path]]:
                 closing(sqlite3.connect(copy)) as still,
             ):
                 live.backup(still)
+                _forget_receivers(still)
             yield f"{STATE}/{inside}", copy
         elif not path.name.endswith(("-wal", "-shm", "-journal")) or not _is_database(path.with_name(_of(path))):
             rest.append((f"{STATE}/{inside}", path))
     yield from rest
+
+
+def _forget_receivers(copy: sqlite3.Connection) -> None:
+    """Take the addresses of receivers out of a copy of Prefect's database, which has the key to them too.
+
+    `rewardflow schedule` and `rewardflow automations` write them anew.
+    """
+    if copy.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'block_document'").fetchone():
+        copy.execute("DELETE FROM block_document WHERE name GLOB ?", (f"{BLOCK}-[0-9]*",))
+        copy.commit()
+        copy.execute("VACUUM")  # what was deleted, now or before, stays in the file else
 
 
 def _of(journal: Path) -> str:

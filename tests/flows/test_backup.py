@@ -63,6 +63,29 @@ def test_all_but_what_is_of_the_moment_comes_back_and_secrets_are_in_no_backup(h
         assert (tmp_path / "again" / name).read_bytes() == (home / name).read_bytes()
 
 
+def test_addresses_of_receivers_that_prefect_keeps_are_in_no_backup_and_all_else_of_it_is(
+    home: Path, tmp_path: Path
+) -> None:
+    """Prefect's database has the key to them, and what was deleted stays in a file of SQLite."""
+    (home / "prefect").mkdir()
+    with closing(sqlite3.connect(home / "prefect" / "prefect.db")) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE block_document (name TEXT, data TEXT)")
+        kept = [("mine", "kept-1"), ("rewardflow-notify-of-mine", "kept-2")]
+        for name, data in [("rewardflow-notify-1", "address-1"), ("rewardflow-notify-12", "address-12"), *kept]:
+            database.execute("INSERT INTO block_document VALUES (?, ?)", (name, data * 500))
+        database.commit()
+        database.execute("DELETE FROM block_document WHERE name = 'rewardflow-notify-1'")
+        database.commit()
+        write_backup(tmp_path / "one.tar", home)
+        assert len(database.execute("SELECT name FROM block_document").fetchall()) == 3
+    assert b"address-1" not in (tmp_path / "one.tar").read_bytes()
+    read_backup(tmp_path / "one.tar", tmp_path / "again")
+    with closing(sqlite3.connect(tmp_path / "again" / "prefect" / "prefect.db")) as database:
+        there = database.execute("SELECT name, data FROM block_document ORDER BY name").fetchall()
+    assert there == [(name, data * 500) for name, data in kept]
+
+
 def test_a_database_that_is_written_to_meanwhile_is_kept_as_it_stood_at_one_moment(home: Path, tmp_path: Path) -> None:
     """A writer adds two rows at a time: a copy of the file would have one of them without the other, or be broken."""
     stop = threading.Event()
