@@ -118,6 +118,6 @@ def serve_approvals(port: int, host: str, address: str) -> None:
         webhooks.delivered(address or own) as refused,
     ):
         how = f"not by MLflow's webhook: {refused}" if refused else f"MLflow's webhook sends to {address or own}"
-        print(f"tags `approve` and `reject` at {store.current().uri} are looked at once a minute; {how}")
+        print(f"tags `approve` and `reject` at {store.current().shown} are looked at once a minute; {how}")
         print("Ctrl-C ends it.", flush=True)
         signal.pause()

@@ -2,7 +2,7 @@
 
 Automations of the server post to the addresses that our own messages go to. They hold deployments of prefect.yaml, by
 their ids on that server, and are made anew, by name, whenever they are put up. An address stands in a Webhook block,
-whose field is secret, and in no automation.
+which Prefect encrypts with a key that it keeps in the same database, and in no automation.
 
     no heartbeat      a run whose process is gone, with its machine or its worker, becomes Crashed
     crashed           a run became Crashed or TimedOut
@@ -25,7 +25,8 @@ from flows.deployments import Deployment
 from flows.silence import GRACE, Schedules
 from models.errors import UserError
 from tasks import clock
-from tasks.messages.receivers import Receiver, receivers
+from tasks.messages.receivers import BLOCK, Receiver, receivers
+from tasks.plain_address import required
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -199,17 +200,14 @@ def require_lasting_server() -> None:
     """Automations live on the server: one that ends with a command of ours would keep none.
 
     Raises:
-        UserError: no other is named or runs.
+        UserError: no other is named or runs, or the address of the one that is named holds a password.
     """
     from prefect.settings import PREFECT_API_URL
 
-    if not PREFECT_API_URL.value():
+    if not required("PREFECT_API_URL", str(PREFECT_API_URL.value() or "")):
         raise UserError(
             "automations need a Prefect server that goes on: set PREFECT_API_URL, or start one with `rewardflow ui`"
         )
-
-
-BLOCK = "rewardflow-notify"
 
 
 def _block(number: int, receiver: Receiver) -> UUID:

@@ -14,6 +14,7 @@ from pathlib import Path
 from models.disk import SAYINGS
 from models.errors import UserError
 from tasks import interrupt
+from tasks.plain_address import shown
 
 _CHATTY = ("torch._library.triton", "great_expectations", "EventsWorker", "APILogWorker")
 
@@ -86,8 +87,9 @@ def without_prefect(error: BaseException | None) -> UserError | None:
     from prefect.settings import PREFECT_API_URL
 
     reason = " ".join(str(error).split()) or type(error).__name__
+    server = shown(str(PREFECT_API_URL.value()))
     return UserError(
-        f"the Prefect server {PREFECT_API_URL.value()} does not answer ({reason}); nothing is lost: when it is back, "
+        f"the Prefect server {server} does not answer ({reason}); nothing is lost: when it is back, "
         "the same command goes on from the last checkpoint"
     )
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from flows.environment import MLFLOW_PORT, PREFECT_PORT, state_folder
 from flows.server_process import port_is_free
 from flows.server_record import running_servers
-from flows.servers import check_given, given_servers
+from flows.servers import check_given, given_server
 from models.errors import UserError, shortened
 from models.processor import processor
 from models.sandbox.fork_servers import NotStarted
@@ -197,8 +197,12 @@ def _data_versions(here: Path) -> Finding:
 
 
 def _tracking_store(home: Path) -> Finding:
-    if wished().startswith(("http://", "https://")):
-        return Finding("Tracking store", True, f"{wished()}, not this machine's")
+    try:
+        named = wished()
+    except UserError as error:
+        return Finding("Tracking store", False, "its address holds a password", str(error))
+    if named.startswith(("http://", "https://")):
+        return Finding("Tracking store", True, f"{named}, not this machine's")
     database = home / "mlflow.db"
     if not database.exists():
         return Finding("Tracking store", True, f"{database} (made by the first run)")
@@ -215,7 +219,10 @@ def _tracking_store(home: Path) -> Finding:
 
 def _server(title: str, port: int, home: Path) -> Finding:
     """The server that the environment names; else the port on which `rewardflow ui` would start one."""
-    given = given_servers(home).get(title.lower())
+    try:
+        given = given_server(home, title.lower())
+    except UserError as error:
+        return Finding(f"{title} server", False, "its address holds a password", str(error))
     if given is not None:
         try:
             check_given(given)

@@ -56,6 +56,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
     """
     with ExitStack() as until_the_end:
         stoppable = until_the_end.enter_context(told_when_stopped(state_folder(), f"{kind} {recipe}"))
+        prefect_run.require_plain_address()
         until_the_end.enter_context(on_record(state_folder(), prefect_run.deployment()))
         checked = load_recipe(recipe, overrides)
         stoppable.what = f"{kind} {checked.name}"
@@ -118,6 +119,7 @@ def own_folder(experiment: str) -> Iterator[Path]:
     Raises:
         UserError: others go on in it for longer than this one waits.
     """
+    prefect_run.require_plain_address()
     home = writable_state_folder()
     interrupt.keep()  # Prefect takes SIGTERM where a flow begins
     console.quiet()

@@ -5,8 +5,20 @@ from __future__ import annotations
 import logging
 
 from flows.temporary_server import is_temporary
+from tasks.plain_address import required
 
 _LOG = logging.getLogger("rewardflow")
+
+
+def require_plain_address() -> None:
+    """Make sure that the server's address holds no password: it stands in logs and links. A profile may name it too.
+
+    Raises:
+        UserError: it does.
+    """
+    from prefect.settings import PREFECT_API_URL
+
+    required("PREFECT_API_URL", str(PREFECT_API_URL.value() or ""))
 
 
 def address() -> str:

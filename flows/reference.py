@@ -23,6 +23,7 @@ VARIABLES: Mapping[str, str] = {
     "MLFLOW_TRACKING_URI": "MLflow's server; a database in the state folder, if unset",
     "MLFLOW_TRACKING_USERNAME": "the login there; its password is `MLFLOW_TRACKING_PASSWORD`",
     "PREFECT_API_URL": "Prefect's server, with `/api` behind it; one of the command's own, if unset",
+    "PREFECT_API_AUTH_STRING": "the login there, `user:password`",
     "PREFECT_HOME": "where Prefect keeps what it keeps; `prefect/` in the state folder, if unset",
     "DATA_REMOTE": "`s3://bucket/prefix` where versions of the data are pushed; DVC's default remote, if unset",
     "AWS_ENDPOINT_URL": "the S3 server, where it is not Amazon's; keys as boto3 reads them",

@@ -26,6 +26,7 @@ from models.http_answers import answer_here
 from models.policy.use import Use, read_use
 from tasks.export import SERVING, recipe_of, served_folder, served_name
 from tasks.tracking.recorded import Recorded
+from tasks.tracking.registry import VersionInfo
 
 START_SECONDS = 1800.0
 """How long vLLM may take until it answers: on a GPU it compiles a large model for minutes."""
@@ -70,7 +71,12 @@ def serve(said: Recorded, home: Path, place: Place) -> None:
     if not has_vllm():
         raise UserError("vLLM is not installed, which serves policies: pip install '.[cpu]', or '.[cuda]' on a GPU")
     check_port(place.host, place.port)
-    folder = served_folder(said, home)
+    with served_folder(said, home) as folder:
+        _serve_from(folder, said, version, home, place)
+
+
+def _serve_from(folder: Path, said: Recorded, version: VersionInfo, home: Path, place: Place) -> None:
+    """Serve what was exported to a folder."""
     check_use(said.label, read_use(folder))
     check_heads(folder, said.label)
     on_cpu = _on_cpu(folder)

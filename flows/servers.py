@@ -33,18 +33,30 @@ from flows.server_process import END_SECONDS, FOREIGN, LASTING_LEASES, end, laun
 from flows.server_record import HOST, Server, record, recorded, running_servers
 from models.errors import UserError
 from models.http_answers import DIRECT, NO_ANSWER
+from tasks.plain_address import required
 from tasks.tracking import moved, schema
 from tasks.tracking.store import wished
 
 # ---------------------------------------------------------------------------------------------------- what is running
 
 
+def given_server(home: Path, name: str) -> Server | None:
+    """A server that the environment names and that is none of those recorded in `home`.
+
+    Raises:
+        UserError: its address holds a password.
+    """
+    uri = wished() if name == "mlflow" else required("PREFECT_API_URL", os.environ.get("PREFECT_API_URL", ""))
+    address = uri.rstrip("/").removesuffix("/api")
+    if not uri.startswith("http") or address in {server.address for server in recorded(home).values()}:
+        return None
+    return Server(name, address, pid=0, started=0.0, log="")
+
+
 def given_servers(home: Path) -> dict[str, Server]:
-    """The servers that the environment names and that are not those recorded in `home`, by name."""
-    named = {"prefect": os.environ.get("PREFECT_API_URL", ""), "mlflow": wished()}
-    own = {server.address for server in recorded(home).values()}
-    plain = {name: uri.rstrip("/").removesuffix("/api") for name, uri in named.items() if uri.startswith("http")}
-    return {name: Server(name, at, pid=0, started=0.0, log="") for name, at in plain.items() if at not in own}
+    """Those of both servers, by name. Raises what `given_server` does."""
+    both = {name: given_server(home, name) for name in ("prefect", "mlflow")}
+    return {name: server for name, server in both.items() if server is not None}
 
 
 def page_address(home: Path, name: str) -> str:
@@ -162,9 +174,8 @@ def _command(name: str, port: int, home: Path) -> list[str]:
     where = ["--host", HOST, "--port", str(port)]
     if name == "prefect":
         return [sys.executable, "-m", "prefect", "server", "start", *where]
-    database = wished() or tracking_database(home)  # a server's address does not come here: nothing is started for it
-    store = ["--backend-store-uri", database, "--default-artifact-root", str(artifact_folder(home))]
-    return [sys.executable, "-m", "mlflow", "server", *where, *store, "--workers", "1"]
+    artifacts = ["--default-artifact-root", str(artifact_folder(home))]
+    return [sys.executable, "-m", "mlflow", "server", *where, *artifacts, "--workers", "1"]
 
 
 def _launch(name: str, port: int, home: Path) -> Server:
@@ -173,6 +184,8 @@ def _launch(name: str, port: int, home: Path) -> Server:
     if not {"PREFECT_UI_API_URL", "PREFECT_SERVER_UI_API_URL"} & set(inherited):
         # Else the page asks port 4200, wherever the server listens, and stays blank.
         environment["PREFECT_SERVER_UI_API_URL"] = f"http://{HOST}:{port}/api"
+    # No part of the command line, which everybody reads: it may hold a password. Of a server's address none is started.
+    inherited["MLFLOW_BACKEND_STORE_URI"] = wished() or tracking_database(home)
     log = home / "logs" / f"{name}-server.log"
     return launch(name, _command(name, port, home), port, log, {**environment, **inherited}, cwd=home)
 

@@ -27,6 +27,7 @@ from flows.orphan_watch import end_with
 from flows.server_process import wait_until_healthy
 from flows.server_record import HOST, Server
 from models.errors import UserError
+from tasks.plain_address import required
 
 END_SECONDS = 5.0
 """How long it may take to end by itself."""
@@ -41,8 +42,12 @@ def start(home: Path) -> Callable[[], None]:
     """Start the server and set PREFECT_API_URL to it, unless another is chosen or one runs; before Prefect is imported.
 
     It ends when this process does. Returns what waits until it answers: it starts while the caller imports.
+
+    Raises:
+        UserError: the address that is chosen holds a password.
     """
     global _server
+    required("PREFECT_API_URL", os.environ.get("PREFECT_API_URL", ""))
     if "PREFECT_API_URL" in os.environ or _chosen_by_profile():
         return lambda: None
     (home / "logs").mkdir(parents=True, exist_ok=True)

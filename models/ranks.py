@@ -6,10 +6,12 @@ them may do (ask an engine, run a verifier, write a page) the first does, and te
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -88,6 +90,30 @@ class Ranks:
 
 
 ALONE = Ranks()
+
+
+def listening_at(host: str, port: int = 0) -> socket.socket:
+    """A socket that listens on `host` alone, for `meet`; on a port that is free, unless one is named."""
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+
+
+def meet(
+    number: int, count: int, address: tuple[str, int], timeout: timedelta, listening: socket.socket | None = None
+) -> Any:
+    """The store where ranks find one another, for `init_process_group`. Torch by itself would listen on all
+    addresses of the machine.
+
+    Args:
+        number: of this rank.
+        count: ranks that meet; the call returns when all are there.
+        address: that the first one listens on.
+        timeout: how long they wait for one another.
+        listening: its socket (`listening_at`), which the store takes over; the others have none.
+    """
+    host, port = address
+    descriptor = None if listening is None else listening.detach()  # torch closes it, with the store
+    store: Any = torch.distributed.TCPStore  # type: ignore[attr-defined]  # its stubs do not export it
+    return store(host, port, count, listening is not None, timeout, master_listen_fd=descriptor)
 
 
 def joined_ranks() -> Ranks:

@@ -1,5 +1,8 @@
 """A state folder as one file, made while runs go on, and put back into an empty folder, checked to the last byte.
 
+The hashes in the file find damage. Who can write the file can change them too: against that stands the SHA-256 of the
+file itself, kept elsewhere.
+
 A tar file: `state/` holds what the folder holds, the databases of SQLite as they stood at one moment each;
 `MANIFEST.json`, the last of it, has a SHA-256 of every file. Databases are read before all else: what they point to was
 written before them. Locks, places in the queue and records of processes are of this machine and this moment, and stay
@@ -11,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import sqlite3
 import tarfile
 import tempfile
@@ -25,7 +29,9 @@ from typing import IO, Any
 from models.atomic_write import replace_file, replace_folder
 from models.disk import needs_space
 from models.errors import UserError
+from models.file_hash import sha256_of
 from tasks.export import SERVING
+from tasks.messages.receivers import BLOCK
 from tasks.progress import bytes_shown
 
 STATE = "state"
@@ -125,6 +131,21 @@ def read_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) ->
     return contents
 
 
+def require_hash(file: Path, sha256: str) -> None:
+    """Make sure that a backup is the one whose SHA-256 was noted when it was made.
+
+    Raises:
+        UserError: it is another, is not there, or what was noted is no SHA-256.
+    """
+    wanted = sha256.strip().lower()
+    if not re.fullmatch("[0-9a-f]{64}", wanted):
+        raise UserError("--sha256 takes the 64 hexadecimal digits that `rewardflow backup` printed")
+    if not file.is_file():
+        raise UserError(f"{file} does not exist")
+    if (there := sha256_of(file)) != wanted:
+        raise UserError(f"{file}: its SHA-256 is {there}, not {wanted}: it was changed; nothing was restored")
+
+
 def manifest(file: Path) -> Contents:
     """What a backup says that it holds.
 
@@ -172,10 +193,22 @@ def _of_state(home: Path, copies: Path) -> Iterator[tuple[str, Path]]:
                 closing(sqlite3.connect(copy)) as still,
             ):
                 live.backup(still)
+                _forget_receivers(still)
             yield f"{STATE}/{inside}", copy
         elif not path.name.endswith(("-wal", "-shm", "-journal")) or not _is_database(path.with_name(_of(path))):
             rest.append((f"{STATE}/{inside}", path))
     yield from rest
+
+
+def _forget_receivers(copy: sqlite3.Connection) -> None:
+    """Take the addresses of receivers out of a copy of Prefect's database, which has the key to them too.
+
+    `rewardflow schedule` and `rewardflow automations` write them anew.
+    """
+    if copy.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'block_document'").fetchone():
+        copy.execute("DELETE FROM block_document WHERE name GLOB ?", (f"{BLOCK}-[0-9]*",))
+        copy.commit()
+        copy.execute("VACUUM")  # what was deleted, now or before, stays in the file else
 
 
 def _of(journal: Path) -> str:

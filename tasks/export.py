@@ -6,6 +6,8 @@ import fcntl
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,9 @@ from tasks.tracking.registry import VersionInfo
 CARD = "README.md"
 SERVING = "serving"
 """Folder of the state folder from which versions are served."""
+MAKING, USING = ".lock", ".use"
+"""Locks that lie beside each folder there: of who makes it, and of all who serve from it. `rewardflow gc` leaves them:
+a lock whose file is gone holds nobody off."""
 
 
 def export(said: Recorded, target: Path, licence: str = "") -> None:
@@ -61,9 +66,10 @@ def export(said: Recorded, target: Path, licence: str = "") -> None:
         raise UserError(f"{target}: cannot be written ({error.strerror})") from None
 
 
-def served_folder(said: Recorded, home: Path) -> Path:
+@contextmanager
+def served_folder(said: Recorded, home: Path) -> Iterator[Path]:
     """The exported folder from which a version is served, in the state folder `home`: made once, and taken again while
-    it is whole; `rewardflow gc` takes what was not served for long.
+    it is whole; `rewardflow gc` takes what was not served for long, and nothing that is being served.
 
     Raises:
         UserError: see `export`.
@@ -73,16 +79,40 @@ def served_folder(said: Recorded, home: Path) -> Path:
     folder = home / SERVING / f"{weights[:16]}-v{version.version if version else 0}"
     seal = folder.with_suffix(".sha256")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two commands that serve one version have one folder
-        if folder.is_dir() and seal.is_file() and seal.read_text(encoding="utf-8") == hash_folder(folder):
-            for used in (folder, seal):
-                os.utime(used)
-            return folder
-        shutil.rmtree(folder, ignore_errors=True)
-        export(said, folder)
-        write_file(seal, hash_folder(folder))
-    return folder
+    with folder.with_suffix(USING).open("a+") as use:
+        fcntl.flock(use, fcntl.LOCK_SH)
+        with folder.with_suffix(MAKING).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two commands that serve one version have one folder
+            if folder.is_dir() and seal.is_file() and seal.read_text(encoding="utf-8") == hash_folder(folder):
+                for used in (folder, seal):
+                    os.utime(used)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+                export(said, folder)
+                write_file(seal, hash_folder(folder))
+        yield folder
+
+
+@contextmanager
+def unused(place: Path) -> Iterator[bool]:
+    """Whether nobody serves from a folder below `serving/`, or from the one that a seal there is of; where that is so,
+    who begins to waits meanwhile."""
+    lock = place.with_suffix(USING)
+    if not lock.is_file():  # nobody did since it was made
+        yield True
+        return
+    try:
+        use = lock.open("r+")
+    except OSError:  # nothing here is ours to remove
+        yield False
+        return
+    with use:
+        try:
+            fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 def recipe_of(said: Recorded) -> dict[str, Any]:

@@ -8,6 +8,7 @@ had; one that runs out of memory goes on so with shorter rows.
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 import warnings
@@ -15,8 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from ipaddress import ip_address
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+import psutil
 import torch
 
 from models.engine.engine import Engine
@@ -26,7 +29,7 @@ from models.learner.out_of_memory import NeedsLess
 from models.loop.loop import Watchers
 from models.placement import PlacementSettings
 from models.policy.build import first_line
-from models.ranks import Ranks, joined_ranks
+from models.ranks import Ranks, joined_ranks, listening_at, meet
 from models.training import OpenEngine
 from tasks import cluster
 from tasks.cluster import Cluster, Gone
@@ -83,8 +86,8 @@ class Seat:
 
     number: int
     count: int
-    address: str
-    """Where the first learner listens for the others, `host:port`."""
+    address: tuple[str, int]
+    """Host and port where the first learner listens for the others."""
     threads: int | None
     """That it computes with; None: as many as torch takes by itself."""
 
@@ -92,12 +95,14 @@ class Seat:
 class HostedLearner:
     """A rank in a process of its own."""
 
-    def free_address(self) -> str:
-        """Where it could listen for the others."""
-        host = cluster.own_address()
-        with socket.socket() as free:
-            free.bind((host, 0))
-            return f"{host}:{free.getsockname()[1]}"
+    def __init__(self) -> None:
+        self._listening: socket.socket | None = None
+
+    def listen(self) -> tuple[str, int]:
+        """Be the first of its group. Returns where it listens for the others, from now on: on this address alone."""
+        self._listening = listening_at(cluster.own_address())
+        host, port = self._listening.getsockname()[:2]
+        return host, port
 
     def learn(self, made: Joint[Any], seat: Seat, placed: tuple[Cluster, PlacementSettings], mailbox: Any) -> Any:
         """Make it with the others."""
@@ -114,9 +119,10 @@ class HostedLearner:
             finally:
                 fleet.close()
 
+        _stay_on(seat.address[0])
         torch.distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-            f"tcp://{seat.address}",
+            store=meet(seat.number, seat.count, seat.address, SILENT, self._listening),
             timeout=SILENT,
             world_size=seat.count,
             rank=seat.number,
@@ -125,6 +131,17 @@ class HostedLearner:
             return made.make(made.data, joined_ranks(), engine, _to(mailbox))
         finally:
             torch.distributed.destroy_process_group()
+
+
+def _stay_on(host: str) -> None:
+    """Keep what gloo and NCCL send on loopback where the ranks meet there: by themselves they listen on an address that
+    the machine's name has, or on its network. What the user says of interfaces holds."""
+    if not ip_address(host).is_loopback:
+        return
+    for interface, addresses in psutil.net_if_addrs().items():
+        if any(known.address == host for known in addresses):
+            for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+                os.environ.setdefault(name, interface)
 
 
 def learn_together(where: Cluster, placement: PlacementSettings, made: Joint[Any], watchers: Watchers) -> Any:
@@ -184,7 +201,7 @@ def _one_group(where: Cluster, placement: PlacementSettings, made: Joint[Any], h
     mailbox = cluster.start(Mailbox, {"num_cpus": 0, "num_gpus": 0})
     learners = [cluster.start(HostedLearner, resources) for _ in range(count)]
     try:
-        address = cluster.answer(learners[0].free_address.remote())
+        address = cluster.answer(learners[0].listen.remote())
         asked = [
             learner.learn.remote(made, Seat(number, count, address, threads), (where, placement), mailbox)
             for number, learner in enumerate(learners)

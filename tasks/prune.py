@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from models.atomic_write import leftovers
-from tasks.export import SERVING
+from tasks.export import MAKING, SERVING, USING, unused
 from tasks.results import CHECKPOINTS, RESULT, runs_of
 from tasks.step import reference_folder, token_folder
 from tasks.tracking import needs, registry
@@ -62,29 +63,40 @@ def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
         held += [_plain(home, entry, cutoff, "made again when it is needed") for entry in _entries(folder)]
     downloads = _entries(registry.download_folder(home))
     held += [_plain(home, entry, cutoff, "downloaded again when it is needed") for entry in downloads]
-    served = _entries(home / SERVING)
-    held += [_plain(home, entry, cutoff, "exported again when it is served") for entry in served]
+    held += [_served(home, entry, cutoff) for entry in _entries(home / SERVING) if entry.suffix not in (MAKING, USING)]
     held += [_plain(home, entry, None, "left by a process that was killed") for entry in _leftovers(home)]
     return held
 
 
 def remove(home: Path, held: Sequence[Held]) -> int:
-    """Remove what goes. Returns the bytes that were freed; call it while no run uses the state folder."""
+    """Remove what goes, but for what is served since. Returns the bytes that were freed; call it while no run uses the
+    state folder."""
     freed = 0
     for entry in held:
         if not entry.goes:
             continue
-        if entry.model is not None:
-            needs.delete_model(entry.model)
-        elif entry.place is not None and entry.place.is_dir():
-            (entry.place / RESULT).unlink(
-                missing_ok=True
-            )  # first: what is left of a removal that was killed is no result
-            shutil.rmtree(entry.place)
-        elif entry.place is not None:
-            entry.place.unlink()
-        freed += entry.bytes
+        with _free(home, entry) as free:
+            if free:
+                _remove(entry)
+                freed += entry.bytes
     return freed
+
+
+def _free(home: Path, entry: Held) -> AbstractContextManager[bool]:
+    """Whether nobody serves from it; nobody begins to meanwhile."""
+    if entry.place is None or entry.place.parent != home / SERVING:
+        return nullcontext(True)
+    return unused(entry.place)
+
+
+def _remove(entry: Held) -> None:
+    if entry.model is not None:
+        needs.delete_model(entry.model)
+    elif entry.place is not None and entry.place.is_dir():
+        (entry.place / RESULT).unlink(missing_ok=True)  # first: what is left of a removal that was killed is no result
+        shutil.rmtree(entry.place)
+    elif entry.place is not None:
+        entry.place.unlink()
 
 
 def _step(home: Path, folder: Path, needed: dict[str, Need], cutoff: datetime, refused: bool) -> Held:
@@ -138,6 +150,13 @@ def _plain(home: Path, entry: Path, cutoff: datetime | None, why: str) -> Held:
     return Held(
         str(entry.relative_to(home)), entry, _size(entry), used, why if goes else "used within the retention time", goes
     )
+
+
+def _served(home: Path, entry: Path, cutoff: datetime) -> Held:
+    """Something below `serving/`."""
+    said = _plain(home, entry, cutoff, "exported again when it is served")
+    with unused(entry) as free:
+        return said if free else replace(said, goes=False, why="it is being served")
 
 
 def _step_folders(home: Path) -> list[Path]:

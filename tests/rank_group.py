@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from models.ranks import Ranks, joined_ranks
+from models.ranks import Ranks, joined_ranks, listening_at, meet
 
 SECONDS = 240
 
@@ -63,8 +63,9 @@ def _prepared() -> Any:
 
 def _rank(number: int, count: int, port: int, work: Callable[..., Any], given: tuple[Any, ...]) -> tuple[bool, Any]:
     torch.set_num_threads(1)
-    address = f"tcp://127.0.0.1:{port}"
-    distributed.init_process_group("gloo", address, timedelta(seconds=60), world_size=count, rank=number)
+    address, patience = ("127.0.0.1", port), timedelta(seconds=60)
+    store = meet(number, count, address, patience, None if number else listening_at(*address))
+    distributed.init_process_group("gloo", store=store, timeout=patience, world_size=count, rank=number)
     try:
         ranks: Ranks = joined_ranks()
         return True, work(ranks, *given)

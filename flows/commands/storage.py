@@ -62,7 +62,9 @@ def backup(
     import tempfile
 
     from flows.services import dump
+    from models.file_hash import sha256_of
     from tasks.backup import write_backup
+    from tasks.plain_address import shown
     from tasks.tracking import store
 
     home = state_folder()
@@ -71,23 +73,30 @@ def backup(
         contents = write_backup(file.absolute(), home, parts)
     what = "state folder and services" if parts else "state folder"
     print(f"{file}: {what}, {len(contents.files)} files, {_size(contents.bytes)}")
+    print(f"SHA-256 {sha256_of(file)}; noted elsewhere, `rewardflow restore --sha256` tells whether it was changed")
     if store.wished() and not parts:
-        print(f"runs and models are kept by {store.wished()}, and are not in it: back up its database and its bucket")
+        kept_by = shown(store.wished())
+        print(f"runs and models are kept by {kept_by}, and are not in it: back up its database and its bucket")
     print("Not in it: code and recipes (git), and data versions where the remote of DVC is not in this folder.")
 
 
 def restore(
     file: Annotated[Path, typer.Argument(help="A file that `rewardflow backup` made.")],
+    sha256: Annotated[
+        str, typer.Option("--sha256", metavar="HEX", help="Of the file, as `backup` printed it; another is refused.")
+    ] = "",
 ) -> None:
     """Put a backup into the state folder, which must be empty (REWARDFLOW_HOME), checked to the last byte.
 
     Example: `REWARDFLOW_HOME=/srv/rewardflow rewardflow restore /backups/2026-11-23.tar`
     """
     from flows.services import dump
-    from tasks.backup import other_packages
+    from tasks.backup import other_packages, require_hash
     from tasks.tracking import schema, store
 
     home = state_folder()
+    if sha256:
+        require_hash(file, sha256)
     contents = dump.restore(file.absolute(), home)
     print(f"{home}: {len(contents.files)} files, {_size(contents.bytes)}, as of {contents.made}; all hashes are right")
     for line in other_packages(contents):

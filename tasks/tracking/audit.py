@@ -1,9 +1,9 @@
 """An append-only log of who changed what a model's champion is, when and why: `rewardflow audit`.
 
 It stands in the registry, where every machine that promotes reads it: the registered model `NAME-audit` has a tag for
-each entry, numbered from 1. An entry holds the hash of the one before, and the version that it is about notes its own:
-an entry that was changed, taken out or put in later breaks the chain, one that was cut off the end is missed by its
-version. Entries are written under the promotion lock.
+each entry, numbered from 1. An entry holds the hash of the one before; the model notes that of the newest, and the
+version that an entry is about notes its own: an entry that was changed, taken out or put in later breaks the chain, one
+that was cut off the end is missed by model and version. Entries are written under the promotion lock.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import json
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -75,8 +76,8 @@ def append(
     before: int | None = None,
     gate: str = "",
 ) -> Entry:
-    """Write an entry about a version of `name`, and its hash on that version. One that is the last already stays so:
-    who was killed between two steps does both again.
+    """Write an entry about a version of `name`, and its hash on the model and that version; on the one before, where
+    none came after it. One that is the last already stays so: who was killed between two steps does all again.
 
     Args:
         gate: what the gate said of the version, where that does not stand on it yet.
@@ -105,8 +106,13 @@ def append(
         registry.describe_model(_log(name), f"Who changed the champion of {name}, when and why: `rewardflow audit`.")
         written = json.dumps(asdict(entry), ensure_ascii=False)
         lease.write(store.client().set_registered_model_tag, _log(name), _key(entry.number), written)
+    noted = f"{entry.number} {entry.sha256}"
+    lease.write(store.client().set_registered_model_tag, name, tags.AUDITED, noted)
     if version is not None:
-        registry.annotate(name, version, {tags.AUDITED: f"{entry.number} {entry.sha256}"})
+        registry.annotate(name, version, {tags.AUDITED: noted})
+    elif before is not None:
+        with suppress(UserError):  # it may have been deleted, its alias with it
+            registry.annotate(name, before, {tags.AUDITED: noted})
     return entry
 
 
@@ -130,17 +136,19 @@ def entries(name: str) -> list[Entry]:
 def broken(name: str) -> list[str]:
     """What was changed in the log of a model by others than Rewardflow, a sentence each; empty where it is whole."""
     log = entries(name)
-    noted = {}
-    for info in registry.versions(name):
-        number, _, sha256 = registry.facts_of(info).get(tags.AUDITED, "").partition(" ")
-        if sha256:
-            noted[info.version] = (int(number), sha256)
+    noted = {
+        f"the last about version {info.version}": registry.facts_of(info).get(tags.AUDITED, "")
+        for info in sorted(registry.versions(name), key=lambda info: info.version)
+    }
+    noted["the newest"] = registry.model_tags(name).get(tags.AUDITED, "")
     known = {entry.number: entry.sha256 for entry in log}
-    return _breaks(log) + [
-        f"entry {number}, the last about version {version}, {'reads otherwise' if number in known else 'is gone'}"
-        for version, (number, sha256) in sorted(noted.items())
-        if known.get(number) != sha256
-    ]
+    missed: dict[int, str] = {}
+    for which, said in noted.items():
+        number, _, sha256 = said.partition(" ")
+        if sha256 and known.get(int(number)) != sha256:  # none stands in what an earlier Rewardflow wrote
+            how = "reads otherwise" if int(number) in known else "is gone"
+            missed.setdefault(int(number), f"entry {number}, {which}, {how}")
+    return [*_breaks(log), *missed.values()]
 
 
 def line(entry: Entry) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from models.disk import no_space, out_of_space
 from models.errors import UserError
-from tasks import interrupt
+from tasks import interrupt, plain_address
 from tasks.tracking import moved, schema
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ class Store:
     def embedded(self) -> bool:
         """Whether database and artifacts are in the state folder, with no server between."""
         return not self.uri.startswith(("http://", "https://"))
+
+    @property
+    def shown(self) -> str:
+        """The URI as it may stand in a log: a database's can hold a password."""
+        return plain_address.shown(self.uri)
 
     @property
     def own(self) -> bool:
@@ -165,9 +170,12 @@ def wished() -> str:
     """MLFLOW_TRACKING_URI where the user set it, else "".
 
     MLflow itself puts the chosen address into the environment: earlier choices of ours are no wish of the user's.
+
+    Raises:
+        UserError: it is the address of a server, and holds a password.
     """
     given = os.environ.get("MLFLOW_TRACKING_URI", "")
-    return "" if given in _set_here else given
+    return "" if given in _set_here else plain_address.required("MLFLOW_TRACKING_URI", given)
 
 
 def current() -> Store:
@@ -254,19 +262,19 @@ def patiently(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs
                 raise (
                     no_space(current().home)
                     if current().embedded
-                    else UserError(f"the tracking server {current().uri} has no space left on its disk")
+                    else UserError(f"the tracking server {current().shown} has no space left on its disk")
                 ) from error
             if refusal := _refused(error):
-                raise UserError(f"the tracking server {current().uri} {refusal}") from error
+                raise UserError(f"the tracking server {current().shown} {refusal}") from error
             if not is_passing(error):
                 raise
             waited = time.monotonic() - began
             reason = str(error).splitlines()[0][:200]
             if waited + pause > PATIENCE or interrupt.asked():
                 raise UserError(
-                    f"the tracking server {current().uri} does not answer since {waited:.0f} s ({reason})"
+                    f"the tracking server {current().shown} does not answer since {waited:.0f} s ({reason})"
                 ) from error
-            _LOG.warning("tracking server %s: %s; trying again in %.1f s", current().uri, reason, pause)
+            _LOG.warning("tracking server %s: %s; trying again in %.1f s", current().shown, reason, pause)
             time.sleep(pause)
             pause = min(pause * 2, 15.0)
 

@@ -1,7 +1,9 @@
 """A backup and what is restored of it, through the command line: all that was there is there again, or nothing is."""
 
+import hashlib
 import json
 import os
+import re
 import shutil
 import sqlite3
 import tarfile
@@ -15,6 +17,7 @@ from project import Project, Ran, rewardflow
 from running import shell
 from service_folders import service_folder
 
+from flows.command_line import main
 from flows.server_record import running_servers
 from flows.services import service_set
 from flows.services.place import OVERRULING, Place
@@ -63,6 +66,29 @@ def test_all_but_what_is_of_the_moment_comes_back_and_secrets_are_in_no_backup(h
         assert (tmp_path / "again" / name).read_bytes() == (home / name).read_bytes()
 
 
+def test_addresses_of_receivers_that_prefect_keeps_are_in_no_backup_and_all_else_of_it_is(
+    home: Path, tmp_path: Path
+) -> None:
+    """Prefect's database has the key to them, and what was deleted stays in a file of SQLite."""
+    (home / "prefect").mkdir()
+    with closing(sqlite3.connect(home / "prefect" / "prefect.db")) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE block_document (name TEXT, data TEXT)")
+        kept = [("mine", "kept-1"), ("rewardflow-notify-of-mine", "kept-2")]
+        for name, data in [("rewardflow-notify-1", "address-1"), ("rewardflow-notify-12", "address-12"), *kept]:
+            database.execute("INSERT INTO block_document VALUES (?, ?)", (name, data * 500))
+        database.commit()
+        database.execute("DELETE FROM block_document WHERE name = 'rewardflow-notify-1'")
+        database.commit()
+        write_backup(tmp_path / "one.tar", home)
+        assert len(database.execute("SELECT name FROM block_document").fetchall()) == 3
+    assert b"address-1" not in (tmp_path / "one.tar").read_bytes()
+    read_backup(tmp_path / "one.tar", tmp_path / "again")
+    with closing(sqlite3.connect(tmp_path / "again" / "prefect" / "prefect.db")) as database:
+        there = database.execute("SELECT name, data FROM block_document ORDER BY name").fetchall()
+    assert there == [(name, data * 500) for name, data in kept]
+
+
 def test_a_database_that_is_written_to_meanwhile_is_kept_as_it_stood_at_one_moment(home: Path, tmp_path: Path) -> None:
     """A writer adds two rows at a time: a copy of the file would have one of them without the other, or be broken."""
     stop = threading.Event()
@@ -102,6 +128,36 @@ def test_a_damaged_backup_restores_nothing(home: Path, tmp_path: Path, where: st
     with pytest.raises(UserError, match=r"one\.tar: (state/id is not what was|.* cut off|is no backup|.*damaged)"):
         read_backup(file, tmp_path / "again")
     assert not (tmp_path / "again").exists() and not list(tmp_path.glob(".*"))
+
+
+def test_a_backup_that_was_changed_with_its_hashes_is_refused_where_the_one_of_the_file_is_given(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REWARDFLOW_HOME", str(home))
+    (home / "services" / "secrets" / "password").unlink()
+
+    def ask(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["rewardflow", *arguments])
+        try:
+            main()
+        except SystemExit as ended:
+            said = capsys.readouterr()
+            return int(ended.code or 0), said.out + said.err
+        raise AssertionError("a command ends by sys.exit")
+
+    code, said = ask("backup", str(tmp_path / "one.tar"))
+    (noted,) = re.findall(r"^SHA-256 ([0-9a-f]{64});", said, flags=re.MULTILINE)
+    assert code == 0 and noted == hashlib.sha256((tmp_path / "one.tar").read_bytes()).hexdigest()
+    (home / "id").write_text("1" * 32)
+    write_backup(tmp_path / "changed.tar", home)  # its hashes are right
+    monkeypatch.setenv("REWARDFLOW_HOME", str(tmp_path / "again"))
+    code, said = ask("restore", str(tmp_path / "changed.tar"), "--sha256", noted)
+    assert code == 1 and f"not {noted}: it was changed; nothing was restored" in said
+    code, said = ask("restore", str(tmp_path / "one.tar"), "--sha256", noted[:-1])
+    assert code == 1 and said == "error: --sha256 takes the 64 hexadecimal digits that `rewardflow backup` printed\n"
+    assert not (tmp_path / "again").exists()
+    code, said = ask("restore", str(tmp_path / "one.tar"), "--sha256", noted.upper())
+    assert code == 0 and (tmp_path / "again" / "id").read_text() == "0" * 32, said
 
 
 @pytest.mark.parametrize("planted", ["../evil", "/tmp/evil-of-a-backup", "link"])

@@ -1,5 +1,6 @@
 """Secrets of the environment are in nothing that a run writes, says, or shows in the list of processes."""
 
+import logging
 import re
 import time
 from collections.abc import Iterator
@@ -8,8 +9,13 @@ from pathlib import Path
 import psutil
 import pyarrow.parquet as parquet
 import pytest
-from project import Project, command, environment
+from project import Project, command, environment, rewardflow
 from running import ROOT
+
+from flows import servers
+from flows.doctor import diagnose
+from models.errors import UserError
+from tasks.tracking import store
 
 PLANTED = {
     "AWS_ACCESS_KEY_ID": "PLANTEDACCESSKEY0001",
@@ -21,7 +27,13 @@ PLANTED = {
     "REWARDFLOW_NOTIFY_URL": "http://127.0.0.1:9/hooks/planted-token-0007",
     "WANDB_API_KEY": "planted-0008",
 }
-SECRETS = [value.rpartition("/")[2] for value in PLANTED.values()]
+IN_ADDRESSES = {
+    "MLFLOW_TRACKING_URI": "http://ann:planted-word-0009@127.0.0.1:9",
+    "PREFECT_API_URL": "http://ann:planted-word-0009@127.0.0.1:9/api",
+}
+"""What is refused: addresses stand in logs, messages and pages."""
+DATABASE = "postgresql://ann:planted-word-0009@127.0.0.1:9/mlflow?password=planted-word-0009"
+SECRETS = [value.rpartition("/")[2] for value in PLANTED.values()] + ["planted-word-0009"]
 
 
 def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
@@ -45,6 +57,76 @@ def test_a_leak_would_be_seen(tmp_path: Path) -> None:
 def test_every_test_that_the_page_on_security_names_is_there() -> None:
     named = re.findall(r"`((?:tests|docs)/[^`]+)`", (ROOT / "SECURITY.md").read_text())
     assert len(named) > 8 and [name for name in named if not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variable", "arguments"),
+    [
+        ("MLFLOW_TRACKING_URI", ("models",)),
+        ("MLFLOW_TRACKING_URI", ("run", str(ROOT / "recipes/arithmetic.yaml"))),
+        ("PREFECT_API_URL", ("ui",)),
+        ("PREFECT_API_URL", ("run", str(ROOT / "recipes/arithmetic.yaml"))),
+        ("PREFECT_API_URL", ("automations",)),
+    ],
+)
+def test_a_password_in_the_address_of_a_server_is_refused_in_one_line_and_is_nowhere(
+    variable: str, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    extra = {"PYTHONPATH": str(ROOT), "REWARDFLOW_HOME": str(home), "REWARDFLOW_NOTIFY_URL": "http://127.0.0.1:9/hook"}
+    ended = rewardflow(tmp_path, *arguments, **extra, **{variable: IN_ADDRESSES[variable]})
+    assert ended.returncode == 1 and ended.stderr.splitlines()[-1].startswith(f"error: {variable} must be an address")
+    assert {"MLFLOW_TRACKING_URI": "MLFLOW_TRACKING_PASSWORD", "PREFECT_API_URL": "PREFECT_API_AUTH_STRING"}[
+        variable
+    ] in ended.stderr
+    assert not leaks((ended.stdout + ended.stderr).encode())
+    assert not [(file, leaked) for file, content in contents(tmp_path) if (leaked := leaks(content))]
+
+
+@pytest.mark.parametrize("variable", IN_ADDRESSES)
+def test_the_doctor_finds_a_password_in_an_address_and_does_not_show_it(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv(variable, IN_ADDRESSES[variable])
+    findings = diagnose(ROOT, tmp_path)
+    assert [finding for finding in findings if not finding.ok and finding.mend.startswith(f"{variable} must be")]
+    assert not leaks(str(findings).encode())
+
+
+def test_the_password_of_a_database_that_the_user_names_is_in_no_message_and_no_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    launched = {}
+
+    def launch(name, line, port, log, given, cwd):
+        launched[name] = (line, given)
+        raise UserError("it is not started")
+
+    monkeypatch.setattr(servers, "launch", launch)
+    monkeypatch.setattr(store, "_store", store.Store(DATABASE, tmp_path))
+    monkeypatch.setattr(store, "PATIENCE", 10.0)
+    monkeypatch.setattr(store.time, "sleep", lambda seconds: None)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", DATABASE)
+
+    def away() -> None:
+        raise ConnectionError("refused")
+
+    logged = logging.getLogger("rewardflow.tracking")
+    monkeypatch.setattr(logged, "disabled", False)
+    logged.addHandler(caplog.handler)
+    try:
+        with pytest.raises(UserError) as caught:
+            store.patiently(away)
+    finally:
+        logged.removeHandler(caplog.handler)
+    with pytest.raises(UserError, match="not started"):
+        servers._launch("mlflow", 5000, tmp_path)
+    line, given = launched["mlflow"]
+    assert given["MLFLOW_BACKEND_STORE_URI"] == DATABASE
+    assert "trying again" in caplog.text and "postgresql://***@127.0.0.1:9/mlflow" in str(caught.value)
+    assert not leaks(f"{line} {caught.value} {caplog.text}".encode())
 
 
 @pytest.mark.thorough

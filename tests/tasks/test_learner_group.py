@@ -148,6 +148,23 @@ def test_two_placed_learners_end_where_one_process_ends(undisturbed: Training, s
     assert gap(start, undisturbed.result) > 1e-4
 
 
+def test_learners_on_this_machine_listen_on_loopback_alone(ray: Cluster, start: Path, tmp_path: Path) -> None:
+    heard: list[set[str]] = []
+
+    def look(number: int) -> None:
+        heard.extend(
+            {
+                connection.laddr.ip.removeprefix("::ffff:")
+                for connection in learner.net_connections()
+                if connection.status == psutil.CONN_LISTEN
+            }
+            for learner in learners()
+        )
+
+    group_of(ray, tmp_path, start, look)
+    assert heard and all(addresses == {"127.0.0.1"} for addresses in heard)
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_learner_that_is_killed_in_mid_round_is_replaced_and_the_weights_are_the_same(
     ray: Cluster, undisturbed: Training, start: Path, tmp_path: Path, number: int

@@ -146,6 +146,24 @@ def test_an_entry_that_is_written_anew_with_a_fitting_hash_is_noticed(log):
     ]
 
 
+@pytest.mark.parametrize("lost", ["the alias", "the version"])
+def test_an_entry_about_no_version_that_is_cut_off_is_noticed(log, lost: str) -> None:
+    if lost == "the alias":
+        store.client().delete_registered_model_alias(NAME, registry.CHAMPION)
+    else:
+        store.client().delete_model_version(NAME, str(champion()))
+    aliases.notice(NAME)
+    assert deeds()[-1] == ("noticed", None, 1, "unknown") and audit.broken(NAME) == []
+    registry.delete_model_tag(LOG, written(5))
+    which = "the last about version 1" if lost == "the alias" else "the newest"
+    assert audit.broken(NAME) == [f"entry 5, {which}, is gone"]
+
+
+def test_a_log_from_before_the_model_noted_its_newest_entry_is_whole(log) -> None:
+    registry.delete_model_tag(NAME, tags.AUDITED)
+    assert audit.broken(NAME) == []
+
+
 def test_an_entry_that_is_taken_out_or_cut_off_is_noticed(log):
     registry.delete_model_tag(LOG, written(4))
     assert audit.broken(NAME) == ["entry 4, the last about version 1, is gone"]

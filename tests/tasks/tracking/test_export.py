@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from models.evaluation.table import write_records
 from models.policy.folder import hash_folder, load_tokenizer
 from models.text.chat_template import chat_ids
 from models.text.encoding import Codec
+from tasks import prune
 from tasks.export import export, served_folder
 from tasks.model_card import serve_commands
 from tasks.recorded_recipe import log_asked
@@ -113,14 +115,33 @@ def test_a_chat_with_a_policy_of_plain_prompts_is_its_prompt_and_the_card_says_s
 def test_a_served_folder_is_made_once_a_version_and_again_where_it_was_changed(
     said: recorded.Recorded, home: Path
 ) -> None:
-    folder = served_folder(said, home)
+    with served_folder(said, home) as folder:
+        pass
     assert folder.parent == home / "serving" and hash_folder(registry.fetch("models:/e-policy/1"))[:16] in folder.name
     weights = next(folder.glob("*.safetensors"))
     inode = weights.stat().st_ino
-    assert served_folder(said, home) == folder and weights.stat().st_ino == inode
+    with served_folder(said, home) as again:
+        assert again == folder and weights.stat().st_ino == inode
     (folder / "chat_template.jinja").write_text("{{ 7 }}")
-    assert served_folder(said, home) == folder
+    with served_folder(said, home) as again:
+        assert again == folder
     assert "messages" in (folder / "chat_template.jinja").read_text()
+
+
+def test_gc_leaves_a_folder_that_is_served_however_long_and_takes_it_afterwards(
+    said: recorded.Recorded, home: Path
+) -> None:
+    with served_folder(said, home) as folder, served_folder(said, home):
+        for entry in (home / "serving").rglob("*"):
+            os.utime(entry, (0, 0))
+        os.utime(folder, (0, 0))
+        before = {entry: entry.is_file() and entry.read_bytes() for entry in (home / "serving").rglob("*")}
+        planned = [entry for entry in prune.plan(home, keep_days=1) if entry.what.startswith("serving/")]
+        assert {entry.why for entry in planned} == {"it is being served"} and not any(entry.goes for entry in planned)
+        prune.remove(home, [replace(entry, goes=True) for entry in planned])  # it was not yet when that was planned
+        assert {entry: entry.is_file() and entry.read_bytes() for entry in (home / "serving").rglob("*")} == before
+    prune.remove(home, prune.plan(home, keep_days=1))
+    assert not folder.exists() and not folder.with_suffix(".sha256").exists()
 
 
 def test_a_folder_that_holds_something_is_left_as_it_is(said: recorded.Recorded, tmp_path: Path) -> None:
