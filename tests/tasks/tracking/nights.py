@@ -1,5 +1,6 @@
 """Nights of a recipe as the main flow judges them: weights that come, how right they are, and what becomes of them."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from prefect.logging import disable_run_logger
 from test_gate_promotion import NAME, RECIPE, answers, step
 
 from flows.train import evaluate_splits, why_no_anchor
+from models.policy.folder import hash_folder
 from tasks.judgement import OnGate
 from tasks.registered_policy import PolicyFiles
 from tasks.step import StepContext, StepResult
@@ -39,11 +41,15 @@ def nights(home: Path, policy_folder: Path, folder: Path) -> Callable[..., Promo
 
     def trained(weights: str, right: int = 3, before: int = 1, unpinned: str = "", **changes: bool) -> Promotion:
         run = runs.open_flow_run("arithmetic", "night", {tags.UNPINNED: unpinned} if unpinned else {})
-        model_id = registry.log_model(run, policy_folder, "policy", "text-generation")
-        tuned = step(folder, run, "fine_tune", weights, model_id=model_id)
+        made = folder / "made" / weights
+        if not made.is_dir():
+            shutil.copytree(policy_folder, made)
+            (made / "name.txt").write_text(weights)
+        model_id = registry.log_model(run, made, "policy", "text-generation")
+        tuned = step(folder, run, "fine_tune", hash_folder(made), model_id=model_id)
         champion = registry.champion(NAME)
         _, gate = evaluate_splits(Training(folder, run, tuned, right, before), champion, NAME)  # type: ignore[arg-type]
-        recipe, shown = RECIPE.model_copy(update=changes), step(folder, run, "shown", weights)
+        recipe, shown = RECIPE.model_copy(update=changes), step(folder, run, "shown", tuned.digest)
         with disable_run_logger():
             against = Candidate(tuned, None, gate, shown, champion, why_no_anchor(champion, NAME), unpinned)
             return promote.fn(StepContext("promote", run, PromotionSections(recipe), home, run), against)
