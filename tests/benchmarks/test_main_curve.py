@@ -117,6 +117,7 @@ def test_the_guide_has_the_figures_of_the_curve_on_a_cpu() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_tiny_run_leaves_all_that_is_promised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
