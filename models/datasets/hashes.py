@@ -19,6 +19,12 @@ def hashes_of(texts: Sequence[str]) -> Hashes:
     return pd.util.hash_array(np.array(texts, dtype=object), categorize=False) if len(texts) else NOTHING
 
 
+def repeated(hashes: Sequence[Hashes]) -> Hashes:
+    """Those that stand more than once in the pieces, in ascending order."""
+    ordered = np.sort(np.concatenate([NOTHING, *hashes]))
+    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+
+
 def within(hashes: Hashes, ordered: Hashes) -> NDArray[np.bool_]:
     """Whether each of some hashes is among others that are in ascending order, [hashes]."""
     if not len(ordered):

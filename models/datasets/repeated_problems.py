@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from models.datasets.hashes import Hashes, hashes_of, within
+from models.datasets.hashes import Hashes, hashes_of, repeated, within
 from models.datasets.normalise import normalise
 
 COLUMNS = ("id", "prompt", "answer", "tests", "entry_point")
@@ -34,18 +34,19 @@ def first_of_repeated(frames: Callable[[], Iterable[pd.DataFrame]]) -> Mapping[i
     Args:
         frames: the rows of a file in pieces, with `COLUMNS`; called again where there are such problems.
     """
-    hashes = np.sort(np.concatenate([hashes_of([]), *(problem_hashes(frame) for frame in frames())]))
-    repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    several = repeated([problem_hashes(frame) for frame in frames()])
     first: dict[int, str] = {}
-    for frame in frames() if len(repeated) else ():
+    for frame in frames() if len(several) else ():
         each = problem_hashes(frame)
-        for place in np.flatnonzero(within(each, repeated)):
+        for place in np.flatnonzero(within(each, several)):
             first.setdefault(int(each[place]), str(frame["id"].iloc[place]))
     return first
 
 
 def is_first(frame: pd.DataFrame, first: Mapping[int, str]) -> pd.Series:
     """Whether no earlier row of the file is the same problem, [rows], with the index of `frame`."""
+    if not first:
+        return pd.Series(True, index=frame.index)
     ids = frame["id"].fillna("").astype(str)
     same = [first.get(number, name) == name for number, name in zip(problem_hashes(frame).tolist(), ids, strict=True)]
     return pd.Series(same, index=frame.index, dtype=bool)

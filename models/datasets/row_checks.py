@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from models.datasets.hashes import NOTHING, Hashes, hashes_of, within
+from models.datasets.hashes import NOTHING, Hashes, hashes_of, repeated, within
 from models.datasets.normalise import ngrams, normalise
 from models.datasets.repeated_problems import is_first
 from models.datasets.schema import SPLITS
@@ -98,8 +98,7 @@ def neighbours_of(frames: Iterable[tuple[str, pd.DataFrame]], ngram: int) -> Nei
             if ngram:
                 held = [gram for text in plain for gram in ngrams(text, ngram)]
                 grams[split].append(np.unique(hashes_of(held)))
-    ordered = np.sort(np.concatenate([NOTHING, *ids]))
-    suspect = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    suspect = repeated(ids)
     counts: Counter[str] = Counter()
     if len(suspect):
         for _, frame in frames:

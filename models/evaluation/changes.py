@@ -30,10 +30,8 @@ class Change:
     prompts: int
 
     def bound(self, confidence: float, side: int) -> float:
-        """One-sided bound: above where `side` is 1, below where it is -1. Student's quantile, by its expansion."""
-        z = NormalDist().inv_cdf(confidence)
-        quantile = z + (z**3 + z) / (4 * max(1, self.prompts - 1))
-        return self.estimate + side * quantile * self.error
+        """One-sided bound: above where `side` is 1, below where it is -1."""
+        return self.estimate + side * _quantile(confidence, self.prompts) * self.error
 
 
 def mean_change(new: Values, old: Values) -> Change:
@@ -63,11 +61,8 @@ def share_change(new: Values, old: Values, confidence: float, side: int) -> Chan
     estimate, prompts = float(differences.mean()), differences.size
     added = np.append(differences, float(side))
     of_more = Change(float(added.mean()), _error(added), prompts)
-    farthest = max(
-        abs(of_more.bound(confidence, side) - estimate),
-        -math.log(1 - confidence) / prompts,
-    )
-    return Change(estimate, farthest / max(1e-9, Change(0.0, 1.0, prompts).bound(confidence, 1)), prompts)
+    farthest = max(abs(of_more.bound(confidence, side) - estimate), -math.log(1 - confidence) / prompts)
+    return Change(estimate, farthest / max(1e-9, _quantile(confidence, prompts)), prompts)
 
 
 def ratio(new: Values, old: Values) -> Change:
@@ -105,6 +100,12 @@ def too_few(correct: Values) -> str:
         if count < LEAST_PROMPTS:
             return f"{count} of {len(correct)} prompts have a {what} sample, too few to compare right with wrong"
     return ""
+
+
+def _quantile(confidence: float, prompts: int) -> float:
+    """Student's for the mean of so many prompts, by its expansion."""
+    z = NormalDist().inv_cdf(confidence)
+    return z + (z**3 + z) / (4 * max(1, prompts - 1))
 
 
 def _error(influence: Values) -> float:

@@ -26,8 +26,8 @@ def policy_config(recipe: Recipe) -> tuple[Any, str]:
     if base is not None:
         try:
             trusted = recipe.policy.trust_remote_code
-            name, revision = origin_of(given_folder(base) or base)
-            config: Any = AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=trusted)
+            origin = origin_of(given_folder(base) or base)
+            config: Any = AutoConfig.from_pretrained(origin.name, revision=origin.revision, trust_remote_code=trusted)
             return config.get_text_config(), base
         except (UserError, OSError, ValueError, KeyError):
             if size == type(size)():

@@ -148,10 +148,10 @@ def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreT
     """
     from transformers import AutoTokenizer
 
-    name, revision = origin_of(base)
+    origin = origin_of(base)
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            name, revision=revision or "main", trust_remote_code=trust_remote_code
+            origin.name, revision=origin.revision, trust_remote_code=trust_remote_code
         )
     except (OSError, ValueError) as error:
         refuse_untrusted(error, base)
@@ -177,7 +177,7 @@ def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code
         with _LOADING:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 origin.name,
-                revision=origin.revision or "main",
+                revision=origin.revision,
                 dtype=dtype,
                 use_safetensors=True,
                 trust_remote_code=trust_remote_code,

@@ -24,8 +24,13 @@ class Origin(NamedTuple):
 
     name: str
     """Folder or hub id."""
-    revision: str | None
-    """Commit on the hub; None: a folder, or the newest."""
+    commit: str | None
+    """On the hub; None: a folder, or the newest."""
+
+    @property
+    def revision(self) -> str:
+        """As they take it."""
+        return self.commit or "main"
 
 
 def origin_of(base: str | Path) -> Origin:

@@ -87,6 +87,11 @@ def plain_latex(text: str) -> str:
     return " ".join(plain.split())
 
 
+def with_strokes(plain: str) -> str:
+    """Plain LaTeX whose fractions of whole numbers are written with a stroke, `\\frac{1}{2}` as ` 1/2 `."""
+    return _FRACTION_OF_DIGITS.sub(_written_fraction, plain)
+
+
 def _inside(plain: str) -> str:
     for begin, end in _BRACKETS:
         if plain.startswith(begin) and plain.endswith(end) and len(plain) > len(begin):
@@ -96,7 +101,7 @@ def _inside(plain: str) -> str:
 
 
 def _read(plain: str) -> Numeral | None:
-    plain = _FRACTION_OF_DIGITS.sub(_written_fraction, plain)
+    plain = with_strokes(plain)
     unit = _UNIT.search(plain)
     if unit is not None:
         return _with_unit(_read(plain[: unit.start()]), unit) if unit.end() == len(plain) else None

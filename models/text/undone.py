@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from models.text.numerals import numeral, plain_latex
+from models.text.numerals import numeral, plain_latex, with_strokes
 
 _PLAIN = frozenset(
     "frac cdot times div pm mp infty pi left right big Big bigl bigr Bigl Bigr bigg text mathrm mathbf textbf mbox "
@@ -59,7 +59,6 @@ _PIECE = re.compile(
 )
 _BETWEEN = re.compile(r"[,;&]|\\\\")
 _ATOM = re.compile(r"[-+]? ?(?:\\infty|∞|\\pm ?[0-9.]+)|[A-Za-z]|\\(?:emptyset|varnothing)|∅|[A-Za-z]_[A-Za-z0-9]")
-_DIGITS_OVER_DIGITS = re.compile(r"\\frac ?(?:\{ ?(-?[0-9]+) ?\}|([0-9])) ?(?:\{ ?([0-9]+) ?\}|([0-9]))")
 _BRACED_POWER = re.compile(r"10 ?\^ ?\{ ?([-+]?[0-9]{1,3}) ?\}")
 
 
@@ -108,7 +107,7 @@ def _computes(given: str, expected: str) -> bool:
 
 
 def _pieces(between: re.Pattern[str], plain: str) -> list[str]:
-    flat = _BRACED_POWER.sub(r"10^\1", _DIGITS_OVER_DIGITS.sub(_flat, plain))
+    flat = _BRACED_POWER.sub(r"10^\1", with_strokes(plain))
     pieces = (_unbalanced(text.strip()) for text in between.split(flat))
     return [piece for piece in pieces if piece]
 
@@ -118,10 +117,6 @@ def _unbalanced(piece: str) -> str:
     if any(piece.count(begin) != piece.count(end) for begin, end in ("{}", "()", "[]")):
         return piece.strip("{}()[]\\ ")
     return piece
-
-
-def _flat(fraction: re.Match[str]) -> str:
-    return f" {fraction[1] or fraction[2]}/{fraction[3] or fraction[4]} "
 
 
 def _is_atom(piece: str) -> bool:
