@@ -1,7 +1,9 @@
-"""What only the whole data decide of each row: whether it stays, and which ids it has.
+"""Decisions that need the whole data: which rows stay, and which ids they get.
 
-A prompt belongs to one split, whatever kinds of row it is in. Where the data say two, the row of the split that is seen
-earlier goes (train before validation before gate). The gate has problems alone.
+A prompt is identified by its exact text: two prompts that differ in case, in white space or in a superscript are two
+problems. Prompts that are equal after normalisation are alike: alike prompts belong to one split, whatever kinds of row
+they are in. Where the data give them two splits, the row of the split that is seen earlier is dropped (train before
+validation before gate). The gate has problems only.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class Part:
     """The rows of one source: what its raw rows say, and which kinds they become."""
 
     prompts: NDArray[np.uint64]
-    """Hashes of the prompts, [rows, 2]."""
+    """Hashes of the prompts' exact text, [rows, 2]."""
+    alike: NDArray[np.uint64]
+    """Hashes of the normalised prompts, [rows, 2]."""
     splits: NDArray[np.int8]
     """Places in SPLITS, [rows]."""
     kinds: tuple[Kind, ...]
@@ -43,8 +47,17 @@ class Placed:
     """The number of the problem with the same prompt; -1: there is none."""
 
 
-def place(parts: Sequence[Part], *, derived_problems: bool) -> tuple[list[dict[Kind, Placed]], int]:
-    """What becomes of each part's rows, kind by kind; and how many rows went because their prompt is held out.
+@dataclass(frozen=True)
+class Dropped:
+    """Counts of the rows that are dropped because their prompt is held out."""
+
+    rows: int
+    alike: int
+    """Those among them whose prompt is held out in another spelling only."""
+
+
+def place(parts: Sequence[Part], *, derived_problems: bool) -> tuple[list[dict[Kind, Placed]], Dropped]:
+    """Place each part's rows, kind by kind, and count the dropped ones.
 
     Args:
         parts: in the order of the data.
@@ -53,14 +66,14 @@ def place(parts: Sequence[Part], *, derived_problems: bool) -> tuple[list[dict[K
     """
     splits = np.concatenate([part.splits for part in parts])
     prompts = same_prompts(np.concatenate([part.prompts for part in parts]))
-    latest = np.zeros(int(prompts.max(initial=-1)) + 1, dtype=np.int8)
-    np.maximum.at(latest, prompts, splits)
-    stays = latest[prompts] == splits
+    latest = _latest(same_prompts(np.concatenate([part.alike for part in parts])), splits)
+    stays = latest == splits
+    alike_only = ~stays & (_latest(prompts, splits) == splits)
     ends = [0, *accumulate(len(part.splits) for part in parts)]
     spans = [slice(start, end) for start, end in pairwise(ends)]
-    problem_of = np.full(len(latest), -1, dtype=np.int32)
+    problem_of = np.full(int(prompts.max(initial=-1)) + 1, -1, dtype=np.int32)
     made: list[dict[Kind, Placed]] = [{} for _ in parts]
-    dropped = 0
+    dropped = of_alike = 0
     for kind in KINDS:  # problems come first: the other kinds refer to them
         count = 0
         for part, span, placed in zip(parts, spans, made, strict=True):
@@ -68,6 +81,7 @@ def place(parts: Sequence[Part], *, derived_problems: bool) -> tuple[list[dict[K
                 continue
             kept = stays[span] if kind == "problems" else stays[span] & (splits[span] != GATE)
             dropped += int((~kept).sum())
+            of_alike += int(alike_only[span].sum())
             own = prompts[span]
             if kind == "problems":
                 first = _first_of_each(own, kept) & (problem_of[own] < 0)
@@ -78,7 +92,14 @@ def place(parts: Sequence[Part], *, derived_problems: bool) -> tuple[list[dict[K
             if kind == "problems":
                 problem_of[own[first]] = numbers[first]
             placed[kind] = Placed(kept, numbers, problem_of[own])
-    return made, dropped
+    return made, Dropped(dropped, of_alike)
+
+
+def _latest(prompts: Numbers, splits: NDArray[np.int8]) -> NDArray[np.int8]:
+    """The split of each row's prompt that is seen last, [rows]."""
+    latest = np.zeros(int(prompts.max(initial=-1)) + 1, dtype=np.int8)
+    np.maximum.at(latest, prompts, splits)
+    return latest[prompts]
 
 
 def hashes_of(texts: Iterable[str]) -> NDArray[np.uint64]:

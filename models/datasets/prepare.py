@@ -2,7 +2,8 @@
 
 A prompt belongs to one split, whatever kinds of row it is in: its hash with the seed decides, unless the data say it.
 Where they say two, the row of the split that is seen earlier goes (train before validation before gate), and the
-manifest counts it. So no split shares a prompt with another, after normalisation. Rows that the data or `test_path`
+manifest counts it. So no split shares a prompt with another, after normalisation. A prompt is one problem by its exact
+text, and prompts that are equal only after normalisation are problems of one split. Rows that the data or `test_path`
 hold out without saying for what are divided between validation and gate by the prompt's hash. The gate has problems
 alone: demonstrations and preferences of its prompts are left out, and counted.
 
@@ -10,7 +11,7 @@ alone: demonstrations and preferences of its prompts are left out, and counted.
 
 SECTION is the key of the YAML file that holds the `data:` settings. The folder appears whole or not at all.
 
-Data need not fit in memory: of every row a hash of its prompt is held, some thirty bytes, and texts pass through in
+Data need not fit in memory: two hashes of every row's prompt are held, some fifty bytes, and texts pass through in
 batches (`shards.py`), which lie beside the folder until it is there. A preparation that was killed goes on with them.
 """
 
@@ -35,7 +36,7 @@ import pyarrow.compute as pc
 from models.atomic_write import replace_folder, write_file
 from models.datasets.formats import sources_of
 from models.datasets.params import checked, read_section, run_stage
-from models.datasets.placing import Part, Placed, place
+from models.datasets.placing import Dropped, Part, Placed, place
 from models.datasets.raw import files_of
 from models.datasets.row_groups import row_groups
 from models.datasets.schema import COLUMNS, IDS, KINDS, MANIFEST, SPLITS, Kind, Split, arrow_schema, file_name
@@ -80,7 +81,7 @@ def require_wanted_splits(rows: Counts, settings: DataSettings) -> None:
                 )
 
 
-def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_Numbered], list[Path], int]:
+def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_Numbered], list[Path], Dropped]:
     """The rows of all sources as shards, what becomes of them, the files, and how many rows were dropped.
 
     Raises:
@@ -108,6 +109,7 @@ def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_N
     parts = [
         Part(
             np.concatenate([shard.prompts for shard in of_source]),
+            np.concatenate([shard.alike for shard in of_source]),
             np.concatenate([shard.splits for shard in of_source]),
             source.kinds,
         )
@@ -205,7 +207,7 @@ def _write(
     settings: DataSettings,
     folder: Path,
     numbered: Sequence[_Numbered],
-    dropped: int,
+    dropped: Dropped,
     files: Sequence[Path],
     report: Report,
 ) -> dict[str, Any]:
@@ -237,9 +239,11 @@ def _write(
             "name": settings.name,
             "format": settings.format,
             "rows": counts,
-            "dropped": dropped,
+            "dropped": dropped.rows,
             "sources": {name: sha256_of(path) for name, path in name_sources(files).items()},
         }
+        if dropped.alike:
+            manifest["dropped_alike"] = dropped.alike
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     return manifest
 

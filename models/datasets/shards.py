@@ -36,7 +36,7 @@ from models.errors import UserError
 
 ALONE = 2
 """Batches that are not worth a second process, which takes a second to start."""
-SPLIT, PROMPT = "split", ("prompt_high", "prompt_low")
+SPLIT, PROMPT, ALIKE = "split", ("prompt_high", "prompt_low"), ("alike_high", "alike_low")
 """Columns of a shard beside those of its kinds."""
 FACTS = b"rewardflow"
 """Where a shard's schema keeps what is no row."""
@@ -66,6 +66,8 @@ class Shard:
 
     file: Path
     prompts: NDArray[np.uint64]
+    """Hashes of the prompts' exact text, of 128 bits, [rows, 2]."""
+    alike: NDArray[np.uint64]
     """Hashes of the normalised prompts, of 128 bits, [rows, 2]."""
     splits: NDArray[np.int8]
     """Each prompt's split as this row has it, its place in SPLITS, [rows]."""
@@ -196,11 +198,12 @@ class _Convert:
         for raw in batch.rows():
             present.update(raw.values)
             records.append(convert_row(reading.source.format, reading.columns, raw))
-        prompts = [normalise(str(next(iter(record.rows.values()))["prompt"])) for record in records]
-        splits = [self._split(record, prompt) for record, prompt in zip(records, prompts, strict=True)]
-        hashes = hashes_of(prompts)
+        prompts = [str(next(iter(record.rows.values()))["prompt"]) for record in records]
+        alike = [normalise(prompt) for prompt in prompts]
+        splits = [self._split(record, prompt) for record, prompt in zip(records, alike, strict=True)]
         arrays: dict[str, pa.Array] = {SPLIT: pa.array(map(SPLITS.index, splits), pa.int8())}
-        arrays |= {name: pa.array(hashes[:, at]) for at, name in enumerate(PROMPT)}
+        for names, hashes in ((PROMPT, hashes_of(prompts)), (ALIKE, hashes_of(alike))):
+            arrays |= {name: pa.array(hashes[:, at]) for at, name in enumerate(names)}
         for kind in reading.source.kinds:
             rows = [record.rows[kind] for record in records]
             for field in arrow_schema(kind):
@@ -241,12 +244,12 @@ def read_kind(shard: Path, kind: Kind) -> pa.Table:
 def _read_shard(file: Path) -> Shard:
     with pa.memory_map(str(file)) as source:
         schema = pa.ipc.open_file(source).schema
-        wanted = [schema.get_field_index(name) for name in (SPLIT, *PROMPT)]
+        wanted = [schema.get_field_index(name) for name in (SPLIT, *PROMPT, *ALIKE)]
         table = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=wanted)).read_all()
         facts = json.loads(schema.metadata[FACTS])
-        prompts = np.stack([table[name].to_numpy() for name in PROMPT], axis=1)
+        prompts, alike = (np.stack([table[name].to_numpy() for name in names], axis=1) for names in (PROMPT, ALIKE))
         splits = table[SPLIT].to_numpy()
-    return Shard(file, prompts, splits, frozenset(facts["columns"]), facts["recognised"], facts["split_given"])
+    return Shard(file, prompts, alike, splits, frozenset(facts["columns"]), facts["recognised"], facts["split_given"])
 
 
 def _columns(source: Source, first: RawRow, present: frozenset[str]) -> dict[str, str]:

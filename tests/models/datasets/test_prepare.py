@@ -158,7 +158,7 @@ def test_rows_that_the_data_call_test_are_held_out_and_divided(tmp_path: Path) -
 def test_kinds_that_share_a_prompt_share_its_split_and_refer_to_its_problem(tmp_path: Path) -> None:
     numbers = range(200)
     written(tmp_path / "raw/problems.jsonl", [{"prompt": f"p {n}", "answer": n} for n in numbers])
-    written(tmp_path / "raw/demonstrations.jsonl", [{"prompt": f"P  {n}", "completion": "x"} for n in numbers])
+    written(tmp_path / "raw/demonstrations.jsonl", [{"prompt": f"p {n}", "completion": "x"} for n in numbers])
     written(tmp_path / "raw/preferences.jsonl", [{"prompt": f"p {n}", "chosen": "a", "rejected": "b"} for n in numbers])
     settings = settings_of(name="mine", path=tmp_path / "raw", format="kinds")
     manifest = prepare(settings, tmp_path / "out")
@@ -166,9 +166,53 @@ def test_kinds_that_share_a_prompt_share_its_split_and_refer_to_its_problem(tmp_
     ids = {row["id"]: row for rows in all_rows(tmp_path / "out", "problems").values() for row in rows}
     for kind in ("demonstrations", "preferences"):
         for row in (row for rows in all_rows(tmp_path / "out", kind).values() for row in rows):
-            assert normalise(ids[row["prompt_id"]]["prompt"]) == normalise(row["prompt"])
+            assert ids[row["prompt_id"]]["prompt"] == row["prompt"]
     every = [row["id"] for kind in COLUMNS for rows in all_rows(tmp_path / "out", kind).values() for row in rows]
     assert len(every) == len(set(every)) == 600 - manifest["dropped"]
+
+
+ALIKE = [
+    ("Square: 3²", "Square: 32"),
+    ("Which letter is a?", "Which letter is A?"),
+    ("if x:\n    y = 1\nz = 2", "if x:\n    y = 1\n    z = 2"),
+    ("Spell ﬁ", "Spell fi"),
+    ("one  space", "one space"),
+    ("Name ①", "Name 1"),
+]
+
+
+@pytest.mark.parametrize("format", ["demonstrations", "preferences"])
+def test_prompts_that_are_equal_only_after_normalisation_are_problems_of_their_own_in_one_split(
+    tmp_path: Path, format: str
+) -> None:
+    texts = [text.replace("x", "x" * repeat) + " #" * repeat for text in sum(ALIKE, ()) for repeat in range(1, 30)]
+    answers = {"completion": "c", "answer": "a"} if format == "demonstrations" else {"chosen": "c", "rejected": "r"}
+    rows = [
+        {"prompt": text, **{key: f"{value} {number}" for key, value in answers.items()}}
+        for number, text in enumerate(texts)
+    ]
+    path = written(tmp_path / "rows.jsonl", rows)
+    prepare(settings_of(name="mine", path=path, format=format, gate_share=0.3), tmp_path / "out")
+    problems = all_rows(tmp_path / "out", "problems")
+    assert sorted(row["prompt"] for rows in problems.values() for row in rows) == sorted(texts)
+    assert all(problems.values())
+    assert_disjoint(tmp_path / "out")
+    prompt_of = {row["id"]: row for rows in problems.values() for row in rows}
+    for row in (row for rows in all_rows(tmp_path / "out", format).values() for row in rows):  # type: ignore[arg-type]
+        problem = prompt_of[row["prompt_id"]]
+        assert problem["prompt"] == row["prompt"]
+        assert problem["answer"] == row.get("answer", "")
+
+
+@pytest.mark.parametrize(("held_out", "alike"), [("Square: 32", 1), ("Square: 3²", 0), ("Square: 4²", None)])
+def test_rows_that_go_because_another_spelling_is_held_out_are_counted_apart(
+    tmp_path: Path, held_out: str, alike: int | None
+) -> None:
+    rows = [{"prompt": "Square: 3²", "split": "train"}, {"prompt": "b", "split": "train"}]
+    path = written(tmp_path / "rows.jsonl", [*rows, {"prompt": held_out, "split": "gate"}])
+    settings = settings_of(name="mine", path=path, format="problems", columns={"split": "split"})
+    manifest = prepare(settings, tmp_path / "out")
+    assert manifest["dropped"] == (alike is not None) and manifest.get("dropped_alike", 0) == (alike or 0)
 
 
 def test_a_given_split_that_leaks_loses_the_leaking_train_rows(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def by_definition(settings: DataSettings) -> tuple[dict[tuple[Kind, Split], list
     for kind in KINDS:
         count = 0
         for split, record in kept:
-            prompt = normalise(str(record.row["prompt"]))
+            prompt = str(record.row["prompt"])
             if record.kind != kind or (kind == "problems" and settings.format != "problems" and prompt in ids):
                 continue
             row_id = f"{split}-{ID_MARK[kind]}{count:06d}"
