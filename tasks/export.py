@@ -19,6 +19,8 @@ from models.evaluation.paired_change import metric_intervals
 from models.policy.folder import check_model_folder, hash_folder
 from models.policy.use import read_use
 from models.text.chat_template import write_plain_template
+from models.text.end_ids import ends_of_folder
+from models.text.unwritten import write_tags
 from tasks.evaluation_difference import metric_names, read_answers
 from tasks.model_card import Card, Chat, model_card
 from tasks.recorded_recipe import WHOLE
@@ -60,6 +62,8 @@ def export(said: Recorded, target: Path, licence: str = "") -> None:
         with replace_folder(target.absolute()) as beside:
             shutil.copytree(original, beside, copy_function=shutil.copyfile, dirs_exist_ok=True)  # as others may read
             chat = _settle_chat(said, beside)
+            trusted = bool(recipe_of(said).get("policy", {}).get("trust_remote_code"))
+            write_tags(beside, ends_of_folder(beside), trust_remote_code=trusted)
             text = model_card(card_of(said, version, original, licence, chat), f"./{target.name}")
             (beside / CARD).write_text(text, encoding="utf-8")
     except OSError as error:

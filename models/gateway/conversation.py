@@ -83,9 +83,12 @@ def _of_chat(
         between = _between(codec, said)
         if between is not None:
             return [*call.whole, *between], messages
-    if codec.chat:
+    if not codec.chat:
+        return codec.plain(["\n".join(text for _, text in messages)])[0], messages
+    try:
         return codec.conversations([messages])[0], messages
-    return codec.prompts(["\n".join(text for _, text in messages)])[0], messages
+    except UserError as error:
+        raise BadRequest(f"messages: {error}") from None
 
 
 def _begins(messages: tuple[Message, ...], call: Recorded) -> bool:

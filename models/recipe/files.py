@@ -21,6 +21,7 @@ from models.policy.weights_header import tensor_shapes
 from models.recipe.room import check_room
 from models.recipe.schema import Recipe
 from models.recipe.teachers import KEYS, frozen_models, recipe_of
+from models.text.rendering import ChatTemplate
 
 
 def require_files(recipe: Recipe) -> None:
@@ -57,6 +58,9 @@ def _check_base(recipe: Recipe) -> Sequence[str] | None:
         return None
     try:
         positions, modules = check_base_folder(folder, chat=recipe.policy.chat)
+        if recipe.policy.chat:
+            tokenizer = load_tokenizer(folder, trust_remote_code=recipe.policy.trust_remote_code)
+            ChatTemplate(tokenizer).check(("user",))
         check_room(recipe, positions)
         if recipe.policy.trust_remote_code and recipe.reward_model is not None:
             check_classifier_code(folder)

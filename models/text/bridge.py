@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from models.errors import UserError
 from models.text.encoding import Codec
@@ -79,6 +79,8 @@ def _between(codec: Codec, role: Role) -> tuple[str, str] | str:
         return "the tokenizer has none"
     try:
         return _probe(codec, role)
+    except UserError as error:
+        return str(error)
     except (TemplateError, ValueError, TypeError, KeyError) as error:
         return f"it refuses a message of the role {role} behind a reply ({str(error).splitlines()[0][:120]})"
 
@@ -86,8 +88,7 @@ def _between(codec: Codec, role: Role) -> tuple[str, str] | str:
 def _probe(codec: Codec, role: Role) -> tuple[str, str] | str:
     def render(*said: str, asks: bool = True) -> str:
         roles = ["user", *["assistant", role] * len(said)]
-        turns: list[dict[str, Any]] = [{"role": who, "content": text} for who, text in zip(roles, said, strict=False)]
-        return str(codec.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=asks))
+        return codec.template.render(list(zip(roles, said, strict=False)), asks=asks)
 
     seen: list[tuple[str, str, str]] = []
     for asked, heard, reply in zip(_ASKED, _HEARD, _REPLIES, strict=True):

@@ -10,11 +10,12 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from models.errors import UserError
 from models.policy.folder import load_tokenizer
 from models.text.encoding import Codec
+from models.text.rendering import ChatTemplate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -57,9 +58,7 @@ def plain_template(tokenizer: PreTrainedTokenizerBase, behind: str = "") -> str:
 
 def chat_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Ids that a server makes of a chat of one user message `text`."""
-    turns = [{"role": "user", "content": text}]
-    written: Any = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-    return list(tokenizer(str(written), add_special_tokens=False)["input_ids"])
+    return list(tokenizer(ChatTemplate(tokenizer).render([("user", text)]), add_special_tokens=False)["input_ids"])
 
 
 def write_plain_template(
@@ -102,7 +101,7 @@ def _renders_prompts(folder: Path, after_prompt: Sequence[int], trust_remote_cod
     trained = [[*ids, *after_prompt] for ids in Codec(tokenizer).prompts(_PROBES)]
     try:
         return [chat_ids(tokenizer, text) for text in _PROBES] == trained
-    except (TemplateError, ValueError):  # it asks for more than one message, or has several names
+    except (TemplateError, ValueError, UserError):  # it asks for more than one message, or has several names
         return False
 
 

@@ -14,7 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from models.errors import UserError
+from models.text.rendering import ChatTemplate
 from models.text.token_rows import TokenRows, rows_in_memory
+from models.text.unwritten import unwritten_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -52,6 +54,15 @@ class Codec:
         own = self.tokenizer.eos_token_id
         return self.ends[0] if own is None else int(own)
 
+    @cached_property
+    def template(self) -> ChatTemplate:
+        """The tokenizer's chat template."""
+        return ChatTemplate(self.tokenizer)
+
+    @cached_property
+    def _unwritten(self) -> frozenset[int]:
+        return unwritten_ids(self.tokenizer, self.ends)
+
     @property
     def pad(self) -> int:
         """Id used behind the end of shorter rows; never attended to, never scored."""
@@ -73,17 +84,16 @@ class Codec:
             turns: role and text of each message of each conversation.
 
         Raises:
-            UserError: the tokenizer has no chat template.
+            UserError: the tokenizer has no chat template, or one that refuses a conversation or leaves out a message.
         """
+        from jinja2 import TemplateError
+
         if not self.tokenizer.chat_template:
             raise UserError("policy.chat is true but the tokenizer has no chat template")
-        rendered = [
-            self.tokenizer.apply_chat_template(
-                [{"role": role, "content": text} for role, text in said], tokenize=False, add_generation_prompt=True
-            )
-            for said in turns
-        ]
-        return self._ids([str(text) for text in rendered])
+        try:
+            return self._ids([self.template.render(messages) for messages in turns])
+        except TemplateError as error:
+            raise UserError(f"the tokenizer's chat template refuses a conversation ({error})") from None
 
     def completions(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each completion with the end token, [completions] lists."""
@@ -98,11 +108,13 @@ class Codec:
         return rows_in_memory(map(self.completions, texts))
 
     def text(self, completions: Sequence[Sequence[int]]) -> list[str]:
-        """Text of each completion, end and padding tokens left out, [completions]."""
+        """Text of each completion, [completions]: without its end, padding and the tokens between messages, and with
+        the tags that the tokenizer has as special tokens (see `models.text.unwritten`)."""
         rows = [list(ids[:-1] if ids and ids[-1] in self.ends else ids) for ids in completions]
         if not rows:
-            return []  # of none a tokenizer says that they are one text, an empty one
-        return list(self.tokenizer.batch_decode(rows, skip_special_tokens=True))
+            return []  # a tokenizer decodes an empty list to one empty text
+        written = [[token for token in ids if token not in self._unwritten] for ids in rows]
+        return list(self.tokenizer.batch_decode(written, skip_special_tokens=False))
 
     def inside(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts that stand behind others, no special token added, [texts] lists."""
@@ -127,10 +139,9 @@ class Codec:
         if not self.tokenizer.chat_template:
             return None
         answer = "7f3a9c"
-        turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": answer}]
         try:
-            behind = str(self.tokenizer.apply_chat_template(turns, tokenize=False)).rpartition(answer)[2]
-        except TemplateError:  # one that knows prompts only
+            behind = self.template.render([("user", "?"), ("assistant", answer)], asks=False).rpartition(answer)[2]
+        except (TemplateError, UserError):  # one that knows prompts only
             return None
         (ids,) = self._ids([behind])
         return next((token for token in ids if token in self.ends), None)

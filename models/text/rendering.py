@@ -1,0 +1,105 @@
+"""A tokenizer's chat template, which writes messages as one text.
+
+Most templates take the content of a message as a text. Others take a list of parts, `[{"type": "text", "text": ...}]`,
+and write nothing for a text: the policy would be trained on prompts without a question. So each role is tried once with
+a probe, as a text and then as a list of parts, and a template that writes neither is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from models.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+PROBE = "q3e8b57dq"
+"""A text that no template writes by itself."""
+_BEFORE = {"system": (), "developer": (), "user": (), "assistant": ("user",), "tool": ("user", "assistant")}
+"""Roles of the messages before a message of each role, where it is probed."""
+
+
+class ChatTemplate:
+    """Writes conversations as a tokenizer's chat template has them.
+
+    Args:
+        tokenizer: has a chat template.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._template: Any = None
+        self._parts: dict[str, bool] = {}
+
+    def render(self, messages: Sequence[tuple[str, str]], *, asks: bool = True) -> str:
+        """Write a conversation.
+
+        Args:
+            messages: role and text of each.
+            asks: write the beginning of the assistant's reply, too.
+
+        Raises:
+            UserError: the template leaves out the text of one of the roles.
+        """
+        if self._template != self._tokenizer.chat_template:
+            self._template, self._parts = self._tokenizer.chat_template, {}
+        return self._write([(role, text, self._takes_parts(role)) for role, text in messages], asks)
+
+    def check(self, roles: Iterable[str]) -> None:
+        """Make sure that the text of a message of each role is written.
+
+        Raises:
+            UserError: it is not, or the template refuses the role.
+        """
+        from jinja2 import TemplateError
+
+        for role in roles:
+            try:
+                self.render([*((before, PROBE) for before in _BEFORE[role]), *_probed(role)])
+            except (TemplateError, ValueError, TypeError, KeyError) as error:
+                reason = (str(error).splitlines() or [""])[0][:120]
+                raise UserError(
+                    f"{self._place}: its chat template refuses a message of the role {role} ({reason})"
+                ) from None
+
+    @property
+    def _place(self) -> str:
+        return str(self._tokenizer.name_or_path or "the tokenizer")
+
+    def _takes_parts(self, role: str) -> bool:
+        """Whether a message of `role` is a list of parts to the template; tried once."""
+        if role not in self._parts:
+            self._parts[role] = self._try(role)
+        return self._parts[role]
+
+    def _try(self, role: str) -> bool:
+        from jinja2 import TemplateError
+
+        before = [(each, "?", self._takes_parts(each)) for each in _BEFORE.get(role, ())]
+        behind = [("user", "?", self._takes_parts("user"))] if role in ("system", "developer") else []
+        refusal: Exception | None = None
+        for parts in (False, True):
+            try:
+                if PROBE in self._write([*before, (role, PROBE, parts), *behind], asks=role != "assistant"):
+                    return parts
+            except (TemplateError, ValueError, TypeError, KeyError) as error:
+                refusal = refusal or error
+        if refusal is not None:
+            raise refusal
+        raise UserError(
+            f"{self._place}: its chat template leaves out the text of a message of the role {role}, given as a text or "
+            "as a list of parts; repair chat_template.jinja (or chat_template in tokenizer_config.json)"
+        )
+
+    def _write(self, messages: Sequence[tuple[str, str, bool]], asks: bool) -> str:
+        turns: Any = [
+            {"role": role, "content": [{"type": "text", "text": text}] if parts else text}
+            for role, text, parts in messages
+        ]
+        return str(self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=asks))
+
+
+def _probed(role: str) -> list[tuple[str, str]]:
+    return [(role, PROBE), ("user", PROBE)] if role in ("system", "developer") else [(role, PROBE)]

@@ -1,0 +1,118 @@
+"""Which of a tokenizer's special tokens are no part of what a policy says, and which are.
+
+A tokenizer marks many tokens as special: its end and padding, the tokens between which a chat template puts messages,
+and often tags such as `<think>` or `<answer>` that were added for a purpose of the model. Tags are text: rewards,
+samples, judges and people read them. The others are left out of a completion's text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import UserError
+from models.text.rendering import PROBE, ChatTemplate
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+"""Names under which a tokenizer's config names one token for a purpose of its own."""
+_TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*)>")
+
+
+def unwritten_ids(tokenizer: PreTrainedTokenizerBase, ends: Collection[int] = ()) -> frozenset[int]:
+    """Ids of the special tokens that a completion's text leaves out.
+
+    They are those that the tokenizer names for a purpose (`ROLES`), those that end a completion, and those that the
+    chat template writes around a message of the user and before the assistant's reply. A pair `<name>` and `</name>`
+    that has no such purpose is a tag, wherever the template writes it.
+
+    Args:
+        tokenizer: of the completion.
+        ends: ids that end a completion, see `models.text.end_ids`.
+    """
+    special = {token.content: number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    vocabulary = tokenizer.get_vocab()
+    named = {str(token) for role in ROLES if (token := getattr(tokenizer, role, None)) is not None}
+    between = {token for token in _around_messages(tokenizer, special) if not _tag(token, special)}
+    return frozenset(
+        {vocabulary[name] for name in named if name in vocabulary}
+        | {number for number in special.values() if number in ends}
+        | {special[token] for token in between}
+    )
+
+
+def _around_messages(tokenizer: PreTrainedTokenizerBase, special: Collection[str]) -> set[str]:
+    """Special tokens that the chat template writes around a message, and the first one before a reply."""
+    from jinja2 import TemplateError
+
+    if not tokenizer.chat_template or not special:
+        return set()
+    template = ChatTemplate(tokenizer)
+    try:
+        said, asked = (template.render([("user", PROBE)], asks=asks) for asks in (False, True))
+    except (TemplateError, ValueError, TypeError, KeyError, UserError):  # refused where a chat is rendered
+        return set()
+    around = {token for token in special if token in said}
+    reply = asked.removeprefix(said)
+    first = min((token for token in special if token in reply), key=reply.index, default=None)
+    return around if first is None else {*around, first}
+
+
+def _tag(token: str, special: Collection[str]) -> bool:
+    """Whether a special token is one of a pair `<name>` and `</name>`."""
+    written = _TAG.fullmatch(token)
+    return written is not None and f"<{'' if written[1] else '/'}{written[2]}>" in special
+
+
+def write_tags(folder: Path, ends: Collection[int] = (), *, trust_remote_code: bool = False) -> None:
+    """Let the tokenizer in a model folder mark only those tokens as special that a completion's text leaves out.
+
+    Servers and `decode(skip_special_tokens=True)` leave out every special token. The tokens and their ids stay.
+
+    Args:
+        folder: a model folder, whose tokenizer files are changed.
+        ends: ids that end a completion.
+        trust_remote_code: run code of the model's own for its tokenizer.
+    """
+    from models.policy.folder import load_tokenizer
+
+    file = folder / "tokenizer.json"
+    if not file.is_file():  # slow tokenizers keep no marks in a file of a known form
+        return
+    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
+    left_out = unwritten_ids(tokenizer, ends)
+    tags = {
+        token.content
+        for number, token in tokenizer.added_tokens_decoder.items()
+        if token.special and number not in left_out
+    }
+    if not tags:
+        return
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        if (folder / name).is_file():
+            facts: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
+            _unmark(facts, tags)
+            (folder / name).write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _unmark(facts: dict[str, Any], tags: Collection[str]) -> None:
+    """Remove the mark of special tokens from `tags` in the content of a tokenizer's file."""
+    known = [*facts.get("added_tokens", ()), *facts.get("added_tokens_decoder", {}).values()]
+    for token in known:
+        if token.get("content") in tags:
+            token["special"] = False
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        extra = facts.get(key)
+        if isinstance(extra, list):
+            facts[key] = [token for token in extra if _content(token) not in tags]
+        elif isinstance(extra, dict):
+            facts[key] = {name: token for name, token in extra.items() if _content(token) not in tags}
+
+
+def _content(token: Any) -> str:
+    return str(token.get("content")) if isinstance(token, dict) else str(token)
