@@ -10,6 +10,7 @@ TASK_SETS = (
     "clinic",
     "combined",
     "comparing",
+    "constrained_texts",
     "countdown",
     "derivatives",
     "descriptions",
@@ -44,6 +45,8 @@ TASK_SETS = (
     "topics",
     "translation",
     "twenty_questions",
+    "unseen_pairs",
+    "unseen_topics",
 )
 """Those for environments, made by `models.datasets.make_tasks`; each has a file in `models/datasets/task_sets`."""
 EXTRA_SETS = ("textworld",)

@@ -18,14 +18,17 @@ from models.evaluation.records import PromptRecord, aligned
 
 
 class HeldOutSettings(BaseModel):
-    """A held-out set, under `gate.held_out.NAME`: whose files, and how much of a metric on them may be lost."""
+    """A held-out set, under `gate.held_out.NAME`: its rows, and how much of a metric on them may be lost.
+
+    Without a path it is the gate split of the built-in data set NAME.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    path: Paths
+    path: Paths | None = None
     """File, folder or list of files: .jsonl, .json, .csv or .parquet. Relative to the working directory."""
-    format: Literal["problems", "gsm8k"]
-    """Shape of the rows."""
+    format: Literal["problems", "gsm8k"] | None = None
+    """Shape of the rows of the files."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Field of the format -> name of the user's column, where they differ, such as {prompt: question}."""
     limit: Positive | None = None
@@ -40,6 +43,14 @@ class HeldOutSettings(BaseModel):
     """How much the metric may fall."""
 
     @model_validator(mode="after")
+    def _has_files_or_none(self) -> HeldOutSettings:
+        if self.path is not None and self.format is None:
+            raise ValueError("format: a held-out set with a path needs a format")
+        if self.path is None and (self.format or self.columns or self.limit):
+            raise ValueError("format, columns, limit: only with a path; without one the set is built in")
+        return self
+
+    @model_validator(mode="after")
     def _can_be_measured(self) -> HeldOutSettings:
         if "split" in self.columns:
             raise ValueError("columns: a held-out set has no split, all of its rows are held out")
@@ -52,7 +63,9 @@ class HeldOutSettings(BaseModel):
         return self
 
     def data(self, name: str) -> DataSettings:
-        """The `data:` section that reads the files as the data set `name`, all of whose rows are the gate's."""
+        """The `data:` section that gives the data set `name`; all rows of files are the gate's."""
+        if self.path is None:
+            return DataSettings(name=name)
         return DataSettings(
             name=name,
             path=self.path,

@@ -1,9 +1,12 @@
 """Constraints on a text that a program can check, in the manner of IFEval (arXiv 2311.07911).
 
     words at_least 20 | words at_most 50 | sentences exactly 3 | paragraphs exactly 2 | bullets at_least 3
-    contains red, twice at least | forbids blue | starts good morning | ends stop | lower | upper | no_commas | json
+    contains red, twice at least | forbids blue | starts good morning | ends stop | lower | upper | no_commas | title
+    json with keys a, b
 
 Words are what stands between white space; they are looked for without regard to case and to the signs around them.
+A title stands in double angle brackets. JSON may stand in a Markdown code block.
+
 Every check takes any text whatever, never raises on it, and takes time linear in its length.
 """
 
@@ -20,7 +23,7 @@ from models.episodes.hidden import Hidden
 
 Kind = Literal[
     "words", "sentences", "paragraphs", "bullets", "contains", "forbids", "starts", "ends", "lower", "upper",
-    "no_commas", "json",
+    "no_commas", "json", "title",
 ]  # fmt: skip
 COUNTED = ("words", "sentences", "paragraphs", "bullets", "contains")
 ABOUT = ("contains", "forbids", "starts", "ends")
@@ -30,6 +33,8 @@ LONGEST_JSON = 100_000
 _SENTENCE = re.compile(r"[^.!?\s][^.!?]*")
 _PARAGRAPH = re.compile(r"\S[^\n]*(?:\n(?!\s*\n)[^\n]*)*")
 _BULLET = re.compile(r"^[ \t]*[-*] +\S", re.MULTILINE)
+_TITLE = re.compile(r"<<([^<>\n]+)>>")
+_FENCED = re.compile(r"```(?:json)?\n(.*)\n```", re.DOTALL | re.IGNORECASE)
 
 
 class Constraint(Hidden):
@@ -42,6 +47,8 @@ class Constraint(Hidden):
     """Fewest, of what is counted."""
     most: Annotated[int, Field(ge=0)] | None = None
     """Most; None: any number."""
+    keys: tuple[str, ...] = ()
+    """Keys that the JSON object must have, others allowed; empty: any JSON value."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -51,6 +58,8 @@ class Constraint(Hidden):
             raise ValueError(f"{self.kind}: nothing is counted")
         if self.most is not None and self.most < self.least:
             raise ValueError(f"{self.kind}: least is {self.least}, more than most, {self.most}")
+        if self.keys and self.kind != "json":
+            raise ValueError(f"{self.kind}: keys are for json only")
         return self
 
 
@@ -99,11 +108,16 @@ def _ends(text: str, words: list[str], constraint: Constraint) -> bool:
 def _json(text: str, words: list[str], constraint: Constraint) -> bool:
     if len(text) > LONGEST_JSON:
         return False
+    fenced = _FENCED.fullmatch(text.strip())
     try:
-        json.loads(text)
+        value = json.loads(fenced[1] if fenced else text)
     except (ValueError, RecursionError):
         return False
-    return True
+    return not constraint.keys or (isinstance(value, dict) and value.keys() >= set(constraint.keys))
+
+
+def _title(text: str, words: list[str], constraint: Constraint) -> bool:
+    return any(title.strip() for title in _TITLE.findall(text))
 
 
 _CHECKS: dict[Kind, Callable[[str, list[str], Constraint], bool]] = {
@@ -119,4 +133,5 @@ _CHECKS: dict[Kind, Callable[[str, list[str], Constraint], bool]] = {
     "upper": lambda text, words, constraint: text == text.upper(),
     "no_commas": lambda text, words, constraint: "," not in text,
     "json": _json,
+    "title": _title,
 }

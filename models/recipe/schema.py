@@ -243,8 +243,13 @@ class Recipe(Section):
         if self.warm_start is None and self.policy.base is None:
             raise ValueError("warm_start: null needs policy.base, a model to begin with")
         check_room(self, self.policy.size.positions if self.policy.base is None else None)
-        for name in {self.data.name, *BUILT_IN}.intersection(self.gate.held_out):
-            raise ValueError(f"gate.held_out.{name}: a data set has this name already; give the held-out set another")
+        for name, held_out in self.gate.held_out.items():
+            if name == self.data.name or (held_out.path is not None and name in BUILT_IN):
+                raise ValueError(
+                    f"gate.held_out.{name}: a data set has this name already; give the held-out set another"
+                )
+            if held_out.path is None and name not in BUILT_IN:
+                raise ValueError(f"gate.held_out.{name}: no path, and no built-in data set has this name; set a path")
         if self.schedule is None:
             return self
         if self.policy.subnetwork is not None and self.schedule.optimiser.weight_decay:

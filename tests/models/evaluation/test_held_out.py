@@ -12,6 +12,8 @@ from models.errors import UserError
 from models.evaluation.gate import GateSettings, judge
 from models.evaluation.held_out import HeldOutAnswers, HeldOutSettings, held_out_checks
 from models.evaluation.records import Completion, PromptRecord
+from models.recipe.held_out import held_out_recipes
+from models.recipe.load import load_recipe
 
 HISTORY = HeldOutSettings(path="history.jsonl", format="problems", samples=2, margin=0.05)  # type: ignore[arg-type]
 CODE = HeldOutSettings(
@@ -170,3 +172,36 @@ def test_settings_that_cannot_be_measured_are_refused(changed: dict[str, object]
     given = {"path": "a.jsonl", "format": "problems"} | changed
     with pytest.raises(ValidationError, match=said):
         TypeAdapter(GateSettings).validate_python({"held_out": {"history": given}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"path": "a.jsonl"}, "a held-out set with a path needs a format"),
+        ({"format": "problems"}, "only with a path"),
+        ({"limit": 3}, "only with a path"),
+        ({"columns": {"prompt": "question"}}, "only with a path"),
+    ],
+)
+def test_files_need_a_format_and_a_built_in_set_takes_none(settings: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        HeldOutSettings.model_validate(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "says"),
+    [
+        ("unseen_pair", "{}", "no path, and no built-in data set has this name"),
+        ("unseen_pairs", "{path: a.jsonl, format: problems}", "a data set has this name already"),
+        ("arithmetic", "{}", "a data set has this name already"),
+    ],
+)
+def test_a_held_out_set_is_files_or_another_built_in_data_set(name: str, settings: str, says: str) -> None:
+    with pytest.raises(UserError, match=f"gate.held_out.{name}: {says}"):
+        load_recipe("arithmetic", [f"gate.held_out={{{name}: {settings}}}"])
+
+
+def test_a_built_in_held_out_set_is_read_by_its_own_stage() -> None:
+    recipe = load_recipe("arithmetic", ["gate.held_out={unseen_pairs: {problems: 50}}"])
+    held_out = held_out_recipes(recipe)["unseen_pairs"]
+    assert held_out.data.built_in and held_out.data.name == "unseen_pairs" and held_out.gate.problems == 50

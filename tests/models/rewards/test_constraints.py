@@ -43,6 +43,11 @@ PROBLEM = Problem("p", "write 3 words", json.dumps({"constraints": ASKED}))
         ({"kind": "upper"}, "LARGE 7", "LARGe"),
         ({"kind": "no_commas"}, "a; b", "a, b"),
         ({"kind": "json"}, '{"a": [1, null]}', "{'a': 1}"),
+        ({"kind": "json"}, '```json\n{"a": 1}\n```', '```python\n{"a": 1}\n```'),
+        ({"kind": "json", "keys": ["a", "b"]}, '{"b": 1, "a": 2, "c": 3}', '{"a": 1}'),
+        ({"kind": "json", "keys": ["a"]}, '{"a": 1}', '["a"]'),
+        ({"kind": "title"}, "<<The Sea>>\nIt is big.", "<< >> The Sea"),
+        ({"kind": "title"}, "So: <<Sea>>.", "<<The\nSea>>"),
     ],
 )
 def test_each_kind_is_met_and_failed_as_its_name_says(constraint: dict[str, Any], meets: str, fails: str) -> None:
@@ -85,6 +90,7 @@ def test_whatever_is_written_has_a_share_under_every_kind() -> None:
         ('{"constraints": [{"kind": "starts"}]}', "text is missing"),
         ('{"constraints": [{"kind": "lower", "most": 3}]}', "nothing is counted"),
         ('{"constraints": [{"kind": "words", "least": 3, "most": 2}]}', "least is 3, more than most, 2"),
+        ('{"constraints": [{"kind": "title", "keys": ["a"]}]}', "keys are for json only"),
     ],
 )
 def test_an_answer_that_is_no_constraints_is_the_problems_fault_and_named(answer: str, reason: str) -> None:
