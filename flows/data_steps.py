@@ -101,5 +101,5 @@ def _named(key: str) -> Iterator[None]:
 
 
 def _prepared(opened: Opened, recipe: Recipe, name: str) -> tuple[StepResult, DataVersion]:
-    key = content_key("data", recipe.data.model_dump(mode="json"))
+    key = content_key("data", recipe.data.model_dump(mode="json", exclude={"template"}))
     return prepare_data(named_context(opened, "data", key, DataSections(recipe), name), opened.root)

@@ -38,6 +38,7 @@ from models.ranks import Ranks
 from models.reward_model.scorer import open_scorer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
+from models.text.prompt_form import PromptForm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,8 @@ class Training:
     start: Path
     """The model folder that the policy begins with."""
     problems: Sequence[Problem]
+    form: PromptForm
+    """What the recipe writes around every prompt."""
     teachers: Mapping[Role, Path]
     """Model folders that the policy is distilled from, and that of the judge."""
     served: TeacherSettings | None
@@ -131,7 +134,7 @@ def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: W
     """
     trusted = training.policy.trust_remote_code
     tokenizer = open_tokenizer(training.start, trust_remote_code=trusted)
-    codec = Codec(tokenizer, training.policy.chat, ends_of_folder(training.start))
+    codec = Codec(tokenizer, training.policy.chat, ends_of_folder(training.start), training.form)
     # On the processor: the rank's device holds parts alone.
     policy = load_causal_model(training.start, torch.float32, trust_remote_code=trusted)
     learner = build_learner(

@@ -68,7 +68,7 @@ def prepare_source(settings: DataSettings, root: Path, report: Report, lock: int
 
 def source_files(settings: DataSettings, root: Path) -> tuple[str, str]:
     """The text of `dvc.yaml` and of `params.yaml` for a user's files; paths inside the repository become relative."""
-    data: dict[str, Any] = settings.model_dump(mode="json", exclude_defaults=True)
+    data: dict[str, Any] = settings.model_dump(mode="json", exclude_defaults=True, exclude={"template"})
     data["name"] = settings.name
     raw: list[str] = []
     for key, paths in (("path", settings.path), ("test_path", settings.test_path)):

@@ -20,6 +20,7 @@ from models.policy.folder import check_model_folder, hash_folder
 from models.policy.use import read_use
 from models.text.chat_template import write_plain_template
 from models.text.end_ids import ends_of_folder
+from models.text.prompt_form import PromptForm
 from models.text.unwritten import write_tags
 from tasks.evaluation_difference import metric_names, read_answers
 from tasks.model_card import Card, Chat, model_card
@@ -195,6 +196,7 @@ def card_of(said: Recorded, version: VersionInfo, folder: Path, licence: str, ch
             "said of it": facts.get(tags.WORD, ""),
         },
         use=read_use(folder),
+        form=PromptForm.of(recipe.get("policy", {}).get("system"), recipe.get("data", {}).get("template")),
         chat=chat,
         served_name=served_name(version),
     )

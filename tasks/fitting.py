@@ -190,6 +190,7 @@ def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
         alarm=recipe.alarm,
         start=asked.start.absolute(),
         problems=asked.problems,
+        form=asked.codec.form,
         teachers={role: folder.absolute() for role, folder in asked.teachers.items()},
         served=recipe.teacher,
         judge=recipe.judge,

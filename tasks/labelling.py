@@ -21,6 +21,7 @@ from models.policy.folder import load_tokenizer
 from models.rewards.exact_answer import by_answer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
+from models.text.prompt_form import PromptForm
 from tasks.inputs import log_rows
 from tasks.registered_policy import PolicyFiles
 from tasks.shared_engine import lent_engine
@@ -70,7 +71,8 @@ def drawing(
         UserError: there is no judge where the recipe says that one is.
     """
     trusted = recipe.policy.trust_remote_code
-    codec = Codec(load_tokenizer(start, trust_remote_code=trusted), recipe.policy.chat, ends_of_folder(start))
+    form = PromptForm.of(recipe.policy.system, recipe.data_template)
+    codec = Codec(load_tokenizer(start, trust_remote_code=trusted), recipe.policy.chat, ends_of_folder(start), form)
     files = judges.get("judge")
     longest = longest_sequence(recipe)
     with (

@@ -10,6 +10,7 @@ import yaml
 
 from models.evaluation.bootstrap import Interval
 from models.policy.use import Use
+from models.text.prompt_form import PLACE, PromptForm
 from tasks.description import CheckLike, cell, code, fenced, gate_table, number, section, table
 
 Chat = Literal["own", "plain", "none"]
@@ -48,6 +49,8 @@ class Card:
     approval: Mapping[str, str]
     """Who made it champion, when and why, and what a person said of it."""
     use: Use
+    form: PromptForm
+    """What was written around every prompt in training and evaluation."""
     chat: Chat
     served_name: str
 
@@ -122,6 +125,12 @@ def _use(card: Card, folder: str) -> str:
         notes.append(
             "It was trained on plain prompts, which no chat template can write: send text to `/v1/completions`."
         )
+    if card.form.system:
+        notes.append("Begin every chat with this system message: the policy was trained and measured with it before "
+                     f"each prompt that had none of its own.\n\n{fenced(card.form.system, 'text')}")  # fmt: skip
+    if card.form.template != PLACE:
+        notes.append(f"Write every prompt in this text, in the place of `{PLACE}`: the policy was trained and measured "
+                     f"so.\n\n{fenced(card.form.template, 'text')}")  # fmt: skip
     if card.use.after_prompt:
         notes.append(f"Put {code(card.use.text)} behind every prompt: the policy was measured so.")
     if card.use.gated or card.use.mask_top_p < 1:

@@ -21,6 +21,7 @@ from models.loop.rollout import Problem
 from models.policy.folder import load_tokenizer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
+from models.text.prompt_form import PromptForm
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class RunTokens:
 
         def codec(folder: Path) -> Codec:
             tokenizer = load_tokenizer(folder, trust_remote_code=recipe.policy.trust_remote_code)
-            return Codec(tokenizer, recipe.policy.chat, ends_of_folder(folder))
+            form = PromptForm.of(recipe.policy.system, recipe.data_template)
+            return Codec(tokenizer, recipe.policy.chat, ends_of_folder(folder), form)
 
         own = codec(policy)
         return cls(own, own if run in (None, policy) else codec(run))

@@ -141,6 +141,7 @@ def validate(
     advance: Advance = unseen,
     pieces: Path | None = None,
     held_out: Sequence[Path] = (),
+    count_prompts: CountTokens | None = None,
 ) -> ValidationReport:
     """Hold prepared data against its suites, set failing rows aside and write the rest.
 
@@ -154,6 +155,7 @@ def validate(
         advance: is told how far it is.
         pieces: folder in which it is kept how far it is: what is found there, left by a validation of the same that was
             killed, is not looked at again. Removed in the end. None: nothing is kept.
+        count_prompts: tokens of each prompt with what the recipe writes around it; None: as of any text.
         held_out: other prepared data, none of whose prompts may stand in the rows that are trained or validated on.
 
     Raises:
@@ -176,7 +178,9 @@ def validate(
         facts = _facts(source)
 
         def look(start: int, frame: pd.DataFrame, source: Source = source, facts: Facts = facts) -> pd.DataFrame:
-            computed = computed_columns(source.split, frame, neighbours, facts, count_tokens, parse_answer)
+            computed = computed_columns(
+                source.split, frame, neighbours, facts, count_tokens, parse_answer, count_prompts
+            )
             return pd.concat([frame, computed], axis="columns").assign(row=np.arange(start, start + len(frame)))
 
         def checker(part: str, checks: Sequence[Check], file: str = source.name) -> Expectations:

@@ -132,6 +132,7 @@ def computed_columns(
     facts: Facts,
     count_tokens: CountTokens,
     parse_answer: ParseAnswer,
+    count_prompts: CountTokens | None = None,
 ) -> pd.DataFrame:
     """The computed columns of some rows of a file, [rows, some of `COMPUTED`], in the order and with the index of
     `frame`; which columns there are hangs on the file and not on the rows.
@@ -143,9 +144,10 @@ def computed_columns(
         facts: what `facts_of` found in the file.
         count_tokens: tokens of each text. Called once for each column, with the texts that differ.
         parse_answer: the answer that a completion states, or None where it states none that can be read.
+        count_prompts: tokens of each prompt with what the recipe writes around it; None: as of any text.
     """
     columns: dict[str, pd.Series] = {"id_is_unique": ~_texts(frame, "id").isin(neighbours.repeated_ids)}
-    columns["tokens"] = _tokens(frame, count_tokens)
+    columns["tokens"] = _tokens(frame, count_tokens, count_prompts or count_tokens)
     if facts.first_of_repeated is not None:
         columns["problem_is_first"] = is_first(frame, facts.first_of_repeated)
     if facts.has_answers:
@@ -171,12 +173,12 @@ def _texts(frame: pd.DataFrame, name: str) -> pd.Series:
     return frame[name].fillna("").astype(str)
 
 
-def _tokens(frame: pd.DataFrame, count_tokens: CountTokens) -> pd.Series:
-    def count(name: str) -> pd.Series:
+def _tokens(frame: pd.DataFrame, count_tokens: CountTokens, count_prompts: CountTokens) -> pd.Series:
+    def count(name: str, tokens: CountTokens = count_tokens) -> pd.Series:
         codes, texts = pd.factorize(_texts(frame, name))
-        return pd.Series(np.asarray(count_tokens(list(texts)), dtype=np.int64)[codes], index=frame.index)
+        return pd.Series(np.asarray(tokens(list(texts)), dtype=np.int64)[codes], index=frame.index)
 
-    longest = count("prompt")
+    longest = count("prompt", count_prompts)
     if "completion" in frame:
         longest += count("completion")
     if "chosen" in frame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from models.bounds import Positive, Seed
 from models.datasets.built_in import BUILT_IN
@@ -69,8 +69,18 @@ class DataSettings(BaseModel):
     """Another number divides the held-out prompts anew: as many others of them become the gate's, train stays."""
     seed: Seed = 0
     """Seed of the hash that splits."""
+    template: str | None = None
+    """Text around every prompt, with `{prompt}` exactly once; every other brace is text. The rows stay as they are: the
+    policy and whatever is fitted to prompts read it. None: nothing."""
     limit: Positive | None = None
     """Read at most so many rows of `path` and so many of `test_path` (of each kind, in the order of the files)."""
+
+    @field_validator("template")
+    @classmethod
+    def _has_place(cls, template: str | None) -> str | None:
+        if template is not None and (count := template.count("{prompt}")) != 1:
+            raise ValueError(f"it has {{prompt}} {count} times; write it exactly once (other braces are text)")
+        return template
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -79,7 +89,9 @@ class DataSettings(BaseModel):
                 known = ", ".join(BUILT_IN)
                 raise ValueError(f"'{self.name}' is not built in ({known} are): it needs a path and a format")
             standing = type(self).model_construct(name=self.name)  # what is written out at its default is no setting
-            changed = [key for key in self.model_fields_set if getattr(self, key) != getattr(standing, key)]
+            changed = [
+                key for key in self.model_fields_set - {"template"} if getattr(self, key) != getattr(standing, key)
+            ]
             if changed:
                 extra = ", ".join(sorted(changed))
                 raise ValueError(f"{extra}: only with a path; params.yaml holds what {self.name} is made of")

@@ -60,7 +60,7 @@ def play_seated(
     try:
         for game, ask in enumerate(asks_of([problem.tokens for problem in problems], sampling, seed)):
             for number, seat in enumerate(environment.seats(problems[game // sampling.samples])):
-                prompt = ask.prompt if seat.prompt is None else voices[seat.speaker].codec.prompts([seat.prompt])[0]
+                prompt = ask.prompt if seat.prompt is None else voices[seat.speaker].codec.unwrapped([seat.prompt])[0]
                 own = limits if seat.learns else replace(limits, turns=limits.turns * 2 + 1)
                 playing = Playing(prompt, seat.opened, seat_seed(ask.seed, number), sampling.max_tokens, own)
                 placed.append(_Placed(seat, playing, game))

@@ -21,6 +21,7 @@ from models.policy.folder import check_model_folder, load_tokenizer
 from models.text.bridge import Bridge, Role, bridge_of
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
+from models.text.prompt_form import PromptForm
 
 PARTNER = "partner"
 """Folder of the model that a policy was trained beside, in its model folder."""
@@ -56,7 +57,7 @@ def voices_of(
     voices: dict[Speaker, Voice] = {"policy": Voice(policy, codec, bridge)}
     if environment.asks_frozen:
         folder = frozen_folder(environment, beside)
-        voices["frozen"] = _opened(folder, (folder / "config.json").stat().st_mtime_ns, codec.chat, role)
+        voices["frozen"] = _opened(folder, (folder / "config.json").stat().st_mtime_ns, codec.chat, codec.form, role)
     return voices
 
 
@@ -84,9 +85,9 @@ def keep_partner(environment: Environment, start: Path, folder: Path) -> None:
 
 
 @lru_cache(maxsize=1)
-def _opened(folder: Path, changed: int, chat: bool, role: Role) -> Voice:
+def _opened(folder: Path, changed: int, chat: bool, form: PromptForm, role: Role) -> Voice:
     """A frozen model, kept open from round to round; `changed` is when its folder was written."""
     ends = ends_of_folder(folder)
-    codec = Codec(load_tokenizer(folder), chat, ends)
+    codec = Codec(load_tokenizer(folder), chat, ends, form)
     engine = TransformersEngine(folder, EngineSettings(name="transformers", precision="float32"), end=codec.ends)
     return Voice(engine, codec, bridge_of(codec, role))

@@ -38,6 +38,7 @@ class LengthSections(Sections):
     """How long prompts and completions may be."""
 
     data_name: str = of("data.name")
+    data_template: str | None = of("data.template")
     policy: PolicySettings
     longest_prompt: int = of("validation.max_tokens")
     longest_drawn: int = of("rollouts.max_tokens")

@@ -88,6 +88,8 @@ class PolicySettings:
     """Let only some weights learn by reinforcement; None: all."""
     chat: bool = False
     """Wrap prompts in the tokenizer's chat template."""
+    system: Annotated[str, Field(min_length=1)] | None = None
+    """System message before every prompt of a chat policy; a row's own system message replaces it. None: none."""
     trust_remote_code: bool = False
     """Run code that the base model ships. Leave it off unless you read that code."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

@@ -60,7 +60,7 @@ def _check_base(recipe: Recipe) -> Sequence[str] | None:
         positions, modules = check_base_folder(folder, chat=recipe.policy.chat)
         if recipe.policy.chat:
             tokenizer = load_tokenizer(folder, trust_remote_code=recipe.policy.trust_remote_code)
-            ChatTemplate(tokenizer).check(("user",))
+            ChatTemplate(tokenizer).check(("user", *(("system",) if recipe.policy.system else ())))
         check_room(recipe, positions)
         if recipe.policy.trust_remote_code and recipe.reward_model is not None:
             check_classifier_code(folder)

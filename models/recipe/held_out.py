@@ -13,7 +13,7 @@ def held_out_recipes(recipe: Recipe) -> dict[str, Recipe]:
     return {
         name: recipe.model_copy(
             update={
-                "data": settings.data(name),
+                "data": settings.data(name).model_copy(update={"template": recipe.data.template}),
                 "gate": replace(recipe.gate, problems=settings.problems, samples=settings.samples),
                 "schedule": None,
             }

@@ -240,6 +240,8 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         require_finite(self)  # a number that is text in the YAML is seen only now
+        if self.policy.system is not None and not self.policy.chat:
+            raise ValueError("policy.system: only with policy.chat: true; without a chat template use data.template")
         if self.warm_start is None and self.policy.base is None:
             raise ValueError("warm_start: null needs policy.base, a model to begin with")
         check_room(self, self.policy.size.positions if self.policy.base is None else None)

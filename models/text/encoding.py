@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from models.errors import UserError
+from models.text.prompt_form import BARE, PromptForm
 from models.text.rendering import ChatTemplate
 from models.text.token_rows import TokenRows, rows_in_memory
 from models.text.unwritten import unwritten_ids
@@ -31,6 +32,8 @@ class Codec:
     """Wrap prompts in the tokenizer's chat template."""
     also_end: tuple[int, ...] = ()
     """Ids that end a completion beside the tokenizer's own (see `models.text.end_ids`)."""
+    form: PromptForm = BARE
+    """What the recipe writes around every prompt."""
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -69,8 +72,21 @@ class Codec:
         pad = self.tokenizer.pad_token_id
         return int(pad) if pad is not None else self.end
 
-    def prompts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each prompt, [prompts] lists."""
+    def prompts(self, texts: Sequence[str], systems: Sequence[str] = ()) -> list[list[int]]:
+        """Token ids of each prompt, [prompts] lists.
+
+        Args:
+            texts: of the rows' prompts, or texts that hold these.
+            systems: the rows' own system messages, which the texts begin with, [prompts]; empty: none has one.
+        """
+        of_rows = list(zip(texts, systems or [""] * len(texts), strict=True))
+        if self.chat:
+            return self.conversations([self.form.messages(*row) for row in of_rows])
+        return self.plain([self.form.text(*row) for row in of_rows])
+
+    def unwrapped(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of prompts that are no row's, such as those of an environment's seats: the recipe's template is not
+        around them, [prompts] lists."""
         return self.conversations([[("user", text)] for text in texts]) if self.chat else self.plain(texts)
 
     def plain(self, texts: Sequence[str]) -> list[list[int]]:
@@ -81,7 +97,7 @@ class Codec:
         """Token ids of conversations in the chat template, up to where the policy replies, [conversations] lists.
 
         Args:
-            turns: role and text of each message of each conversation.
+            turns: role and text of each message of each conversation; one without a system message gets the recipe's.
 
         Raises:
             UserError: the tokenizer has no chat template, or one that refuses a conversation or leaves out a message.
@@ -91,7 +107,7 @@ class Codec:
         if not self.tokenizer.chat_template:
             raise UserError("policy.chat is true but the tokenizer has no chat template")
         try:
-            return self._ids([self.template.render(messages) for messages in turns])
+            return self._ids([self.template.render(self.form.opened(messages)) for messages in turns])
         except TemplateError as error:
             raise UserError(f"the tokenizer's chat template refuses a conversation ({error})") from None
 
@@ -99,9 +115,13 @@ class Codec:
         """Token ids of each completion with the end token, [completions] lists."""
         return [ids + [self.end] for ids in self._ids(texts)]
 
-    def rows_of_prompts(self, texts: Iterable[Sequence[str]]) -> TokenRows:
+    def rows_of_prompts(
+        self, texts: Iterable[Sequence[str]], systems: Iterable[Sequence[str]] | None = None
+    ) -> TokenRows:
         """What `prompts` gives for all of many texts, [texts]. They come in batches, and can be gone through again."""
-        return rows_in_memory(map(self.prompts, texts))
+        if systems is None:
+            return rows_in_memory(map(self.prompts, texts))
+        return rows_in_memory(self.prompts(*some) for some in zip(texts, systems, strict=True))
 
     def rows_of_completions(self, texts: Iterable[Sequence[str]]) -> TokenRows:
         """What `completions` gives for all of many texts; see `rows_of_prompts`."""

@@ -1,8 +1,9 @@
 """Encoded texts kept on disk, so that the same split is tokenised once: loading takes a hundredth of the time.
 
-A file is named by the hash of all that the ids depend on: the texts, the tokenizer's content and versions, and
-whether the chat template is used. It may be deleted at any time; one that is broken is made again. Texts may come in
-batches, and then neither they nor their ids are ever held together (`models.text.token_rows`).
+A file is named by the hash of all that the ids depend on: the texts, the tokenizer's content and versions, whether
+the chat template is used, and what the recipe writes around every prompt. It may be deleted at any time; one that is
+broken is made again. Texts may come in batches, and then neither they nor their ids are ever held together
+(`models.text.token_rows`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ import tokenizers
 
 from models.errors import UserError
 from models.text.encoding import Codec
+from models.text.prompt_form import BARE
 from models.text.token_rows import TokenRows, open_rows, rows_in_memory, write_rows
 
-ENCODING = 2
+ENCODING = 3
 """Raised where the codec makes other ids of the same text: what was kept before is not read again."""
 AT_ONCE = 1024
 """Texts that are encoded together."""
@@ -35,21 +37,27 @@ class CachedCodec(Codec):
     folder: Path = field(kw_only=True)
     """Made where it is missing."""
 
-    def prompts(self, texts: Sequence[str]) -> list[list[int]]:
+    def prompts(self, texts: Sequence[str], systems: Sequence[str] = ()) -> list[list[int]]:
         """See `Codec.prompts`."""
-        return list(self.rows_of_prompts([texts]))
+        return list(self.rows_of_prompts([texts], [systems] if systems else None))
 
     def completions(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Codec.completions`."""
         return list(self.rows_of_completions([texts]))
 
-    def rows_of_prompts(self, texts: Iterable[Sequence[str]]) -> TokenRows:
-        """See `Codec.rows_of_prompts`; the rows lie in the file."""
-        return self._kept("prompts", texts, super().prompts)
+    def rows_of_prompts(
+        self, texts: Iterable[Sequence[str]], systems: Iterable[Sequence[str]] | None = None
+    ) -> TokenRows:
+        """See `Codec.rows_of_prompts`; the rows are in the file."""
+        return self._kept("prompts", texts, super().prompts, systems)
 
     def rows_of_completions(self, texts: Iterable[Sequence[str]]) -> TokenRows:
-        """See `Codec.rows_of_completions`; the rows lie in the file."""
-        return self._kept("completions", texts, super().completions)
+        """See `Codec.rows_of_completions`; the rows are in the file."""
+
+        def encode(some: Sequence[str], systems: Sequence[str]) -> list[list[int]]:
+            return super(CachedCodec, self).completions(some)
+
+        return self._kept("completions", texts, encode)
 
     @cached_property
     def _tokenizer_hash(self) -> str | None:
@@ -65,20 +73,32 @@ class CachedCodec(Codec):
         return _sha256(backend.to_str(), json.dumps([beside, versions]))
 
     def _kept(
-        self, role: str, texts: Iterable[Sequence[str]], encode: Callable[[Sequence[str]], list[list[int]]]
+        self,
+        role: str,
+        texts: Iterable[Sequence[str]],
+        encode: Callable[[Sequence[str], Sequence[str]], list[list[int]]],
+        systems: Iterable[Sequence[str]] | None = None,
     ) -> TokenRows:
+        def batches() -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+            return ((some, ()) for some in texts) if systems is None else zip(texts, systems, strict=True)
+
         def encoded() -> Iterator[list[list[int]]]:
-            return (encode(some[at : at + AT_ONCE]) for some in texts for at in range(0, len(some), AT_ONCE))
+            return (
+                encode(some[at : at + AT_ONCE], before[at : at + AT_ONCE])
+                for some, before in batches()
+                for at in range(0, len(some), AT_ONCE)
+            )
 
         if self._tokenizer_hash is None:
             return rows_in_memory(encoded())
         # Texts are hashed one by one: two lists that only join to the same text are different lists.
         name, count = hashlib.sha256(), 0
-        for part in (role, str(self.chat and role == "prompts"), self._tokenizer_hash):
+        form = [json.dumps(asdict(self.form))] if role == "prompts" and self.form != BARE else []
+        for part in (role, str(self.chat and role == "prompts"), self._tokenizer_hash, *form):
             _add(name, part)
-        for some in texts:
-            for text in some:
-                _add(name, _sha256(text))
+        for some, before in batches():
+            for text, system in zip(some, before or [""] * len(some), strict=True):
+                _add(name, _sha256(text, system) if system else _sha256(text))
             count += len(some)
         if not count:
             return rows_in_memory(())

@@ -22,6 +22,7 @@ from models.policy.folder import hash_folder
 from models.policy.teacher import ServedSettings, TeacherSettings
 from models.policy.update_sparsity import changed_share_of_files
 from models.text.end_ids import ends_of_folder
+from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
 from tasks import plots, timing
 from tasks.caching import cached_by_key
@@ -65,7 +66,8 @@ def fine_tune(
         began = time.perf_counter()
         start, data = Path(warmed.folder) / "policy", clean_folder(validated)
         tokenizer = open_tokenizer(start, trust_remote_code=recipe.policy.trust_remote_code)
-        codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_folder(start), folder=token_folder(home))
+        form = PromptForm.of(recipe.policy.system, recipe.data_template)
+        codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_folder(start), form, folder=token_folder(home))
         problems = read_prompts(data, codec, recipe)
         log_inputs(run_id, recipe, settings, problems, data, warmed, rewarded)
         log_teachers(run_id, frozen, recipe.teacher, recipe.judge)

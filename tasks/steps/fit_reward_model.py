@@ -38,6 +38,7 @@ from models.reward_model.read_pairs import read_pairs
 from models.reward_model.strength import StrengthSettings, judged_pairs, strength_of
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
+from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
 from tasks import plots
 from tasks.caching import cached_by_key
@@ -71,9 +72,11 @@ class RewardModelSections(Sections):
 
     name: str
     data_name: str = of("data.name")
+    data_template: str | None = of("data.template")
     seed: int
     reward_model: RewardModelSection | None
     chat: bool = of("policy.chat")
+    system: str | None = of("policy.system")
     precision: Precision = of("policy.precision")
     trust_remote_code: bool = of("policy.trust_remote_code")
 
@@ -98,7 +101,8 @@ def reward_model(
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
         trusted = recipe.trust_remote_code
         tokenizer = load_tokenizer(start, trust_remote_code=trusted)
-        codec = CachedCodec(tokenizer, recipe.chat, ends_of_folder(start), folder=token_folder(home))
+        form = PromptForm.of(recipe.system, recipe.data_template)
+        codec = CachedCodec(tokenizer, recipe.chat, ends_of_folder(start), form, folder=token_folder(home))
         model = reward_model_from_policy(start, seed=recipe.seed, trust_remote_code=trusted)
         fit, flaws, judged_on = _what_to_fit(model, data, codec, recipe, section, home, start, folder, run_id)
         members, scores, shares = [], [], tuple[float, ...]()

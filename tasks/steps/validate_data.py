@@ -13,8 +13,10 @@ from models.datasets.validation import ValidationSettings
 from models.policy.build import PolicySettings
 from models.policy.fitted_tokenizer import fitted_tokenizer
 from models.policy.folder import hash_folder
-from models.recipe.sections import Sections
+from models.recipe.sections import Sections, of
 from models.text.answers import extract_answer
+from models.text.encoding import Codec
+from models.text.prompt_form import BARE, PromptForm
 from models.text.tokenizer import count_tokens
 from tasks.caching import cached_by_key
 from tasks.progress import progress
@@ -33,6 +35,7 @@ class ValidationSections(Sections):
 
     validation: ValidationSettings
     policy: PolicySettings
+    data_template: str | None = of("data.template")
 
 
 @task(name="validate", **cached_by_key)
@@ -59,7 +62,8 @@ def validate_data(
     def work(folder: Path, run_id: str) -> Made:
         log_data(run_id, version, "checked")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
-        tokens = token_counter((trained_on or version).folder, recipe.policy)
+        form = PromptForm.of(recipe.policy.system, recipe.data_template)
+        tokens, prompts = token_counters((trained_on or version).folder, recipe.policy, form)
         done = 0
         try:
             with progress("validate", sum(source.rows for source in sources_of(version.folder)), ()) as show:
@@ -79,6 +83,7 @@ def validate_data(
                     advance=advance,
                     pieces=kept,
                     held_out=[other.folder for other in held_out],
+                    count_prompts=prompts,
                 )
         finally:
             if (folder / "data_docs").is_dir():
@@ -98,15 +103,25 @@ def validate_data(
     return run_step(context, work)
 
 
-def token_counter(folder: Path, policy: PolicySettings) -> Callable[[Sequence[str]], list[int]]:
-    """How the policy will count the tokens of a text: by its base's tokenizer, or by one trained on these rows."""
+def token_counters(
+    folder: Path, policy: PolicySettings, form: PromptForm
+) -> tuple[Callable[[Sequence[str]], list[int]], Callable[[Sequence[str]], list[int]]]:
+    """How the tokens of a text and those of a prompt are counted: by the base's tokenizer, or by one that is trained on
+    these rows. A prompt counts with what the recipe writes around it, where it writes anything."""
     if policy.base is not None:
         from models.policy.build import open_tokenizer
 
         tokenizer = open_tokenizer(policy.base, trust_remote_code=policy.trust_remote_code)
     else:
         tokenizer = fitted_tokenizer(folder, policy.tokenizer)
-    return lambda texts: count_tokens(tokenizer, texts)
+
+    def of_texts(texts: Sequence[str]) -> list[int]:
+        return count_tokens(tokenizer, texts)
+
+    if form == BARE:
+        return of_texts, of_texts
+    codec = Codec(tokenizer, policy.chat, form=form)
+    return of_texts, lambda texts: [len(ids) for ids in codec.prompts(texts)]
 
 
 def example_of(data: Path, kind: Kind, *columns: str) -> str:

@@ -25,6 +25,7 @@ from models.recipe.sections import Sections, of
 from models.text.bridge import Role
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_model, name_ends
+from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
 from tasks.caching import cached_by_key
 from tasks.fitting import fit_together
@@ -45,6 +46,7 @@ class WarmStartSections(Sections):
     """What the start depends on, beside the rows."""
 
     data_name: str = of("data.name")
+    data_template: str | None = of("data.template")
     seed: int
     policy: PolicySettings
     warm_start: SupervisedSettings | None
@@ -65,7 +67,8 @@ def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -
         data = clean_folder(validated)
         model, tokenizer = begin(recipe.policy, data, recipe.seed)
         parameters = sum(parameter.numel() for parameter in model.parameters())
-        codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_model(model), folder=token_folder(home))
+        form = PromptForm.of(recipe.policy.system, recipe.data_template)
+        codec = CachedCodec(tokenizer, recipe.policy.chat, ends_of_model(model), form, folder=token_folder(home))
         metrics: dict[str, float] = {"parameters": float(parameters), "vocabulary": float(len(tokenizer))}
         headline = f"{parameters / 1e6:.2f}M parameters, as given"
         if recipe.warm_start is not None:

@@ -34,6 +34,7 @@ from models.placement import PlacementSettings
 from models.policy.build import PolicySettings
 from models.ranks import ALONE, Ranks
 from models.rewards.length_penalty import LengthPenalty
+from models.text.prompt_form import BARE
 from models.training import OpenEngine, Trained, Training, train
 
 pytest.importorskip("ray", reason="the extra cluster is not installed")
@@ -67,6 +68,7 @@ def training_in(folder: Path, start: Path, **changed: Any) -> Training:
             "alarm": None,
             "start": start,
             "problems": PROBLEMS,
+            "form": BARE,
             "teachers": {},
             "served": None,
             "judge": None,

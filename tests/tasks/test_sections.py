@@ -31,15 +31,16 @@ from tasks.steps import validate_data as validation
 from tasks.steps import warm_start as start
 
 SLOTS = ("rollouts", "rewards", "select", "advantage", "objective", "reference")
-LENGTHS = ("data.name", "validation.max_tokens", "rollouts.max_tokens", "evaluation.max_tokens")
+LENGTHS = ("data.name", "data.template", "validation.max_tokens", "rollouts.max_tokens", "evaluation.max_tokens")
 SCORES = ("reward_model.fit.token_budget",)
 DRAWN = (*LENGTHS, *SCORES, "policy", "engine", "evaluation.temperature", "evaluation.top_p", "evaluation.seed")
 
 READ: dict[type[Sections], tuple[str, ...]] = {
-    validation.ValidationSections: ("validation", "policy"),
-    start.WarmStartSections: ("data.name", "seed", "policy", "warm_start"),
+    validation.ValidationSections: ("validation", "policy", "data.template"),
+    start.WarmStartSections: ("data.name", "data.template", "seed", "policy", "warm_start"),
     fit_reward_model.RewardModelSections: (
-        "name", "data.name", "seed", "reward_model", "policy.chat", "policy.precision", "policy.trust_remote_code",
+        "name", "data.name", "data.template", "seed", "reward_model", "policy.chat", "policy.system",
+        "policy.precision", "policy.trust_remote_code",
     ),
     label_steps.LabelSections: (*LENGTHS, "seed", "policy", "engine", "reward_model.process", "judge"),
     label_pairs.JurySections: (*LENGTHS, "seed", "policy", "engine", "reward_model.pairs", "judge"),

@@ -178,3 +178,21 @@ def test_a_reward_model_and_a_run_are_refused(home: Path, reward_folder: Path, t
         export(recorded.recorded("e-reward-model/1", lambda: ""), tmp_path / "exported")
     with pytest.raises(UserError, match="is no version"):
         export(recorded.recorded(flow, lambda: ""), tmp_path / "exported")
+
+
+def test_the_card_says_what_was_written_around_every_prompt(home: Path, policy_folder: Path, tmp_path: Path) -> None:
+    described = {
+        "name": "form",
+        "policy": {"base": "x", "chat": True, "system": "Be brief, `please`."},
+        "data": {"template": "Q: {prompt}\nEnd with `#### N`."},
+    }
+    flow = runs.open_flow_run("form", "train form", {tags.RECIPE: "form"})
+    log_asked(flow, described, tmp_path, tmp_path / "e.yaml", [])
+    fitted = runs.open_step_run(flow, "fine_tune")
+    runs.close_run(flow)
+    version = registry.log_model(fitted, policy_folder, "policy", "text-generation")
+    registry.register("form-policy", version, {tags.RUN: flow})
+    export(recorded.recorded("form-policy/1", lambda: ""), tmp_path / "exported")
+    body = (tmp_path / "exported/README.md").read_text()
+    for text in ("system message", "\nBe brief, `please`.\n", "\nQ: {prompt}\nEnd with `#### N`.\n"):
+        assert text in body, text
