@@ -24,8 +24,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
+from models.errors import UserError
 from models.part_checks import check_part
-from models.source_code import GivenFile
+from models.source_code import NOT_ON_IMPORT, GivenFile
+from models.user_code.contain import UserCodeError, leaving
 
 Slot = Literal[
     "rollouts",
@@ -139,7 +141,11 @@ def _import_parts(slot: Slot, folders: tuple[str, ...], changed: tuple[int, ...]
     """Import every file of a slot's package; again only when a folder of it `changed`, in nanoseconds of the clock."""
     modules = [f"models.{slot}.{module.name}" for module in pkgutil.iter_modules(folders)]
     for module in modules:
-        importlib.import_module(module)
+        try:
+            with leaving(module, "importing it"):
+                importlib.import_module(module)
+        except UserCodeError as error:
+            raise UserError(f"{error}; {NOT_ON_IMPORT}") from None
     holding = {cls.__module__ for cls in _PARTS[slot].values()}
     if strangers := [module for module in modules if module not in holding]:
         raise TypeError(f"{strangers[0]} stands among the parts of {slot} and holds none; its place is models.formulas")

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
 from models.errors import UserError, shortened
+from models.user_code.contain import UserCodeError, file_of, leaving, restored
 
+NOT_ON_IMPORT = "put what a command would do under `if __name__ == '__main__':`"
+UNKNOWN_ARGUMENT = "--imported-by-rewardflow"
 LONGEST_TEXT = 1 << 20
 """Bytes of a file beyond which it is data and no text that anybody reads on a run's page."""
 
@@ -47,6 +51,12 @@ class SourceCode(GivenFile):
             UserError: running it raises.
         """
         return _loaded(self)
+
+
+def code_file(part: object) -> str:
+    """Find the file that a part's code comes from: the user's own where it reads one, else that of its class."""
+    given = getattr(part, "given", ())
+    return next((str(source.file) for source in given if isinstance(source, SourceCode)), file_of(part))
 
 
 def read_source(file: Path, setting: str) -> SourceCode:
@@ -109,13 +119,38 @@ def _bytes_of(file: Path, setting: str) -> bytes:
 
 @lru_cache(maxsize=16)
 def _loaded(source: SourceCode) -> ModuleType:
+    file = str(source.file)
     name = f"{source.file.stem}_{source.sha256[:12]}"
     module = ModuleType(name)
-    module.__file__ = str(source.file)
+    module.__file__ = file
     sys.modules[name] = module  # dataclasses and the like look their module up
+    loaded = False
     try:
-        exec(compile(source.text, str(source.file), "exec"), module.__dict__)
+        with restored(file), _no_arguments(file) as printed, leaving(file, "importing it"):
+            exec(compile(source.text, file, "exec"), module.__dict__)
+        loaded = True
+    except UserCodeError as error:
+        last = printed.getvalue().strip().splitlines()[-1:]
+        raise UserError(f"{error}{f' ({shortened(last[0], 200)})' if last else ''}; {NOT_ON_IMPORT}") from None
     except Exception as error:
-        del sys.modules[name]
         raise UserError(f"{source.file}: running it raises {type(error).__name__}: {error}") from None
+    finally:
+        if not loaded:
+            del sys.modules[name]
     return module
+
+
+@contextmanager
+def _no_arguments(file: str) -> Iterator[io.StringIO]:
+    """Hide the command line from a file that is imported, and hold back what it prints as errors until it is loaded.
+
+    The words that it finds instead hold one that no parser knows: a file that parses arguments where it is imported is
+    refused, with whatever words the run was started.
+    """
+    words, stream, printed = sys.argv, sys.stderr, io.StringIO()
+    sys.argv, sys.stderr = [file, UNKNOWN_ARGUMENT], printed
+    try:
+        yield printed
+        stream.write(printed.getvalue())
+    finally:
+        sys.argv, sys.stderr = words, stream

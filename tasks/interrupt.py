@@ -10,6 +10,7 @@ when the work is over, leaves at once.
 from __future__ import annotations
 
 import os
+import posix
 import signal
 import sys
 import threading
@@ -103,7 +104,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     elif now - _asked.at < TOGETHER:
         return
     os.write(2, f"\n{WORDS[_asked.number]}\n".encode())
-    os._exit(status(_asked.number))  # servers that were started here notice it and end
+    posix._exit(status(_asked.number))  # servers that were started here notice it and end
 
 
 def _on_dropped(dropped: sys.UnraisableHookArgs) -> None:

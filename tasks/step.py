@@ -26,6 +26,7 @@ from models.disk import needs_space
 from models.errors import UserError
 from models.memory import needs_memory
 from models.recipe.sections import Sections
+from models.user_code.contain import UserCodeError, leaving
 from tasks.contents import content_of
 from tasks.cost import Cost, Meter
 from tasks.deadline import deadline
@@ -200,7 +201,11 @@ def run_step(context: StepContext[Any], work: Callable[[Path, str], Made]) -> St
     started, meter = time.perf_counter(), Meter()
     try:
         with deadline(context.step, context.limit), needs_space(folder), needs_memory(context.name):
-            made = work(folder, run_id)
+            try:
+                with leaving(f"the code of the step {context.step}", ways=SystemExit):
+                    made = work(folder, run_id)
+            except UserCodeError as error:
+                raise UserError(str(error)) from error
         result = StepResult(
             step=context.step,
             key=context.key,

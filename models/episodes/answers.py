@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from models.loop.time_limit import within
+from models.user_code.contain import contained, file_of, leaving
 
 Result = TypeVar("Result")
 AT_ONCE = 64
@@ -43,10 +44,11 @@ class Answers:
         seconds: that each may take.
         at_once: how many may work beside one another.
         notify: called, from any thread, when one is over.
+        file: where the code of the calls comes from.
     """
 
-    def __init__(self, seconds: float, at_once: int, notify: Callable[[], None]) -> None:
-        self._seconds, self._at_once, self._told = seconds, at_once, notify
+    def __init__(self, seconds: float, at_once: int, notify: Callable[[], None], file: str) -> None:
+        self._seconds, self._at_once, self._told, self._file = seconds, at_once, notify, file
         self._lock = threading.Lock()
         self._waiting: deque[Call] = deque()
         self._under_way: list[Call] = []
@@ -88,7 +90,8 @@ class Answers:
     def _work(self, call: Call) -> None:
         result, error = None, None
         try:
-            result = call.call()
+            with leaving(self._file):
+                result = call.call()
         except BaseException as raised:  # whatever an environment raises
             error = raised
         with self._lock:
@@ -101,16 +104,26 @@ class Answers:
         self._told()
 
 
-def in_time(seconds: float, call: Callable[[], Result]) -> Result:
-    """What `call` gives, on whatever thread.
+def in_time(seconds: float, call: Callable[[], Result], code: object) -> Result:
+    """Call code that may be the user's own, on any thread.
+
+    Args:
+        seconds: that it may take.
+        call: takes nothing.
+        code: an object of the class that is called: an environment, or one of its episodes.
+
+    Returns:
+        What `call` returns.
 
     Raises:
         TimeoutError: it took longer than `seconds`.
+        UserCodeError: it tried to end the process.
     """
+    file = file_of(code)
     if threading.current_thread() is threading.main_thread():
-        return within(seconds, call)
+        return contained(file, lambda: within(seconds, call), continues=True)
     ended = threading.Event()
-    alone = Answers(seconds, 1, ended.set)
+    alone = Answers(seconds, 1, ended.set, file)
     alone.ask(0, call)
     ended.wait(seconds)
     (over,) = alone.over() or [Call(0, call, error=TimeoutError(f"took longer than {seconds:g} s"))]

@@ -74,9 +74,9 @@ def branch(
 def _replay(playing: Playing, fork: Fork, settings: EpisodeSettings) -> None:
     """Bring a fresh environment to where the fork is, and the episode with it."""
     episode, seconds = fork.episode, settings.limits.seconds
-    in_time(seconds, lambda: playing.opened.reset(turn_seed(fork.seed, -1)))
+    in_time(seconds, lambda: playing.opened.reset(turn_seed(fork.seed, -1)), playing.opened)
     for turn in episode.turns[: fork.turn]:
-        answer = in_time(seconds, lambda: playing.opened.step(turn.said))  # noqa: B023 - called here
+        answer = in_time(seconds, lambda: playing.opened.step(turn.said), playing.opened)  # noqa: B023
         if answer is None or answer[0] != turn.heard or answer[2] or answer[3]:
             raise UserError(
                 f"environment {settings.environment.name}: told the same turns from the same seed it answered "

@@ -22,6 +22,7 @@ from models.errors import UserError
 from models.loop.pumps import Pumps
 from models.text.bridge import Bridge
 from models.text.encoding import Codec
+from models.user_code.contain import file_of
 
 
 def at_own_pace(
@@ -55,7 +56,8 @@ def at_own_pace(
     pumps.loaded(0)
     if here.type == "cuda":
         torch.cuda.synchronize(here)  # weights were copied on a stream that is not the engine's
-    answers = Answers(playing[0].limits.seconds if playing else 0.0, AT_ONCE if environment.at_once else 1, pumps.nudge)
+    seconds, at_once = playing[0].limits.seconds if playing else 0.0, AT_ONCE if environment.at_once else 1
+    answers = Answers(seconds, at_once, pumps.nudge, file_of(environment))
     left = {number for number, episode in enumerate(playing) if not episode.over}
     asked = {number: playing[number].ask() for number in left}
     pumps.start()

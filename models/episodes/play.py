@@ -30,6 +30,7 @@ from models.loop.rollout import Problem
 from models.seeds import turn_seed
 from models.text.bridge import Bridge, Role, bridge_of
 from models.text.encoding import Codec
+from models.user_code.contain import file_of, restored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,8 @@ def to_their_ends(
     if settings.waves:
         _in_waves(engine, codec, bridge, playing, sampling)
     else:
-        at_own_pace(engine, codec, bridge, playing, sampling, settings.environment)
+        with restored(file_of(settings.environment), engine_works=True):
+            at_own_pace(engine, codec, bridge, playing, sampling, settings.environment)
 
 
 def _begin(playing: Sequence[Playing], codec: Codec, settings: EpisodeSettings) -> None:
@@ -108,7 +110,7 @@ def _begin(playing: Sequence[Playing], codec: Codec, settings: EpisodeSettings) 
     for episode in playing:
         seed = turn_seed(episode.seed, -1)
         try:
-            text, info = in_time(settings.limits.seconds, lambda: episode.opened.reset(seed))  # noqa: B023 - called here
+            text, info = in_time(settings.limits.seconds, lambda: episode.opened.reset(seed), episode.opened)  # noqa: B023
         except (UserError, MemoryError):
             raise
         except Exception as error:  # whatever an environment raises
@@ -149,7 +151,7 @@ def _step(episode: Playing, text: str) -> None:
     """Let the environment answer a turn."""
     answer, raised, began = None, None, time.perf_counter()
     try:
-        answer = in_time(episode.limits.seconds, lambda: episode.opened.step(text))
+        answer = in_time(episode.limits.seconds, lambda: episode.opened.step(text), episode.opened)
     except Exception as error:  # whatever an environment raises
         raised = error
     episode.heard(answer, raised, time.perf_counter() - began)

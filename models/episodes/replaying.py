@@ -42,14 +42,14 @@ def replay(
     """
     try:
         with closing(environment.open(problem)) as old, closing(environment.open(goal)) as new:
-            first = in_time(seconds, lambda: old.reset(seed))[0]
-            greeting, info = in_time(seconds, lambda: new.reset(seed))
+            first = in_time(seconds, lambda: old.reset(seed), old)[0]
+            greeting, info = in_time(seconds, lambda: new.reset(seed), new)
             if greeting != first:
                 return None
             answered: list[Turn] = []
             for turn in turns:
                 state = str(info.get("state", ""))
-                heard, reward, terminated, truncated, info = in_time(seconds, lambda: new.step(turn.said))  # noqa: B023
+                heard, reward, terminated, truncated, info = in_time(seconds, lambda: new.step(turn.said), new)  # noqa: B023
                 over = terminated or truncated
                 if not over and heard != turn.heard:
                     return None

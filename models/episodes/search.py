@@ -187,7 +187,7 @@ class Search:
                 )
 
     def _limited(self, call: Callable[[], Result]) -> Result:
-        return in_time(self.episodes.limits.seconds, call)
+        return in_time(self.episodes.limits.seconds, call, self.episodes.environment)
 
     def _ended(self, problem: Problem, node: Node, cut: Cut, said: bool | None = None) -> Node:
         """End the episode of a node, and note what it is worth along its path."""

@@ -87,7 +87,7 @@ def _begin(placed: Sequence[_Placed], environment: Environment, limits: EpisodeL
     """Reset the environment for each seat of an episode."""
     for each in placed:
         try:
-            text, info = in_time(limits.seconds, lambda: each.playing.opened.reset(seed))  # noqa: B023 - called here
+            text, info = in_time(limits.seconds, lambda: each.playing.opened.reset(seed), each.playing.opened)  # noqa: B023
         except (UserError, MemoryError):
             raise
         except Exception as error:  # whatever an environment raises
@@ -121,7 +121,7 @@ def _answered(placed: _Placed, ask: Callable[[], Heard | None]) -> None:
     """Let the environment answer a seat, or say that others move first."""
     answer, raised, began = None, None, time.perf_counter()
     try:
-        answer = in_time(placed.playing.limits.seconds, ask)
+        answer = in_time(placed.playing.limits.seconds, ask, placed.playing.opened)
     except Exception as error:  # whatever an environment raises
         raised = error
     placed.waits = answer is None and raised is None

@@ -14,6 +14,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from queue import Empty
 from typing import Any
@@ -34,6 +35,7 @@ from models.loop.turn import Cut
 from models.source_code import SourceCode
 from models.text.answers import same_answer
 from models.text.encoding import Codec
+from models.user_code.contain import restored
 
 _LOG = logging.getLogger("rewardflow.episodes")
 
@@ -76,7 +78,8 @@ class AgentPrograms(Environment):
             _Session(str(place), problems[place // sampling.samples], ask.seed, limits, sampling)
             for place, ask in enumerate(asks)
         ]
-        with Gateway() as gateway:
+        kept = nullcontext() if self.source is None else restored(str(self.source.file), engine_works=True)
+        with Gateway() as gateway, kept:
             _Round(self, gateway, engine, codec, sampling).run(sessions)
         made: list[Episode] = [session.episode() for session in sessions]
         return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
@@ -88,7 +91,8 @@ class AgentPrograms(Environment):
             gateway.events.put(Ended(session, result))
 
         if self.source is not None:
-            return Function(vars(self.source.load())["run"], task, gateway.address, gateway.key(session), ended)
+            run, file = vars(self.source.load())["run"], str(self.source.file)
+            return Function(run, task, gateway.address, gateway.key(session), ended, file)
         return Process(self.command, task, gateway.address, gateway.key(session), ended)
 
 

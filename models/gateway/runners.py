@@ -25,6 +25,7 @@ from typing import Any, Protocol
 from models.errors import shortened
 from models.finite import finite_of_json
 from models.gateway.server import MODEL
+from models.user_code.contain import leaving
 
 LONGEST_LINE = 65_536
 """Bytes at the end of what a program prints in which its result is looked for."""
@@ -144,13 +145,14 @@ class Function:
     """A function in a thread; one that never returns is left behind, and what it asks is refused."""
 
     def __init__(
-        self, function: Callable[..., Any], task: Task, address: str, key: str, ended: Callable[[Any], None]
+        self, function: Callable[..., Any], task: Task, address: str, key: str, ended: Callable[[Any], None], file: str
     ) -> None:
-        """Start it: `function(task, base_url, api_key)`. See `Process`."""
+        """Start it: `function(task, base_url, api_key)`, from `file`. See `Process`."""
 
         def run() -> None:
             try:
-                result = function(dict(task), address, key)
+                with leaving(file):
+                    result = function(dict(task), address, key)
             except Exception as error:  # whatever a person's own code raises
                 result = ProgramFailed(f"{type(error).__name__}: {error}")
             ended(result)

@@ -19,6 +19,8 @@ from models.loop.rollout import Rollout, sum_of_tokens
 from models.loop.slots import Reward, TokenReward
 from models.loop.time_limit import within
 from models.loop.world import World
+from models.source_code import code_file
+from models.user_code.contain import contained
 
 EMPTY: Mapping[str, Tensor] = {}
 """No reward before the one that is asked."""
@@ -62,12 +64,12 @@ def call_reward(
 
 def _patiently(world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Given:
     limits, random = reward.limits, torch.get_rng_state()
-    best, reason = _nothing(reward, rollouts), ""
+    best, reason, file = _nothing(reward, rollouts), "", code_file(reward)
     for attempt in range(limits.retries + 1):
         if attempt:
             torch.set_rng_state(random)
         try:
-            given = within(limits.seconds, lambda: _ask(world, reward, rollouts, components))
+            given = contained(file, lambda: within(limits.seconds, lambda: _ask(world, reward, rollouts, components)))
         except UserError:
             raise
         except Exception as error:  # whatever a person's own code raises

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TypeVar
 
+from models.user_code.contain import RunStops
+
 SIGNAL = signal.SIGRTMIN + 7
 AGAIN = 1.0
 """Seconds between two signals to a call that caught the first."""
@@ -35,7 +37,7 @@ _MONOTONIC = 1
 Result = TypeVar("Result")
 
 
-class _Expired(BaseException):
+class _Expired(RunStops):
     """Raised inside of the call; no `except Exception` of its own catches it."""
 
 

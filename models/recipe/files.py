@@ -21,7 +21,9 @@ from models.policy.weights_header import tensor_shapes
 from models.recipe.room import check_room
 from models.recipe.schema import Recipe
 from models.recipe.teachers import KEYS, frozen_models, recipe_of
+from models.source_code import code_file
 from models.text.rendering import ChatTemplate
+from models.user_code.contain import UserCodeError, contained
 
 
 def require_files(recipe: Recipe) -> None:
@@ -43,7 +45,10 @@ def require_files(recipe: Recipe) -> None:
     if masks is not None:
         _check_masks(Path(masks))
     for part in (recipe.rollouts, *recipe.rewards):
-        part.try_out()
+        try:
+            contained(code_file(part), part.try_out)
+        except UserCodeError as error:
+            raise UserError(f"{part.slot}.{part.name}: {error}") from None
     _check_teachers(recipe)
 
 

@@ -7,13 +7,14 @@ as TRL's `reward_funcs` are, and returns a number for each:
 
 It may name any of `prompts`, `completions` (texts), `answers`, `ids`, `levels` (of the problems), `completion_ids`
 (tokens), `finished` (whether the completion ended by itself) and `groups` (equal for completions of one prompt): lists,
-[completions] each. The other is asked for one completion at a time, as verl's `compute_score` is, and returns a number
-or a mapping with a `score`:
+[completions] each. A value of None abstains: that completion has no value, and no other loses its own. The other is
+asked for one completion at a time, as verl's `compute_score` is, and returns a number or a mapping with a `score`:
 
     def compute_score(data_source, solution_str, ground_truth, extra_info): ...
 
-The file is code of whoever wrote the recipe, trusted as the recipe is: it runs in the process of the training. What a
-model wrote must not be run there.
+The file is trusted as the recipe is: it runs in the process of the training. A call that fails or tries to end the
+process costs the values of that call; what it changes of the process is undone (`models.user_code.contain`). Code that
+a model wrote must not run there.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from models.loop.time_limit import within
 from models.loop.world import World
 from models.parts import part
 from models.recipe_paths import RecipePath
-from models.source_code import SourceCode, read_source
+from models.source_code import SourceCode, code_file, read_source
+from models.user_code.contain import contained
 
 _LOG = logging.getLogger("rewardflow.rewards")
 _PROBLEM = Problem("probe", "What is 1 + 1?", "2", 1, (3, 4))
@@ -100,11 +102,11 @@ class PythonReward(Reward):
         return () if source is None else (source,)
 
     def try_out(self) -> None:
-        """Load the file and ask the function once, for completions that are made up, under the limit of a round.
+        """Load the file and call the function once, for made-up completions, under the limit of a round.
 
         Raises:
             UserError: no file is named, the function is not there or cannot be given what it asks for, or it does not
-                return one finite number for each completion.
+                return one finite number, or None, for each completion.
         """
         where = f"rewards.{self.label}: {self.path}: {self.function}"
         try:
@@ -112,37 +114,54 @@ class PythonReward(Reward):
         except UserError:
             raise
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            raise UserError(f"{where} fails for a completion that was made up to try it ({said})") from None
-        if not all(map(math.isfinite, values)):
+            why = f"{type(error).__name__}: {error}"
+            raise UserError(f"{where} fails for a completion that was made up to try it ({why})") from None
+        if not all(value is None or math.isfinite(value) for value in values):
             raise UserError(f"{where} gives a value that is not finite for a completion that was made up to try it")
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """What the function returns, [completions]; NaN for a completion for which it raises, where it is asked for one
-        at a time.
+        """Call the function: its values, [completions].
+
+        A value is NaN where the function gives None or something else that is not a number for a completion, or
+        raises for it, where it is asked for one at a time.
 
         Raises:
             UserError: the function is not there, or cannot be given what it asks for.
-            TypeError, ValueError: it does not return a number for each completion.
+            TypeError, ValueError: it does not return a value for each completion.
         """
-        return torch.tensor(self._values(rollouts, one_may_fail=True), dtype=torch.float32)
+        values = self._values(rollouts, one_may_fail=True)
+        return torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float32)
 
-    def _values(self, rollouts: Sequence[Rollout], *, one_may_fail: bool = False) -> list[float]:
+    def _values(self, rollouts: Sequence[Rollout], *, one_may_fail: bool = False) -> list[float | None]:
         function, columns, wanted = self._function()
         if columns is ALL:
-            given = function(**{name: [ALL[name](rollout) for rollout in rollouts] for name in wanted})
-            return _numbers(given, len(rollouts))
+            columns_given = {name: [ALL[name](rollout) for rollout in rollouts] for name in wanted}
+            given = contained(code_file(self), lambda: function(**columns_given))
+            return [self._read(value, rollout, one_may_fail) for value, rollout in _each(given, rollouts)]
         return [self._value(function, wanted, rollout, one_may_fail) for rollout in rollouts]
 
-    def _value(self, function: Any, wanted: Sequence[str], rollout: Rollout, may_fail: bool) -> float:
+    def _value(self, function: Any, wanted: Sequence[str], rollout: Rollout, may_fail: bool) -> float | None:
         try:
-            given = function(**{name: EACH[name](rollout) for name in wanted})
-            return _number(given["score"] if isinstance(given, Mapping) and "score" in given else given)
+            columns_given = {name: EACH[name](rollout) for name in wanted}
+            given = contained(code_file(self), lambda: function(**columns_given))
         except Exception as error:
-            if not may_fail:
-                raise
-            _LOG.warning("reward %s, problem %s: %s: %s", self.label, rollout.problem.id, type(error).__name__, error)
-            return math.nan
+            return self._lost(rollout, error, may_fail)
+        return self._read(
+            given["score"] if isinstance(given, Mapping) and "score" in given else given, rollout, may_fail
+        )
+
+    def _read(self, value: Any, rollout: Rollout, may_fail: bool) -> float | None:
+        """Read a value; None by which a function abstains stays, and NaN replaces what may fail and is not a number."""
+        try:
+            return None if value is None else _number(value)
+        except Exception as error:
+            return self._lost(rollout, error, may_fail)
+
+    def _lost(self, rollout: Rollout, error: Exception, may_fail: bool) -> float:
+        if not may_fail:
+            raise error
+        _LOG.warning("reward %s, problem %s: %s: %s", self.label, rollout.problem.id, type(error).__name__, error)
+        return math.nan
 
     def _function(self) -> tuple[Any, Columns, list[str]]:
         """The function, the columns that it is about, and the names of those that it is given."""
@@ -176,14 +195,14 @@ class PythonReward(Reward):
         return function, columns, wanted
 
 
-def _numbers(given: Any, count: int) -> list[float]:
-    """A list of numbers, or an array or tensor of them, as a list."""
+def _each(given: Any, rollouts: Sequence[Rollout]) -> list[tuple[Any, Rollout]]:
+    """Pair what a list, an array or a tensor holds with the completions."""
     values = given.tolist() if hasattr(given, "tolist") else given
     if not isinstance(values, list | tuple):
         raise TypeError(f"it returns a {type(given).__name__}, not a list of numbers")
-    if len(values) != count:
-        raise ValueError(f"it returns {len(values)} values for {count} completions")
-    return [_number(value) for value in values]
+    if len(values) != len(rollouts):
+        raise ValueError(f"it returns {len(values)} values for {len(rollouts)} completions")
+    return list(zip(values, rollouts, strict=True))
 
 
 def _number(value: Any) -> float:

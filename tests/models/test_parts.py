@@ -82,6 +82,13 @@ def load(folder: Path, then: str) -> tuple[list[str], list[str]]:
     return done.stdout.split(), done.stderr.strip().splitlines()[-1:]
 
 
+def test_a_file_that_leaves_when_it_is_imported_is_one_line_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "brevity.py").write_text("import sys\nsys.exit(0)\n")
+    out, error = load(tmp_path, "from models.parts import parts; parts('rewards'); print('on')")
+    assert not out
+    assert f"models.rewards.brevity: importing it called sys.exit(0) ({tmp_path}/brevity.py, line 2); put" in error[0]
+
+
 def test_a_new_file_is_a_part_by_itself(tmp_path: Path) -> None:
     """In a process of its own: a package with one more folder on its path is all it takes."""
     write(tmp_path)

@@ -132,6 +132,16 @@ def test_a_step_that_fails_closes_its_run_and_leaves_no_result_but_its_checkpoin
     assert [entry.name for entry in step_folder(home, "two", key).iterdir()] == ["checkpoints"]
 
 
+@pytest.mark.parametrize("code", ["import sys; sys.exit(0)", "import os; os._exit(0)"])
+def test_a_part_that_leaves_fails_its_step_with_a_line_that_names_the_file(home: Path, parent: str, code: str) -> None:
+    def work(folder: Path, run_id: str) -> Made:
+        exec(compile(code, "/mine/objective.py", "exec"), {})
+        raise AssertionError
+
+    with pytest.raises(UserError, match=r"the step leave: called .*exit\(0\) \(/mine/objective\.py, line 1\)"):
+        run_step(context(home, "leave", "k", parent), work)
+
+
 def test_a_result_that_cannot_be_recorded_is_no_result(home: Path, parent: str) -> None:
     """More metrics than a run may have: the step's outputs are there, but it does not count as done."""
     with pytest.raises(UserError, match="at most"):

@@ -1,5 +1,7 @@
 """Episodes at their own pace: the tokens of waves, and nobody waits for another's environment."""
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -144,6 +146,32 @@ def test_an_environment_that_fails_ends_its_own_episode_alone(engine: Engine) ->
     assert [rollout.cut for rollout in made].count("error") == 1
 
 
+@pytest.mark.parametrize("waves", [True, False])
+@pytest.mark.parametrize("leaves", [lambda: sys.exit(0), lambda: os._exit(0), lambda: interrupt_itself()])
+def test_an_environment_that_leaves_ends_its_own_episode_alone_and_changes_nothing_of_the_run(
+    engine: Engine, leaves: Callable[[], None], waves: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock, calls, here = threading.Lock(), 0, os.getcwd()
+
+    def leave(turn: str) -> None:
+        nonlocal calls
+        os.chdir("/")
+        with lock:
+            calls += 1
+            mine = calls
+        if mine == 2:
+            leaves()
+
+    made = draw(engine, episodes(Chatter(lasts=2, act=leave), waves=waves, max_tokens=40))
+    assert [rollout.cut for rollout in made].count("error") == 1
+    assert os.getcwd() == here
+    assert f"({__file__}, line " in caplog.text
+
+
+def interrupt_itself() -> None:
+    raise KeyboardInterrupt
+
+
 def test_an_answer_that_is_none_ends_its_own_episode_alone(engine: Engine) -> None:
     class Broken:
         def reset(self, seed: int) -> tuple[str, dict[str, Any]]:
@@ -167,14 +195,13 @@ def test_an_answer_that_is_none_ends_its_own_episode_alone(engine: Engine) -> No
         assert "error" not in {rollout.cut for rollout in made if rollout.problem.id != "p1"}
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, UserError])
-def test_what_ends_a_run_is_not_taken_for_an_environments_failure(engine: Engine, error: type[BaseException]) -> None:
+def test_a_wrong_recipe_is_not_taken_for_an_environments_failure(engine: Engine) -> None:
     closed: list[int] = []
 
     def act(turn: str) -> None:
-        raise error("enough")
+        raise UserError("enough")
 
-    with pytest.raises(error, match="enough"):
+    with pytest.raises(UserError, match="enough"):
         draw(engine, episodes(Chatter(act=act, closed=closed), waves=False))
     assert len(closed) == 16
 
@@ -205,10 +232,10 @@ def test_a_limit_of_seconds_holds_on_any_thread() -> None:
     seen: list[object] = []
 
     def work() -> None:
-        seen.append(in_time(5.0, lambda: "in time"))
+        seen.append(in_time(5.0, lambda: "in time", PROBLEMS))
         for call in (lambda: time.sleep(30), lambda: int("x")):
             try:
-                in_time(0.05, call)
+                in_time(0.05, call, PROBLEMS)
             except Exception as error:
                 seen.append(type(error))
 

@@ -1,5 +1,6 @@
 """Episodes as they are played: token in, token out; what is whose; where they are cut."""
 
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -117,7 +118,7 @@ def test_a_run_that_is_killed_between_turns_ends_with_the_same_weights(start: Pa
         nonlocal left
         left -= 1
         if not left:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
     slots = replace(SLOTS, rollouts=episodes(Chatter(lasts=3, act=killed)))
     whole, _ = run(start, tmp_path / "whole", slots=slots, codec=ENDING)

@@ -1,6 +1,7 @@
 """Agent programs behind the gateway: what they are answered is what is trained on, and each fails by itself."""
 
 import json
+import os
 import time
 import urllib.error
 import urllib.request
@@ -134,6 +135,18 @@ def test_a_function_asks_with_openais_own_client(engine: Listening, tmp_path: Pa
     assert_all_calls_are_trained_on_once(engine, made)
     assert {rollout.problem.id for rollout in made} == {"p0"}
     assert [entry.sha256 for entry in source.given] and max(len(rollout.turns) for rollout in made) == 2
+
+
+def test_a_function_that_leaves_ends_its_own_episode_and_changes_nothing_of_the_run(
+    engine: Listening, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("openai")
+    leaving = FUNCTION.replace('raise RuntimeError("no more")', 'import os, sys; os.chdir("/"); sys.exit(0)')
+    (tmp_path / "agent.py").write_text(leaving)
+    here = os.getcwd()
+    made = draw(engine, program("", command=(), path=str(tmp_path / "agent.py"), call_tokens=40))
+    assert {rollout.problem.id for rollout in made} == {"p0"} and os.getcwd() == here
+    assert f"UserCodeError: {tmp_path}/agent.py, line 6: called sys.exit(0)" in caplog.text
 
 
 def test_a_stream_says_what_an_answer_without_one_says() -> None:

@@ -1,9 +1,12 @@
 """What must be true of a person's own reward, each test named as the theorem it checks."""
 
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from tiny_models import scored
 from tiny_worlds import make_world
 
@@ -96,7 +99,27 @@ WRONG = {
     "nothing": ("def reward(completions): ...", None, "TypeError: it returns a NoneType, not a list of numbers"),
     "text": ("def reward(completions): return ['1' for c in completions]", None, r"TypeError: it returns '1' \(str\)"),
     "text for all": ("def reward(completions): return 'good'", None, "TypeError: it returns a str, not a list"),
-    "one none": ("def reward(completions): return [None for c in completions]", None, r"it returns None \(NoneType\)"),
+    "exits": (
+        "import sys\ndef reward(completions): sys.exit(0)",
+        None,
+        r"my_reward\.py, line 2: called sys\.exit\(0\)",
+    ),
+    "exits when it is imported": (
+        "import sys\nsys.exit(0)\ndef reward(completions): ...",
+        None,
+        r"my_reward\.py, line 2: importing it called sys\.exit\(0\); put .* under `if __name__",
+    ),
+    "parses arguments": (
+        "import argparse\nargparse.ArgumentParser().parse_args()\ndef reward(completions): ...",
+        None,
+        r"my_reward\.py, line 2: importing it called sys\.exit\(2\) \(.*unrecognized arguments: --imported-by-rewardf",
+    ),
+    "requires arguments": (
+        "import argparse\nargs = argparse.ArgumentParser()\nargs.add_argument('--model', required=True)\n"
+        "args.parse_args()\ndef reward(completions): ...",
+        None,
+        "my_reward.py, line 4: importing it called sys.exit.*required: --model",
+    ),
     "too few": ("def reward(completions): return [1.0]", None, "ValueError: it returns 1 values for 3 completions"),
     "nan": ("def reward(completions): return [float('nan')] * 3", None, "gives a value that is not finite"),
     "throws": (
@@ -179,6 +202,66 @@ def test_one_completion_that_breaks_a_function_of_one_costs_no_other_its_value(
     scored = score(make_world(), [reward], rollouts())
     assert scored.rewards[3] == -3.0 and scored.rewards[1] == 1.0 and scored.watched == {"rewards/python/failures": 1.0}
     assert "problem p1: ZeroDivisionError" in caplog.text
+
+
+ONE_ODD = {"none": "None", "text": "'good'", "nan": "float('nan')", "list": "[1.0]", "infinite": "float('inf')"}
+
+
+@pytest.mark.parametrize("odd", ONE_ODD)
+def test_one_completion_without_a_number_costs_no_other_its_value(tmp_path: Path, odd: str) -> None:
+    code = f"def reward(completions, ids): return [{ONE_ODD[odd]} if c == '8' else 2.0 for c in completions]"
+    scored = score(make_world(), [own(tmp_path, code, limits=Limits(value=-3.0, retries=0))], rollouts())
+    assert scored.rewards.tolist() == [2.0, -3.0, 2.0, 2.0]
+    assert scored.watched == {"rewards/python/failures": 1.0}
+
+
+def test_a_function_may_abstain_from_every_completion_that_it_is_tried_on(tmp_path: Path) -> None:
+    own(tmp_path, "def reward(completions): return [None for c in completions]").try_out()
+    own(tmp_path, "def compute_score(solution_str): return None", function="compute_score").try_out()
+
+
+@pytest.mark.parametrize("leaves", ["sys.exit(0)", "os._exit(0)", "raise KeyboardInterrupt", "raise GeneratorExit"])
+def test_a_call_in_which_the_file_leaves_is_a_failed_call_that_names_it(
+    tmp_path: Path, leaves: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    code = f"import os, sys\ndef reward(completions):\n    {leaves}"
+    scored = score(make_world(), [own(tmp_path, code, limits=Limits(value=-3.0))], rollouts())
+    assert scored.rewards.tolist() == [-3.0] * 4
+    assert f"4 of 4 completions count -3 in place of a value (UserCodeError: {tmp_path}/my_reward.py, line 3: " in (
+        caplog.text
+    )
+
+
+def test_a_function_of_one_completion_that_leaves_costs_no_other_its_value(tmp_path: Path) -> None:
+    code = "import sys\ndef compute_score(solution_str): return 1.0 if solution_str else sys.exit(0)"
+    reward = own(tmp_path, code, function="compute_score", limits=Limits(value=-3.0, retries=0))
+    assert score(make_world(), [reward], rollouts()).rewards.tolist() == [1.0, 1.0, 1.0, -3.0]
+
+
+def test_what_a_file_sets_when_it_is_imported_holds_in_its_calls_and_not_for_the_run(tmp_path: Path) -> None:
+    code = (
+        "import os, torch\nos.environ['MINE'] = 'x'\nos.chdir('/')\ntorch.set_default_dtype(torch.float64)\n"
+        "def reward(completions):\n"
+        "    assert (os.environ['MINE'], os.getcwd(), torch.get_default_dtype()) == ('x', '/', torch.float64)\n"
+        "    return [1.0] * len(completions)"
+    )
+    reward, here = own(tmp_path, code, limits=Limits(retries=0)), os.getcwd()
+    reward.try_out()
+    for _ in range(2):
+        assert score(make_world(), [reward], rollouts()).watched == {}
+        assert ("MINE" in os.environ, os.getcwd(), torch.get_default_dtype()) == (False, here, torch.float32)
+
+
+def test_a_file_is_imported_without_the_words_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["rewardflow", "run", "x.yaml", "--epochs", "7"])
+    code = (
+        "import argparse\nargs = argparse.ArgumentParser()\nargs.add_argument('--epochs', type=int, default=1)\n"
+        "known, _ = args.parse_known_args()\ndef reward(completions): return [float(known.epochs)] * len(completions)"
+    )
+    assert own(tmp_path, code)(make_world(), rollouts()).tolist() == [1.0] * 4
+    assert sys.argv == ["rewardflow", "run", "x.yaml", "--epochs", "7"]
 
 
 def test_a_smoke_run_keeps_the_file(tmp_path: Path) -> None:
