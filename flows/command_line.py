@@ -11,6 +11,7 @@ import typer
 from flows import collection, console
 from flows.commands import (
     approval,
+    base,
     catalogue,
     data,
     measuring,
@@ -50,6 +51,7 @@ for _group in GROUPS:
         app.command()(_command)
 
 
+app.add_typer(base.app, name="base")
 app.add_typer(data.app, name="data")
 app.add_typer(people.app, name="review")
 app.add_typer(services.app, name="services")

@@ -13,6 +13,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+from models.disk import state_folder as state_folder
 from models.errors import UserError
 from tasks.environment import QUIET, set_where_unset
 
@@ -21,11 +22,6 @@ PREFECT_PORT = 4200
 
 STARTER = "REWARDFLOW_STARTER"
 """Process id of the command or flow, inherited by what it starts: whose id and parent differ has lost its starter."""
-
-
-def state_folder() -> Path:
-    """Folder of everything a run leaves on this machine: $REWARDFLOW_HOME, or .rewardflow in the working directory."""
-    return Path(os.environ.get("REWARDFLOW_HOME") or ".rewardflow").absolute()
 
 
 def writable_state_folder() -> Path:

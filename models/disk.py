@@ -1,4 +1,5 @@
-"""A full disk: told apart from whatever it is wrapped in, and said in one line that names what could not be written."""
+"""The state folder, and a full disk: recognised in whatever error wraps it, and reported in one line that names the
+file."""
 
 from __future__ import annotations
 
@@ -19,6 +20,11 @@ LEAST_FREE = 64 * 2**20
 
 FULL = 256 * 2**10
 """Bytes below which a disk counts as full: SQLite's next page or a log's next block may not fit."""
+
+
+def state_folder() -> Path:
+    """Folder of everything that stays on this machine: $REWARDFLOW_HOME, or .rewardflow in the working directory."""
+    return Path(os.environ.get("REWARDFLOW_HOME") or ".rewardflow").absolute()
 
 
 def out_of_space(error: BaseException) -> bool:

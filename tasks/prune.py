@@ -17,6 +17,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from models.atomic_write import leftovers
+from models.bases.catalogue import entry_with
+from models.bases.store import FOLDER as BASES
 from tasks.export import MAKING, SERVING, USING, unused
 from tasks.results import CHECKPOINTS, RESULT, runs_of
 from tasks.step import reference_folder, token_folder
@@ -63,6 +65,7 @@ def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
         held += [_plain(home, entry, cutoff, "made again when it is needed") for entry in _entries(folder)]
     downloads = _entries(registry.download_folder(home))
     held += [_plain(home, entry, cutoff, "downloaded again when it is needed") for entry in downloads]
+    held += [_base(home, entry, cutoff) for entry in _entries(home / BASES) if not entry.name.startswith(".")]
     held += [_served(home, entry, cutoff) for entry in _entries(home / SERVING) if entry.suffix not in (MAKING, USING)]
     held += [_plain(home, entry, None, "left by a process that was killed") for entry in _leftovers(home)]
     return held
@@ -159,6 +162,13 @@ def _served(home: Path, entry: Path, cutoff: datetime) -> Held:
         return said if free else replace(said, goes=False, why="it is being served")
 
 
+def _base(home: Path, entry: Path, cutoff: datetime) -> Held:
+    """A converted base model: one of the catalogue stays, one of a GGUF file is converted again from that file."""
+    if entry_with(entry.name) is None:
+        return _plain(home, entry, cutoff, "converted again from its GGUF file when it is needed")
+    return replace(_plain(home, entry, cutoff, ""), goes=False, why="added with `rewardflow base add`")
+
+
 def _step_folders(home: Path) -> list[Path]:
     return [
         folder
@@ -171,7 +181,8 @@ def _step_folders(home: Path) -> list[Path]:
 
 def _leftovers(home: Path) -> list[Path]:
     """What lies under a name that a removal, the logging of a model or a write gives on the way."""
-    return sorted([*home.glob("store/*/.*.gone"), *home.glob("logging-*"), *leftovers(home, deep=False)])
+    return sorted([*home.glob("store/*/.*.gone"), *home.glob("logging-*"), *leftovers(home, deep=False),
+                   *leftovers(home / BASES, deep=False)])  # fmt: skip
 
 
 def _entries(folder: Path) -> list[Path]:

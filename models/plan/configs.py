@@ -8,7 +8,6 @@ from typing import Any
 from models.engine.vocabulary import read_config
 from models.errors import UserError
 from models.policy.build import config_of
-from models.policy.folder import given_folder
 from models.policy.hub import origin_of
 from models.recipe.schema import Recipe
 from models.recipe.teachers import frozen_models, recipe_of
@@ -24,9 +23,9 @@ def policy_config(recipe: Recipe) -> tuple[Any, str]:
 
     base, size = recipe.policy.base, recipe.policy.size
     if base is not None:
+        origin = origin_of(base)
         try:
             trusted = recipe.policy.trust_remote_code
-            origin = origin_of(given_folder(base) or base)
             config: Any = AutoConfig.from_pretrained(origin.name, revision=origin.revision, trust_remote_code=trusted)
             return config.get_text_config(), base
         except (UserError, OSError, ValueError, KeyError):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.atomic_write import replace_folder
+from models.bases.store import folder_of, is_named
 from models.errors import UserError, shortened
 
 if TYPE_CHECKING:
@@ -56,14 +57,23 @@ def is_registered(base: str) -> bool:
 
 
 def given_folder(base: str) -> Path | None:
-    """The local folder that the name of a base model means; None where it is a hub id."""
+    """The local folder that the name of a base model means; None where it is a hub id.
+
+    A name of the catalogue of base models means its folder below the state folder; a GGUF file means the folder that
+    it is converted to, now if it was not before.
+
+    Raises:
+        UserError: the named model is not on this machine, or a GGUF file cannot be converted.
+    """
     try:
+        if is_named(base):
+            return folder_of(base)
         if Path(base).exists() or base.startswith((".", "/", "~")):
             return Path(base).expanduser()
     except OSError as error:  # a name that no file system takes
         raise UserError(f"policy.base: {shortened(base)}: {error.strerror}") from None
     except RuntimeError:
-        raise UserError(f"policy.base: {shortened(base)}: nobody's home is called that") from None
+        raise UserError(f"policy.base: {shortened(base)}: this user is not known here") from None
     return None
 
 

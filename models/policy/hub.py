@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from models.errors import UserError, shortened
+from models.policy.folder import given_folder
 
 HUB_ID = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?)(?:@(?P<commit>[0-9a-f]{40}))?")
 PATIENCE = 5.0
@@ -34,9 +35,14 @@ class Origin(NamedTuple):
 
 
 def origin_of(base: str | Path) -> Origin:
-    """What the name of a base model means: a folder that is there, or else a hub id with or without a commit."""
-    known = None if Path(base).exists() else HUB_ID.fullmatch(str(base))
-    return Origin(known["name"], known["commit"]) if known else Origin(str(base), None)
+    """Read the name of a base model: a folder that is there, or else a hub id with or without a commit.
+
+    Raises:
+        UserError: see `given_folder`.
+    """
+    folder = given_folder(str(base))
+    known = HUB_ID.fullmatch(str(base)) if folder is None else None
+    return Origin(known["name"], known["commit"]) if known else Origin(str(folder or base), None)
 
 
 def unpinned_base(base: str) -> str:

