@@ -31,6 +31,8 @@ from models.processor import processor
 from models.sandbox.fork_servers import NotStarted
 from models.sandbox.layers import had_here
 from tasks import dvc_remote
+from tasks.code_version import ask_git, without_commit
+from tasks.environment import nameless_user
 from tasks.machine import normal_name, packages
 from tasks.tracking.schema import schema_of
 from tasks.tracking.store import wished
@@ -65,6 +67,7 @@ def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = Fa
         lambda: _torch(deep),
         lambda: _vllm(deep),
         _processor,
+        _user,
         lambda: _disk(home),
         lambda: _writable(home),
         lambda: _data_versions(Path.cwd()),
@@ -172,6 +175,15 @@ def _processor() -> Finding:
     return Finding("Processor", ok, ", ".join([platform.machine(), *has]), mend)
 
 
+def _user() -> Finding:
+    number, name, home = nameless_user(), os.environ.get("LOGNAME", ""), Path("~").expanduser()
+    detail = f"{number} has no name on this machine: called {name}, home {home}" if number else f"home {home}"
+    folder = _existing(home)
+    if os.access(folder, os.W_OK | os.X_OK):
+        return Finding("User", True, detail)
+    return Finding("User", False, f"{detail}, which cannot be written", "set HOME to a folder that this user may write")
+
+
 def _disk(home: Path) -> Finding:
     free = shutil.disk_usage(_existing(home)).free / 2**30
     mend = "" if free >= DISK_GIB else f"free some space, or put REWARDFLOW_HOME on another disk than {home}"
@@ -193,6 +205,9 @@ def _data_versions(here: Path) -> Finding:
         return Finding("DVC repository", False, f"no .dvc in {here}", "run in the folder of the project's checkout")
     if not (here / ".git").exists():
         return Finding("DVC repository", False, f"{here} is no git checkout", "clone the project with git")
+    _, refused = ask_git(here, "rev-parse", "--git-dir")
+    if refused:
+        return Finding("DVC repository", False, str(here), without_commit(here))
     return Finding("DVC repository", True, str(here))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from models.disk import state_folder as state_folder
 from models.errors import UserError
-from tasks.environment import QUIET, set_where_unset
+from tasks.environment import QUIET, keep_loopback_direct, name_user, set_where_unset
 
 MLFLOW_PORT = 5000
 PREFECT_PORT = 4200
@@ -76,6 +76,8 @@ def prepare_environment() -> Path:
     """
     home = state_folder()
     set_where_unset(QUIET | prefect_folders(home))
+    keep_loopback_direct()
+    name_user(home / "home")
     os.environ[STARTER] = str(os.getpid())
     os.environ["REWARDFLOW_HOME"] = str(home)  # absolute, so that child processes agree wherever they run
     # os.path.exists: Path.exists raises where it may not look; that is told by what writes there.

@@ -9,11 +9,14 @@ from __future__ import annotations
 import http.client
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
 """What is raised where a server is away, breaks off or speaks something else, or a request cannot be sent to it."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""Hosts of this machine, as clients of HTTP find them in NO_PROXY."""
 SHOWN = 300
 """Bytes of what a server says with a refusal."""
 
@@ -27,6 +30,24 @@ STRAIGHT = urllib.request.build_opener(_NoRedirect)
 """Takes a redirect for a refusal: what is sent to one address is not for whoever it points to."""
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Goes through no proxy: for servers of this machine, which a proxy would look for on its own."""
+
+
+def loopback_direct(environment: Mapping[str, str]) -> dict[str, str]:
+    """Extend the exceptions from a proxy by the hosts of this machine.
+
+    A proxy would look for 127.0.0.1 on its own machine. Clients read NO_PROXY or no_proxy: what is set in one counts
+    for both.
+
+    Returns:
+        The new values of both; of neither where everything is excepted already.
+    """
+    direct = {}
+    for name, other in (("no_proxy", "NO_PROXY"), ("NO_PROXY", "no_proxy")):
+        given = environment.get(name) or environment.get(other, "")
+        hosts = [host for text in given.split(",") if (host := text.strip())]
+        if "*" not in hosts:
+            direct[name] = ",".join([*hosts, *(host for host in LOOPBACK if host not in hosts)])
+    return direct
 
 
 def answer_here(url: str, seconds: float = 5.0) -> bytes | None:

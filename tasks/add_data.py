@@ -18,7 +18,7 @@ from models.datasets.raw import files_of
 from models.datasets.settings import DataSettings
 from models.disk import needs_space
 from models.errors import UserError
-from tasks.code_version import ask_git, git_output
+from tasks.code_version import NO_REPOSITORY, ask_git, git_output, without_commit
 from tasks.data_sources import RAW, STAGE, prepare_source, prepared_folder, source_folder
 from tasks.dvc_command import Report, alone, run_dvc
 from tasks.versions import DataVersion, current, digest_of, repository
@@ -40,7 +40,9 @@ def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[Dat
     """
     root = repository(root)
     if not git_output(root, "rev-parse", "--git-dir"):
-        raise UserError(f"{root}: no git repository: a version of the data is a commit (`git init` makes one)")
+        why = without_commit(root)
+        mend = " (`git init` makes one)" if why == NO_REPOSITORY else ""
+        raise UserError(f"{root}: {why}: a version of the data is a commit{mend}")
     if settings.path is None or settings.name in BUILT_IN:
         raise UserError(f"data.name: '{settings.name}' is the name of a built-in data set; give yours another")
     place = f"{RAW}/{settings.name}"

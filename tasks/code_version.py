@@ -9,6 +9,7 @@ by it only where it has them to the byte.
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 RUNNING = ("flows", "tasks", "models", "data/expectations")
 """What of it decides what a run does."""
 NO_COMMIT = "no commit"
+NO_REPOSITORY = "no git repository"
 DIRTY = "-dirty"
 
 
@@ -33,11 +35,13 @@ class CodeVersion:
     """The code of a working directory."""
 
     commit: str
-    """NO_COMMIT outside of a repository and before its first commit."""
+    """NO_COMMIT outside of a repository, before its first commit, and where git refuses the folder."""
     changed: tuple[str, ...] = ()
     """Files of the project that the commit does not hold as they are: edited, deleted, or in no commit."""
     doubts: tuple[str, ...] = ()
     """Other reasons why the commit does not hold what runs, each in a few words."""
+    without: str = ""
+    """Why there is no commit, in a few words; "" where there is one."""
 
     @property
     def name(self) -> str:
@@ -48,7 +52,7 @@ class CodeVersion:
     def unpinned(self) -> str:
         """Why no commit holds this code, in a few words; "" where one does."""
         if self.commit == NO_COMMIT:
-            return "the code is in no commit (no git repository, or none was made in it yet)"
+            return f"the code is in no commit ({self.without})"
         edited = f"commit {self.commit[:8]} does not hold the code as it is: {_some(self.changed)}"
         return "; ".join([*([edited] if self.changed else []), *self.doubts])
 
@@ -57,7 +61,7 @@ def code_version(root: Path) -> CodeVersion:
     """The version of the code in the repository `root`."""
     commit = git_output(root, "rev-parse", "--verify", "--quiet", "HEAD").strip()
     if not commit:
-        return CodeVersion(NO_COMMIT)
+        return CodeVersion(NO_COMMIT, without=without_commit(root))
     listed, failed = ask_git(
         root,
         "status",
@@ -104,6 +108,20 @@ def running_version(root: Path, *recipes: Path, given: Sequence[Path] = (), pack
     return replace(version, doubts=tuple(doubts))
 
 
+def without_commit(root: Path) -> str:
+    """Say why git gives no commit of `root`, in a few words, and what to do where git refuses the folder."""
+    _, failed = ask_git(root, "rev-parse", "--git-dir")
+    if not failed:
+        return "no commit was made in the git repository yet"
+    why = failed.partition("fatal: ")[2] or failed
+    if why.startswith("not a git repository"):
+        return NO_REPOSITORY
+    mend = ""
+    if "dubious ownership" in why:  # of another user, as in a container that runs under another user id
+        mend = f"; if you trust it: git config --global --add safe.directory {root.resolve()}"
+    return f"git refuses it: {why}{mend}"
+
+
 def git_output(root: Path, *arguments: str) -> str:
     """What a git command prints; "" where it fails, as it does outside of a repository or before the first commit."""
     return ask_git(root, *arguments)[0]
@@ -113,7 +131,11 @@ def ask_git(root: Path, *arguments: str) -> tuple[str, str]:
     """What a git command prints, and "" or why it failed, in git's words. Bytes that are no UTF-8 become surrogates."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, encoding="utf-8", errors="surrogateescape"
+            ["git", "-C", str(root), *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            env={**os.environ, "LC_ALL": "C.UTF-8"},  # its reasons are read
         )
     except OSError as error:  # git is not installed
         return "", f"git {arguments[0]}: {error.strerror}"

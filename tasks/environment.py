@@ -7,6 +7,10 @@ in its engine, which imports it last; where Prefect lives, in flows/environment.
 from __future__ import annotations
 
 import os
+import pwd
+from pathlib import Path
+
+from models.http_answers import loopback_direct
 
 QUIET = {
     # Nothing is reported to anybody.
@@ -36,6 +40,35 @@ QUIET = {
     "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
     "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
 }
+
+
+def keep_loopback_direct() -> None:
+    """Have every client of HTTP in this process and its children reach servers of this machine without a proxy."""
+    os.environ.update(loopback_direct(os.environ))
+
+
+def nameless_user() -> str:
+    """Find a name for a user without an entry in the machine's list of users; "" where it has one."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return f"uid{os.getuid()}"
+    return ""
+
+
+def name_user(home: Path) -> None:
+    """Give a user without a name one, and a home folder, in the environment of this process and its children.
+
+    Containers run under numbers that nobody has named (OpenShift, `docker run --user`). DVC and others ask for the
+    user's name, Prefect and others for the home folder, and fail.
+
+    Args:
+        home: the folder that stands in for a home folder where HOME is not set; nothing is made here.
+    """
+    number = nameless_user()
+    if number:
+        name = os.environ.get("LOGNAME") or os.environ.get("USER") or number
+        set_where_unset({"USER": name, "LOGNAME": name, "HOME": str(home)})
 
 
 def set_where_unset(settings: dict[str, str]) -> None:

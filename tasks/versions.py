@@ -20,7 +20,7 @@ from models.datasets.built_in import BUILT_IN, TASK_SETS
 from models.datasets.settings import DataSettings
 from models.errors import UserError
 from tasks import dvc_remote
-from tasks.code_version import git_output
+from tasks.code_version import NO_REPOSITORY, git_output, without_commit
 from tasks.data_sources import RAW, STAGE, added_folder, prepare_source, prepared_folder, source_folder, stage_of
 from tasks.dvc_command import Report, alone, run_dvc
 
@@ -34,6 +34,8 @@ class DataVersion:
     """The prepared folder, absolute."""
     revision: str
     """Commit of the repository; "" where there is none."""
+    without: str = NO_REPOSITORY
+    """Why there is no commit, where there is none."""
     dirty: bool
     """Whether that commit pins other data than these, or none: then `read_pinned` at it does not give these rows."""
     digest: str
@@ -49,7 +51,7 @@ class DataVersion:
     def unpinned(self) -> str:
         """Why the revision does not hold these data, in a few words; "" where it does."""
         if not self.revision:
-            return f"the data {self.name} are in no commit (no git repository, or none was made in it yet)"
+            return f"the data {self.name} are in no commit ({self.without})"
         if self.dirty:
             cure = "commit dvc.lock" if self.name in BUILT_IN else "`rewardflow data add` pins them"
             return f"commit {self.revision[:8]} does not hold the data {self.name} as they are; {cure}"
@@ -91,11 +93,13 @@ def current(name: str, root: Path) -> DataVersion:
         raise UserError(f"{prepared_folder(name)}: no such folder; `dvc checkout` brings it back")
     stage = _stage_of(name, _lock_text(name, root)) or {}
     given = _raw_paths(name, root)
+    revision = git_output(root, "rev-parse", "--verify", "--quiet", "HEAD").strip()
     committed = _stage_of(name, git_output(root, "show", f"HEAD:./{_lock_path(name)}"))
     return DataVersion(
         name=name,
         folder=folder,
-        revision=git_output(root, "rev-parse", "HEAD").strip(),
+        revision=revision,
+        without="" if revision else without_commit(root),
         dirty=committed is None or _digest(name, committed) != digest,
         digest=digest,
         files={path.relative_to(root).as_posix(): _md5(path) for path in sorted(folder.glob("*.*"))},

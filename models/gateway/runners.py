@@ -25,6 +25,7 @@ from typing import Any, Protocol
 from models.errors import shortened
 from models.finite import finite_of_json
 from models.gateway.server import MODEL
+from models.http_answers import loopback_direct
 from models.user_code.contain import leaving
 
 LONGEST_LINE = 65_536
@@ -97,12 +98,11 @@ class Process:
             ended: called once with its result or with why there is none, in another thread.
         """
         self._task, self._ended = json.dumps(task).encode(), ended
-        beside = {name: f"{os.environ.get(name, '')},127.0.0.1".strip(",") for name in ("NO_PROXY", "no_proxy")}
         given = {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
         self._said, self._failed = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - closed in _wait
         self._process = subprocess.Popen(
             list(command), stdin=subprocess.PIPE, stdout=self._said, stderr=self._failed, start_new_session=True,
-            env={**os.environ, **beside, **given},
+            env={**os.environ, **loopback_direct(os.environ), **given},
         )  # fmt: skip
         threading.Thread(target=self._wait, daemon=True).start()
 

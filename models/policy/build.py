@@ -189,6 +189,8 @@ def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code
         refuse_untrusted(error, name)
         raise UserError(f"{name}: the model cannot be loaded ({first_line(error)})") from None
     model, report = loaded
+    if getattr(model, "_hf_peft_config_loaded", False):  # of the hub; folders are checked before anything is loaded
+        raise UserError(f"{name}: holds an adapter next to the weights of a model; merge it first, or take its base")
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
         raise UserError(f"{name}: the weights lack {missing[0]} ({len(missing)} missing in all)")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from models.atomic_write import replace_folder
 from models.bases.store import folder_of, is_named
-from models.errors import UserError, shortened
+from models.errors import UserError, listed, shortened
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -77,11 +77,16 @@ def given_folder(base: str) -> Path | None:
     return None
 
 
+ADAPTERS = ("adapter_config.json", "adapter_model.*")
+"""Files of an adapter, as peft names them."""
+
+
 def check_model_folder(folder: Path) -> None:
     """Make sure that `folder` holds a loadable safetensors checkpoint.
 
     Raises:
-        UserError: the folder, its config, its tokenizer or its weights are missing, or the weights are not safetensors.
+        UserError: the folder, its config, its tokenizer or its weights are missing, the weights are not safetensors, or
+            an adapter is in the same folder.
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such model folder")
@@ -94,6 +99,12 @@ def check_model_folder(folder: Path) -> None:
         raise UserError(f"{folder}/config.json: not valid JSON ({error})") from None
     if not isinstance(config, dict):
         raise UserError(f"{folder}/config.json: not a JSON object but a {type(config).__name__}")
+    left = [file.name for pattern in ADAPTERS for file in sorted(folder.glob(pattern))]
+    if left:
+        raise UserError(
+            f"{folder}: holds an adapter next to the weights of a model ({listed(left)}), which would be loaded on top "
+            "of them; move these files away if the adapter is merged already, or else merge it first"
+        )
     if not list(folder.glob("*.safetensors")):
         pickled = [file.name for file in folder.glob("*.bin")]
         hint = f" (only {', '.join(pickled)}: convert it to safetensors)" if pickled else ""

@@ -42,6 +42,13 @@ def test_a_version_that_differs_from_the_lock_is_named(tmp_path: Path) -> None:
     assert "no_such_package missing instead of 7" in check.detail
 
 
+def test_a_checkout_that_git_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    look = finding(diagnose(ROOT), "DVC repository")
+    assert not look.ok and "dubious ownership" in look.mend and "safe.directory" in look.mend
+
+
 def test_a_damaged_tracking_store_is_found_and_a_sound_one_is_counted(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "mlflow.db") as store:
         store.execute("create table runs (run_uuid text)")

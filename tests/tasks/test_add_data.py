@@ -100,6 +100,12 @@ def test_only_the_pins_are_committed_and_what_was_staged_stays_staged(root, raw)
     ]
 
 
+def test_a_checkout_of_another_owner_is_one_line_that_names_what_to_do(root, raw, monkeypatch):
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(UserError, match=r"git refuses it: detected dubious ownership.*--add safe\.directory"):
+        add(mine(raw), root, SILENT)
+
+
 def test_outside_of_git_it_is_one_line(root, raw):
     shutil.rmtree(root / ".git")
     with pytest.raises(UserError, match="no git repository: a version of the data is a commit"):

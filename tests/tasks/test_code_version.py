@@ -55,6 +55,31 @@ def test_outside_of_a_repository_there_is_no_commit_and_that_is_said(tmp_path: P
     assert "no git repository" in version.unpinned
 
 
+def test_a_repository_without_a_commit_is_not_called_no_repository(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    assert code_version(tmp_path).unpinned == (
+        "the code is in no commit (no commit was made in the git repository yet)"
+    )
+
+
+def test_a_checkout_of_another_owner_says_so_in_gits_words_and_what_to_do(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("LANG", "de_DE.UTF-8")
+    version = code_version(checkout)
+    assert version.name == NO_COMMIT
+    assert version.unpinned == (
+        f"the code is in no commit (git refuses it: detected dubious ownership in repository at '{checkout}'; "
+        f"if you trust it: git config --global --add safe.directory {checkout})"
+    )
+
+
+def test_a_repository_that_git_cannot_read_is_not_called_no_repository(checkout: Path) -> None:
+    (checkout / ".git/config").write_text("[core\n")
+    assert "git refuses it: bad config line 1" in code_version(checkout).unpinned
+
+
 def test_a_git_status_that_fails_does_not_count_as_clean(checkout: Path) -> None:
     (checkout / "models/objective/grpo.py").write_text("edited\n")
     (checkout / ".git/index").write_bytes(b"no index")

@@ -20,8 +20,8 @@ from tiny_models import tiny_policy, word_tokenizer
 
 from models.errors import UserError
 from models.policy.base_folder import NEW_POLICY_MODULES, check_base_folder, check_targets
-from models.policy.build import LoraSettings, SizeSettings, new_policy, with_adapter
-from models.policy.folder import save_model_folder
+from models.policy.build import LoraSettings, SizeSettings, load_causal_model, new_policy, open_policy, with_adapter
+from models.policy.folder import check_model_folder, save_model_folder
 from models.policy.hub import check_hub_id
 from models.recipe.files import require_files
 from models.recipe.load import load_recipe
@@ -132,6 +132,20 @@ BAD: dict[str, tuple[Callable[[Path], None], str]] = {
     "an adapter": (
         both(without("config.json"), text("adapter_config.json", "{}")),
         "config.json is missing; this is no model folder; adapters are merged into their base first",
+    ),
+    "an adapter next to the weights": (
+        both(text("adapter_config.json", "{}"), text("adapter_model.safetensors", "")),
+        r"holds an adapter next to the weights of a model \(adapter_config\.json, adapter_model\.safetensors\)",
+    ),
+    "the config of an adapter next to the weights": (text("adapter_config.json", "{}"), r"\(adapter_config\.json\)"),
+    "the weights of an adapter next to the weights": (
+        text("adapter_model.safetensors", ""),
+        r"\(adapter_model\.safetensors\), .* move these files away if the adapter is merged",
+    ),
+    "a pickled adapter next to the weights": (text("adapter_model.bin", ""), r"\(adapter_model\.bin\)"),
+    "only the weights of an adapter": (
+        both(text("adapter_model.safetensors", ""), without("model.safetensors")),
+        r"\(adapter_model\.safetensors\)",
     ),
 }
 
@@ -311,3 +325,19 @@ for base in ("good/model@{COMMIT}", "good/model@{newer}", "good/model"):
         "1.0 policy.base: good/model is whatever the hub has under that name; "
         f"write good/model@COMMIT ({newer}, which is in the cache)",
     ]
+
+
+def test_a_merged_model_saved_over_its_adapter_is_refused_wherever_a_folder_is_read(base: Path, tmp_path: Path) -> None:
+    with_adapter(load_causal_model(base, torch.float32), LoraSettings(targets=("q_proj",)), 0).save_pretrained(base)
+    says = "holds an adapter next to the weights of a model"
+    for read in (open_policy, check_base_folder, check_model_folder):
+        with pytest.raises(UserError, match=says):
+            read(base)
+    with pytest.raises(UserError, match=says):
+        recipe(tmp_path, f"{{base: {base}}}")
+
+
+def test_weights_that_are_loaded_with_an_adapter_on_top_are_refused(base: Path) -> None:
+    with_adapter(load_causal_model(base, torch.float32), LoraSettings(targets=("q_proj",)), 0).save_pretrained(base)
+    with pytest.raises(UserError, match="holds an adapter next to the weights"):
+        load_causal_model(base, torch.float32)
