@@ -205,8 +205,8 @@ def _described(error: BaseException) -> str:
         return f"called os._exit({error.args[0]})"
     if isinstance(error, SystemExit):
         return f"called sys.exit({'' if error.code is None else shortened(repr(error.code))})"
-    told = shortened(str(error), 200)
-    return f"raised {type(error).__name__}{': ' if told else ''}{told}"
+    message = shortened(str(error), 200)
+    return f"raised {type(error).__name__}{': ' if message else ''}{message}"
 
 
 def _seed() -> int | None:

@@ -91,11 +91,11 @@ class _Numbers:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _same(one: Any, other: Any) -> bool:
-    if one is other:
+def _same(value: Any, other: Any) -> bool:
+    if value is other:
         return True
-    equal = getattr(one, "equal", None)  # a tensor
-    return bool(equal(other) if equal is not None else one == other)
+    equal = getattr(value, "equal", None)  # a tensor
+    return bool(equal(other) if equal is not None else value == other)
 
 
 def _folder() -> str | None:

@@ -113,8 +113,7 @@ def test_a_user_with_a_name_keeps_it(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 @needs_namespaces
 def test_the_doctor_finds_a_user_without_a_name_and_a_home_that_cannot_be_written(tmp_path: Path) -> None:
     code = (
-        "import flows\nfrom flows.doctor import _user\nfound = _user()\n"
-        "print(found.ok, '|', found.detail, '|', found.mend)"
+        "import flows\nfrom flows.doctor import _user\nlook = _user()\nprint(look.ok, '|', look.detail, '|', look.mend)"
     )
     env = {**shell(), "PYTHONPATH": str(ROOT), "REWARDFLOW_HOME": str(tmp_path)}
     seen = [
@@ -128,8 +127,8 @@ def test_the_doctor_finds_a_user_without_a_name_and_a_home_that_cannot_be_writte
 
 def test_the_doctor_says_whose_home_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    found = next(finding for finding in diagnose(ROOT, tmp_path) if finding.name == "User")
-    assert found.ok and found.detail == f"home {tmp_path}"
+    look = next(finding for finding in diagnose(ROOT, tmp_path) if finding.name == "User")
+    assert look.ok and look.detail == f"home {tmp_path}"
 
 
 @pytest.mark.thorough
