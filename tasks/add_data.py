@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from models.datasets.built_in import BUILT_IN
-from models.datasets.raw import files_of
+from models.datasets.data_files import DataFile, data_files
 from models.datasets.settings import DataSettings
 from models.disk import needs_space
 from models.errors import UserError
@@ -46,7 +46,9 @@ def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[Dat
     if settings.path is None or settings.name in BUILT_IN:
         raise UserError(f"data.name: '{settings.name}' is the name of a built-in data set; give yours another")
     place = f"{RAW}/{settings.name}"
-    given = {"": files_of(settings.path), "test": files_of(settings.test_path or (), "data.test_path")}
+    held_out = data_files(settings.test_path or (), "data.test_path")
+    apart = {file.path.resolve() for file in held_out}
+    given = {"": [file for file in data_files(settings.path) if file.path.resolve() not in apart], "test": held_out}
     kept = settings.model_copy(
         update={"path": (root / place,), "test_path": (root / place / "test",) if settings.test_path else None}
     )
@@ -63,7 +65,7 @@ def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[Dat
 
 
 @contextmanager
-def _raw_replaced(root: Path, name: str, given: dict[str, list[Path]]) -> Iterator[None]:
+def _raw_replaced(root: Path, name: str, given: dict[str, list[DataFile]]) -> Iterator[None]:
     """Copies of the given files as the raw data NAME, by subfolder; where the block fails, all is what it was."""
     raw, source, prepared = root / RAW, root / source_folder(name), root / prepared_folder(name)
     beside = raw / f".{name}.partial"
@@ -83,12 +85,14 @@ def _raw_replaced(root: Path, name: str, given: dict[str, list[Path]]) -> Iterat
             source.rmdir()
 
 
-def _copy(files: Sequence[Path], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def _copy(files: Sequence[DataFile], folder: Path) -> None:
+    """Copy files under their names, with the folders that state their splits."""
     for file in files:
-        if (folder / file.name).exists():
+        copy = folder / file.name
+        if copy.exists():
             raise UserError(f"data: two files are called {file.name}; they would lie in one folder, rename one")
-        shutil.copy2(file, folder / file.name)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file.path, copy)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import yaml
 import models
 from models.atomic_write import write_file
 from models.datasets.built_in import BUILT_IN, TASK_SETS
-from models.datasets.raw import files_of
+from models.datasets.data_files import files_of
 from models.datasets.settings import DataSettings
 from models.errors import UserError
 from tasks.dvc_command import Report, run_dvc
@@ -31,8 +31,8 @@ STAGE = "prepare"
 RAW = "data/raw"
 """Folder of raw data: what the built-in stages make, and users' files that were added."""
 READING_CODE = (
-    "formats", "messages", "normalise", "params", "placing", "prepare", "raw", "row_groups", "schema", "settings",
-    "shards", "splits", "strict_json", "strict_yaml", "text_files",
+    "data_files", "formats", "messages", "normalise", "params", "placing", "prepare", "raw", "row_groups", "schema",
+    "settings", "shards", "sources", "splits", "strict_json", "strict_yaml", "text_files",
 )  # fmt: skip
 """Modules of models/datasets that decide what a user's files become."""
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from models.atomic_write import replace_file, replace_folder
 from models.datasets import quarantine, repeated_problems
+from models.datasets.prepare import notes_of
 from models.datasets.quarantine import EXAMPLES, Failed, FileFailures, counts_by_reason, row_name, why_stop
 from models.datasets.repeated_problems import first_of_repeated
 from models.datasets.row_checks import CountTokens, Facts, ParseAnswer, computed_columns, facts_of
@@ -209,6 +210,7 @@ def validate(
         by_reason=counts_by_reason(failures.values()),
         by_file={source.name: (source.rows, set_aside[source.name]) for source in sources},
         warnings=[warning for file in checked for warning in file.warnings],
+        notes=notes_of(read_manifest(folder)) if (folder / MANIFEST).is_file() else [],
         expectations=sum(len(file.findings.findings) for file in checked),
         docs=str(out / "data_docs" / "index.html"),
         clean=str(out / "clean"),

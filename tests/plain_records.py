@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.datasets.formats import SPLIT_IF_NAMED, GivenSplit, columns_of, convert_row, sources_of, unrecognised
+from models.datasets.formats import SPLIT_IF_NAMED, GivenSplit, columns_of, convert_row, unrecognised
 from models.datasets.raw import RawRow, read_batches
 from models.datasets.schema import COLUMNS, IDS, Kind, Row
 from models.datasets.settings import DataSettings
 from models.datasets.shards import read_kind, shards_of
+from models.datasets.sources import sources_of
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,13 @@ def read_records(
     Raises:
         UserError: what the shards are refused with.
     """
-    sources, files = sources_of(name, paths, mapping)
+    settings = DataSettings(name="x", format=name, path=tuple(paths), columns=dict(mapping), limit=limit)
+    sources = sources_of(settings)
+    files = [file for source in sources for file in source.files]
     records: list[PlainRecord] = []
     for source in sources:
-        settings = DataSettings.model_construct(name="x", format=None, path=(), limit=limit)
         with tempfile.TemporaryDirectory() as folder:
-            shards = shards_of(source, settings, Path(folder), held_out=False, report=lambda rows: None)
+            shards = shards_of(source, settings, Path(folder), report=lambda rows: None)
             held = {
                 kind: [row for shard in shards for row in read_kind(shard.file, kind).to_pylist()]
                 for kind in source.kinds

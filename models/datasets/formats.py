@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from models.datasets.messages import columns_of_messages, read_fields
-from models.datasets.raw import RawRow, files_of
+from models.datasets.raw import RawRow
 from models.datasets.schema import KINDS, SPLITS, Kind, Row, Split
 from models.errors import UserError, listed, shortened
 
@@ -255,40 +255,3 @@ def _split(raw: RawRow, text: str) -> Split | Literal["test"]:
         if text == split:
             return split
     raise UserError(f"{raw.place}: split '{shortened(text, 40)}' is none of {', '.join((*SPLITS, HELD_OUT))}")
-
-
-@dataclass(frozen=True)
-class Source:
-    """Files whose rows are read as one: they have one format and one set of columns."""
-
-    format: str
-    """A key of FORMATS."""
-    files: tuple[Path, ...]
-    mapping: Mapping[str, str]
-    """Field -> column, where the settings name it."""
-    kinds: tuple[Kind, ...]
-    """What its rows become; other kinds that the format gives are left out."""
-    split_named: bool
-    """Whether a column `split` counts."""
-
-
-def sources_of(
-    name: str, paths: Sequence[Path], mapping: Mapping[str, str], key: str = "data.path"
-) -> tuple[list[Source], list[Path]]:
-    """The sources that paths name in a format, and all their files.
-
-    Raises:
-        UserError: a file is missing or of an unknown kind; a folder of `kinds` has none of their files.
-    """
-    files = files_of(paths, key)
-    if name != "kinds":
-        return [Source(name, tuple(files), mapping, FORMATS[name].kinds, SPLIT_IF_NAMED in mapping)], files
-    sources = []
-    for kind in KINDS:
-        of_kind = tuple(file for file in files if file.stem == kind or file.stem.startswith((f"{kind}_", f"{kind}-")))
-        if of_kind:
-            sources.append(Source(kind, of_kind, {}, (kind,), split_named=True))
-    if not sources:
-        places = ", ".join(map(str, paths))
-        raise UserError(f"{key}: {places} has no file problems.*, demonstrations.* or preferences.*")
-    return sources, [file for source in sources for file in source.files]

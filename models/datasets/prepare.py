@@ -34,16 +34,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.atomic_write import replace_folder, write_file
-from models.datasets.formats import sources_of
+from models.datasets.data_files import files_of
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.placing import Dropped, Part, Placed, place
-from models.datasets.raw import files_of
 from models.datasets.row_groups import row_groups
 from models.datasets.schema import COLUMNS, IDS, KINDS, MANIFEST, SPLITS, Kind, Split, arrow_schema, file_name
 from models.datasets.settings import DataSettings
 from models.datasets.shards import Shard, read_kind, shards_of
+from models.datasets.sources import Source, sources_of
 from models.disk import needs_space
-from models.errors import UserError
+from models.errors import UserError, listed
 
 ID_MARK: dict[Kind, str] = {"problems": "", "demonstrations": "d", "preferences": "p"}
 """What stands before the number in a row's id, so that ids are unique in the data set: train-000123, train-d000123."""
@@ -81,20 +81,13 @@ def require_wanted_splits(rows: Counts, settings: DataSettings) -> None:
                 )
 
 
-def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_Numbered], list[Path], Dropped]:
-    """The rows of all sources as shards, what becomes of them, the files, and how many rows were dropped.
+def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_Numbered], list[Source], Dropped]:
+    """Read the rows of all sources as shards and place them; returns both, and how many rows were dropped.
 
     Raises:
         UserError: a file, column or row is not as the settings say, or a split that is asked for has no row.
     """
-    if settings.path is None or settings.format is None:
-        raise UserError(f"data.path: nothing to prepare for {settings.name}, no path is given")
-    sources, files = sources_of(settings.format, settings.path, settings.columns)
-    held_out = [False] * len(sources)
-    if settings.test_path:
-        test, test_files = sources_of(settings.format, settings.test_path, settings.columns, key="data.test_path")
-        sources, files = [*sources, *test], [*files, *test_files]
-        held_out += [True] * len(test)
+    sources = sources_of(settings)
     rows = 0
 
     def count(more: int) -> None:
@@ -102,10 +95,7 @@ def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_N
         rows += more
         report("read", rows, None)
 
-    read = [
-        shards_of(source, settings, shards / str(number), held_out=held, report=count)
-        for number, (source, held) in enumerate(zip(sources, held_out, strict=True))
-    ]
+    read = [shards_of(source, settings, shards / str(number), report=count) for number, source in enumerate(sources)]
     parts = [
         Part(
             np.concatenate([shard.prompts for shard in of_source]),
@@ -119,10 +109,13 @@ def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_N
     numbered = [
         _Numbered(of_source, part.splits, kinds) for of_source, part, kinds in zip(read, parts, placed, strict=True)
     ]
-    says = [any(shard.split_given for shard in of_source) for of_source in read]
-    if not any(given for given, held in zip(says, held_out, strict=True) if not held):
+    given = [
+        source.split is not None or any(shard.split_given for shard in of_source)
+        for source, of_source in zip(sources, read, strict=True)
+    ]
+    if not any(says for says, source in zip(given, sources, strict=True) if not source.held_out):
         require_wanted_splits(_counts(numbered), settings)
-    return numbered, files, dropped
+    return numbered, sources, dropped
 
 
 def _counts(numbered: Sequence[_Numbered]) -> Counts:
@@ -191,8 +184,8 @@ def prepare(settings: DataSettings, folder: Path, report: Report = silent) -> di
     try:
         with needs_space(folder):
             _keep_only(shards, settings)
-            numbered, files, dropped = _read(settings, shards / "rows", report)
-            manifest = _write(settings, folder, numbered, dropped, files, report)
+            numbered, sources, dropped = _read(settings, shards / "rows", report)
+            manifest = _write(settings, folder, numbered, dropped, sources, report)
     except Exception:  # after a kill they are of use, after an error of none
         shutil.rmtree(shards, ignore_errors=True)
         if not beside:
@@ -208,7 +201,7 @@ def _write(
     folder: Path,
     numbered: Sequence[_Numbered],
     dropped: Dropped,
-    files: Sequence[Path],
+    sources: Sequence[Source],
     report: Report,
 ) -> dict[str, Any]:
     """The prepared folder; returns its manifest."""
@@ -235,17 +228,39 @@ def _write(
                             writer.add(rows.filter(pa.array(splits == split)))
                         done += rows.num_rows
                         report("write", done, sum(counts.values()))
+        named = name_sources([file for source in sources for file in source.files])
         manifest: dict[str, Any] = {
             "name": settings.name,
             "format": settings.format,
             "rows": counts,
             "dropped": dropped.rows,
-            "sources": {name: sha256_of(path) for name, path in name_sources(files).items()},
+            "sources": {name: sha256_of(path) for name, path in named.items()},
         }
         if dropped.alike:
             manifest["dropped_alike"] = dropped.alike
+        if any(source.split for source in sources):
+            split_of = {file: source.split_shown for source in sources for file in source.files}
+            manifest["splits"] = {name: split_of[path] for name, path in named.items()}
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     return manifest
+
+
+def notes_of(manifest: Mapping[str, Any]) -> list[str]:
+    """Describe what a person must know of a preparation: splits by file name, dropped rows.
+
+    Args:
+        manifest: of a prepared data set.
+    """
+    notes = []
+    by_split: dict[str, list[str]] = {}
+    for name, split in manifest.get("splits", {}).items():
+        by_split.setdefault(split, []).append(name)
+    notes += [f"{split or 'split by the shares'}: {listed(names)} (by file name)" for split, names in by_split.items()]
+    if manifest["dropped"]:
+        notes.append(f"{manifest['dropped']} rows dropped, their prompts are held out")
+    if alike := manifest.get("dropped_alike"):
+        notes.append(f"{alike} of the dropped rows are equal to a held-out prompt only after normalisation")
+    return notes
 
 
 def _keep_only(shards: Path, settings: DataSettings) -> None:
@@ -285,8 +300,8 @@ def main(arguments: list[str] | None = None) -> int:
     settings = checked(DataSettings, read_section(given.params, given.section), f"{given.params}: {given.section}")
     manifest = prepare(settings, given.folder, printed())
     print(f"{given.folder}: {sum(manifest['rows'].values())} rows in {len(manifest['rows'])} files")
-    if manifest["dropped"]:
-        print(f"{given.folder}: {manifest['dropped']} rows dropped, their prompts are held out")
+    for line in notes_of(manifest):
+        print(f"{given.folder}: {line}")
     return 0
 
 

@@ -28,10 +28,9 @@ import pyarrow.parquet as pq
 from models.datasets.arrow_rows import ArrowRows, Unreadable
 from models.datasets.schema import open_parquet, unreadable_parquet
 from models.datasets.strict_json import JsonError, parse_json
-from models.datasets.text_files import not_utf8, require_data_file
+from models.datasets.text_files import not_utf8
 from models.errors import UserError, shortened
 
-SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 BATCH_ROWS = 16_384
 BATCH_CHARACTERS = 1 << 24
 """A batch ends where it has so many rows, or so much text."""
@@ -85,24 +84,6 @@ class RawRow:
             held = str(value).lower() if isinstance(value, bool) else f"a {type(value).__name__}"
             raise UserError(f"{self.place}: column '{shortened(column)}' holds {held}, not text; write it as text")
         return str(int(value) if value == int(value) else value)
-
-
-def files_of(paths: Iterable[Path], key: str = "data.path") -> list[Path]:
-    """The data files that paths name: files as they are, folders by their files of a known kind, sorted by name.
-
-    Raises:
-        UserError: a path does not exist, a folder has no data file, a file is of an unknown kind.
-    """
-    files: list[Path] = []
-    for path in paths:
-        if require_data_file(path, SUFFIXES, key):
-            files.append(path)
-            continue
-        inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
-        if not inside:
-            raise UserError(f"{key}: the folder {path} has no {', '.join(SUFFIXES)} file")
-        files += inside
-    return files
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Problems that stand more than once in a file: of the same prompt after normalisation, the same answer and tests.
+"""Problems that are repeated in a file: equal prompts after normalisation, with the same answer and tests.
 
-At the gate each counts once. Its evidence takes problems as independent, and a problem that stands five times, as an
-export may leave it, would be five witnesses of what one saw.
+The gate's evidence treats problems as independent. Five copies of a problem, as an export may leave them, are not five
+independent observations, so validation sets all but the first aside and reports them. This is a check for copies, not
+an identity: no answer moves from one row to another.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from models.datasets.hashes import Hashes, hashes_of, repeated, within
 from models.datasets.normalise import normalise
 
 COLUMNS = ("id", "prompt", "answer", "tests", "entry_point")
-"""What tells problems apart, and which row is meant."""
+"""Columns that distinguish problems, and the id of the row."""
 
 
 def problem_hashes(frame: pd.DataFrame) -> Hashes:

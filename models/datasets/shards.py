@@ -25,12 +25,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from models.atomic_write import replace_file
-from models.datasets.formats import HELD_OUT, SPLIT_IF_NAMED, Record, Source, columns_of, convert_row, unrecognised
+from models.datasets.formats import HELD_OUT, SPLIT_IF_NAMED, GivenSplit, columns_of, convert_row, unrecognised
 from models.datasets.normalise import normalise
 from models.datasets.placing import hashes_of
 from models.datasets.raw import Batch, RawRow, read_batches
 from models.datasets.schema import IDS, SPLITS, Kind, Split, arrow_schema
 from models.datasets.settings import DataSettings
+from models.datasets.sources import Source
 from models.datasets.splits import divide_held_out, split_of
 from models.errors import UserError
 
@@ -56,8 +57,6 @@ class Reading:
     columns: Mapping[str, str]
     """Field -> column."""
     settings: DataSettings
-    held_out: bool
-    """Whether rows that say nothing else are held out."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,7 @@ class Shard:
     """Whether any row says its split."""
 
 
-def shards_of(
-    source: Source, settings: DataSettings, folder: Path, *, held_out: bool, report: Callable[[int], None]
-) -> list[Shard]:
+def shards_of(source: Source, settings: DataSettings, folder: Path, *, report: Callable[[int], None]) -> list[Shard]:
     """The shards of a source, in order; their files lie in `folder`.
 
     Columns that only some rows have count for all of them, so the columns that the first batch shows are a guess. Where
@@ -91,7 +88,6 @@ def shards_of(
         source: what to read.
         settings: of the data.
         folder: is made.
-        held_out: whether rows that say nothing else are held out.
         report: called with the rows of each shard.
 
     Raises:
@@ -102,7 +98,7 @@ def shards_of(
         return read_batches(source.files, settings.limit)
 
     def read(columns: Mapping[str, str], into: str, rows: Iterator[Batch]) -> list[Shard]:
-        reading = Reading(source, columns, settings, held_out)
+        reading = Reading(source, columns, settings)
         made = []
         (folder / into).mkdir(parents=True, exist_ok=True)
         for shard in in_order(_Convert(reading, folder / into), enumerate(rows)):
@@ -194,13 +190,15 @@ class _Convert:
     def _write(self, file: Path, batch: Batch) -> None:
         reading = self.reading
         present: set[str] = set()
-        records: list[Record] = []
+        records, given = [], []
         for raw in batch.rows():
             present.update(raw.values)
-            records.append(convert_row(reading.source.format, reading.columns, raw))
+            record = convert_row(reading.source.format, reading.columns, raw)
+            records.append(record)
+            given.append(reading.source.split_of(record.split, raw.place))
         prompts = [str(next(iter(record.rows.values()))["prompt"]) for record in records]
         alike = [normalise(prompt) for prompt in prompts]
-        splits = [self._split(record, prompt) for record, prompt in zip(records, alike, strict=True)]
+        splits = [self._split(split, prompt) for split, prompt in zip(given, alike, strict=True)]
         arrays: dict[str, pa.Array] = {SPLIT: pa.array(map(SPLITS.index, splits), pa.int8())}
         for names, hashes in ((PROMPT, hashes_of(prompts)), (ALIKE, hashes_of(alike))):
             arrays |= {name: pa.array(hashes[:, at]) for at, name in enumerate(names)}
@@ -224,8 +222,7 @@ class _Convert:
         with replace_file(file) as beside, pa.ipc.new_file(str(beside), table.schema, options=packed) as writer:
             writer.write_table(table)
 
-    def _split(self, record: Record, prompt: str) -> Split:
-        given = record.split or (HELD_OUT if self.reading.held_out else None)
+    def _split(self, given: GivenSplit, prompt: str) -> Split:
         if given == HELD_OUT:
             return divide_held_out(prompt, self.reading.settings)
         return given or split_of(prompt, self.reading.settings)

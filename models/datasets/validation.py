@@ -62,6 +62,8 @@ class ValidationReport:
     """Of each file: rows read and rows set aside."""
     warnings: list[str] = field(default_factory=list)
     """One sentence for each check of severity "warning" that did not hold."""
+    notes: list[str] = field(default_factory=list)
+    """Facts of the preparation that a reader must know: splits by file name, dropped rows."""
     expectations: int = 0
     """Expectations evaluated, all files together."""
     docs: str = ""
@@ -83,6 +85,8 @@ class ValidationReport:
         if self.by_reason:
             lines += ["", "| reason | failures |", "| --- | ---: |"]
             lines += [f"| {reason} | {count} |" for reason, count in self.by_reason.items()]
+        if self.notes:
+            lines += ["", *(f"- {note}" for note in self.notes)]
         if self.warnings:
             lines += ["", *(f"- warning: {warning}" for warning in self.warnings)]
         return "\n".join(lines) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.datasets.raw import files_of
+from models.datasets.data_files import files_of
 from models.errors import UserError, shortened
 from models.policy.base_folder import NEW_POLICY_MODULES, check_base_folder, check_targets
 from models.policy.folder import (

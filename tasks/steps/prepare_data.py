@@ -8,6 +8,7 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 
+from models.datasets.prepare import notes_of
 from models.datasets.schema import read_manifest
 from tasks import dvc_remote, versions
 from tasks.answers import DataSections, require_answers
@@ -39,6 +40,8 @@ def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepRe
 
     def work(folder: Path, run_id: str) -> Made:
         version = versions.prepare(recipe.data, root, say)
+        for note in notes_of(read_manifest(version.folder)):
+            log.info("%s: %s", version.name, note)
         require_answers(version.folder, recipe)
         push_data(version, root, context.home)
         made.append(version)

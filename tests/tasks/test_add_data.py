@@ -75,6 +75,16 @@ def test_test_files_lie_beside_and_two_of_one_name_are_refused(root, raw, tmp_pa
     assert current("mine", root).unpinned == ""
 
 
+def test_added_files_keep_the_folders_that_state_their_splits(root, raw, tmp_path):
+    for split in ("train", "validation", "test"):
+        (tmp_path / "hub" / split).mkdir(parents=True)
+        rows = [{"prompt": f"{split} {n}", "answer": n} for n in range(20)]
+        (tmp_path / "hub" / split / "0.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    add(mine(tmp_path / "hub"), root, SILENT)
+    splits = json.loads((root / "data/prepared/mine/manifest.json").read_text())["splits"]
+    assert splits == {"train/0.jsonl": "train", "validation/0.jsonl": "validation", "test/0.jsonl": "gate"}
+
+
 def test_a_file_that_cannot_be_read_leaves_everything_as_it_was(root, raw, tmp_path):
     add(mine(raw), root, SILENT)
     was = (git(root, "rev-parse", "HEAD"), (root / "data/raw/mine/rows.jsonl").read_bytes())

@@ -119,7 +119,7 @@ FAULTS = {
     ("problems_train", "1", "id", "the id stands on another row too"),
     ("problems_train", "spaced", "prompt", "the prompt stands in a split that is held out further"),
     ("problems_train", "reworded", "prompt", "the prompt shares an n-gram with a split that is held out further"),
-    ("problems_gate", "h3", "prompt", "the problem stands on an earlier row too"),
+    ("problems_gate", "h3", "prompt", "the problem stands on an earlier row too (equal after normalisation)"),
     ("demonstrations_train", "silent", "completion", "the completion is blank"),
     ("demonstrations_train", "unanswered", "completion", "the completion states no answer that the verifier can parse"),
     ("demonstrations_train", "drawn", "completion", "the completion has control characters"),

@@ -11,7 +11,7 @@ import pytest
 from plain_records import read_records
 
 from models.datasets import raw, shards
-from models.datasets.raw import files_of
+from models.datasets.data_files import files_of
 from models.errors import UserError
 
 

@@ -1,0 +1,145 @@
+"""The data files that the paths of a recipe name, and the split that a file's name states.
+
+A split is stated by a word of the file's name or by a folder: `train-00000-of-00001.parquet`, `gsm8k_test.jsonl`,
+`dev.csv`, `data/validation-0.parquet`, `test/part-0.jsonl`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from models.datasets.text_files import require_data_file
+from models.errors import UserError, listed
+
+SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
+HUB_METADATA = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")
+"""Files of a downloaded data set that hold no rows."""
+PLAIN_FOLDERS = ("data", "default")
+"""Folders of a downloaded data set that are searched for files, besides those that are named by a split."""
+SHARD_NUMBER = re.compile(r"[-_.]?\d+[-_]of[-_]\d+$")
+
+NamedSplit = Literal["train", "validation", "test"]
+SPLIT_WORDS: dict[str, NamedSplit] = {
+    "train": "train",
+    "training": "train",
+    "validation": "validation",
+    "valid": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "development": "validation",
+    "test": "test",
+    "testing": "test",
+    "eval": "test",
+    "evaluation": "test",
+    "heldout": "test",
+    "holdout": "test",
+}
+"""Words of a file's or folder's name that state a split; `trainset`, `test_split` and the like count too."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of a known kind."""
+
+    path: Path
+    name: str
+    """Its path relative to the folder that was named, with `/`. A folder that is named by a split is part of it."""
+
+    @property
+    def split(self) -> NamedSplit | None:
+        """The split that its name states; None where it states none, or two."""
+        place = PurePosixPath(self.name)
+        stated = _splits_in(place.stem).union(*(_splits_in(folder, whole=True) for folder in place.parts[:-1]))
+        return stated.pop() if len(stated) == 1 else None
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        """Its name without the kind of file, the number of a shard and plain folders: equal for two formats of the same
+        rows, and for the shards of one file."""
+        *folders, name = PurePosixPath(self.name).parts
+        stem = SHARD_NUMBER.sub("", PurePosixPath(name).stem)
+        return (*(folder for folder in folders if folder not in PLAIN_FOLDERS), stem)
+
+    def is_shard_beside(self, other: DataFile) -> bool:
+        """Whether this and another file of the same content are shards of it."""
+        numbered = all(SHARD_NUMBER.search(PurePosixPath(file.name).stem) for file in (self, other))
+        return numbered and self.path.suffix.lower() == other.path.suffix.lower()
+
+
+def data_files(paths: Iterable[Path], key: str = "data.path") -> list[DataFile]:
+    """Find the data files that paths name: files as they are, folders by their files of a known kind, sorted by name.
+
+    Of a folder's subfolders those are searched that are named by a split or `data`, as downloaded data sets have them.
+
+    Raises:
+        UserError: a path does not exist, a folder has no data file, a file is of an unknown kind, is named twice, or
+            two files hold the same rows by their names.
+    """
+    files: list[DataFile] = []
+    for path in paths:
+        if require_data_file(path, SUFFIXES, key):
+            files.append(DataFile(path, path.name))
+            continue
+        inside = list(_inside(path, f"{path.name}/" if _splits_in(path.name, whole=True) else ""))
+        if not inside:
+            folders = sorted(folder.name for folder in path.iterdir() if folder.is_dir() and folder.name[0] != ".")
+            raise UserError(
+                f"{key}: the folder {path} has no {', '.join(SUFFIXES)} file"
+                + (f"; name one of its folders: {listed(folders)}" if folders else "")
+            )
+        _refuse_repeated(inside, key)
+        files += inside
+    places: dict[Path, DataFile] = {}
+    for file in files:
+        first = places.setdefault(file.path.resolve(), file)
+        if first is not file:
+            same = "" if first.path == file.path else f" (as {first.path})"
+            raise UserError(f"{key}: the file {file.path} is named twice{same}; its rows would be read twice")
+    for parent in dict.fromkeys(file.path.parent for file in files):
+        _refuse_repeated([file for file in files if file.path.parent == parent], key)
+    return files
+
+
+def files_of(paths: Iterable[Path], key: str = "data.path") -> list[Path]:
+    """The paths of the files that `data_files` finds; raises as it does."""
+    return [file.path for file in data_files(paths, key)]
+
+
+def _inside(folder: Path, prefix: str) -> Iterator[DataFile]:
+    entries = sorted(folder.iterdir())
+    for entry in entries:
+        if entry.suffix.lower() in SUFFIXES and entry.name not in HUB_METADATA and entry.is_file():
+            yield DataFile(entry, prefix + entry.name)
+    for entry in entries:
+        if (entry.name in PLAIN_FOLDERS or _splits_in(entry.name, whole=True)) and entry.is_dir():
+            yield from _inside(entry, f"{prefix}{entry.name}/")
+
+
+def _refuse_repeated(files: Sequence[DataFile], key: str) -> None:
+    known: dict[tuple[str, ...], DataFile] = {}
+    for file in files:
+        other = known.setdefault(file.content, file)
+        if other is not file and not file.is_shard_beside(other):
+            raise UserError(
+                f"{key}: {other.path} and {file.path} hold the same rows by their names, and rows would be read twice; "
+                f"name one of them in {key}, or rename one"
+            )
+
+
+def _splits_in(name: str, *, whole: bool = False) -> set[NamedSplit]:
+    """The splits that a name states.
+
+    Args:
+        name: of a file, without its ending, or of a folder.
+        whole: whether the name must be one word that states a split, as a folder's must.
+    """
+    words = re.findall("[a-z]+", name.casefold())
+    words = [word.removesuffix("set").removesuffix("split") if word not in SPLIT_WORDS else word for word in words]
+    words = [word for word in words if word]
+    if whole and len(words) != 1:
+        return set()
+    return {SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS}
