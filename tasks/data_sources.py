@@ -31,8 +31,8 @@ STAGE = "prepare"
 RAW = "data/raw"
 """Folder of raw data: what the built-in stages make, and users' files that were added."""
 READING_CODE = (
-    "data_files", "formats", "messages", "normalise", "params", "placing", "prepare", "raw", "row_groups", "schema",
-    "settings", "shards", "sources", "splits", "strict_json", "strict_yaml", "text_files",
+    "data_files", "formats", "message_text", "messages", "normalise", "params", "placing", "prepare", "raw",
+    "row_groups", "schema", "settings", "shards", "sources", "splits", "strict_json", "strict_yaml", "text_files",
 )  # fmt: skip
 """Modules of models/datasets that decide what a user's files become."""
 

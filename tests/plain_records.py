@@ -35,7 +35,9 @@ def read_records(
     Raises:
         UserError: what the shards are refused with.
     """
-    settings = DataSettings(name="x", format=name, path=tuple(paths), columns=dict(mapping), limit=limit)
+    settings = DataSettings.model_validate(
+        {"name": "x", "format": name, "path": tuple(paths), "columns": dict(mapping), "limit": limit}
+    )
     sources = sources_of(settings)
     files = [file for source in sources for file in source.files]
     records: list[PlainRecord] = []

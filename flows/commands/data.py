@@ -1,4 +1,4 @@
-"""Bring data in: a user's files become a version that a commit holds."""
+"""Commands for a user's own data: inspect files, and make them a version that a commit holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,48 @@ import typer
 
 from flows.commands.options import SetOption
 
-app = typer.Typer(no_args_is_help=True, help="Bring your own data in as a pinned version.")
+app = typer.Typer(no_args_is_help=True, help="Inspect your own data, and bring them in as a pinned version.")
+
+
+@app.command()
+def inspect(
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders: .jsonl, .json, .csv, .parquet.")],
+    tested: Annotated[
+        list[Path] | None, typer.Option("--test", help="Files held out from training; may be given several times.")
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option("--recipe", "-r", help="Recipe whose `data:` section is used; the shape is recognised else.")
+    ] = "",
+    form: Annotated[str, typer.Option("--format", help="Shape of the rows; recognised, if left out.")] = "",
+    columns: Annotated[
+        list[str] | None, typer.Option("--column", metavar="FIELD=COLUMN", help="Column of a field; several times.")
+    ] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Show how files would be read: shape, splits by file, rows, columns that nothing reads, the first row.
+
+    Example: `rewardflow data inspect data/raw/arithmetic`
+    """
+    from models.datasets.inspection import inspect as inspected
+    from models.datasets.inspection import recognised_format
+    from models.datasets.params import checked
+    from models.datasets.settings import DataSettings
+    from models.errors import UserError
+    from models.recipe.load import load_recipe
+
+    if recipe:
+        if form or columns:
+            raise UserError("--recipe: its data section has format and columns; change them with --set data.format=...")
+        named = [f"data.path={_listed(paths)}", *([f"data.test_path={_listed(tested)}"] if tested else [])]
+        settings = load_recipe(recipe, [*named, *(overrides or [])]).data
+    elif overrides:
+        raise UserError("--set: changes a recipe's keys; name the recipe with --recipe, or use --format and --column")
+    else:
+        mapping = dict(_mapped(text) for text in columns or [])
+        given = {"name": "inspected", "path": paths, "test_path": tested, "columns": mapping}
+        shape = form or recognised_format(paths, mapping)
+        settings = checked(DataSettings, {**given, "format": shape}, "data")
+    print(inspected(settings).text())
 
 
 @app.command()
@@ -54,6 +95,16 @@ def add(
     said += [f"--set data.name={version.name}"] if name else []
     said += [f"--set {shlex.quote(text)}" for text in overrides or []]
     print(f"rewardflow run {recipe} {' '.join(said)}")
+
+
+def _mapped(text: str) -> tuple[str, str]:
+    """A field and its column, from FIELD=COLUMN."""
+    from models.errors import UserError
+
+    name, mark, column = text.partition("=")
+    if not mark:
+        raise UserError(f"--column: '{text}' is not FIELD=COLUMN, such as prompt=question")
+    return name, column
 
 
 def _listed(paths: list[Path]) -> str:

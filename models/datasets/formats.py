@@ -6,7 +6,8 @@
     problems        prompt, answer
     demonstrations  prompt, completion
     preferences     prompt, chosen, rejected
-                    (in these three a prompt or an answer may be messages, see `messages.py`)
+                    (in these three a prompt or an answer may be messages, see `messages.py`; a column `system` holds a
+                    system message)
     kinds           a folder with a file for each of the last three, a column `split` where the split is given
 
 The settings' `columns` say which column of the user's file stands for which field. A row that lacks a value gets "",
@@ -30,7 +31,7 @@ from models.errors import UserError, listed, shortened
 
 CALCULATOR_NOTE = re.compile(r"<<[^<>]*>>")
 FINAL_ANSWER = "####"
-ASSISTANT = "\n\nAssistant:"
+HUMAN, ASSISTANT = "\n\nHuman:", "\n\nAssistant:"
 WHOLE_NUMBER = re.compile("[0-9]+")
 HIGHEST_LEVEL = 1_000_000
 HELD_OUT: Literal["test"] = "test"
@@ -53,6 +54,8 @@ class Record:
     rows: Mapping[Kind, Row]
     recognised: bool
     """Whether it has the shape of its format; data in which no row has it are refused."""
+    unread: frozenset[str] = frozenset()
+    """Keys of its messages that nothing reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,8 @@ def _gsm8k(fields: Fields) -> Converted:
 
 def _hh(fields: Fields) -> Converted:
     prompt, chosen, rejected = split_dialogues(fields["chosen"], fields["rejected"])
+    if HUMAN in chosen and HUMAN in rejected:
+        prompt = ""  # they answer different questions: a row without a prompt is set aside
     return _preferences({"prompt": prompt, "chosen": chosen, "rejected": rejected})
 
 
@@ -161,22 +166,22 @@ FORMATS: dict[str, Format] = {
         ("problems", "demonstrations"),
     ),
     "problems": Format(
-        _same("prompt", "answer", "level", "tests", "entry_point", "split"),
+        _same("prompt", "answer", "level", "tests", "entry_point", "split", "system"),
         _problems,
         ("problems",),
-        optional=frozenset({"answer", "level", "tests", "entry_point", "split"}),
+        optional=frozenset({"answer", "level", "tests", "entry_point", "split", "system"}),
     ),
     "demonstrations": Format(
-        _same("prompt", "completion", "answer", "level", "flaw", "split"),
+        _same("prompt", "completion", "answer", "level", "flaw", "split", "system"),
         _demonstrations,
         ("problems", "demonstrations"),
-        optional=frozenset({"answer", "level", "flaw", "split"}),
+        optional=frozenset({"answer", "level", "flaw", "split", "system"}),
     ),
     "preferences": Format(
-        _same("prompt", "chosen", "rejected", "level", "flaw", "split"),
+        _same("prompt", "chosen", "rejected", "level", "flaw", "split", "system"),
         _preferences,
         KINDS,
-        optional=frozenset({"level", "flaw", "split"}),
+        optional=frozenset({"level", "flaw", "split", "system"}),
     ),
 }
 SPLIT_IF_NAMED = "split"
@@ -201,7 +206,8 @@ def columns_of(name: str, mapping: Mapping[str, str], first: RawRow, present: Ab
             known = ", ".join(shape.columns)
             raise UserError(f"data.columns: the format {name} has no field '{shortened(given)}' (its fields: {known})")
     columns: dict[str, str] = {}
-    for wanted, default in columns_of_messages(shape.columns, first, present).items():
+    own = {field: mapping.get(field, column).strip() for field, column in shape.columns.items()}
+    for wanted, default in columns_of_messages(own, first, present).items():
         column = mapping.get(wanted, default).strip()
         if column in present:
             columns[wanted] = column
@@ -217,21 +223,29 @@ def columns_of(name: str, mapping: Mapping[str, str], first: RawRow, present: Ab
     return columns
 
 
-def convert_row(name: str, columns: Mapping[str, str], raw: RawRow) -> Record:
-    """What a row of a format says; `columns` are those of `columns_of`, with `split` only where it counts.
+def convert_row(name: str, columns: Mapping[str, str], raw: RawRow, ignored: AbstractSet[str] = frozenset()) -> Record:
+    """Convert a row of a format.
+
+    Args:
+        name: of the format.
+        columns: those of `columns_of`, with `split` only where it counts.
+        raw: the row.
+        ignored: columns, and keys of messages, that are left out on purpose.
 
     Raises:
-        UserError: a value is no text, a level no whole number, a split unknown.
+        UserError: a value is no text, a level no whole number, a split unknown; or text would be lost (see
+            `models.datasets.messages.read_fields`).
     """
     shape = FORMATS[name]
-    fields = read_fields(raw, columns)
+    read = read_fields(raw, columns, ignored)
+    fields = read.texts
     split = _split(raw, fields.pop(SPLIT_IF_NAMED)) if SPLIT_IF_NAMED in fields else None
     recognised = shape.recognised(fields)
     rows: dict[Kind, Row] = {
         kind: {**values, "level": _level(raw, values["level"])} if "level" in values else {**values}
         for kind, values in shape.convert(fields).items()
     }
-    return Record(split, rows, recognised)
+    return Record(split, rows, recognised, frozenset(read.unread))
 
 
 def unrecognised(name: str, file: Path) -> UserError:

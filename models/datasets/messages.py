@@ -1,40 +1,99 @@
-"""Prompts and answers that are written as messages, as TRL's data sets have them, read as the texts that they hold.
+"""Prompts and answers that are written as messages, read as the texts that they hold.
 
     messages   [{"role": "user", "content": "2 + 3 ?"}, {"role": "assistant", "content": "5"}]
     prompt     [{"role": "user", ...}]            completion, chosen, rejected   [{"role": "assistant", ...}]
 
-A prompt is one message of the user; a system message before it stands above it, a blank line between, as chat templates
-without a system role have it. With `policy.chat` the template is put around the text again. An answer is one message of
-the assistant. Where `chosen` and `rejected` begin with the prompt, it is taken from there. A conversation of several
-turns is refused: no text stands for it.
+Messages are lists (TRL), `from` and `value` in place of `role` and `content` (ShareGPT), or the text of either
+(`models/datasets/message_text.py`). A prompt is one message of the user; a system message before it stands above it, a
+blank line between. An answer is one message of the assistant. Where `chosen` and `rejected` begin with the prompt, it
+is taken from there. A conversation of several turns is refused.
+
+All columns of a row must ask the same question: the messages before an answer, those of a column `messages`, and the
+prompt. A system message in one of them belongs to the prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Any
 
+from models.datasets.message_text import parsed_messages
 from models.datasets.raw import RawRow
 from models.errors import UserError, listed
 
-COLUMN = "messages"
-"""The column of a whole conversation; it stands for the prompt and, where the assistant speaks last, the completion."""
-
+CONVERSATIONS = ("messages", "conversations", "conversation")
+"""Columns of a whole conversation: the prompt and, where the assistant speaks last, the completion."""
+WITNESS = "messages"
+"""The field of such a column beside a column for the prompt: both must ask the same."""
+SYSTEM = "system"
+"""The field of a system message in a column of its own."""
 ANSWERS = ("completion", "chosen", "rejected")
+MAY_HOLD_MESSAGES = ("prompt", *ANSWERS, WITNESS, "answer")
+
+TEXT_KEYS = (
+    "reasoning_content", "reasoning", "thinking", "thoughts", "thought", "tool_calls", "function_call", "tools",
+    "functions", "audio", "image", "images",
+)  # fmt: skip
+"""Keys of a message that a chat template may write into the prompt or the answer."""
+TEXT_COLUMNS = (*TEXT_KEYS, "system", "system_prompt", "system_message")
+"""Columns that a chat template may write into the prompt or the answer."""
+ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant", "bot": "assistant"}
+"""Names of roles in ShareGPT's form that have another name here."""
+TEXT_PARTS = ("text", "input_text", "output_text")
+
+Message = dict[str, Any]
 
 
-def is_conversation(value: Any) -> bool:
-    """Whether a value is a list of messages, each with `role` and `content`."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(turn, dict) and {"role", "content"} <= turn.keys() for turn in value)
-    )
+@dataclass(frozen=True)
+class FieldTexts:
+    """The texts of a row."""
+
+    texts: dict[str, str]
+    """Field -> text."""
+    unread: set[str] = field(default_factory=set)
+    """Keys of messages that nothing reads, such as `messages[].weight`."""
+
+
+def conversation_in(raw: RawRow, column: str) -> list[Message] | None:
+    """Read the messages that a column holds; None where it holds none.
+
+    Raises:
+        UserError: a text begins like messages and cannot be read as such.
+    """
+    value: Any = raw.values.get(column)
+    if isinstance(value, str):
+        value = parsed_messages(value, f"{raw.place}: column '{column}'")
+    if isinstance(value, Mapping):
+        value = _turns(value)
+    if not isinstance(value, list) or not value:
+        return None
+    messages = [_message(turn) for turn in value]
+    return [message for message in messages if message is not None] if None not in messages else None
+
+
+def _turns(value: Mapping[str, Any]) -> list[Any]:
+    """The messages of a mapping: one message, or a list for each key."""
+    roles, contents = value.get("role"), value.get("content")
+    if isinstance(roles, list) and isinstance(contents, list) and len(roles) == len(contents):
+        return [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
+    return [value]
+
+
+def _message(turn: Any) -> Message | None:
+    if not isinstance(turn, Mapping):
+        return None
+    if isinstance(turn.get("role"), str) and ("content" in turn or any(turn.get(key) for key in TEXT_KEYS)):
+        return {"content": None, **turn}
+    if isinstance(turn.get("from"), str) and "value" in turn:
+        rest = {key: value for key, value in turn.items() if key not in ("from", "value")}
+        return {"role": ROLES.get(turn["from"], turn["from"]), "content": turn["value"], **rest}
+    return None
 
 
 def columns_of_messages(columns: Mapping[str, str], first: RawRow, present: AbstractSet[str]) -> dict[str, str]:
-    """A format's `columns`, field -> column, with the columns of messages where the rows have no prompt of its own.
+    """A format's `columns`, field -> column, with the columns of messages that the rows have.
 
     Args:
         columns: of the format.
@@ -42,61 +101,146 @@ def columns_of_messages(columns: Mapping[str, str], first: RawRow, present: Abst
         present: columns that any row has.
     """
     named = dict(columns)
-    if "prompt" not in named or named["prompt"] in present:
+    if "prompt" not in named:
         return named
-    if is_conversation(first.values.get(named.get("chosen", ""))):
+    whole = next((name for name in CONVERSATIONS if name in present and name not in named.values()), None)
+    if named["prompt"] in present:
+        if whole is not None and conversation_in(first, whole) is not None:
+            named[WITNESS] = whole
+    elif conversation_in(first, named.get("chosen", "")) is not None:
         named["prompt"] = named["chosen"]
-    elif COLUMN in present:
-        named["prompt"] = COLUMN
-        if "completion" in named and named["completion"] not in present:
-            named["completion"] = COLUMN
+        if whole is not None and conversation_in(first, whole) is not None:
+            named[WITNESS] = whole
+    elif whole is not None:
+        named["prompt"] = whole
+    if whole is not None and "completion" in named and named["completion"] not in present:
+        named["completion"] = whole
+        named.pop(WITNESS, None)
     return named
 
 
-def read_fields(raw: RawRow, columns: Mapping[str, str]) -> dict[str, str]:
-    """The text of each field of a row; messages become the texts that they hold.
+def read_fields(raw: RawRow, columns: Mapping[str, str], ignored: AbstractSet[str] = frozenset()) -> FieldTexts:
+    """Read the text of each field of a row; messages become the texts that they hold.
 
     Args:
         raw: the row.
         columns: field -> column.
+        ignored: columns, and keys of messages, that are left out on purpose.
 
     Raises:
-        UserError: a value is no text, or messages that no prompt or answer can be read from.
+        UserError: a value is no text, or messages that no prompt or answer can be read from; columns ask different
+            questions; a column or key holds text that would be lost.
     """
-    fields: dict[str, str] = {}
-    for field, column in columns.items():
-        value: Any = raw.values.get(column)
-        if isinstance(value, str) or not is_conversation(value):
-            fields[field] = raw.as_text(value, column)
-        elif field == "prompt":
-            fields[field] = _prompt(raw, column, _asked(value))
-        elif field in ANSWERS:
-            fields[field] = _answer(raw, column, value)
+    _refuse_lost(raw, raw.values, TEXT_COLUMNS, ignored, columns.values())
+    held = {
+        name: messages
+        for name, column in columns.items()
+        if name in MAY_HOLD_MESSAGES and (messages := conversation_in(raw, column)) is not None
+    }
+    made = FieldTexts({})
+    for name, messages in held.items():
+        for message in messages:
+            _refuse_lost(raw, message, TEXT_KEYS, ignored, where=f" in a message of column '{columns[name]}'")
+            made.unread.update(
+                f"{columns[name]}[].{key}" for key in message if key not in ("role", "content", *ignored)
+            )
+    for name, column in columns.items():
+        if name in (WITNESS, SYSTEM):
+            continue
+        if name not in held:
+            made.texts[name] = raw.text(column)
+            if column in CONVERSATIONS and made.texts[name]:
+                raise UserError(f"{raw.place}: column '{column}' holds no messages (role and content of each)")
+        elif name == "prompt":
+            made.texts[name] = _prompt(raw, column, _asked(held[name]))
+        elif name in ANSWERS:
+            made.texts[name] = _answer(raw, column, held[name])
         else:
-            raise UserError(f"{raw.place}: column '{column}' holds messages, which the field '{field}' cannot be")
+            raise UserError(f"{raw.place}: column '{column}' holds messages, which the field '{name}' cannot be")
     if "rejected" in columns and columns.get("prompt") == columns.get("chosen"):
-        rejected: Any = raw.values.get(columns["rejected"])
-        if not is_conversation(rejected) or _asked(rejected) != _asked(raw.values[columns["chosen"]]):
+        asked = [_asked(held[name]) if name in held else None for name in ("chosen", "rejected")]
+        if asked[0] != asked[1]:
             raise UserError(f"{raw.place}: the messages of chosen and rejected do not begin with the same prompt")
-    return fields
+    if "prompt" in made.texts:
+        made.texts["prompt"] = _agreed(raw, columns, held, made.texts["prompt"])
+    return made
 
 
-def _asked(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def _agreed(raw: RawRow, columns: Mapping[str, str], held: Mapping[str, Sequence[Message]], prompt: str) -> str:
+    """The prompt on which all columns of a row agree, with the system message that any of them has.
+
+    Raises:
+        UserError: two columns ask different questions, or have different system messages.
+    """
+    question, systems = prompt, {}
+    if "prompt" in held:
+        question = _content(raw, columns["prompt"], _asked(held["prompt"])[-1])
+    if (column := columns.get(SYSTEM)) and (text := raw.text(column)):
+        systems[column] = text
+    for name, messages in held.items():
+        asked = _asked(messages)
+        if not asked:
+            continue
+        column = columns[name]
+        whole = _prompt(raw, column, asked)
+        own = _content(raw, column, asked[-1])
+        if question.strip() not in (own.strip(), whole.strip()):
+            raise UserError(
+                f"{raw.place}: column '{column}' answers another question than column '{columns['prompt']}' asks"
+            )
+        if len(asked) > 1 and question.strip() != whole.strip():
+            systems[column] = _content(raw, column, asked[0])
+    if len(set(systems.values())) > 1:
+        raise UserError(f"{raw.place}: the columns {listed(list(systems))} have different system messages")
+    for system in systems.values():
+        return _with_system(system, question)
+    return prompt
+
+
+def _refuse_lost(
+    raw: RawRow,
+    values: Mapping[str, Any],
+    names: Sequence[str],
+    ignored: AbstractSet[str],
+    read: Collection[str] = (),
+    where: str = "",
+) -> None:
+    """Raises a UserError where one of some names holds text that is neither read nor ignored."""
+    for name in values:
+        if name in names and name not in ignored and name not in read and not _is_empty(values[name]):
+            cure = f"write it into the text as the chat template does, or leave it out with data.ignore=[{name}]"
+            if name not in TEXT_KEYS:
+                cure = f"data.columns={{{SYSTEM}: {name}}} reads it, data.ignore=[{name}] leaves it out"
+            raise UserError(f"{raw.place}: '{name}'{where} is not read; {cure}")
+
+
+def _is_empty(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip() in ("", "[]", "{}", "null", "None")
+    return value is None or value is False or value != value or value in ([], {}, ())
+
+
+def _asked(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages before the assistant's last word."""
     return messages[:-1] if messages[-1]["role"] == "assistant" else messages
 
 
-def _prompt(raw: RawRow, column: str, messages: Sequence[Mapping[str, Any]]) -> str:
+def _prompt(raw: RawRow, column: str, messages: Sequence[Message]) -> str:
     roles = [str(turn["role"]) for turn in messages]
     if roles not in (["user"], ["system", "user"]):
         raise UserError(
             f"{raw.place}: column '{column}' asks in the roles {listed(roles)}; "
             "a prompt is one user message, a system message before it at most"
         )
-    return "\n\n".join(_content(raw, column, turn) for turn in messages)
+    *before, question = (_content(raw, column, turn) for turn in messages)
+    return _with_system("".join(before), question)
 
 
-def _answer(raw: RawRow, column: str, messages: Sequence[Mapping[str, Any]]) -> str:
+def _with_system(system: str, question: str) -> str:
+    return f"{system}\n\n{question}" if system else question
+
+
+def _answer(raw: RawRow, column: str, messages: Sequence[Message]) -> str:
     roles = [str(turn["role"]) for turn in messages]
     if roles[-1] != "assistant" or "assistant" in roles[:-1]:
         raise UserError(
@@ -105,18 +249,17 @@ def _answer(raw: RawRow, column: str, messages: Sequence[Mapping[str, Any]]) -> 
     return _content(raw, column, messages[-1])
 
 
-def _content(raw: RawRow, column: str, message: Mapping[str, Any]) -> str:
+def _content(raw: RawRow, column: str, message: Message) -> str:
     """The text of a message; parts of type text are joined.
 
     Raises:
-        UserError: it calls a tool, or a part of it is no text.
+        UserError: a part of it is no text.
     """
     content = message["content"]
-    if message.get("tool_calls"):
-        raise UserError(f"{raw.place}: column '{column}' calls a tool, which is not read")
     if isinstance(content, list):
-        parts = [part.get("text") if isinstance(part, dict) else None for part in content]
-        if not all(isinstance(part, str) for part in parts):
+        texts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
+        kinds = [part.get("type", "text") if isinstance(part, Mapping) else "" for part in content]
+        if not all(isinstance(text, str) for text in texts) or not set(kinds) <= set(TEXT_PARTS):
             raise UserError(f"{raw.place}: column '{column}' holds a message with a part that is no text")
-        content = "".join(str(part) for part in parts)
+        content = "".join(str(text) for text in texts)
     return raw.as_text(content, column)

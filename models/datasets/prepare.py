@@ -35,6 +35,7 @@ import pyarrow.compute as pc
 
 from models.atomic_write import replace_folder, write_file
 from models.datasets.data_files import files_of
+from models.datasets.formats import SPLIT_IF_NAMED
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.placing import Dropped, Part, Placed, place
 from models.datasets.row_groups import row_groups
@@ -238,6 +239,8 @@ def _write(
         }
         if dropped.alike:
             manifest["dropped_alike"] = dropped.alike
+        if unread := sorted(frozenset().union(*(shard.unread for source in numbered for shard in source.shards))):
+            manifest["unread"] = unread
         if any(source.split for source in sources):
             split_of = {file: source.split_shown for source in sources for file in source.files}
             manifest["splits"] = {name: split_of[path] for name, path in named.items()}
@@ -256,10 +259,14 @@ def notes_of(manifest: Mapping[str, Any]) -> list[str]:
     for name, split in manifest.get("splits", {}).items():
         by_split.setdefault(split, []).append(name)
     notes += [f"{split or 'split by the shares'}: {listed(names)} (by file name)" for split, names in by_split.items()]
-    if manifest["dropped"]:
-        notes.append(f"{manifest['dropped']} rows dropped, their prompts are held out")
+    if dropped := manifest.get("dropped"):
+        notes.append(f"{dropped} rows dropped, their prompts are held out")
     if alike := manifest.get("dropped_alike"):
         notes.append(f"{alike} of the dropped rows are equal to a held-out prompt only after normalisation")
+    if unread := manifest.get("unread"):
+        notes.append(f"columns that nothing reads: {listed(unread)}")
+        if SPLIT_IF_NAMED in unread:
+            notes.append("data.columns={split: split} reads the split of each row from its column 'split'")
     return notes
 
 

@@ -61,6 +61,9 @@ class DataSettings(BaseModel):
     """Shape of the rows; `kinds` is a folder with one file a kind (problems.*, demonstrations.*, preferences.*)."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Field of the format -> name of the user's column, where they differ, such as {prompt: question}."""
+    ignore: tuple[str, ...] = ()
+    """Columns, and keys of messages, that are left out on purpose: a column that holds text which a chat template may
+    write, such as `tools` or `reasoning_content`, is refused otherwise."""
     validation_share: Share = 0.05
     """Share of the prompts held out for validation, by a hash of the prompt."""
     gate_share: Share = 0.1

@@ -76,6 +76,8 @@ class Shard:
     """Whether any row has the format's shape."""
     split_given: bool
     """Whether any row says its split."""
+    unread: frozenset[str]
+    """Columns of its raw rows, and keys of their messages, that nothing reads."""
 
 
 def shards_of(source: Source, settings: DataSettings, folder: Path, *, report: Callable[[int], None]) -> list[Shard]:
@@ -110,16 +112,16 @@ def shards_of(source: Source, settings: DataSettings, folder: Path, *, report: C
         rest = batches()
         begin = next(rest)
         first, present = columns_in(begin)
-        guess = _columns(source, first, present)
+        guess = columns_read(source, first, present)
         shards = read(guess, "guessed", chain([begin], rest))
-        if _columns(source, first, frozenset().union(*(shard.columns for shard in shards))) == guess:
+        if columns_read(source, first, frozenset().union(*(shard.columns for shard in shards))) == guess:
             return _recognised(source, shards)
     except ReaderEnded:
         raise
     except UserError:
         pass  # whatever stands first in the files is said first, and columns are known before rows are judged
     looked = list(in_order(columns_in, batches()))
-    columns = _columns(source, looked[0][0], frozenset().union(*(present for _, present in looked)))
+    columns = columns_read(source, looked[0][0], frozenset().union(*(present for _, present in looked)))
     return _recognised(source, read(columns, "read", batches()))
 
 
@@ -190,10 +192,11 @@ class _Convert:
     def _write(self, file: Path, batch: Batch) -> None:
         reading = self.reading
         present: set[str] = set()
+        ignored = frozenset(reading.settings.ignore)
         records, given = [], []
         for raw in batch.rows():
             present.update(raw.values)
-            record = convert_row(reading.source.format, reading.columns, raw)
+            record = convert_row(reading.source.format, reading.columns, raw, ignored)
             records.append(record)
             given.append(reading.source.split_of(record.split, raw.place))
         prompts = [str(next(iter(record.rows.values()))["prompt"]) for record in records]
@@ -216,6 +219,9 @@ class _Convert:
             "columns": sorted(present),
             "recognised": any(record.recognised for record in records),
             "split_given": any(record.split for record in records),
+            "unread": sorted(
+                (present - set(reading.columns.values())).union(*(record.unread for record in records)) - ignored
+            ),
         }
         table = pa.table(arrays).replace_schema_metadata({FACTS: json.dumps(facts).encode()})
         packed = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -246,10 +252,12 @@ def _read_shard(file: Path) -> Shard:
         facts = json.loads(schema.metadata[FACTS])
         prompts, alike = (np.stack([table[name].to_numpy() for name in names], axis=1) for names in (PROMPT, ALIKE))
         splits = table[SPLIT].to_numpy()
-    return Shard(file, prompts, alike, splits, frozenset(facts["columns"]), facts["recognised"], facts["split_given"])
+    columns, unread = frozenset(facts["columns"]), frozenset(facts["unread"])
+    return Shard(file, prompts, alike, splits, columns, facts["recognised"], facts["split_given"], unread)
 
 
-def _columns(source: Source, first: RawRow, present: frozenset[str]) -> dict[str, str]:
+def columns_read(source: Source, first: RawRow, present: frozenset[str]) -> dict[str, str]:
+    """Field -> column of a source, from its first row and the columns that any of its rows has."""
     columns = columns_of(source.format, source.mapping, first, present)
     if not source.split_named:
         columns.pop(SPLIT_IF_NAMED, None)

@@ -88,13 +88,14 @@ def sources_of(settings: DataSettings) -> list[Source]:
             sources.append(Source(settings.format, files, settings.columns, kinds, named, group.split, group.held_out))
             continue
         for kind in KINDS:
-            of_kind = tuple(file for file in files if _is_of_kind(file, kind))
+            of_kind = tuple(file for file in files if is_of_kind(file, kind))
             if of_kind:
                 sources.append(Source(kind, of_kind, {}, (kind,), True, group.split, group.held_out))
     return sources
 
 
-def _is_of_kind(file: Path, kind: Kind) -> bool:
+def is_of_kind(file: Path, kind: Kind) -> bool:
+    """Whether a file of the format `kinds` holds rows of a kind, by its name."""
     return file.stem == kind or file.stem.startswith((f"{kind}_", f"{kind}-"))
 
 
@@ -142,7 +143,7 @@ def _files(settings: DataSettings) -> tuple[list[DataFile], list[DataFile]]:
 
 
 def _of_kinds(files: Sequence[DataFile]) -> list[DataFile]:
-    return [file for file in files if any(_is_of_kind(file.path, kind) for kind in KINDS)]
+    return [file for file in files if any(is_of_kind(file.path, kind) for kind in KINDS)]
 
 
 def _not_held_out(key: str, files: Sequence[DataFile], why: str) -> UserError:

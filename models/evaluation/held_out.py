@@ -31,6 +31,8 @@ class HeldOutSettings(BaseModel):
     """Shape of the rows of the files."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Field of the format -> name of the user's column, where they differ, such as {prompt: question}."""
+    ignore: tuple[str, ...] = ()
+    """Columns, and keys of messages, that are left out on purpose."""
     limit: Positive | None = None
     """Read at most so many rows."""
     metric: str = "sampled_accuracy"
@@ -71,6 +73,7 @@ class HeldOutSettings(BaseModel):
             path=self.path,
             format=self.format,
             columns=self.columns,
+            ignore=self.ignore,
             limit=self.limit,
             validation_share=0.0,
             gate_share=1.0,

@@ -29,3 +29,14 @@ def test_what_is_wrong_is_one_line(project: Project, tmp_path: Path) -> None:
     ended = rewardflow(project.folder, "data", "add", str(tmp_path / "gone.jsonl"), "--recipe", "gsm8k")
     assert ended.returncode == 1
     assert ended.stderr.strip() == f"error: data.path: {tmp_path / 'gone.jsonl'}: no such file"
+
+
+def test_an_inspection_needs_no_recipe(project: Project, tmp_path: Path) -> None:
+    rows = tmp_path / "mine.csv"
+    rows.write_text('q,solution,source\n"What is 2 + 1?",3,book\n')
+    columns = ("--column", "prompt=q", "--column", "answer=solution")
+    ended = rewardflow(project.folder, "data", "inspect", str(rows), *columns)
+    assert ended.returncode == 0, ended.stderr
+    assert "shape: problems" in ended.stdout and "not read: source" in ended.stdout
+    ended = rewardflow(project.folder, "data", "inspect", str(rows), "--column", "prompt")
+    assert ended.returncode == 1 and "--column: 'prompt' is not FIELD=COLUMN" in ended.stderr

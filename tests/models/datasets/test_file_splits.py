@@ -207,7 +207,9 @@ def test_a_validation_reports_the_splits_and_what_was_dropped(tmp_path: Path) ->
     written(tmp_path / "hub/test.jsonl", rows_of("judge"))
     prepared(tmp_path, tmp_path / "hub")
     words = lambda texts: [len(text.split()) for text in texts]  # noqa: E731
-    summary = validate(tmp_path / "out", ValidationSettings(), words, extract_answer, tmp_path / "checked").summary()
+    summary = validate(
+        tmp_path / "out", ValidationSettings.model_validate({}), words, extract_answer, tmp_path / "checked"
+    ).summary()
     for note in ("train: train.jsonl", "validation: dev.jsonl", "gate: test.jsonl", "1 rows dropped", "normalisation"):
         assert note in summary
 
