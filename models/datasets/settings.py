@@ -53,12 +53,14 @@ class DataSettings(BaseModel):
     name: DataName = "arithmetic"
     """Folder of the prepared data under data/prepared/."""
     path: Paths | None = None
-    """File, folder or list of files: .jsonl, .json, .csv or .parquet. Relative to the working directory."""
+    """File, folder or list of files: .jsonl, .json, .csv or .parquet. Relative to the working directory. Names such as
+    train-*, validation-* and test-* state the split of a file (see data/README.md)."""
     test_path: Paths | None = None
-    """Files whose rows are held out, divided between validation and gate as the two shares stand to each other. All of
-    `path` is trained on then."""
+    """Files whose rows are held out, divided between validation and gate as the two shares stand to each other; the
+    gate's where `path` has validation files. The other files of `path` are trained on then."""
     format: FormatName | None = None
-    """Shape of the rows; `kinds` is a folder with one file a kind (problems.*, demonstrations.*, preferences.*)."""
+    """Shape of the rows; `kinds` is a folder with one file a kind (problems.*, demonstrations.*, preferences.*).
+    `rewardflow data inspect` shows what it reads."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Field of the format -> name of the user's column, where they differ, such as {prompt: question}."""
     ignore: tuple[str, ...] = ()
@@ -76,7 +78,8 @@ class DataSettings(BaseModel):
     """Text around every prompt, with `{prompt}` exactly once; every other brace is text. The rows stay as they are: the
     policy and whatever is fitted to prompts read it. None: nothing."""
     limit: Positive | None = None
-    """Read at most so many rows of `path` and so many of `test_path` (of each kind, in the order of the files)."""
+    """Read at most so many rows of `path` and so many of `test_path` (of each kind, in the order of the files; of each
+    split where the names of files state it)."""
 
     @field_validator("template")
     @classmethod
