@@ -42,8 +42,10 @@ class Inspection:
     """Files and folders of the named folders that are not read."""
     first: dict[Kind, Row] = field(default_factory=dict)
     """The first row of each kind, as it is read."""
-    refused: list[str] = field(default_factory=list)
-    """Why rows are refused, one line for each."""
+    refused: int = 0
+    """Rows that a preparation would refuse."""
+    reason: str = ""
+    """Why the first of them is refused, with its place."""
 
     def text(self) -> str:
         """The inspection for a terminal."""
@@ -61,7 +63,7 @@ class Inspection:
             lines.append(f"first row of {kind}:")
             lines += [f"  {name}: {value!r}" for name, value in row.items()]
         if self.refused:
-            lines.append(f"refused: {len(self.refused):,} rows, the first: {self.refused[0]}")
+            lines.append(f"refused: {self.refused:,} rows, the first: {self.reason}")
         return "\n".join(lines)
 
 
@@ -90,7 +92,8 @@ def inspect(settings: DataSettings) -> Inspection:
                         record = convert_row(source.format, columns, raw, ignored)
                         source.split_of(record.split, raw.place)
                     except UserError as error:
-                        made.refused.append(str(error))
+                        made.refused += 1
+                        made.reason = made.reason or str(error)
                         continue
                     made.unread |= record.unread - ignored
                     _keep_first(made, source, record)

@@ -26,7 +26,13 @@ LONGEST_PYTHON = 1 << 20
 """Characters of a text that Python's own reader is given."""
 KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool", "function", "human", "gpt")
 """Roles of a single message; a list may have any."""
+STARTS = ("[", "{", '"', "array(")
 UNREAD = object()
+
+
+def may_be_messages(value: Any) -> bool:
+    """Whether a value needs a closer look: it is no text, or one that begins like a list."""
+    return not isinstance(value, str) or value[:1].isspace() or value.startswith(STARTS)
 
 
 def parsed_messages(text: str, where: str) -> Any:
@@ -40,7 +46,7 @@ def parsed_messages(text: str, where: str) -> Any:
         UserError: it begins like messages, and is neither JSON nor a Python literal.
     """
     whole = text.strip()
-    if whole[:1] not in ("[", "{", '"', "a"):
+    if not whole.startswith(STARTS):
         return text
     try:
         value = parse_json(whole)

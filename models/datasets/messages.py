@@ -19,7 +19,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.datasets.message_text import parsed_messages
+from models.datasets.message_text import may_be_messages, parsed_messages
 from models.datasets.raw import RawRow
 from models.errors import UserError, listed
 
@@ -32,12 +32,12 @@ SYSTEM = "system"
 ANSWERS = ("completion", "chosen", "rejected")
 MAY_HOLD_MESSAGES = ("prompt", *ANSWERS, WITNESS, "answer")
 
-TEXT_KEYS = (
+TEXT_KEYS = frozenset({
     "reasoning_content", "reasoning", "thinking", "thoughts", "thought", "tool_calls", "function_call", "tools",
     "functions", "audio", "image", "images",
-)  # fmt: skip
+})  # fmt: skip
 """Keys of a message that a chat template may write into the prompt or the answer."""
-TEXT_COLUMNS = (*TEXT_KEYS, "system", "system_prompt", "system_message")
+TEXT_COLUMNS = TEXT_KEYS | {"system", "system_prompt", "system_message"}
 """Columns that a chat template may write into the prompt or the answer."""
 ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant", "bot": "assistant"}
 """Names of roles in ShareGPT's form that have another name here."""
@@ -131,11 +131,15 @@ def read_fields(raw: RawRow, columns: Mapping[str, str], ignored: AbstractSet[st
         UserError: a value is no text, or messages that no prompt or answer can be read from; columns ask different
             questions; a column or key holds text that would be lost.
     """
-    _refuse_lost(raw, raw.values, TEXT_COLUMNS, ignored, columns.values())
+    if not TEXT_COLUMNS.isdisjoint(raw.values):
+        _refuse_lost(raw, raw.values, TEXT_COLUMNS, ignored, columns.values())
     held = {
         name: messages
         for name, column in columns.items()
-        if name in MAY_HOLD_MESSAGES and (messages := conversation_in(raw, column)) is not None
+        if name in MAY_HOLD_MESSAGES
+        and may_be_messages(raw.values.get(column))
+        and not (name == WITNESS and column in ignored)
+        and (messages := conversation_in(raw, column)) is not None
     }
     made = FieldTexts({})
     for name, messages in held.items():
@@ -161,7 +165,7 @@ def read_fields(raw: RawRow, columns: Mapping[str, str], ignored: AbstractSet[st
         asked = [_asked(held[name]) if name in held else None for name in ("chosen", "rejected")]
         if asked[0] != asked[1]:
             raise UserError(f"{raw.place}: the messages of chosen and rejected do not begin with the same prompt")
-    if "prompt" in made.texts:
+    if "prompt" in made.texts and (held or SYSTEM in columns):
         made.texts["prompt"] = _agreed(raw, columns, held, made.texts["prompt"])
     return made
 
@@ -187,6 +191,7 @@ def _agreed(raw: RawRow, columns: Mapping[str, str], held: Mapping[str, Sequence
         if question.strip() not in (own.strip(), whole.strip()):
             raise UserError(
                 f"{raw.place}: column '{column}' answers another question than column '{columns['prompt']}' asks"
+                + (f"; data.ignore=[{column}] leaves it out" if name == WITNESS else "")
             )
         if len(asked) > 1 and question.strip() != whole.strip():
             systems[column] = _content(raw, column, asked[0])
@@ -200,7 +205,7 @@ def _agreed(raw: RawRow, columns: Mapping[str, str], held: Mapping[str, Sequence
 def _refuse_lost(
     raw: RawRow,
     values: Mapping[str, Any],
-    names: Sequence[str],
+    names: AbstractSet[str],
     ignored: AbstractSet[str],
     read: Collection[str] = (),
     where: str = "",

@@ -66,6 +66,6 @@ def test_an_inspection_shows_splits_rows_unread_columns_and_what_is_passed_over(
     assert made.unread == {"source", "messages[].weight"}
     assert made.first["demonstrations"] == {"prompt": "2 + 3 ?", "completion": "5"}
     assert [path.name for path in made.passed_over] == ["README.md", "more.jsonl.gz"]
-    assert len(made.refused) == 1 and "test.jsonl, line 2: column 'messages' asks in the roles" in made.refused[0]
+    assert made.refused == 1 and "test.jsonl, line 2: column 'messages' asks in the roles" in made.reason
     for part in ("rows: 6", "not read: messages[].weight, source", "more.jsonl.gz", "refused: 1 rows"):
         assert part in made.text()

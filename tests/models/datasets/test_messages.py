@@ -94,6 +94,7 @@ def test_every_form_of_messages_is_read_as_the_same_texts(
     ],
 )
 def test_a_text_that_only_begins_like_messages_stays_a_text(tmp_path: Path, text: str) -> None:
+    """Control: such a text must be read as it was."""
     assert row_of(tmp_path, "demonstrations", {"prompt": text, "completion": text}) == {
         "prompt": text,
         "completion": text,
@@ -219,6 +220,7 @@ def test_text_that_would_be_lost_is_refused_by_the_name_of_its_field(
 
 @pytest.mark.parametrize("nothing", [None, "", [], {}, "[]", "null"])
 def test_a_field_of_text_without_any_text_is_no_hindrance(tmp_path: Path, nothing: Any) -> None:
+    """Control: data without such text must be read as they were."""
     message = {**ASSISTANT, "tool_calls": nothing, "reasoning_content": nothing}
     row = row_of(tmp_path, "demonstrations", {"messages": [USER, message], "tools": nothing})
     assert row == {"prompt": QUESTION, "completion": ANSWER}
@@ -243,6 +245,15 @@ def test_a_mapped_system_column_is_read_and_ignored_text_is_left_out(tmp_path: P
     manifest = prepare(settings, tmp_path / "out")
     assert manifest["unread"] == ["messages[].weight", "n"]
     assert "columns that nothing reads: messages[].weight, n" in notes_of(manifest)
+
+
+def test_messages_that_are_ignored_are_not_compared_with_the_prompt(tmp_path: Path) -> None:
+    rows = [{"prompt": f"{n} ?", "completion": "y", "messages": [USER, ASSISTANT, USER, ASSISTANT]} for n in range(60)]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings = DataSettings(name="mine", format="demonstrations", path=(tmp_path / "mine.jsonl",), ignore=("messages",))
+    assert "unread" not in prepare(settings, tmp_path / "out")
+    with pytest.raises(UserError, match="line 1: column 'messages' asks in the roles user, assistant, user"):
+        prepare(settings.model_copy(update={"ignore": ()}), tmp_path / "out")
 
 
 def test_a_split_column_that_nothing_reads_is_named_with_what_reads_it(tmp_path: Path) -> None:
