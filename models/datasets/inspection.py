@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -102,7 +101,7 @@ def inspect(settings: DataSettings) -> Inspection:
     return made
 
 
-def _passed_over(settings: DataSettings, read: AbstractSet[Path]) -> list[Path]:
+def _passed_over(settings: DataSettings, read: set[Path]) -> list[Path]:
     """The entries of the named folders that are not read, hidden ones left out."""
     within = read.union(*(file.parents for file in read))
     folders = [path for path in (*(settings.path or ()), *(settings.test_path or ())) if path.is_dir()]
