@@ -116,7 +116,7 @@ def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout], components: 
     missing = (~torch.isfinite(values)).nonzero().flatten().tolist()
     if not missing:
         return Given(values, rows, reasons=reasons, watched=watched)
-    why = f"not finite for problem {rollouts[missing[0]].problem.id}"
+    why = f"no finite value for problem {rollouts[missing[0]].problem.id}"
     return Given(values, rows, len(missing), why, reasons, watched)
 
 

@@ -23,7 +23,7 @@ from models.recipe.schema import Recipe
 from models.recipe.teachers import KEYS, frozen_models, recipe_of
 from models.source_code import code_file
 from models.text.rendering import ChatTemplate
-from models.user_code.contain import UserCodeError, contained
+from models.user_code.contain import UserCodeError, contained, leaving
 
 
 def require_files(recipe: Recipe) -> None:
@@ -32,8 +32,17 @@ def require_files(recipe: Recipe) -> None:
     Raises:
         UserError: a data file is missing or of an unknown kind, policy.base is a folder that holds no whole model or
             a hub id that cannot be had, adapters aim at no module, the masks of a subnetwork are not there, a
-            part's own file does not work, or a teacher can neither be had nor be made.
+            part's own file does not work, a teacher can neither be had nor be made, or code that a model ships tries to
+            end the process.
     """
+    try:
+        with leaving("code of the recipe's models", ways=SystemExit):
+            _require(recipe)
+    except UserCodeError as error:
+        raise UserError(str(error)) from None
+
+
+def _require(recipe: Recipe) -> None:
     files_of(recipe.data.path or ())
     files_of(recipe.data.test_path or (), "data.test_path")
     modules = _check_base(recipe) if recipe.policy.base is not None else NEW_POLICY_MODULES

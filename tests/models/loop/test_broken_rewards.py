@@ -79,8 +79,8 @@ def made(*script: Answer, **limits: float) -> Scripted:
     [
         (hangs, [-1.0] * 4, "TimeoutError: took longer than 0.1 s"),
         (throws, [-1.0] * 4, "ConnectionError: the judge is away"),
-        (one_nan, [1.0, 2.0, -1.0, 4.0], "not finite for problem p1"),
-        (infinite, [1.0, -1.0, -1.0, 4.0], "not finite for problem p0"),
+        (one_nan, [1.0, 2.0, -1.0, 4.0], "no finite value for problem p1"),
+        (infinite, [1.0, -1.0, -1.0, 4.0], "no finite value for problem p0"),
         (too_few, [-1.0] * 4, "ValueError: gave (3,) values for 4 completions"),
         (text, [-1.0] * 4, "AttributeError: 'str' object has no attribute 'shape'"),
     ],

@@ -112,3 +112,15 @@ def test_code_without_a_sequence_classifier_is_refused_before_anything_starts(tm
         require_files(load_recipe("arithmetic", settings))
     bare = [*settings, "reward_model=null", "rewards=[{name: exact_answer}]"]
     require_files(load_recipe("arithmetic", bare))
+
+
+def test_trusted_code_that_leaves_is_one_line_that_names_it(tmp_path: Path) -> None:
+    base = shipping(tmp_path / "base", MODELS)
+    (base / "tokenization_own.py").write_text(TOKENIZER + "import sys\nsys.exit(0)\n")
+    settings = json.loads((base / "tokenizer_config.json").read_text()) | {"chat_template": "{{ messages }}"}
+    (base / "tokenizer_config.json").write_text(json.dumps(settings))
+    recipe = tmp_path / "mine.yaml"
+    policy = f"{{base: {base}, chat: true, trust_remote_code: true}}"
+    recipe.write_text(f"policy: {policy}\nwarm_start: null\nreward_model: null\nselect: all\n")
+    with pytest.raises(UserError, match=r"called sys\.exit\(0\) \(.*/tokenization_own\.py, line 6\)"):
+        require_files(load_recipe(recipe, ["rollouts.max_tokens=16"]))
