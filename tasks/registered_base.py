@@ -104,8 +104,25 @@ def resolve_base(kind: str, recipe: Recipe, home: Path) -> tuple[Recipe, Base | 
     base = Base(earlier or named_version(asked, policy_name(recipe)), asked, earlier is not None)
     note.parent.mkdir(parents=True, exist_ok=True)
     write_file(note, json.dumps({"base": base.version.uri}) + "\n")
+    return _with_folder(recipe, base), base
+
+
+def current_base(recipe: Recipe) -> tuple[Recipe, Base | None]:
+    """Resolve the base as it is now and write nothing down, for commands that only look. Returns as `resolve_base`.
+
+    Raises:
+        UserError: there is no such version, or its files are gone or are not what was registered.
+    """
+    asked = recipe.policy.base or ""
+    if not is_registered(asked):
+        return recipe, None
+    base = Base(named_version(asked, policy_name(recipe)), asked)
+    return _with_folder(recipe, base), base
+
+
+def _with_folder(recipe: Recipe, base: Base) -> Recipe:
     policy = replace(recipe.policy, base=str(registered_files(base.version).folder))
-    return recipe.model_copy(update={"policy": policy}), base
+    return recipe.model_copy(update={"policy": policy})
 
 
 def described(recipe: Recipe, base: Base | None) -> Recipe:

@@ -148,9 +148,18 @@ def plan(
 
     find_recipe(recipe)
     from models.plan.report import planned
+    from models.policy.folder import is_registered
     from models.recipe.load import load_recipe
 
-    page, fits = planned(load_recipe(recipe, overrides or []), prompt, memory)
+    loaded, whence = load_recipe(recipe, overrides or []), ""
+    if is_registered(loaded.policy.base or ""):
+        from tasks.registered_base import current_base
+        from tasks.tracking import store
+
+        store.open_for_reading(state_folder())
+        loaded, base = current_base(loaded)
+        whence = str(base)
+    page, fits = planned(loaded, prompt, memory, whence)
     print(page)
     if not fits:
         raise typer.Exit(DOES_NOT_FIT)

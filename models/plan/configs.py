@@ -8,23 +8,27 @@ from typing import Any
 from models.engine.vocabulary import read_config
 from models.errors import UserError
 from models.policy.build import config_of
+from models.policy.folder import is_registered
 from models.policy.hub import origin_of
 from models.recipe.schema import Recipe
 from models.recipe.teachers import frozen_models, recipe_of
 
 
 def policy_config(recipe: Recipe) -> tuple[Any, str]:
-    """Config of the policy, and where it comes from: config.json of its base, else the size that the recipe gives.
+    """Read the config of the policy from its base, else from the size that the recipe gives. Returns it and its origin.
 
     Raises:
-        UserError: the base is not here and the recipe gives no size for it.
+        UserError: the base is a registered version, which has to be resolved to a folder first, or it is not here and
+            the recipe gives no size for it.
     """
     from transformers import AutoConfig
 
     base, size = recipe.policy.base, recipe.policy.size
+    if base is not None and is_registered(base):  # the recipe's size need not be that of the version
+        raise UserError(f"policy.base: {base} is a registered version; give the folder of its files")
     if base is not None:
-        origin = origin_of(base)
         try:
+            origin = origin_of(base)
             trusted = recipe.policy.trust_remote_code
             config: Any = AutoConfig.from_pretrained(origin.name, revision=origin.revision, trust_remote_code=trusted)
             return config.get_text_config(), base

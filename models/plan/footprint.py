@@ -11,8 +11,9 @@ Not in it: what allocators keep, kernels' workspaces, the CUDA context. A plan i
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes by part, at the moment of a round in which most is held."""
+    """Bytes by part, at the moment of a round or of an update in which most is held."""
 
     parameters: int
     trained: int
@@ -64,15 +65,6 @@ class Footprint:
     weights: int
     gradients: int
     optimiser: int
-    reference: int
-    companions: int
-    """Models that learn beside the policy, with gradients and moments."""
-    reward_model: int
-    teachers: int
-    """Frozen models that the policy is distilled from; those that another recipe makes are taken for its size."""
-    judge: int
-    """The judge's weights, where it is on this machine; what it writes with goes before the learner fits."""
-    engine: int
     activations: int
     """What a row keeps for its backward pass."""
     backward: int
@@ -83,6 +75,15 @@ class Footprint:
     """Of several learners: the weights and gradients that each of them holds whole while it reads a row."""
     several_rows: bool
     """Whether gradients of an earlier row are held while a row is read."""
+    reference: int = 0
+    companions: int = 0
+    """Models that learn with the policy, with gradients and moments."""
+    reward_model: int = 0
+    teachers: int = 0
+    """Frozen models that the policy is distilled from; those that another recipe makes are taken for its size."""
+    judge: int = 0
+    """The judge's weights, where it is on this machine; what it writes with goes before the learner fits."""
+    engine: int = 0
     sleeps: bool = False
     """Whether the engine gives its memory up while the learner fits."""
     offloaded: bool = False
@@ -132,19 +133,22 @@ def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: t
         device: where it runs.
         autocast: dtype of the matrix products; None: float32.
     """
+    assert recipe.schedule is not None
     whole = _parts(recipe, config, autocast)
-    layers = config.get_text_config().num_hidden_layers
-    (least, beside), (more, _) = (_activations(recipe, config, count, row, autocast) for count in (1, 2))
+    again = recipe.schedule.gradient_checkpointing is True
+    activations, backward = activations_of(config, partial(adapted, recipe=recipe), row, autocast, again)
+    sampling = recipe.rollouts.sampling
+    cut = sampling.top_p < 1.0 or sampling.top_k > 0 or recipe.rollouts.mask_top_p < 1.0
     return Footprint(
         **whole,
         teachers=-(-_teachers(recipe, autocast, whole["parameters"]) // recipe.placement.learners),
         engine=0 if recipe.placement.placed else _engine(recipe, config, device, autocast, whole["parameters"]),
-        activations=least + (layers - 1) * (more - least),
-        backward=beside,
+        activations=activations,
+        backward=backward,
         several_rows=row.several,
         sleeps=_sleeps(recipe, device),
         offloaded=recipe.reference.offload,
-        logits=_logits(recipe, config, row, device, autocast),
+        logits=logits_of(config, row, device, autocast, cut=cut, learns=recipe.policy.lora is None),
     )
 
 
@@ -153,7 +157,7 @@ def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[st
     count = recipe.placement.learners
     with torch.device("meta"):
         plain = new_shapes(config)
-        parameters = _numbers(plain)
+        parameters = numbers_of(plain)
         judge = judge_config(recipe, config)
         judging = plain if judge is None else new_shapes(judge)
         beside = companions_of((*recipe.rewards, recipe.advantage), plain, lambda: judging).values()
@@ -165,34 +169,48 @@ def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[st
         kept = recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None)
         saved = 0
         if autocast is not None and count == 1 and reference_is_read_alone(recipe.reference, recipe.rollouts):
-            saved = (FLOAT - autocast.itemsize) * sum(map(_numbers, rounded_layers(plain)))
+            saved = (FLOAT - autocast.itemsize) * sum(map(numbers_of, rounded_layers(plain)))
         scored = recipe.reward_model is not None  # it is opened for evaluations too
-        head = 0 if config.get_text_config().tie_word_embeddings else _numbers(plain.get_output_embeddings())
+        head = 0 if config.get_text_config().tie_word_embeddings else numbers_of(plain.get_output_embeddings())
         reference = FLOAT * _share(plain.parameters(), count) - saved if kept else 0
-        policy = _adapted(plain, recipe)
-    learning = [weight for weight in policy.parameters() if weight.requires_grad]
-    share = _share(learning, count)
-    eight_bit = recipe.schedule is not None and recipe.schedule.optimiser.moments == "int8"
-    moments = moment_bytes(learning) if eight_bit else 2 * FLOAT * share
+        policy = adapted(plain, recipe)
+    assert recipe.schedule is not None
     return {
         "parameters": parameters,
-        "trained": _size(learning),
-        "weights": FLOAT * _share(policy.parameters(), count),
-        "gradients": FLOAT * share,
-        "optimiser": moments,
-        "put_together": _put_together(policy) if count > 1 else 0,
+        **learning_parts(policy, count, eight_bit=recipe.schedule.optimiser.moments == "int8"),
         "reference": reference,
         "companions": companions,
         "reward_model": FLOAT * (parameters - head) if scored else 0,
-        "judge": FLOAT * _numbers(judging) if judge is not None else 0,
+        "judge": FLOAT * numbers_of(judging) if judge is not None else 0,
     }
 
 
-def _adapted(policy: PreTrainedModel, recipe: Recipe) -> PreTrainedModel:
+def learning_parts(model: nn.Module, learners: int, *, eight_bit: bool) -> dict[str, int]:
+    """Count what the first of several learners holds of a model in training, whatever it reads.
+
+    Args:
+        model: shapes alone; its parameters that require a gradient learn.
+        learners: how many hold it together.
+        eight_bit: whether the optimiser's moments have 8 bits.
+    """
+    learning = [weight for weight in model.parameters() if weight.requires_grad]
+    share = _share(learning, learners)
+    return {
+        "trained": _size(learning),
+        "weights": FLOAT * _share(model.parameters(), learners),
+        "gradients": FLOAT * share,
+        "optimiser": moment_bytes(learning) if eight_bit else 2 * FLOAT * share,
+        "put_together": _put_together(model) if learners > 1 else 0,
+    }
+
+
+def adapted(policy: PreTrainedModel, recipe: Recipe) -> PreTrainedModel:
+    """Add the recipe's adapters, where it has any."""
     return policy if recipe.policy.lora is None else with_adapter(policy, recipe.policy.lora, recipe.seed)
 
 
-def _numbers(module: nn.Module) -> int:
+def numbers_of(module: nn.Module) -> int:
+    """Count the parameters of a module."""
     return _size(module.parameters())
 
 
@@ -210,18 +228,47 @@ def _put_together(policy: nn.Module) -> int:
     one that is fetched meanwhile, and the gradients of all but the last."""
     layers = layers_of(policy)
     (layer, trained), whole = max((_both(part) for part in layers), default=(0, 0)), _both(policy)
-    beside = whole[0] - sum(_numbers(part) for part in layers)
+    beside = whole[0] - sum(numbers_of(part) for part in layers)
     beside_trained = whole[1] - sum(_both(part)[1] for part in layers)
     return FLOAT * (beside + 2 * layer + beside_trained + trained)
 
 
 def _both(module: nn.Module) -> tuple[int, int]:
     """Numbers of its weights, and of those that learn."""
-    return _numbers(module), _size(weight for weight in module.parameters() if weight.requires_grad)
+    return numbers_of(module), _size(weight for weight in module.parameters() if weight.requires_grad)
 
 
-def _activations(recipe: Recipe, config: Any, layers: int, row: Row, autocast: torch.dtype | None) -> tuple[int, int]:
-    """Bytes that a model of so many layers keeps of `row`, and the most that its backward pass makes beside them."""
+def activations_of(
+    config: Any,
+    prepare: Callable[[PreTrainedModel], PreTrainedModel],
+    row: Row,
+    autocast: torch.dtype | None,
+    again: bool,
+) -> tuple[int, int]:
+    """Count the bytes that a model keeps of `row`, and the most that its backward pass makes in addition.
+
+    Args:
+        config: of the model, as transformers has it.
+        prepare: adds what else learns, such as adapters.
+        row: what is read.
+        autocast: dtype of the matrix products; None: float32.
+        again: whether layers are read again for their backward pass.
+    """
+    layers = config.get_text_config().num_hidden_layers
+    counts = range(1, min(layers, 2) + 1)
+    (least, backward), *more = (_activations(config, prepare, count, row, autocast, again) for count in counts)
+    return least + sum((layers - 1) * (kept - least) for kept, _ in more), backward
+
+
+def _activations(
+    config: Any,
+    prepare: Callable[[PreTrainedModel], PreTrainedModel],
+    layers: int,
+    row: Row,
+    autocast: torch.dtype | None,
+    again: bool,
+) -> tuple[int, int]:
+    """Count the same for a model of so many layers, which is run on fake tensors."""
     smaller = copy.deepcopy(config)
     text = smaller.get_text_config()
     text.num_hidden_layers = layers
@@ -229,13 +276,11 @@ def _activations(recipe: Recipe, config: Any, layers: int, row: Row, autocast: t
         text.layer_types = text.layer_types[:layers]
     register_packed_attention()
     with torch.device("meta"):
-        policy = _adapted(new_shapes(smaller), recipe).eval()
+        policy = prepare(new_shapes(smaller)).eval()
     plain_inner(policy).set_attn_implementation(NAME)
     with FakeTensorMode():
         standing = _as_fakes(policy)
         ids = torch.empty(row.tokens, dtype=torch.long)
-        assert recipe.schedule is not None
-        again = recipe.schedule.gradient_checkpointing is True
         with recomputing(policy, again), Alive((*standing, ids)) as alive:
             states = row_states(policy, ids, ids, _Attention(), autocast)
             kept = alive.now
@@ -281,16 +326,22 @@ class _Attention:
         return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).contiguous()
 
 
-def _logits(recipe: Recipe, config: Any, row: Row, device: Device, autocast: torch.dtype | None) -> int:
-    """Blocks of logits and of what is made of them, and the projection's weights and gradient while they are used."""
+def logits_of(config: Any, row: Row, device: Device, autocast: torch.dtype | None, *, cut: bool, learns: bool) -> int:
+    """Count the blocks of logits with what is made of them, and the weights and gradient of the projection.
+
+    Args:
+        config: of the model, as transformers has it.
+        row: what is read.
+        device: where it runs.
+        autocast: dtype of the matrix products; None: float32.
+        cut: whether the distribution is cut, by top-p, top-k or a mask.
+        learns: whether the projection has a gradient.
+    """
     text = config.get_text_config()
     matrix = int(text.vocab_size * text.hidden_size)
-    sampling = recipe.rollouts.sampling
-    cut = sampling.top_p < 1.0 or sampling.top_k > 0 or recipe.rollouts.mask_top_p < 1.0
     rows, columns = block_shape(row.completion_tokens, text.vocab_size, device.kind, cut=cut)
     blocks = BLOCKS * FLOAT * rows * columns
     cast = autocast.itemsize * matrix if autocast is not None else 0
-    learns = recipe.policy.lora is None
     kept = kept_bytes(row.completion_tokens, text.vocab_size, autocast or torch.float32, device.kind)
     states = 2 * FLOAT * row.completion_tokens * int(text.hidden_size)
     return kept + blocks + cast + (FLOAT * matrix if learns else 0) + states
@@ -309,7 +360,7 @@ def _teachers(recipe: Recipe, autocast: torch.dtype | None, parameters: int) -> 
     for frozen in filter(None, (teacher, teacher.contrast)):
         if frozen.path is not None:
             with torch.device("meta"):
-                total += _numbers(new_shapes(read_config(Path(frozen.path))))
+                total += numbers_of(new_shapes(read_config(Path(frozen.path))))
         elif frozen.recipe is not None:
             total += parameters
     return total * (autocast or torch.float32).itemsize

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
 from models.errors import UserError
-from models.learner.packing import Sequences, cut_into_rows
 from models.learner.precision import Precision, autocast_of
+from models.plan.advice import advice
 from models.plan.configs import policy_config
-from models.plan.footprint import Device, Footprint, Row, footprint
+from models.plan.footprint import Device
+from models.plan.stages import IN_TURN, KEYS, LOOP, PlanContext, Stage, budget_of, stage_of, stages
 from models.recipe.schema import Recipe
 
 GIB = 2**30
 
 
-def planned(recipe: Recipe, prompt: int, memory: float | None) -> tuple[str, bool]:
-    """The page, and whether the device is large enough.
+def planned(recipe: Recipe, prompt: int, memory: float | None, whence: str = "") -> tuple[str, bool]:
+    """Plan a training. Returns the page, and whether the device is large enough.
 
     Args:
         recipe: nothing of it is loaded.
         prompt: tokens of a prompt; the data are not read.
         memory: of the GPU that is planned for, GiB; None: this machine's device.
+        whence: where the policy's base comes from, if the recipe has its folder only.
 
     Raises:
-        UserError: the recipe has no schedule, or what the policy is cannot be found out.
+        UserError: nothing of the recipe is trained, or the policy's config cannot be found.
     """
-    if recipe.schedule is None:
-        raise UserError(f"{recipe.name}: schedule is null, there is no loop to plan")
-    config, whence = policy_config(recipe)
+    names = stages(recipe)
+    if not names:
+        raise UserError(f"{recipe.name}: warm_start, reward_model and schedule are null, so nothing is trained")
+    config, found = policy_config(recipe)
     device = this_device() if memory is None else Device("cuda", int(memory * GIB))
     fastest: Precision = "bfloat16" if device.kind == "cuda" else "float32"
     autocast = autocast_of(fastest if recipe.policy.precision == "auto" else recipe.policy.precision)
-    row = largest_row(recipe, config, prompt)
-    needs = footprint(recipe, config, row, device, autocast)
-    return _page(recipe, needs, row, device, autocast, prompt, whence), needs.total <= device.memory
+    given = PlanContext(config, prompt, device, autocast)
+    plans = [stage_of(name, recipe, given) for name in names]
+    page = [*_head(recipe, given, plans, whence or found), "", *_table(plans), "", *_verdict(recipe, given, plans)]
+    return "\n".join(page), all(plan.needs.total <= device.memory for plan in plans)
 
 
 def this_device() -> Device:
@@ -46,96 +50,65 @@ def this_device() -> Device:
     return Device("cpu", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
-def largest_row(recipe: Recipe, config: Any, prompt: int) -> Row:
-    """The largest packed row of an update whose completions are all as long as they may be."""
-    schedule, rollouts = recipe.schedule, recipe.rollouts
-    assert schedule is not None
-    group = rollouts.largest_group()
-    together = schedule.minibatches * recipe.placement.learners  # whose rows are read at the same time, or before
-    prompts = [(number, *range(prompt - 1)) for number in range(-(-rollouts.prompts // together))]
-    completion = range(rollouts.max_tokens)
-    every = Sequences([ids for ids in prompts for _ in range(group)], [completion] * (group * len(prompts)))
-    whole = recipe.objective.level in ("pair", "group")
-    rows = [
-        part
-        for _, part in cut_into_rows(
-            every,
-            schedule.token_budget,
-            width=config.get_text_config().hidden_size,
-            together=[number for number in range(len(prompts)) for _ in range(group)] if whole else None,
-            setting="schedule.token_budget",
-        )
-    ]
-    sizes = [
-        (prompt * len(set(part.prompts)) + len(part) * rollouts.max_tokens, len(part) * rollouts.max_tokens)
-        for part in rows
-    ]
-    return Row(*max(sizes), len(rows) > 1)
-
-
-def _page(
-    recipe: Recipe,
-    needs: Footprint,
-    row: Row,
-    device: Device,
-    autocast: torch.dtype | None,
-    prompt: int,
-    whence: str,
-) -> str:
-    rollouts, schedule = recipe.rollouts, recipe.schedule
-    assert schedule is not None
+def _head(recipe: Recipe, given: PlanContext, plans: Sequence[Stage], whence: str) -> list[str]:
+    rollouts, prompt = recipe.rollouts, given.prompt
     completions = recipe.largest_round
     learned = rollouts.prompts * prompt + completions * rollouts.max_tokens
+    needs = plans[0].needs
+    rows = [
+        f"{plan.name} {plan.row.tokens:,} tokens ({KEYS[plan.name]} {budget_of(plan.name, recipe):,})" for plan in plans
+    ]
+    drawn = f"{completions * rollouts.max_tokens if rollouts.draws else 0:,} generated, {learned:,} learned from"
     head = {
         "policy": f"{needs.parameters:,} parameters ({whence}), {needs.trained:,} of them trained",
-        "precision": "float32" if autocast is None else "products in bfloat16, weights and optimiser in float32",
+        "precision": "float32" if given.autocast is None else "products in bfloat16, weights and optimiser in float32",
+        "stages": ", then ".join(name for name in IN_TURN if name in {plan.name for plan in plans}),
         "a round": f"{rollouts.prompts:,} prompts, {completions:,} completions, {rollouts.max_tokens:,} tokens at most",
-        "tokens": f"{completions * rollouts.max_tokens if rollouts.draws else 0:,} generated, {learned:,} learned from",
-        "a row": f"{row.tokens:,} tokens (schedule.token_budget {schedule.token_budget:,})",
+        "tokens": drawn,
+        "longest row": "; ".join(rows),
         "placement": f"{recipe.placement}{WHOLE if recipe.placement.learners > 1 else ''}",
         "a prompt": f"{prompt:,} tokens, as given by --prompt: the data are not read",
+        "a completion": f"{rollouts.max_tokens:,} tokens, as rollouts.max_tokens, also of the data",
     }
-    parts = {
-        "weights": needs.weights,
-        "gradients": needs.gradients,
-        "optimiser": needs.optimiser,
-        "reference": needs.reference,
-        "companions": needs.companions,
-        "reward model": needs.reward_model,
-        "teachers": needs.teachers,
-        "judge": needs.judge,
-        "engine": needs.engine,
-        "activations": needs.activations,
-        "backward": needs.backward,
-        "logits": needs.logits,
-        "put together": needs.put_together,
-    }
-    lines = [f"{key:<13} {value}" for key, value in head.items()]
-    lines += ["", f"{'part':<13} {'GiB':>8}"]
-    lines += [f"{key:<13} {value / GIB:>8.2f}" for key, value in parts.items() if value]
-    share = needs.total / device.memory
+    left_out: tuple[str, ...] = ("a completion",) if len(plans) == 1 and plans[0].name == LOOP else ()
+    left_out += () if recipe.schedule is not None else ("a round", "tokens")
+    return [f"{key:<13} {value}" for key, value in head.items() if key not in left_out]
+
+
+PARTS = (
+    *("weights", "gradients", "optimiser", "reference", "companions", "reward model", "teachers", "judge", "engine"),
+    *("activations", "backward", "logits", "put together"),
+)
+"""Names of the parts of a footprint, in the order of the table."""
+
+
+def _table(plans: Sequence[Stage]) -> list[str]:
+    """GiB of each part, a column for each stage."""
+
+    def row(name: str, values: Sequence[str]) -> str:
+        return f"{name:<13} {values[0]:>8}{''.join(f'{value:>14}' for value in values[1:])}".rstrip()
+
+    lines = [row("GiB", [plan.name for plan in plans])] if len(plans) > 1 else [row("part", ["GiB"])]
+    for part in PARTS:
+        sizes = [getattr(plan.needs, part.replace(" ", "_")) for plan in plans]
+        if any(sizes):
+            lines.append(row(part, [f"{size / GIB:.2f}" if size else "" for size in sizes]))
+    return [*lines, row("together", [f"{plan.needs.total / GIB:.2f}" for plan in plans])]
+
+
+def _verdict(recipe: Recipe, given: PlanContext, plans: Sequence[Stage]) -> list[str]:
+    device = given.device
+    most = max(plans, key=lambda plan: plan.needs.total)
+    share = most.needs.total / device.memory
     verdict = "fits" if share <= MOST else "does not fit" if share > 1 else "hardly fits: allocators keep a tenth"
-    lines += [f"{'together':<13} {needs.total / GIB:>8.2f}", ""]
-    lines.append(f"{verdict}: {share:.0%} of {device.memory / GIB:.1f} GiB ({device.kind})")
-    if share > MOST:
-        lines.append(_advice(recipe, needs))
-    return "\n".join(lines)
+    where = f", most in the {most.name}" if len(plans) > 1 else ""
+    lines = [f"{verdict}: {share:.0%} of {device.memory / GIB:.1f} GiB ({device.kind}){where}"]
+    for plan in plans:
+        if plan.needs.total > MOST * device.memory:
+            lines.append(advice(recipe, plan, given, MOST))
+    return lines
 
 
 WHOLE = "; by part: what each learner holds, the models cut over all of them"
 MOST = 0.9
 """Share of a device's memory that a plan may take: the rest is for allocators, kernels and the CUDA context."""
-
-
-def _advice(recipe: Recipe, needs: Footprint) -> str:
-    """What to lower, by what is largest."""
-    options: dict[str, int] = {}
-    if recipe.schedule is not None and recipe.schedule.gradient_checkpointing is not True:
-        options["what layers keep: schedule.gradient_checkpointing=true"] = needs.activations
-    options["schedule.token_budget (and with it the longest row)"] = needs.activations
-    options["engine.memory_share"] = max(0, needs.engine - needs.passing) if needs.sleeps else needs.engine
-    if recipe.policy.lora is None:
-        options["what learns: policy.lora={rank: 16}"] = needs.gradients + needs.optimiser + needs.reference
-        if recipe.placement.learners == 1 and not needs.offloaded and not recipe.reference.moves:
-            options["the reference: reference.offload=true"] = needs.reference
-    return f"lower {max(options, key=lambda key: options[key])}"

@@ -39,9 +39,8 @@ def test_a_recipe_for_a_real_model_says_where_its_settings_are_from_and_fits_80_
     name, _ = origin_of(recipe.policy.base)
     assert (name, size.hidden) in (("Qwen/Qwen3-0.6B", 1024), ("Qwen/Qwen3-1.7B", 2048))
     assert recipe.source.title
-    if recipe.schedule is not None:
-        page, fits = planned(recipe, 256, 80)
-        assert fits and "\nfits: " in page, page
+    page, fits = planned(recipe, 256, 80)
+    assert fits and "\nfits: " in page, page
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)

@@ -9,12 +9,13 @@ from tiny_loops import TOKENIZER
 from tiny_models import tiny_policy
 
 from models.errors import UserError
+from models.plan.report import planned
 from models.policy.folder import given_folder, save_model_folder
 from models.recipe.files import require_files
 from models.recipe.load import digest, load_recipe, plain
 from models.recipe.schema import Recipe
 from tasks.contents import content_of
-from tasks.registered_base import described, note_of, resolve_base, until_done
+from tasks.registered_base import current_base, described, note_of, resolve_base, until_done
 from tasks.tracking import aliases, lineage, registry, runs, tags
 
 pytestmark = pytest.mark.rotating(of=4)
@@ -147,3 +148,16 @@ def test_where_a_policy_came_from_stands_on_the_new_version_and_in_its_lineage(h
     assert facts == {tags.BASE_VERSION: f"{MODEL}/1"}
     registry.annotate(MODEL, 2, facts)
     assert f"trained on from: {MODEL}/1" in lineage.render(lineage.lineage(MODEL, 2))
+
+
+def test_a_plan_is_of_the_version_that_the_base_means_and_writes_nothing_down(home: Path, tmp_path: Path) -> None:
+    asked = recipe(tmp_path)
+    resolved, base = current_base(asked)
+    assert base is not None and base.version.version == 1 and not note_of("train", asked, home).exists()
+    page, _ = planned(resolved, 16, None, str(base))
+    parameters = sum(weight.numel() for weight in tiny_policy().parameters())
+    assert f"{parameters:,} parameters (models:/{MODEL}/1 (champion))" in page
+    with pytest.raises(UserError, match=r"policy\.base: champion is a registered version"):
+        planned(asked, 16, None)
+    with pytest.raises(UserError, match="alias gone"):
+        current_base(recipe(tmp_path, f"models:/{MODEL}@gone"))

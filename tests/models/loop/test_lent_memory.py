@@ -21,7 +21,7 @@ from models.learner.offloaded import Offloaded
 from models.loop.build import build_learner
 from models.plan.configs import policy_config
 from models.plan.footprint import Device, Footprint, footprint
-from models.plan.report import largest_row
+from models.plan.rows import loop_row
 from models.recipe.load import load_recipe
 
 ASLEEP = EngineSettings(sleep=True, precision="float32")
@@ -155,7 +155,7 @@ def test_a_plan_counts_what_is_there_at_one_time(start: Path) -> None:
     def planned(*overrides: str) -> Footprint:
         recipe = load_recipe("grpo", ["objective.kl=0.01", "policy.precision=float32", "engine.name=vllm", *overrides])
         config, _ = policy_config(recipe)
-        return footprint(recipe, config, largest_row(recipe, config, 32), gpu, None)
+        return footprint(recipe, config, loop_row(recipe, config, 32, gpu), gpu, None)
 
     together, asleep, away = planned("engine.sleep=false"), planned(), planned("reference.offload=true")
     assert together.engine == asleep.engine == 3.5e9

@@ -19,8 +19,8 @@ from models.loop.signal import Signal
 from models.plan.alive import Alive
 from models.plan.configs import policy_config
 from models.plan.footprint import Device, footprint
-from models.plan.report import largest_row
 from models.plan.report import planned as planned_page
+from models.plan.rows import loop_row
 from models.policy.build import SizeSettings, with_adapter
 from models.policy.rounded import round_once
 from models.recipe.load import load_recipe
@@ -94,7 +94,7 @@ def test_planned_memory_is_what_a_fit_holds(case: str) -> None:
     recipe = load_recipe("gsm8k", [*BASE, *overrides])
     assert recipe.schedule is not None
     config, _ = policy_config(recipe)
-    planned = footprint(recipe, config, largest_row(recipe, config, PROMPT), CPU, autocast)
+    planned = footprint(recipe, config, loop_row(recipe, config, PROMPT, CPU), CPU, autocast)
     learner, scored = learner_of(recipe, config, autocast), round_of(recipe)
     advantages = Signal.of_completions(scored.rewards - scored.rewards.mean(), scored.lengths).tokens
 
@@ -123,7 +123,7 @@ def test_layers_that_are_read_again_keep_their_input_alone() -> None:
     for on in ("true", "false"):
         recipe = load_recipe("gsm8k", [*BASE, f"schedule.gradient_checkpointing={on}", "policy.size.layers=8"])
         config, _ = policy_config(recipe)
-        row = largest_row(recipe, config, PROMPT)
+        row = loop_row(recipe, config, PROMPT, CPU)
         planned[on] = footprint(recipe, config, row, CPU, None)
         inputs = 8 * 4 * 128 * row.tokens
     assert inputs < planned["true"].activations < 2 * inputs < 0.2 * planned["false"].activations
@@ -133,7 +133,7 @@ def test_layers_that_are_read_again_keep_their_input_alone() -> None:
 def test_companions_reward_model_and_engine_are_counted() -> None:
     recipe = load_recipe("ppo", ["policy.precision=float32", "engine.name=transformers"])
     config, _ = policy_config(recipe)
-    planned = footprint(recipe, config, largest_row(recipe, config, PROMPT), CPU, None)
+    planned = footprint(recipe, config, loop_row(recipe, config, PROMPT, CPU), CPU, None)
     with torch.device("meta"):
         policy = AutoModelForCausalLM.from_config(config)
         critic = recipe.advantage.accompany(policy)
@@ -141,7 +141,7 @@ def test_companions_reward_model_and_engine_are_counted() -> None:
     assert planned.companions == 4 * held(critic.model.parameters())  # weights, gradients, two moments
     assert planned.reward_model == planned.weights == 4 * planned.parameters  # its embeddings are tied
     assert planned.engine > 4 * planned.parameters
-    on_gpu = footprint(recipe, config, largest_row(recipe, config, PROMPT), Device("cuda", 10**9), None)
+    on_gpu = footprint(recipe, config, loop_row(recipe, config, PROMPT, CPU), Device("cuda", 10**9), None)
     assert on_gpu.engine in (0.35 * 10**9, planned.engine)
 
 
@@ -152,15 +152,15 @@ def test_a_judge_is_counted_once_more_where_a_verifier_learns_beside_it_and_not_
     judge, _ = policy_config(load_recipe("judge"))
     with torch.device("meta"):
         weights = held(AutoModelForCausalLM.from_config(judge).parameters())
-    planned = footprint(recipe, config, largest_row(recipe, config, PROMPT), CPU, None)
+    planned = footprint(recipe, config, loop_row(recipe, config, PROMPT, CPU), CPU, None)
     assert planned.judge == weights > planned.weights
     assert planned.companions == 4 * weights  # weights, gradients, two moments of the verifier
     assert "judge " in planned_page(recipe, PROMPT, 80)[0]
     as_the_policy = load_recipe("tango", [*of_tango, "judge.recipe=null"])
-    planned = footprint(as_the_policy, config, largest_row(recipe, config, PROMPT), CPU, None)
+    planned = footprint(as_the_policy, config, loop_row(recipe, config, PROMPT, CPU), CPU, None)
     assert planned.judge == planned.weights and planned.companions == 4 * planned.weights
     served = load_recipe("genprm", [*of_tango, "judge={address: http://127.0.0.1:9/v1}"])
-    planned = footprint(served, config, largest_row(recipe, config, PROMPT), CPU, None)
+    planned = footprint(served, config, loop_row(recipe, config, PROMPT, CPU), CPU, None)
     assert planned.judge == planned.companions == 0
 
 
@@ -202,6 +202,7 @@ def test_a_base_that_is_not_here_is_planned_by_the_size_that_the_recipe_gives() 
         policy_config(recipe.model_copy(update={"policy": replace(recipe.policy, size=SizeSettings())}))
 
 
-def test_a_recipe_without_a_loop_has_nothing_to_plan() -> None:
-    with pytest.raises(UserError, match="hh: schedule is null"):
-        planned_page(load_recipe("hh"), 256, None)
+def test_a_recipe_that_trains_nothing_has_nothing_to_plan() -> None:
+    recipe = load_recipe("hh").model_copy(update={"warm_start": None, "reward_model": None})
+    with pytest.raises(UserError, match="hh: warm_start, reward_model and schedule are null"):
+        planned_page(recipe, 256, None)

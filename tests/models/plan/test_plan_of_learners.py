@@ -13,7 +13,7 @@ from models.learner.optimiser import build_optimiser
 from models.learner.sharding import shard
 from models.plan.configs import policy_config
 from models.plan.footprint import Device, Footprint, footprint
-from models.plan.report import largest_row
+from models.plan.rows import loop_row
 from models.policy.build import new_shapes
 from models.ranks import Ranks, own_part
 from models.recipe.load import load_recipe
@@ -26,7 +26,7 @@ SIZE = (
 def planned(learners: int, *more: str) -> Footprint:
     recipe = load_recipe("gsm8k", ["policy.precision=float32", *SIZE, f"placement.learners={learners}", *more])
     config, _ = policy_config(recipe)
-    return footprint(recipe, config, largest_row(recipe, config, 8), Device("cpu", 10**9), None)
+    return footprint(recipe, config, loop_row(recipe, config, 8, Device("cpu", 10**9)), Device("cpu", 10**9), None)
 
 
 def held(ranks: Ranks) -> tuple[int, int]:
