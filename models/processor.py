@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
+BFLOAT16_PRODUCTS = frozenset({"avx512_bf16", "amx_bf16", "bf16", "svebf16"})
+"""Instruction sets with products in bfloat16, as Linux names them; `bf16` is ARM's."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,11 @@ class Processor:
     name: str
     flags: frozenset[str] | None
     """Instruction sets as Linux names them; None where the system does not tell."""
+
+    @property
+    def multiplies_bfloat16(self) -> bool | None:
+        """Whether it has products in bfloat16, which it emulates otherwise; None where the system does not tell."""
+        return bool(self.flags & BFLOAT16_PRODUCTS) if self.flags else None
 
 
 def processor() -> Processor:

@@ -1,14 +1,16 @@
 """Which precision is faster for this model on this machine: plain float32, or bfloat16 products under autocast.
 
-It cannot be known without trying: with matrix units for bfloat16 a wide model is several times as fast, a narrow one
-may lose by the casts. A short measurement of the learner's own forward and backward pass decides. The choice is kept
-on disk, so that a run which goes on, or is made again, computes what it computed before. Weights and their optimiser
-are float32 either way, and so are softmaxes, norms and sums.
+A processor without products in bfloat16 emulates them, at a tenth of the speed: it computes in float32, without trial.
+On one that has them a wide model is several times as fast, and a narrow one may lose by the casts: a short measurement
+of the learner's own forward and backward pass decides. The choice is kept on disk, so that a run that is resumed or
+repeated computes what it computed before. Weights and optimiser are float32 either way, as are softmaxes, norms and
+sums.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import platform
 import time
 from contextlib import suppress
@@ -25,12 +27,20 @@ from models.device import has_gpu
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import completion_log_probs, plain_inner, row_states, use_packed_attention
 from models.learner.packing import Sequences, packed_row
+from models.processor import processor
 
+_LOG = logging.getLogger("rewardflow.learner")
 Precision = Literal["float32", "bfloat16"]
 
 PROMPT, COMPLETION, GROUP = 128, 64, 8
 """Tokens of the row that is timed: one prompt and its completions."""
 REPEATS = 3
+LONGEST = 15.0
+"""Seconds of measurement after which no further pass is repeated."""
+HOPELESS = 3.0
+"""bfloat16 is given up where its warm-up pass takes this many times as long as that of float32, ..."""
+HOPELESS_SECONDS = 1.0
+"""... and takes at least this many seconds: shorter passes are dominated by the set-up of the kernels."""
 LEAST_GAIN = 1.15
 """bfloat16 is taken where it is faster by this factor; below it, exactness is worth more."""
 
@@ -59,8 +69,8 @@ def chosen_precision(asked: Precision | Literal["auto"], model: nn.Module, folde
 
 
 def fastest_precision(model: nn.Module, folder: Path) -> Precision:
-    """What `fix_precision` said of models of this shape; otherwise bfloat16 on a GPU, and elsewhere what was measured
-    once for them on this machine.
+    """Choose what `fix_precision` fixed for models of this shape; otherwise bfloat16 on a GPU, float32 on a processor
+    that emulates bfloat16, and what was measured once for them on another processor.
 
     Args:
         model: a policy or reward model; its gradients are cleared, nothing else of it changes.
@@ -82,7 +92,9 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
         kept = json.loads(file.read_text())
         return Choice(float(kept["float32"]), float(kept["bfloat16"])).precision
     except (OSError, ValueError, KeyError, TypeError):
-        choice = measured(model)
+        if processor().multiplies_bfloat16 is False:
+            return "float32"
+        choice = _measured_aloud(model)
     write_file(file, json.dumps(asdict(choice) | {"chosen": choice.precision, "threads": threads}))
     return choice.precision
 
@@ -111,17 +123,42 @@ def _fixed(folder: Path, shape: str) -> Path:
     return folder / f"fixed-{shape}.json"
 
 
+def _measured_aloud(model: nn.Module) -> Choice:
+    """Measure with a line before and after: of a large model the passes take a while."""
+    _LOG.warning("policy.precision: auto times passes in float32 and bfloat16, once for this model on this machine")
+    started = time.perf_counter()
+    choice = measured(model)
+    _LOG.warning(
+        "policy.precision: %s (float32 %.3g s a pass, bfloat16 %.3g s; measured in %.1f s)",
+        *(choice.precision, choice.float32, choice.bfloat16, time.perf_counter() - started),
+    )
+    return choice
+
+
 def measured(model: nn.Module) -> Choice:
-    """Time both, turn about, after one pass each to warm up; the shortest of `REPEATS` counts."""
-    seconds: dict[torch.dtype | None, list[float]] = {None: [], torch.bfloat16: []}
+    """Time both in turn, after one pass each to warm up; the shortest of `REPEATS` counts.
+
+    Where the warm-up pass in bfloat16 is far slower, nothing else is timed.
+    """
     with in_eval_mode(model):  # dropout would draw random numbers that belong to the run
-        for turn in range(REPEATS + 1):
-            for autocast, measured_seconds in seconds.items():
-                started = time.perf_counter()
-                _pass(model, autocast)
-                if turn:
-                    measured_seconds.append(time.perf_counter() - started)
+        warm = {autocast: _seconds(model, autocast) for autocast in (None, torch.bfloat16)}
+        if warm[torch.bfloat16] > max(HOPELESS_SECONDS, HOPELESS * warm[None]):
+            return Choice(warm[None], warm[torch.bfloat16])
+        seconds: dict[torch.dtype | None, list[float]] = {None: [], torch.bfloat16: []}
+        left = LONGEST - sum(warm.values())
+        for turn in range(REPEATS):
+            if turn and left < 0:
+                break
+            for autocast, passes in seconds.items():
+                passes.append(_seconds(model, autocast))
+                left -= passes[-1]
     return Choice(min(seconds[None]), min(seconds[torch.bfloat16]))
+
+
+def _seconds(model: nn.Module, autocast: torch.dtype | None) -> float:
+    started = time.perf_counter()
+    _pass(model, autocast)
+    return time.perf_counter() - started
 
 
 def _pass(model: nn.Module, autocast: torch.dtype | None) -> None:

@@ -1,6 +1,7 @@
 """What must be true of the choice of precision, each test named as the theorem it checks."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,11 @@ import torch
 from device_here import DEVICE, OF_A_PROCESSOR
 from tiny_models import tiny_policy
 
+from models import processor as processors
+from models.learner import precision as precisions
 from models.learner.precision import (
     LEAST_GAIN,
+    REPEATS,
     Choice,
     Precision,
     fastest_precision,
@@ -17,6 +21,73 @@ from models.learner.precision import (
     measured,
     shape_of,
 )
+
+FLAGS = {
+    "AMX": ("flags\t\t: fpu avx512f avx512_bf16 amx_bf16 amx_tile", True),
+    "AVX-512 with bfloat16": ("flags\t\t: fpu sse2 avx2 avx512f avx512_bf16", True),
+    "AVX-512 without bfloat16": ("flags\t\t: fpu sse2 avx2 avx512f avx512bw avx512_vnni", False),
+    "AVX2": ("flags\t\t: fpu sse2 avx2 fma f16c", False),
+    "ARM with bfloat16": ("Features\t: fp asimd asimdhp sve bf16 i8mm", True),
+    "ARM without bfloat16": ("Features\t: fp asimd evtstrm aes", False),
+    "no flags": ("model name\t: a processor", None),
+}
+
+
+@pytest.fixture(autouse=True)
+def of_bfloat16(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the machine's processor taken for one with products in bfloat16, so that it measures."""
+    cpuinfo = tmp_path_factory.mktemp("proc") / "cpuinfo"
+    cpuinfo.write_text(FLAGS["AVX-512 with bfloat16"][0])
+    monkeypatch.setattr(processors, "CPUINFO", cpuinfo)
+
+
+@pytest.mark.parametrize(("line", "expected"), FLAGS.values(), ids=FLAGS)
+def test_products_in_bfloat16_are_known_by_the_instruction_sets(line: str, expected: bool | None) -> None:
+    processors.CPUINFO.write_text(f"processor\t: 0\n{line}\n")
+    assert processors.processor().multiplies_bfloat16 is expected
+
+
+@OF_A_PROCESSOR
+def test_a_processor_that_emulates_bfloat16_measures_nothing_but_takes_what_was_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = tiny_policy(torch.float32)
+    fastest_precision(model, tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_text(json.dumps({"float32": 9.0, "bfloat16": 1.0}))
+    caplog.clear()
+    processors.CPUINFO.write_text(FLAGS["AVX2"][0])
+    assert fastest_precision(model, tmp_path) == "bfloat16"
+    assert fastest_precision(tiny_policy(torch.float32, vocabulary=32), tmp_path) == "float32"
+    assert list(tmp_path.iterdir()) == [file] and not caplog.records
+
+
+@OF_A_PROCESSOR
+def test_a_measurement_has_a_line_before_and_after(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fastest_precision(tiny_policy(torch.float32), tmp_path)
+    before, after = (record.getMessage() for record in caplog.records)
+    assert "times passes in float32 and bfloat16" in before
+    assert after.startswith(("policy.precision: float32 (", "policy.precision: bfloat16 ("))
+
+
+@pytest.mark.parametrize(("slower", "passes"), [(0.0, 2 * (1 + REPEATS)), (1.0, 2)])
+def test_a_slow_warm_up_pass_in_bfloat16_ends_the_measurement(
+    monkeypatch: pytest.MonkeyPatch, slower: float, passes: int
+) -> None:
+    monkeypatch.setattr(precisions, "HOPELESS_SECONDS", 0.5)
+    made = []
+
+    def slow(module: torch.nn.Module, given: object, states: torch.Tensor) -> None:
+        """Wait where products are in bfloat16, as an emulation does; short probes of the attention are no passes."""
+        if states.shape[-2] > 100:
+            made.append(torch.is_autocast_enabled("cpu"))
+            time.sleep(slower * made[-1])
+
+    model = tiny_policy(torch.float32)
+    model.model.layers[0].mlp.register_forward_hook(slow)
+    choice = measured(model)
+    assert len(made) == passes
+    assert not slower or choice.precision == "float32"
 
 
 @pytest.mark.parametrize(
