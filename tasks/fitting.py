@@ -14,6 +14,7 @@ from models.fits import Fitted
 from models.judges.open_judge import opened_judge
 from models.judges.settings import JudgeSettings
 from models.learner.supervised import Report
+from models.loop import first_rounds
 from models.loop.alarm import AlarmSettings, Collapse
 from models.loop.build import open_teachers
 from models.loop.judge import Role
@@ -97,9 +98,13 @@ class Seen:
 
 
 @contextmanager
-def watched_rounds(rounds: int, folder: Path, run_id: str) -> Iterator[tuple[Watchers, Seen]]:
-    """Watchers that write what a loop tells to journal, tracking store and progress bar, and what they have seen."""
+def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iterator[tuple[Watchers, Seen]]:
+    """Watchers that write a loop's metrics to journal, tracking store and progress bar, and what they have seen.
+
+    They warn after the first rounds where nothing is learned.
+    """
     seen = Seen()
+    first: dict[int, dict[str, float]] = {}
     with (
         MetricLog(run_id, folder / JOURNAL) as log,
         progress("fine-tune", rounds, ("reward/total", "rollouts/length")) as advance,
@@ -110,6 +115,11 @@ def watched_rounds(rounds: int, folder: Path, run_id: str) -> Iterator[tuple[Wat
             seen.seconds += values["seconds/round"]
             advance(round_number, values)
             log(round_number, values | first_curves(values))
+            if round_number <= first_rounds.ROUNDS:
+                first[round_number] = values
+                if len(first) == round_number == first_rounds.ROUNDS:
+                    for line in first_rounds.warnings_of(list(first.values()), slots):
+                        get_run_logger().warning(f"fine-tune: {line}")
 
         def samples(round_number: int, rows: list[dict[str, object]]) -> None:
             records.log_table(run_id, f"samples/round_{round_number:05d}.json", rows)

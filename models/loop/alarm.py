@@ -1,10 +1,13 @@
 """Has the policy collapsed? A pure function of what the rounds told, and the settings of a recipe's `alarm:`.
 
-Five signs, each of which must hold in every one of the last `patience` rounds; four are against the first rounds of
+Six signs, each of which must hold in every one of the last `patience` rounds. Most compare with the first rounds of
 the run:
 
     reward     below its start by more than `drop` standard deviations of a completion's reward at the start
-    length     more than `cut_share` of the completions were cut at their limit, which they were not at the start
+    loss       most of what was gained since a start too low to fall below is lost again; at such a start completions
+               differed less than half as much in reward as in the best `patience` rounds in a row
+    length     more than `cut_share` of the completions were cut at their limit, and by half of that more than in the
+               first or the best `patience` rounds
     disorder   entropy above `entropy_high` nats a token, and above `entropy_rise` times its start
     certainty  entropy below `entropy_low` nats a token while the reward is no higher than at the start
     parting    `truth` more than `margin` below its best mean, of the first rounds or of `patience` rounds in a row,
@@ -31,6 +34,10 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, TypeAdapter
 from models.bounds import Positive
 
 SPREAD, CUT, ENTROPY = "reward/spread", "rollouts/cut_share", "policy/entropy"
+BAD_START = 0.5
+"""A start is bad where completions differ in reward less than this share of what they do in the best rounds."""
+KEPT = 0.25
+"""Share of a gain; less of it left means that it is lost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +122,10 @@ class History:
     """The first collapse of the run."""
     peak: Metrics = field(default_factory=dict)
     """Means of the rounds in a row in which the truth was best, the first rounds among them, where it is watched."""
+    top: Metrics = field(default_factory=dict)
+    """Means of the `patience` rounds in a row with the highest watched reward: that reward, and its spread."""
+    least_cut: float | None = None
+    """Smallest mean share of cut completions in `patience` rounds in a row."""
 
     def after(self, metrics: Metrics, settings: AlarmSettings) -> History:
         """The same with one round more, and judged."""
@@ -123,7 +134,9 @@ class History:
             begun = replace(self, rounds=self.rounds + 1, opening=(*self.opening, seen))
             return replace(begun, peak=_means(begun.opening, settings)) if begun.rounds == settings.opening else begun
         longer = replace(self, rounds=self.rounds + 1, last=(*self.last, seen)[-settings.patience :])
-        longer = replace(longer, peak=_best_yet(longer, settings))
+        longer = replace(
+            longer, peak=_best_yet(longer, settings), top=_top(longer, settings), least_cut=_least(longer, settings)
+        )
         return longer if self.collapse is not None else replace(longer, collapse=judge(longer, settings))
 
     def worth(self, settings: AlarmSettings) -> float:
@@ -163,8 +176,11 @@ def judge(history: History, settings: AlarmSettings) -> Collapse | None:
     if len(history.last) < settings.patience:
         return None
     start = {name: _mean(history.opening, name) for name in settings.watched}
-    signs = [sign(history.last, start, settings) for sign in (_fallen, _cut, _disorder, _certainty)]
-    seen = tuple(sign for sign in (*signs, _parted(history.last, history.peak, settings)) if sign)
+    signs = [sign(history.last, start, settings) for sign in (_fallen, _disorder, _certainty)]
+    signs.insert(1, _cut(history.last, start[CUT], history.least_cut, settings))
+    signs.append(_parted(history.last, history.peak, settings))
+    signs.append(_lost(history.last, start, history.top, settings))
+    seen = tuple(sign for sign in signs if sign)
     return Collapse(history.rounds, seen) if seen else None
 
 
@@ -181,11 +197,26 @@ def _fallen(last: Sequence[Metrics], start: Metrics, settings: AlarmSettings) ->
     return f"{settings.reward} {now:.3g} where it began at {start[settings.reward]:.3g}"
 
 
-def _cut(last: Sequence[Metrics], start: Metrics, settings: AlarmSettings) -> str:
-    cut = _all(last, CUT, lambda value: value > settings.cut_share)
-    if not cut or not start[CUT] <= settings.cut_share / 2:
+def _lost(last: Sequence[Metrics], start: Metrics, top: Metrics, settings: AlarmSettings) -> str:
+    """Whether the gain since a bad start is lost; from a good start, `_fallen` is the sign."""
+    if settings.reward not in top or not start[SPREAD] < BAD_START * top[SPREAD]:
         return ""
-    return f"{_mean(last, CUT):.0%} of the completions cut at their limit where it began at {start[CUT]:.0%}"
+    gain = top[settings.reward] - start[settings.reward]
+    least = start[settings.reward] + KEPT * gain
+    if not gain > settings.drop * top[SPREAD] or not _all(last, settings.reward, lambda value: value < least):
+        return ""
+    now = _mean(last, settings.reward)
+    risen = f"from {start[settings.reward]:.3g} to {top[settings.reward]:.3g}"
+    return f"{settings.reward} {now:.3g} where it had risen {risen}"
+
+
+def _cut(last: Sequence[Metrics], start: float, least: float | None, settings: AlarmSettings) -> str:
+    lowest = start if least is None else min(start, least)
+    most = max(settings.cut_share, lowest + settings.cut_share / 2)
+    if math.isnan(start) or not _all(last, CUT, lambda value: value > most):
+        return ""
+    seen = f"where it began at {start:.0%}" if lowest == start else f"where {lowest:.0%} were"
+    return f"{_mean(last, CUT):.0%} of the completions cut at their limit {seen}"
 
 
 def _disorder(last: Sequence[Metrics], start: Metrics, settings: AlarmSettings) -> str:
@@ -202,6 +233,24 @@ def _certainty(last: Sequence[Metrics], start: Metrics, settings: AlarmSettings)
     if not _mean(last, settings.reward) <= start[settings.reward]:
         return ""
     return f"entropy {_mean(last, ENTROPY):.3g} nats a token and a reward no higher than at the start"
+
+
+def _top(history: History, settings: AlarmSettings) -> Metrics:
+    """Watched reward and spread in the rounds in a row in which the reward was highest."""
+    if len(history.last) < settings.patience:
+        return history.top
+    now = {name: _mean(history.last, name) for name in (settings.reward, SPREAD)}
+    if any(math.isnan(value) for value in now.values()):
+        return history.top
+    return now if now[settings.reward] > history.top.get(settings.reward, -math.inf) else history.top
+
+
+def _least(history: History, settings: AlarmSettings) -> float | None:
+    """Smallest mean share of cut completions in rounds in a row."""
+    now = _mean(history.last, CUT)
+    if len(history.last) < settings.patience or math.isnan(now):
+        return history.least_cut
+    return now if history.least_cut is None else min(history.least_cut, now)
 
 
 def _best_yet(history: History, settings: AlarmSettings) -> Metrics:

@@ -24,6 +24,7 @@ import torch
 
 from models.engine.canary import TOLERANCE, canary_gap, check, fixed_tokens
 from models.errors import UserError, shortened
+from models.formulas.group_statistics import group_spread
 from models.learner.optimiser import learning_rate_at
 from models.learner.packing import Sequences
 from models.loop import alarm as alarms
@@ -33,6 +34,7 @@ from models.loop.added_tokens import added_tokens
 from models.loop.ahead import InRounds
 from models.loop.alarm import AlarmSettings, Collapse, History
 from models.loop.curriculum import choose, note
+from models.loop.first_rounds import FLAT
 from models.loop.fit import fit_round
 from models.loop.gather import gather
 from models.loop.in_flight import InFlight
@@ -57,6 +59,8 @@ from models.policy.checkpoint_writer import CheckpointWriter
 from models.policy.weights import merged_weights
 from models.text.encoding import Codec
 
+SAME = 1e-4
+"""Largest difference between rewards of completions that are worth the same; sums of floats differ by rounding."""
 CANARY_TOKENS = 64
 """Tokens of a prompt that the canary looks at: enough to tell policies apart, few enough to cost nothing."""
 
@@ -295,8 +299,19 @@ def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSetting
         "rollouts/length": sum(rollout.written_tokens for rollout in seen.rollouts) / len(seen.rollouts),
         **_of_turns(seen.rollouts),
         "rollouts/cut_share": sum(not rollout.finished for rollout in seen.rollouts) / len(seen.rollouts),
+        **_of_groups(seen),
         "rollouts/trained_share": len(truncated.to_train_on(chosen)) / max(1, len(scored.trained)),
     }
+
+
+def _of_groups(seen: Scored) -> dict[str, float]:
+    """Share of the prompts with several completions whose completions are all worth the same, where there are any."""
+    spread, sizes = group_spread(seen.rewards, seen.groups), torch.bincount(seen.groups)[seen.groups]
+    several = sizes > 1
+    if not several.any():
+        return {}
+    weights = several / sizes  # each prompt counts once
+    return {FLAT: float(weights[spread <= SAME].sum() / weights.sum())}
 
 
 def _of_turns(rollouts: Sequence[Rollout]) -> dict[str, float]:

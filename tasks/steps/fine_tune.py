@@ -83,7 +83,7 @@ def fine_tune(
             folder=folder,
             run_id=run_id,
         )
-        with watched_rounds(settings.rounds, folder, run_id) as (watchers, seen):
+        with watched_rounds(settings.rounds, recipe.slots, folder, run_id) as (watchers, seen):
             collapse = (fit_with_learners if learners() > 1 else fit_here)(asked, watchers)
         last, in_rounds, digest = seen.last, seen.seconds, hash_folder(folder / POLICY)
         curves = read_journal(folder / JOURNAL)

@@ -279,3 +279,50 @@ def test_a_proxy_that_is_gamed_ends_the_run_with_the_best_policy_by_the_truth(st
     truth = {number: metrics["reward/wordy"] for number, metrics in diary.metrics.items()}
     last = [truth[number] for number in (ended.round_number - 1, ended.round_number)]
     assert max(last) < max(truth.values()) - settings.margin
+
+
+BAD = [metrics_of(0.0, cut=0.81, spread=0.0), metrics_of(0.02, cut=0.79, spread=0.1)]
+"""A start near zero reward, with most completions cut."""
+
+
+@pytest.mark.parametrize("fallen", [0.0, 0.05, 0.1])
+def test_a_policy_that_loses_what_it_learned_from_a_start_near_zero_has_collapsed(fallen: float) -> None:
+    risen = [metrics_of(0.2), metrics_of(0.5), metrics_of(0.5), metrics_of(0.5)]
+    history = after([*BAD, *risen, *[metrics_of(fallen, spread=0.2)] * 3])
+    assert history.collapse is not None and history.collapse.round_number == 9
+    (sign,) = history.collapse.signs
+    assert sign.startswith(f"reward/total {fallen:.3g} where it had risen from 0.01 to 0.5")
+
+
+@pytest.mark.parametrize(
+    ("start", "later"),
+    [
+        (BAD, [metrics_of(0.5)] * 3 + [metrics_of(0.3)] * 5),  # most of the gain is kept
+        (BAD, [metrics_of(0.5)] * 3 + [metrics_of(0.05)] * 2 + [metrics_of(0.2)]),  # too few rounds in a row
+        (BAD, [metrics_of(0.0, spread=0.0)] * 9),  # nothing was ever learned, so nothing is lost
+        (BAD, [metrics_of(0.06, spread=0.24)] * 3 + [metrics_of(0.0, spread=0.0)] * 5),  # a gain within the noise
+        (START, [metrics_of(0.9)] * 3 + [metrics_of(0.5)] * 5),  # a good start is the measure itself
+    ],
+)
+def test_what_is_no_loss_of_a_gain_is_no_collapse(start: list[dict[str, float]], later: list[dict[str, float]]) -> None:
+    assert after([*start, *later]).collapse is None
+
+
+def test_completions_that_are_cut_again_after_few_were_are_a_sign_though_most_were_cut_at_the_start() -> None:
+    better = [metrics_of(0.5, cut=0.1)] * 3
+    history = after([*BAD, *better, *[metrics_of(0.5, cut=0.9)] * 3])
+    assert history.collapse is not None
+    assert history.collapse.signs == ("90% of the completions cut at their limit where 10% were",)
+    assert after([*BAD, *[metrics_of(0.5, cut=0.9)] * 6]).collapse is None
+    assert after([*BAD, *better, *[metrics_of(0.5, cut=0.45)] * 3]).collapse is None
+
+
+def test_what_a_bad_start_is_judged_by_goes_through_a_checkpoint() -> None:
+    rounds = [*BAD, *[metrics_of(0.5, cut=0.1)] * 3, *[metrics_of(0.0, cut=0.9)] * 3]
+    whole = after(rounds)
+    for stop in range(len(rounds)):
+        resumed = read(written(after(rounds[:stop])))
+        for entry in rounds[stop:]:
+            resumed = resumed.after(entry, SETTINGS)
+        assert resumed == whole
+    assert whole.collapse is not None and len(whole.collapse.signs) == 2

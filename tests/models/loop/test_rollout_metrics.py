@@ -37,3 +37,25 @@ def test_where_the_policy_wrote_nothing_the_data_are_told_of() -> None:
 def test_the_share_that_is_trained_on_is_one_of_what_is_meant_to_be_trained_on(kept: list[int], share: float) -> None:
     everything = round_of("policy", "policy", "greedy", "greedy", untrained=(2, 3))
     assert rollout_metrics(everything, everything.take(torch.tensor(kept)))["rollouts/trained_share"] == share
+
+
+@pytest.mark.parametrize(
+    ("rewards", "groups", "share"),
+    [
+        ([1.0, 1.0, 0.0, 0.0], [2, 2], 1.0),
+        ([1.0, 0.0, 0.0, 0.0], [2, 2], 0.5),
+        ([1.0, 0.0, 0.5, 0.7, 0.7], [2, 3], 0.0),
+        ([0.3, 0.1 + 0.2, 0.7, 0.9, 0.9, 0.9], [2, 4], 0.5),  # sums that differ by rounding alone
+        ([1.0, 0.0, 0.0, 0.0], [2, 1, 1], 0.0),  # prompts with one completion are no groups
+    ],
+)
+def test_the_flat_share_is_that_of_prompts_whose_completions_are_worth_the_same(
+    rewards: list[float], groups: list[int], share: float
+) -> None:
+    everything = scored(rewards, groups)
+    assert rollout_metrics(everything, everything)["rollouts/flat_share"] == share
+
+
+def test_without_groups_there_is_no_flat_share() -> None:
+    everything = scored([1.0, 0.0], [1, 1])
+    assert "rollouts/flat_share" not in rollout_metrics(everything, everything)
