@@ -36,6 +36,16 @@ EVERYWHERE = ("0.0.0.0", "::")
 """Addresses by which a server listens on all of the machine's."""
 
 
+STAGES = (
+    ("", "loading the code of vLLM"),
+    ("non-default args", "starting the process of the engine"),
+    ("Starting to load model", "loading the weights"),
+    ("Loading weights took", "making the cache and warming up"),
+    ("torch.compile", "compiling the model"),
+    ("init engine", "opening the port"),
+)
+"""What vLLM does from the moment on when its log holds a text, in this order."""
+
 _PREFIX = r"(?m)^(?:\([^)\n]*\) )?(?:[A-Z]+ [\d-]+ [\d:]+ )?(?:\[[^\]\n]*\] )?"
 """What vLLM puts before a line of its log: process, level, time and place in the code."""
 
@@ -151,8 +161,15 @@ class _Asked:
         self.times += 1
 
 
+def stage(log: str) -> str:
+    """What a server that starts is doing, by its log, with the place among all stages."""
+    text = Path(log).read_text(encoding="utf-8", errors="replace")
+    reached = max(number for number, (marker, _) in enumerate(STAGES) if marker in text)
+    return f"{STAGES[reached][1]} ({reached + 1} of {len(STAGES)})"
+
+
 class _Starting:
-    """Asks whether a server is up, and says every few seconds what it last wrote."""
+    """Asks whether a server is up, and prints every few seconds what it is doing."""
 
     def __init__(self, server: Server, asked: _Asked) -> None:
         self.server, self.asked, self.began, self.lines = server, asked, time.monotonic(), 0
@@ -163,7 +180,7 @@ class _Starting:
         took = time.monotonic() - self.began
         if took > SAY_SECONDS * (self.lines + 1):
             self.lines += 1
-            print(f"  {took:.0f} s: {_last_words(self.server.log)}", flush=True)
+            print(f"  {took:.0f} s: {stage(self.server.log)}", flush=True)
         return _get(self.server, "/health") is not None
 
 
@@ -216,21 +233,30 @@ def _get(server: Server, path: str) -> bytes | None:
 
 def _launch(arguments: Sequence[str], place: Place, log: Path, home: Path, on_cpu: bool) -> Server:
     # As for the engine: on a CPU no core is kept from what else runs, such as the server that this one is to replace.
-    quiet = {"VLLM_NO_USAGE_STATS": "1", **({"VLLM_CPU_OMP_THREADS_BIND": "nobind"} if on_cpu else {})}
+    # One process computes and schedules: each further one would load all of vLLM's code again before it starts.
+    cpu = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    quiet = {"VLLM_NO_USAGE_STATS": "1", **(cpu if on_cpu else {})}
     command = [sys.executable, "-m", "flows.vllm_server", str(os.getpid()), *arguments]
     server = launch("vLLM", command, place.port, log, {**quiet, **os.environ}, cwd=home)
     return replace(server, address=place.address)
 
 
 def _options(said: Recorded, folder: Path, on_cpu: bool) -> list[str]:
-    """What vLLM needs to be told about this version on this machine."""
+    """Options of vLLM for this version on this machine."""
+    trusted = (recipe_of(said).get("policy") or {}).get("trust_remote_code")
+    return [*(["--trust-remote-code"] if trusted else []), *(cpu_options() if on_cpu else [])]
+
+
+def cpu_options() -> list[str]:
+    """Options of vLLM on a CPU; those of a user stand after them and win, such as `--no-enforce-eager`.
+
+    The model is not compiled: that takes minutes at every start, and few answers are long enough to make up for it.
+    """
     from models.engine.vllm_engine import CACHE_MOST
 
-    trusted = (recipe_of(said).get("policy") or {}).get("trust_remote_code")
-    options = ["--trust-remote-code"] if trusted else []
-    if on_cpu:  # unset, its cache takes nearly all memory, and leaves none to the server that replaces this one
-        options += ["--dtype", "float32", "--max-model-len", "auto", "--kv-cache-memory-bytes", str(CACHE_MOST)]
-    return options
+    # Unset, the cache takes nearly all memory, and leaves none to the server that replaces this one.
+    cache = ["--max-model-len", "auto", "--kv-cache-memory-bytes", str(CACHE_MOST)]
+    return ["--dtype", "float32", *cache, "--enforce-eager", "--distributed-executor-backend", "uni"]
 
 
 def _on_cpu(folder: Path) -> bool:

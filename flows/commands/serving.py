@@ -27,6 +27,8 @@ def serve(
 ) -> None:
     """Serve a policy by vLLM's OpenAI server until Ctrl-C or SIGTERM, when what is in flight is answered first.
 
+    On a CPU the model is not compiled, which takes minutes; `-- --no-enforce-eager` compiles it.
+
     Example: `rewardflow serve champion`, or `rewardflow serve 3 --port 8001 -- --max-model-len 4096`
     """
     from flows.serve_policy import Place

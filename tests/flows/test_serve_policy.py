@@ -24,7 +24,7 @@ from running import DIRECT, ROOT, ask, free_port, shell, wait_for
 from tiny_models import NO_VLLM, tiny_policy, word_tokenizer
 
 from flows import serve_policy
-from flows.serve_policy import check_port, check_use, curl
+from flows.serve_policy import check_port, check_use, cpu_options, curl, stage
 from flows.server_record import Server
 from models.errors import UserError
 from models.policy.folder import hash_folder, save_model_folder
@@ -35,7 +35,7 @@ from tasks.tracking import aliases, registry, runs, tags
 
 SAMPLES = 192
 """Of each talk: so many that it lasts for seconds, and is still under way when the server is asked to end."""
-SMALL = ("--", "--enforce-eager", "--max-num-seqs", "8", "--kv-cache-memory-bytes", str(1 << 26))
+SMALL = ("--", "--max-num-seqs", "8", "--kv-cache-memory-bytes", str(1 << 26))
 
 
 @pytest.fixture
@@ -194,6 +194,30 @@ def test_a_server_that_cannot_start_is_one_line_with_the_cause(home: Path) -> No
     assert serving.process.wait(180) == 1
     last = serving.words().splitlines()[-1]
     assert re.match(r"error: the vLLM server ended while starting: .*max_model_len", last), serving.words()
+
+
+def test_on_a_cpu_nothing_is_compiled_unless_the_user_asks_for_it() -> None:
+    assert "--enforce-eager" in cpu_options()
+    arguments = pytest.importorskip("vllm.engine.arg_utils").AsyncEngineArgs
+    parser = arguments.add_cli_args(pytest.importorskip("vllm.utils.argparse_utils").FlexibleArgumentParser())
+    assert parser.parse_args(cpu_options()).enforce_eager
+    assert not parser.parse_args([*cpu_options(), "--no-enforce-eager"]).enforce_eager
+
+
+def test_what_a_server_does_while_it_starts_is_shown_by_its_log(tmp_path: Path) -> None:
+    log, shown = tmp_path / "serve.log", []
+    log.write_text("")
+    for line in (
+        "(APIServer pid=1) INFO 11-27 00:44:28 [api_utils.py:286] non-default args: {'port': 8731}",
+        "(EngineCore pid=2) INFO 11-27 00:45:44 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: x",
+        "(EngineCore pid=2) INFO 11-27 00:46:38 [cpu_model_runner.py:68] Starting to load model /models/policy...",
+        "(EngineCore pid=2) INFO 11-27 00:46:45 [default_loader.py:501] Loading weights took 5.68 seconds",
+        "(EngineCore pid=2) INFO 11-27 00:46:50 [core.py:402] init engine (profile, create kv cache) took 1.66 s",
+    ):
+        shown.append(stage(str(log)))
+        log.write_text(f"{log.read_text()}{line}\n")
+    assert [int(words.split("(")[1][0]) for words in (*shown, stage(str(log)))] == [1, 2, 2, 3, 4, 6]
+    assert shown[0].startswith("loading the code of vLLM") and "weights" in shown[3]
 
 
 def test_a_port_in_use_and_an_address_of_another_machine_are_one_line() -> None:
