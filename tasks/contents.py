@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from models.errors import UserError
 from models.evaluation.held_out import HeldOutSettings
 from models.parts import Part
+from models.policy.aspects import ReadingSettings
 from models.policy.build import PolicySettings
 from models.policy.folder import given_folder, hash_folder
 from models.policy.teacher import FrozenSettings
@@ -65,6 +66,9 @@ def _named_files(settings: Any) -> dict[str, Any]:
     if isinstance(settings, PolicySettings) and settings.base is not None:
         folder = given_folder(settings.base)
         return {"base": content_of_files(folder)} if folder is not None else {}
+    if isinstance(settings, ReadingSettings) and settings.base is not None:
+        folder = given_folder(settings.base)
+        return {"base": content_of_files(folder, weights=False)} if folder is not None else {}
     if isinstance(settings, Part):
         read = dict.fromkeys(paths_of(type(settings)), " ".join(source.sha256 for source in settings.given))
         used = {name: _used(getattr(settings, name)) for name in used_by_content(type(settings))}
@@ -87,8 +91,15 @@ def _used(named: str | Sequence[str]) -> str | list[str]:
     return content_of_files(place) if named and place.exists() else named
 
 
-def content_of_files(place: Path) -> str:
-    """Hash of a file or of all files of a folder, read once as long as their stamps stay: base models are large."""
+def content_of_files(place: Path, *, weights: bool = True) -> str:
+    """Hash of a file or of all files of a folder, read once as long as their stamps stay: base models are large.
+
+    Args:
+        place: file or folder.
+        weights: whether a folder's weights count; False: a hash of all else, such as the tokenizer.
+    """
+    if not weights and place.is_dir():
+        return f"sha256:{hash_folder(place, weights=False)}"
     files = [place] if place.is_file() else sorted(file for file in place.rglob("*") if file.is_file())
     stamps = tuple((str(file), *_stamp(file)) for file in files)
     # A file written just now may be written again within one tick of the file system's clock, and show no new stamp.

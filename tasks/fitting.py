@@ -26,10 +26,11 @@ from models.loop.rollout import Problem
 from models.loop.schedule import ScheduleSettings
 from models.loop.truncation import TruncationSettings
 from models.loop.world import World
-from models.policy.build import open_policy
+from models.policy.build import PolicySettings, open_policy
 from models.policy.folder import save_model_folder
 from models.policy.teacher import TeacherSettings
 from models.policy.weights import plain_model
+from models.recipe.sections import of
 from models.text.encoding import Codec
 from tasks import interrupt
 from tasks.curves import first_curves
@@ -60,6 +61,7 @@ POLICY = "policy"
 class FineTuneSections(EngineSections, LearnerSections, ScorerSections):
     """What the policy depends on, beside rows, warm start and reward model."""
 
+    policy: PolicySettings = of("policy")
     slots: Slots
     open_ended: bool
     """Follows from slots and schedule."""

@@ -17,8 +17,8 @@ from models.loop.attempt import Verify
 from models.loop.read_problems import LengthSections, longest_sequence
 from models.loop.rollout import Problem
 from models.loop.slots import Reward
+from models.policy.aspects import InUse
 from models.policy.base_folder import check_base_folder
-from models.policy.build import PolicySettings
 from models.policy.use import read_use
 from models.recipe.sections import of
 from models.rewards.exact_answer import by_answer
@@ -34,7 +34,7 @@ from tasks.shared_engine import lent_engine
 class EvaluationSections(LengthSections, ScorerSections):
     """What every evaluation depends on, beside rows, policy and reward model."""
 
-    policy: PolicySettings
+    policy: InUse = of("used_policy")
     engine: EngineSettings
     temperature: float = of("evaluation.temperature")
     top_p: float = of("evaluation.top_p")
@@ -122,7 +122,7 @@ def room_of(policy: PolicyFiles, recipe: EvaluationSections, extra: int = 0) -> 
         extra: tokens that are wanted beyond.
     """
     longest = longest_sequence(recipe)
-    if recipe.policy.base is None:
+    if recipe.policy.room is not None:
         return longest
     longest += len(read_use(policy.folder).after_prompt)
     positions, _ = check_base_folder(policy.folder) if extra else (None, [])

@@ -17,11 +17,12 @@ from models.loop.read_problems import PromptSections, longest_in_training
 from models.loop.rollout import Problem
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Advantage, Reference, Reward, Rollouts
+from models.policy.aspects import InUse
 from models.policy.build import PolicySettings
 from models.recipe.sections import Sections, of
 from models.reward_model.scorer import open_scorer
 from models.text.encoding import Codec
-from tasks.precision import learner_autocast
+from tasks.precision import Precision, learner_autocast
 from tasks.registered_reward_model import RewardModelFiles
 from tasks.shared_engine import lent_engine
 
@@ -49,7 +50,8 @@ class EngineSections(PromptSections):
 class ScorerSections(Sections):
     """How the reward model reads."""
 
-    policy: PolicySettings
+    policy: InUse = of("used_policy")
+    score_precision: Precision | None = of("scoring_precision")
     score_budget: int | None = of("reward_model.fit.token_budget")
 
 
@@ -97,9 +99,9 @@ def reward_scorer(rewarded: RewardModelFiles | None, recipe: ScorerSections, hom
     """
     if rewarded is None:
         return None
-    budget = recipe.score_budget
-    assert budget is not None, "a reward model was fitted"
-    trusted, precision = recipe.policy.trust_remote_code, recipe.policy.precision
+    budget, precision = recipe.score_budget, recipe.score_precision
+    assert budget is not None and precision is not None, "a reward model was fitted"
+    trusted = recipe.policy.trust_remote_code
     return open_scorer(
         rewarded.folder,
         codec,

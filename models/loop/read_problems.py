@@ -23,7 +23,7 @@ from models.loop.problem_rows import (
 from models.loop.rollout import Origin, Problem
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Reference, Rollouts
-from models.policy.build import PolicySettings
+from models.policy.aspects import InUse
 from models.recipe.sections import Sections, of
 from models.text.encoding import Codec
 
@@ -39,7 +39,7 @@ class LengthSections(Sections):
 
     data_name: str = of("data.name")
     data_template: str | None = of("data.template")
-    policy: PolicySettings
+    policy: InUse = of("used_policy")
     longest_prompt: int = of("validation.max_tokens")
     longest_drawn: int = of("rollouts.max_tokens")
     longest_measured: int | None = of("evaluation.max_tokens")
@@ -94,9 +94,9 @@ def with_room(problems: Sequence[Problem], codec: Codec, recipe: PromptSections)
     Raises:
         UserError: there are none.
     """
-    if recipe.policy.base is not None:
+    room = recipe.policy.room
+    if room is None:
         return problems
-    room = recipe.policy.size.positions
     needed = prompt_lengths(problems) + recipe.rollouts.max_tokens + added_tokens(recipe.rollouts, codec, problems)
     if not (needed <= room).any():
         raise UserError(
@@ -108,7 +108,7 @@ def with_room(problems: Sequence[Problem], codec: Codec, recipe: PromptSections)
 
 def longest_in_training(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> int:
     """Tokens of the longest sequence that the recipe's source draws, longer prompts of its own included."""
-    if recipe.policy.base is None:
+    if recipe.policy.room is not None:
         return longest_sequence(recipe)
     return longest_sequence(recipe) + int(added_tokens(recipe.rollouts, codec, problems).max())
 
@@ -182,6 +182,6 @@ def longest_sequence(recipe: LengthSections, completion: int | None = None) -> i
         recipe: bounds the prompts.
         completion: tokens that the completion may have; None: the most in rollouts or evaluations.
     """
-    if recipe.policy.base is None:
-        return recipe.policy.size.positions
+    if recipe.policy.room is not None:
+        return recipe.policy.room
     return recipe.longest_prompt + (longest_completion(recipe) if completion is None else completion)

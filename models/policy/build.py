@@ -93,7 +93,13 @@ class PolicySettings:
     trust_remote_code: bool = False
     """Run code that the base model ships. Leave it off unless you read that code."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of matrix products; auto is what a short measurement finds faster. Master weights are float32."""
+    """Of matrix products; auto is what a short measurement finds faster, and float32 on a processor that emulates
+    bfloat16. Master weights are float32."""
+
+    @property
+    def room(self) -> int | None:
+        """Longest sequence of a policy that is made from its size, in tokens; None: the base says."""
+        return self.size.positions if self.base is None else None
 
 
 def config_of(size: SizeSettings, vocabulary: int, *, pad: int | None = None, end: int | None = None) -> Qwen3Config:

@@ -35,11 +35,11 @@ def save_model_folder(
     return hash_folder(target)
 
 
-def hash_folder(folder: Path) -> str:
-    """SHA-256 over names and contents of all files of `folder`, in order of name."""
+def hash_folder(folder: Path, *, weights: bool = True) -> str:
+    """SHA-256 over names and contents of all files of `folder`, or of all but the weights, in order of name."""
     total = hashlib.sha256()
     for file in sorted(folder.rglob("*")):
-        if file.is_file():
+        if file.is_file() and (weights or not file.name.endswith((".safetensors", ".safetensors.index.json"))):
             total.update(str(file.relative_to(folder)).encode() + b"\0")
             with file.open("rb") as handle:
                 total.update(hashlib.file_digest(handle, "sha256").digest())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
@@ -25,6 +25,7 @@ from models.loop.truncation import TruncationSettings
 from models.part_types import slot_type
 from models.parts import SLOTS, Slot, default_part
 from models.placement import PlacementSettings
+from models.policy.aspects import ReadingSettings, UseSettings, reading_of, start_of, use_of
 from models.policy.build import PolicySettings
 from models.policy.teacher import TeacherSettings
 from models.recipe.combinations import check_combination
@@ -201,6 +202,26 @@ class Recipe(Section):
     def shown_verifier(self) -> Reward | None:
         """The same, where the warm start goes by which demonstrations are right."""
         return self.verifier if self.warm_start is not None and self.warm_start.judges else None
+
+    @property
+    def reading_policy(self) -> ReadingSettings:
+        """How the policy's texts become tokens."""
+        return reading_of(self.policy)
+
+    @property
+    def starting_policy(self) -> PolicySettings:
+        """What decides the policy that the loop begins with; other settings have their defaults."""
+        return start_of(self.policy, self.warm_start is not None)
+
+    @property
+    def used_policy(self) -> UseSettings:
+        """How a policy whose files are there is sampled from."""
+        return use_of(self.policy)
+
+    @property
+    def scoring_precision(self) -> Literal["auto", "float32", "bfloat16"] | None:
+        """Precision in which the reward model reads; None where there is no reward model."""
+        return self.policy.precision if self.reward_model is not None else None
 
     @property
     def slots(self) -> Slots:

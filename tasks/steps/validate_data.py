@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prefect import task
 
 from models.datasets.schema import Kind, available, table_pieces
 from models.datasets.validation import ValidationSettings
-from models.policy.build import PolicySettings
+from models.policy.aspects import ReadingSettings
 from models.policy.fitted_tokenizer import fitted_tokenizer
 from models.policy.folder import hash_folder
 from models.recipe.sections import Sections, of
@@ -26,15 +25,12 @@ from tasks.tracking import records, runs, tags
 from tasks.validation import sources_of, validate
 from tasks.versions import DataVersion
 
-if TYPE_CHECKING:
-    pass
-
 
 class ValidationSections(Sections):
     """What decides which rows pass: the expectations, and in whose tokens their lengths are counted."""
 
     validation: ValidationSettings
-    policy: PolicySettings
+    policy: ReadingSettings = of("reading_policy")
     data_template: str | None = of("data.template")
 
 
@@ -104,7 +100,7 @@ def validate_data(
 
 
 def token_counters(
-    folder: Path, policy: PolicySettings, form: PromptForm
+    folder: Path, policy: ReadingSettings, form: PromptForm
 ) -> tuple[Callable[[Sequence[str]], list[int]], Callable[[Sequence[str]], list[int]]]:
     """How the tokens of a text and those of a prompt are counted: by the base's tokenizer, or by one that is trained on
     these rows. A prompt counts with what the recipe writes around it, where it writes anything."""

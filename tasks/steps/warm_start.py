@@ -48,7 +48,7 @@ class WarmStartSections(Sections):
     data_name: str = of("data.name")
     data_template: str | None = of("data.template")
     seed: int
-    policy: PolicySettings
+    policy: PolicySettings = of("starting_policy")
     warm_start: SupervisedSettings | None
     role: Role | None = of("rollouts.episodes.role")
     """Who an environment is in a chat template; None: a demonstration is one turn."""

@@ -33,17 +33,26 @@ from tasks.steps import warm_start as start
 SLOTS = ("rollouts", "rewards", "select", "advantage", "objective", "reference")
 LENGTHS = ("data.name", "data.template", "validation.max_tokens", "rollouts.max_tokens", "evaluation.max_tokens")
 SCORES = ("reward_model.fit.token_budget",)
-DRAWN = (*LENGTHS, *SCORES, "policy", "engine", "evaluation.temperature", "evaluation.top_p", "evaluation.seed")
+USED = ("policy.chat", "policy.system", "policy.trust_remote_code")
+MADE = ("policy.base", "policy.size.positions", "policy.precision")
+"""Of a policy that is made from its size, the room; the precision, where a reward model scores."""
+DRAWN = (*LENGTHS, *SCORES, *USED, *MADE, "engine", "evaluation.temperature", "evaluation.top_p", "evaluation.seed")
 
 READ: dict[type[Sections], tuple[str, ...]] = {
-    validation.ValidationSections: ("validation", "policy", "data.template"),
-    start.WarmStartSections: ("data.name", "data.template", "seed", "policy", "warm_start"),
+    validation.ValidationSections: (
+        "validation", "data.template", "policy.base", "policy.tokenizer", "policy.chat", "policy.system",
+        "policy.trust_remote_code",
+    ),
+    start.WarmStartSections: (
+        "data.name", "data.template", "seed", "warm_start", *USED, "policy.base", "policy.tokenizer", "policy.size",
+        "policy.precision",
+    ),
     fit_reward_model.RewardModelSections: (
         "name", "data.name", "data.template", "seed", "reward_model", "policy.chat", "policy.system",
         "policy.precision", "policy.trust_remote_code",
     ),
-    label_steps.LabelSections: (*LENGTHS, "seed", "policy", "engine", "reward_model.process", "judge"),
-    label_pairs.JurySections: (*LENGTHS, "seed", "policy", "engine", "reward_model.pairs", "judge"),
+    label_steps.LabelSections: (*LENGTHS, "seed", *USED, *MADE[:2], "engine", "reward_model.process", "judge"),
+    label_pairs.JurySections: (*LENGTHS, "seed", *USED, *MADE[:2], "engine", "reward_model.pairs", "judge"),
     fine_tune.FineTuneSections: (
         *LENGTHS, *SCORES, *SLOTS, "seed", "policy", "engine", "truncated", "schedule", "alarm", "teacher", "judge",
     ),
@@ -181,3 +190,49 @@ def test_what_a_step_is_given_beside_its_sections_is_known_by_the_hash_of_its_co
     given = [hint for name, hint in hints.items() if name not in ("context", "return")]
     for kind in {kind for hint in given for kind in kinds_of(hint)} - {type(None)}:
         assert "digest" in {**getattr(kind, "model_fields", {}), **typing.get_type_hints(kind)}
+
+
+BARE = ["reward_model=null", "rewards=exact_answer"]
+BASED = ["policy.base=Qwen/Qwen3-0.6B@" + 40 * "a", "warm_start=null", *BARE]
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "kept"),
+    [
+        (BASED, "policy.precision=float32", {"validate", "warm_start", "evaluate", "gate"}),
+        (BASED, "policy.lora={rank: 4}", {"validate", "warm_start", "evaluate", "gate"}),
+        (BASED, "policy.subnetwork={share: 0.5}", {"validate", "warm_start", "evaluate", "gate"}),
+        (BASED, "policy.size.positions=4096", {"validate", "warm_start", "evaluate", "gate"}),
+        (BASED, "policy.tokenizer.vocabulary=999", {"validate", "warm_start", "evaluate", "gate"}),
+        (BASED, "policy.chat=true", {"warm_start"}),
+        (BARE, "policy.precision=float32", {"validate", "evaluate", "gate"}),
+        (BARE, "policy.lora={rank: 4}", {"validate", "warm_start", "evaluate", "gate"}),
+        (BARE, "policy.tokenizer.vocabulary=999", {"evaluate", "gate"}),
+        ([], "policy.precision=float32", {"validate"}),
+    ],
+)
+def test_a_setting_that_a_step_does_not_read_repeats_nothing_of_it(before: list[str], change: str, kept: set[str]):
+    steps = {
+        "validate": validation.ValidationSections, "warm_start": start.WarmStartSections,
+        "evaluate": evaluate.ShownSections, "gate": evaluate.GateSections, "fine_tune": fine_tune.FineTuneSections,
+    }  # fmt: skip
+    one, other = (load_recipe("arithmetic", overrides) for overrides in (before, [*before, change]))
+    assert {
+        name for name, made in steps.items() if content_key("a", made(one)) == content_key("a", made(other))
+    } == kept
+
+
+def test_validation_reads_the_tokenizer_of_a_base_and_none_of_its_weights(tmp_path: Path):
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"1")
+
+    def keys() -> list[str]:
+        based = load_recipe("arithmetic", [f"policy.base={tmp_path}", *BASED[1:]])
+        return [content_key("a", made(based)) for made in (validation.ValidationSections, start.WarmStartSections)]
+
+    first = keys()
+    (tmp_path / "model.safetensors").write_bytes(b"22")
+    second = keys()
+    assert first[0] == second[0] and first[1] != second[1]
+    (tmp_path / "tokenizer.json").write_text("{ }")
+    assert keys()[0] != second[0] and keys()[1] != second[1]

@@ -1,0 +1,80 @@
+"""Parts of a policy's settings, each for work that reads no others: what is made there is kept when others change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from models.policy.build import PolicySettings
+from models.text.tokenizer import TokenizerSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingSettings:
+    """How texts become tokens. Of a base, the tokenizer is read and no weight."""
+
+    base: str | None
+    tokenizer: TokenizerSettings
+    chat: bool
+    system: str | None
+    trust_remote_code: bool
+
+
+class InUse(Protocol):
+    """A policy whose files are there already, as it is sampled from and scored."""
+
+    @property
+    def chat(self) -> bool: ...
+    @property
+    def system(self) -> str | None: ...
+    @property
+    def trust_remote_code(self) -> bool: ...
+    @property
+    def room(self) -> int | None:
+        """Longest sequence of a policy that the recipe makes, in tokens; None: the base says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseSettings:
+    """The same as data."""
+
+    chat: bool
+    system: str | None
+    trust_remote_code: bool
+    room: int | None
+
+
+def reading_of(policy: PolicySettings) -> ReadingSettings:
+    """Take what decides how texts become tokens."""
+    return ReadingSettings(
+        base=policy.base,
+        tokenizer=policy.tokenizer if policy.base is None else TokenizerSettings(),
+        chat=policy.chat,
+        system=policy.system,
+        trust_remote_code=policy.trust_remote_code,
+    )
+
+
+def use_of(policy: PolicySettings) -> UseSettings:
+    """Take what sampling and scoring read."""
+    return UseSettings(
+        chat=policy.chat, system=policy.system, trust_remote_code=policy.trust_remote_code, room=policy.room
+    )
+
+
+def start_of(policy: PolicySettings, fitted: bool) -> PolicySettings:
+    """Take what decides the policy that the loop begins with; all else has its default.
+
+    Args:
+        policy: of the recipe.
+        fitted: whether it learns from demonstrations first, in a precision and as adapters where these are asked for.
+    """
+    plain = PolicySettings()
+    start = replace(policy, subnetwork=None)
+    if policy.base is None:
+        start = replace(start, lora=None)  # a new model is fitted whole
+    else:
+        start = replace(start, size=plain.size, tokenizer=plain.tokenizer)
+    if fitted:
+        return start
+    return replace(start, lora=None, precision=plain.precision, chat=plain.chat, system=plain.system)
