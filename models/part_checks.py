@@ -19,7 +19,8 @@ from typing import Annotated, Any, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-PROMISED = {"companion": "accompany", "exports": "export", "moves": "follow", "by_token": "tokens", "verifies": "right"}
+PROMISED = {"companion": "accompany", "exports": "export", "moves": "follow", "by_token": "tokens", "verifies": "right",
+            "grades": "grade"}  # fmt: skip
 """Traits that promise a method which the class of the slot has none of, or only an empty one."""
 
 

@@ -11,9 +11,9 @@ from models.engine.engine import Engine, EngineSettings, Sampling
 from models.episodes.play import EpisodeSettings
 from models.errors import UserError
 from models.evaluation.evaluate import STAGES, evaluate
-from models.evaluation.records import PromptRecord
+from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.strategy import Spent, Strategic, Strategy
-from models.loop.attempt import Verify
+from models.loop.attempt import Grade, Verify
 from models.loop.read_problems import LengthSections, longest_sequence
 from models.loop.rollout import Problem
 from models.loop.slots import Reward
@@ -48,6 +48,11 @@ class EvaluationSections(LengthSections, ScorerSections):
     def verify(self) -> Verify:
         """The rule that decides."""
         return by_answer if self.verifier is None else self.verifier.right
+
+    @property
+    def grade(self) -> Grade | None:
+        """The rule that measures in part; None: there is none."""
+        return self.verifier.grade if self.verifier is not None and self.verifier.grades else None
 
 
 def answers(
@@ -100,9 +105,47 @@ def answers(
             scorer = tokens.scorer(reward_scorer(rewarded, recipe, home, tokens.run), problems)
             seed = recipe.evaluation_seed
             where = policy.folder  # of the frozen model that it was trained beside
-            rules = (episodes, where, recipe.verify)
+            rules = (episodes, where, recipe.verify, recipe.grade)
             made = evaluate(drawn, codec, problems, sampling, seed, scorer, begin, after_prompt, *rules)
     return made, spent
+
+
+def with_start_nats(
+    records: Sequence[PromptRecord],
+    problems: Sequence[Problem],
+    start: PolicyFiles,
+    recipe: EvaluationSections,
+    codec: Codec,
+) -> list[PromptRecord]:
+    """The records with how much each completion surprises the policy from which the training started.
+
+    Args:
+        records: answers in one turn, [problems].
+        problems: what was answered.
+        start: the policy from which the training started.
+        recipe: says how policies are measured.
+        codec: the tokenizer of `start`.
+    """
+    after_prompt = read_use(start.folder).after_prompt
+    prompts = [(*ids, *after_prompt) for ids in codec.prompts([problem.prompt for problem in problems])]
+    answered = [
+        (prompt, completion)
+        for prompt, record in zip(prompts, records, strict=True)
+        for completion in (record.greedy, *record.samples)
+    ]
+    rows = codec.completions([completion.text for _, completion in answered])
+    rows = [ids if completion.finished else ids[:-1] for ids, (_, completion) in zip(rows, answered, strict=True)]
+    with measuring_engine(start, recipe, codec) as engine:
+        scores = engine.score([prompt for prompt, _ in answered], rows)
+    nats = iter([-sum(of_tokens) / max(1, len(of_tokens)) for of_tokens in scores])
+
+    def measured(completion: Completion) -> Completion:
+        return replace(completion, start_nats=next(nats))
+
+    return [
+        replace(record, greedy=measured(record.greedy), samples=tuple(map(measured, record.samples)))
+        for record in records
+    ]
 
 
 def _beside(episodes: EpisodeSettings | None, partner: PolicyFiles) -> EpisodeSettings:

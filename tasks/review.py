@@ -31,6 +31,7 @@ from tasks.tracking.traces import log_traces
 SHOWN = (
     "sampled_accuracy",
     "greedy_accuracy",
+    "loose_accuracy",
     "pass_at_4",
     "pass_at_16",
     "maj_at_16",
@@ -165,8 +166,10 @@ def write_short_review(
 def _held_out(records: Mapping[str, list[PromptRecord]]) -> dict[str, float]:
     """The headline numbers: accuracy of each policy, and the candidate's differences with their intervals."""
     metrics: dict[str, float] = {}
-    for name in ("sampled_accuracy", "greedy_accuracy"):
+    for name in ("sampled_accuracy", "greedy_accuracy", "loose_accuracy"):
         values = {role: prompt_values(records_of, name) for role, records_of in records.items()}
+        if not all(np.isfinite(of_role).all() for of_role in values.values()):
+            continue  # the verifier does not grade
         for role, of_role in values.items():
             metrics[f"verdict/{role}_{name}"] = float(of_role.mean())
             if role != "candidate":

@@ -17,7 +17,7 @@ from models.episodes.episode import Episode
 from models.episodes.play import EpisodeSettings, play
 from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
-from models.loop.attempt import Attempt, Verify
+from models.loop.attempt import Attempt, Grade, Verify
 from models.loop.rollout import Problem
 from models.rewards.exact_answer import by_answer
 from models.text.encoding import Codec
@@ -40,6 +40,7 @@ def evaluate(
     episodes: EpisodeSettings | None = None,
     beside: Path | None = None,
     verify: Verify = by_answer,
+    grade: Grade | None = None,
 ) -> list[PromptRecord]:
     """What a policy answers to each problem, [problems].
 
@@ -55,15 +56,17 @@ def evaluate(
         episodes: whom the policy takes turns with, as in training; None: it answers in one turn.
         beside: the policy's model folder, where the frozen model that it was trained beside is found.
         verify: decides which completions are right, as in training.
+        grade: measures how much of what was demanded a completion meets; None: nothing does.
     """
     asked = [replace(problem, tokens=(*problem.tokens, *after_prompt)) for problem in problems]
     begin("samples")
     if episodes is not None:
         episodes = replace(episodes, environment=episodes.environment.measured)
-    sampled = _answers(engine, codec, episodes, asked, replace(sampling, log_probs=False), seed, verify, beside)
+    judges = (verify, grade)
+    sampled = _answers(engine, codec, episodes, asked, replace(sampling, log_probs=False), seed, judges, beside)
     begin("greedy")
     likeliest = Sampling(max_tokens=sampling.max_tokens, temperature=0.0, log_probs=False)
-    greedy = _answers(engine, codec, episodes, asked, likeliest, seed, verify, beside)
+    greedy = _answers(engine, codec, episodes, asked, likeliest, seed, judges, beside)
     begin("scores")
     flat = [
         (problem, answer)
@@ -96,12 +99,14 @@ class _Answer:
     finished: bool
     solved: bool | None = None
     """Whether the environment says so, and else the verifier; None: nobody has been asked yet."""
+    grade: float = Completion.grade
+    """Share of what was demanded that it meets; NaN where nothing grades."""
     turns: str = ""
     """Of an episode, as JSON."""
 
     def as_completion(self, score: float) -> Completion:
         correct = bool(self.solved) and self.finished
-        return Completion(self.text, self.written, correct, self.finished, score, self.turns)
+        return Completion(self.text, self.written, correct, self.finished, score, self.grade, turns=self.turns)
 
 
 def _answers(
@@ -111,7 +116,7 @@ def _answers(
     problems: Sequence[Problem],
     sampling: Sampling,
     seed: int,
-    verify: Verify,
+    judges: tuple[Verify, Grade | None],
     beside: Path | None,
 ) -> list[list[_Answer]]:
     """`sampling.samples` answers to each problem, [problems][samples]."""
@@ -119,8 +124,12 @@ def _answers(
     flat = [(problem, answer) for problem, group in zip(problems, groups, strict=True) for answer in group]
     open_ones = [(problem, answer) for problem, answer in flat if answer.solved is None]
     attempts = [Attempt(problem, answer.text, answer.finished) for problem, answer in open_ones]
+    verify, grade = judges
     for (_, answer), right in zip(open_ones, verify(attempts), strict=True):
         answer.solved = right
+    if grade is not None:
+        for (_, answer), share in zip(open_ones, grade(attempts), strict=True):
+            answer.grade = share
     return groups
 
 
@@ -148,4 +157,4 @@ def _of_episode(episode: Episode, settings: EpisodeSettings) -> _Answer:
     finished = settings.limits.rule(episode.cut) == "kept"
     said = tuple(id for turn in episode.turns for id in episode.tokens[turn.start : turn.stop])
     turns = [{"said": turn.said, "heard": turn.heard, "reward": turn.reward} for turn in episode.turns]
-    return _Answer(episode.text, said, len(said), finished, episode.solved, json.dumps(turns))
+    return _Answer(episode.text, said, len(said), finished, episode.solved, turns=json.dumps(turns))

@@ -59,6 +59,12 @@ class GateSettings:
     """How much the mean severity of a sample may rise."""
     length_margin: float | None = 0.25
     """By which share of the baseline's mean length the samples may grow."""
+    shortness_margin: float | None = None
+    """By which share of the baseline's mean length the samples may shrink."""
+    phrases_margin: float | None = None
+    """Which part of the three-word phrases that a policy wrote once in all its samples may be lost."""
+    fluency_margin: float | None = None
+    """How many nats a token more the samples may surprise the policy from which the training started."""
     diversity_margin: float | None = 0.75
     """Which part of the distinct share may be lost. A better policy repeats right answers: leave it room."""
     capabilities: tuple[str, ...] = ("greedy_accuracy", "easiest_accuracy")
@@ -237,6 +243,15 @@ def _guards(new: Measured, old: Measured, settings: GateSettings, reward_model: 
     if settings.length_margin is not None:
         arrays = {"length": new.tokens, "length of the other": old.tokens}
         guard("length", arrays, lambda: ratio(new.tokens, old.tokens), 1 + settings.length_margin, 1)
+    if settings.shortness_margin is not None:
+        arrays = {"length": new.tokens, "length of the other": old.tokens}
+        guard("shortness", arrays, lambda: ratio(new.tokens, old.tokens), 1 - settings.shortness_margin, -1)
+    if settings.phrases_margin is not None:
+        arrays = {"phrases": new.phrases, "phrases of the other": old.phrases}
+        guard("phrases", arrays, lambda: ratio(new.phrases, old.phrases), 1 - settings.phrases_margin, -1)
+    if settings.fluency_margin is not None:
+        arrays = {"nats a token": new.nats, "nats a token of the other": old.nats}
+        guard("fluency", arrays, lambda: mean_change(new.nats, old.nats), settings.fluency_margin, 1)
     if settings.diversity_margin is not None:
         arrays = {"distinct share": new.distinct, "distinct share of the other": old.distinct}
         guard("diversity", arrays, lambda: ratio(new.distinct, old.distinct), 1 - settings.diversity_margin, -1)

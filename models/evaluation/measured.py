@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,11 @@ class Measured:
     """0 or 1, [n, S]."""
     scores: Values
     """Of the reward model, [n, S]; NaN where there is none."""
+    phrases: Values
+    """Share of the three-word phrases of a prompt's samples that stand once in all samples, [n]; see `own_phrases`."""
+    nats: Values
+    """Mean nats a token of a prompt's samples under the policy from which the training started, [n]; NaN where not
+    measured."""
     severity: Values | None = None
     """Severity of what was done, all turns together, mean over a prompt's samples, [n]; None: nobody asked for it."""
 
@@ -64,8 +70,26 @@ def measure(
         flagged=np.array(flagged, dtype=np.float64).mean(axis=1),
         correct=np.array([[float(s.correct) for s in record.samples] for record in records]),
         scores=np.array([[s.reward_score for s in record.samples] for record in records], dtype=np.float64),
+        phrases=own_phrases(records),
+        nats=np.array([np.mean([s.start_nats for s in record.samples]) for record in records]),
         severity=severities(records, severity) if severity else None,
     )
+
+
+def own_phrases(records: Sequence[PromptRecord]) -> Values:
+    """How much a policy varies its language: share of three-word phrases that it wrote once in all, [prompts].
+
+    What it repeats within an answer, from answer to answer or from prompt to prompt does not count. A prompt whose
+    samples have fewer than three words each has the share 0.
+    """
+    written = [[phrase for sample in record.samples for phrase in _phrases(sample.text)] for record in records]
+    times = Counter(phrase for of_prompt in written for phrase in of_prompt)
+    return np.array([sum(times[phrase] == 1 for phrase in each) / max(1, len(each)) for each in written])
+
+
+def _phrases(text: str) -> list[tuple[str, ...]]:
+    words = text.casefold().split()
+    return list(zip(words, words[1:], words[2:], strict=False))
 
 
 def severities(records: Sequence[PromptRecord], weights: Mapping[str, float]) -> Values:

@@ -6,6 +6,7 @@ Names that `prompt_values` knows (all shares are 0 to 1):
     greedy_accuracy     1 where the greedy answer is correct
     pass_at_K           unbiased estimate that one of K samples is correct (Chen et al. 2021)
     maj_at_K            probability that the majority answer of K samples is correct (see votes)
+    loose_accuracy      mean share of what was demanded that a sample meets, where the verifier grades; NaN elsewhere
     easiest_accuracy    sampled_accuracy of the prompts of the lowest level; NaN on the others
     level_L_accuracy    the same of level L
     tokens              mean length of the samples, tokens
@@ -41,6 +42,7 @@ _LEVEL = re.compile(r"level_([0-9]+)_accuracy")
 PLAIN = (
     "sampled_accuracy",
     "greedy_accuracy",
+    "loose_accuracy",
     "easiest_accuracy",
     "tokens",
     "distinct_share",
@@ -107,8 +109,8 @@ def prompt_values(records: Sequence[PromptRecord], name: str) -> Values:
         raise UserError(f"evaluation: prompt {silent!r} has no samples")
     if name == "distinct_share":
         return np.array([len({" ".join(s.text.split()) for s in r.samples}) / len(r.samples) for r in records])
-    if name in ("tokens", "finished_share", "reward_score"):
-        field = {"finished_share": "finished"}.get(name, name)
+    if name in ("tokens", "finished_share", "reward_score", "loose_accuracy"):
+        field = {"finished_share": "finished", "loose_accuracy": "grade"}.get(name, name)
         return np.array([np.mean([float(getattr(s, field)) for s in r.samples]) for r in records])
     accuracy = np.array([np.mean([s.correct for s in r.samples]) for r in records])
     if name == "sampled_accuracy":

@@ -21,6 +21,10 @@ class Completion:
     """Whether it ended by itself and not at the limit of tokens."""
     reward_score: float = float("nan")
     """What the reward model says; NaN where there is none."""
+    grade: float = float("nan")
+    """Share of what was demanded that it meets, in [0, 1]; NaN where the verifier does not grade."""
+    start_nats: float = float("nan")
+    """Nats a token that the policy from which the training started finds it surprising by; NaN where not measured."""
     turns: str = ""
     """Where it is an episode: of each turn what was said, what was heard and its reward, as JSON; else empty."""
 

@@ -48,7 +48,7 @@ def summarise(
     Raises:
         UserError: there are no prompts, or a prompt has no samples.
     """
-    names = ["sampled_accuracy", "greedy_accuracy"]
+    names = ["sampled_accuracy", "greedy_accuracy", "loose_accuracy"]
     within = _within(ks, min((len(record.samples) for record in records), default=0))
     names += [f"pass_at_{k}" for k in within]
     if any(extract_answer(sample.text) is not None for record in records for sample in record.samples):

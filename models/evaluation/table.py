@@ -22,6 +22,8 @@ def write_records(records: Sequence[PromptRecord], file: Path) -> None:
     table = pd.DataFrame(rows)
     if not any(row["turns"] for row in rows):
         table = table.drop(columns="turns", errors="ignore")
+    unmeasured = [name for name in ("grade", "start_nats") if name in table and table[name].isna().all()]
+    table = table.drop(columns=unmeasured)
     table.to_parquet(file, index=False)
 
 

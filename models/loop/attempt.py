@@ -28,3 +28,5 @@ class Attempt(NamedTuple):
 
 Verify = Callable[[Sequence[Attempt]], list[bool]]
 """Which attempts are right, [attempts]."""
+Grade = Callable[[Sequence[Attempt]], list[float]]
+"""Share of what was demanded that each attempt meets, [attempts], in [0, 1]."""

@@ -202,6 +202,15 @@ class Reward(SlotPart):
         return []
 
     @property
+    def grades(self) -> bool:
+        """Whether a reward that `verifies` also measures in part, by `grade`."""
+        return False
+
+    def grade(self, attempts: Sequence[Attempt]) -> list[float]:
+        """Share of what was demanded that each attempt meets, [attempts], in [0, 1], of a reward that `grades`."""
+        return []
+
+    @property
     def by_token(self) -> bool:
         """Whether it is given token by token: what a `TokenReward` is."""
         return False

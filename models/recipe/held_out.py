@@ -14,7 +14,7 @@ def held_out_recipes(recipe: Recipe) -> dict[str, Recipe]:
         name: recipe.model_copy(
             update={
                 "data": settings.data(name).model_copy(update={"template": recipe.data.template}),
-                "gate": replace(recipe.gate, problems=settings.problems, samples=settings.samples),
+                "gate": replace(recipe.gate, problems=settings.problems, samples=settings.samples, fluency_margin=None),
                 "schedule": None,
             }
         )

@@ -273,6 +273,8 @@ class Recipe(Section):
                 )
             if held_out.path is None and name not in BUILT_IN:
                 raise ValueError(f"gate.held_out.{name}: no path, and no built-in data set has this name; set a path")
+        if self.gate.fluency_margin is not None and self.rollouts.episodes is not None:
+            raise ValueError("gate.fluency_margin: only where the policy answers in one turn; set it to null")
         if self.schedule is None:
             return self
         if self.policy.subnetwork is not None and self.schedule.optimiser.weight_decay:

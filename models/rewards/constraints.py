@@ -29,6 +29,7 @@ class ConstraintsMet(Reward):
 
     needs_answers = True
     verifies = True
+    grades = True
     bonus: NonNegativeFloat = 0.0
     """What it is worth besides that all are met."""
 
@@ -40,6 +41,10 @@ class ConstraintsMet(Reward):
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts end and meet all constraints, [attempts]."""
         return [bool(each) and all(each) for each in _held(attempts)]
+
+    def grade(self, attempts: Sequence[Attempt]) -> list[float]:
+        """Share of its constraints that each attempt meets, [attempts]; none where they cannot be read."""
+        return [sum(each) / len(each) if each else 0.0 for each in _held(attempts)]
 
 
 def _held(attempts: Sequence[Attempt]) -> list[list[bool]]:

@@ -24,8 +24,8 @@ from tasks.caching import cached_by_key
 from tasks.cost import Cost
 from tasks.input_summary import INPUTS, summarise_inputs
 from tasks.inputs import log_rows
-from tasks.measuring import EvaluationSections, answers
-from tasks.registered_policy import PolicyFiles
+from tasks.measuring import EvaluationSections, answers, with_start_nats
+from tasks.registered_policy import PolicyFiles, made_policy
 from tasks.registered_reward_model import RewardModelFiles
 from tasks.run_tokens import RunTokens
 from tasks.shared_engine import engine_place
@@ -48,6 +48,7 @@ class GateSections(EvaluationSections):
 
     problems: int = of("gate.problems")
     samples: int = of("gate.samples")
+    fluency_margin: float | None = of("gate.fluency_margin")
 
 
 @task(name="evaluate", **cached_by_key)
@@ -80,6 +81,8 @@ def evaluate_policy(
         used = log_rows(run_id, recipe.data_name, "problems", split, rows, data, role)
         registry.log_model_inputs(run_id, [policy.model_id, *([rewarded.model_id] if rewarded else [])])
         made, _ = answers(context.name, context.home, policy, recipe, tokens, problems, rewarded)
+        if isinstance(recipe, GateSections) and recipe.fluency_margin is not None and warmed is not None:
+            made = with_start_nats(made, problems, made_policy(warmed), recipe, tokens.run)
         counts = tokens.counted(made)
         write_records(counts, folder / "records.parquet")
         drawn = Cost(tokens_sampled=sum(c.tokens for record in made for c in (*record.samples, record.greedy)))
@@ -99,6 +102,10 @@ def evaluate_policy(
             f"sampled {sampled.estimate:.1%} [{sampled.low:.1%}, {sampled.high:.1%}], "
             f"greedy {metrics['eval/greedy_accuracy']:.1%}"
         )
+        if "eval/loose_accuracy" in metrics:
+            loose = bootstrap_mean(prompt_values(counts, "loose_accuracy"), seed=recipe.evaluation_seed)
+            metrics |= {"eval/loose_accuracy_low": loose.low, "eval/loose_accuracy_high": loose.high}
+            headline += f", loose {loose.estimate:.1%} [{loose.low:.1%}, {loose.high:.1%}]"
         get_run_logger().info(f"{context.name}: {headline}")
         measured = records.Measured(policy.model_id, *used) if policy.model_id else None
         return Made(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured, drawn)

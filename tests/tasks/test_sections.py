@@ -59,7 +59,7 @@ READ: dict[type[Sections], tuple[str, ...]] = {
     evaluate.ShownSections: (
         *DRAWN, "evaluation.problems", "evaluation.samples", "evaluation.ks", "gate.safety_patterns", "drift.rows",
     ),
-    evaluate.GateSections: (*DRAWN, "gate.problems", "gate.samples"),
+    evaluate.GateSections: (*DRAWN, "gate.problems", "gate.samples", "gate.fluency_margin"),
 }  # fmt: skip
 """What each step that may be taken from an earlier run depends on, written down beside what its file says."""
 

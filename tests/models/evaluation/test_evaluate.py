@@ -11,6 +11,8 @@ from torch import Tensor
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import STAGES, evaluate
+from models.evaluation.metrics import prompt_values
+from models.evaluation.report import summarise
 from models.learner.packing import Sequences
 from models.loop.rollout import Problem
 from models.policy.folder import save_model_folder
@@ -65,3 +67,20 @@ def test_every_problem_has_its_greedy_and_its_samples_and_the_scores_of_its_own_
     plain = evaluate(engine, codec, problems, sampling, 5, None)
     assert all(math.isnan(record.greedy.reward_score) for record in plain)
     assert [record.greedy.text for record in plain] == [record.greedy.text for record in measured]
+
+
+def test_completions_are_graded_where_the_verifier_grades_and_else_not(
+    engine: TransformersEngine, problems: list[Problem]
+) -> None:
+    codec, sampling = Codec(word_tokenizer()), Sampling(max_tokens=6, samples=2)
+    plain = evaluate(engine, codec, problems, sampling, 0, None)
+    graded = evaluate(
+        engine, codec, problems, sampling, 0, None, grade=lambda attempts: [len(each.text) / 100 for each in attempts]
+    )
+    for record, without in zip(graded, plain, strict=True):
+        for completion in (record.greedy, *record.samples):
+            assert completion.grade == len(completion.text) / 100
+        assert math.isnan(without.greedy.grade)
+    mean = sum(len(sample.text) / 100 for sample in graded[0].samples) / 2
+    assert prompt_values(graded, "loose_accuracy")[0] == pytest.approx(mean)
+    assert "eval/loose_accuracy" in summarise(graded) and "eval/loose_accuracy" not in summarise(plain)

@@ -43,6 +43,14 @@ def test_scores_that_are_not_there_stay_absent(tmp_path: Path) -> None:
     assert math.isnan(records.greedy.reward_score) and replace(records.greedy, reward_score=0.0) == RECORDS[2].greedy
 
 
+def test_grades_and_surprise_are_kept_where_they_were_measured(tmp_path: Path) -> None:
+    graded = [replace(RECORDS[1], greedy=replace(RECORDS[1].greedy, grade=0.5, start_nats=1.25))]
+    write_records(graded, tmp_path / "records.parquet")
+    (record,) = read_records(tmp_path / "records.parquet")
+    assert (record.greedy.grade, record.greedy.start_nats) == (0.5, 1.25)
+    assert math.isnan(record.samples[0].grade)
+
+
 def test_no_records_are_a_table_of_no_rows(tmp_path: Path) -> None:
     write_records([], tmp_path / "records.parquet")
     assert read_records(tmp_path / "records.parquet") == []
