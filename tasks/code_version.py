@@ -41,7 +41,7 @@ class CodeVersion:
     doubts: tuple[str, ...] = ()
     """Other reasons why the commit does not hold what runs, each in a few words."""
     without: str = ""
-    """Why there is no commit, in a few words; "" where there is one."""
+    """The reason for a missing commit, in a few words; "" where there is a commit."""
 
     @property
     def name(self) -> str:
@@ -109,7 +109,7 @@ def running_version(root: Path, *recipes: Path, given: Sequence[Path] = (), pack
 
 
 def without_commit(root: Path) -> str:
-    """Say why git gives no commit of `root`, in a few words, and what to do where git refuses the folder."""
+    """Give the reason why git has no commit of `root`, in a few words, and a remedy where git refuses the folder."""
     _, failed = ask_git(root, "rev-parse", "--git-dir")
     if not failed:
         return "no commit was made in the git repository yet"

@@ -59,11 +59,11 @@ def nameless_user() -> str:
 def name_user(home: Path) -> None:
     """Give a user without a name one, and a home folder, in the environment of this process and its children.
 
-    Containers run under numbers that nobody has named (OpenShift, `docker run --user`). DVC and others ask for the
+    Containers run under user ids without a name (OpenShift, `docker run --user`). DVC and others ask for the
     user's name, Prefect and others for the home folder, and fail.
 
     Args:
-        home: the folder that stands in for a home folder where HOME is not set; nothing is made here.
+        home: the home folder where HOME is not set; nothing is made here.
     """
     number = nameless_user()
     if number:

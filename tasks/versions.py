@@ -35,7 +35,7 @@ class DataVersion:
     revision: str
     """Commit of the repository; "" where there is none."""
     without: str = NO_REPOSITORY
-    """Why there is no commit, where there is none."""
+    """The reason for a missing commit."""
     dirty: bool
     """Whether that commit pins other data than these, or none: then `read_pinned` at it does not give these rows."""
     digest: str

@@ -72,8 +72,8 @@ def contained(file: str, call: Callable[[], Result], *, continues: bool = False)
     Args:
         file: the file that the code comes from: named in the error, and the owner of what the code sets.
         call: takes nothing.
-        continues: whether torch's generator goes on from call to call within one seed of the run, as in the steps of
-            an episode. Otherwise each call begins where the run's generator is.
+        continues: whether torch's generator continues from call to call within one seed of the run, as in the steps of
+            an episode. Otherwise each call begins with the state of the run's generator.
 
     Returns:
         What `call` returns.
@@ -108,7 +108,7 @@ def leaving(file: str, what: str = "", ways: type[BaseException] = BaseException
         raise
     except BaseException as error:
         if noted or not isinstance(error, (ways, _Exited)) or os.getpid() != place[0]:
-            # a signal of the system's, somebody else's exception, or a child of the code's own
+            # a signal of the system, an exception that may pass, or a child process of the code
             raise
         raise UserCodeError(_line(file, what, error)) from None
     finally:
@@ -191,13 +191,13 @@ def file_of(code: object) -> str:
 
 
 def _line(file: str, what: str, error: BaseException) -> str:
-    said = f"{what} {_described(error)}".strip()
+    event = f"{what} {_described(error)}".strip()
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     own = [(name, line) for name, line in frames if not name.startswith(_NOT_THE_USERS)]
     if not own:
-        return f"{file}: {said}"
+        return f"{file}: {event}"
     name, line = own[-1]
-    return f"{file}, line {line}: {said}" if name == file else f"{file}: {said} ({name}, line {line})"
+    return f"{file}, line {line}: {event}" if name == file else f"{file}: {event} ({name}, line {line})"
 
 
 def _described(error: BaseException) -> str:
