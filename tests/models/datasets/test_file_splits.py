@@ -108,6 +108,7 @@ def test_files_that_are_listed_count_as_those_of_a_folder(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["test", "train", "rows"])
 def test_files_of_one_split_alone_are_divided_by_the_shares(tmp_path: Path, name: str) -> None:
+    """Control: such files must be divided as they were."""
     for number in range(2):
         written(tmp_path / f"hub/{name}-{number:05}-of-00002.jsonl", rows_of(f"part{number}", 100))
     manifest = prepared(tmp_path, tmp_path / "hub")
