@@ -25,7 +25,7 @@ from tasks.code_version import CodeVersion, running_version
 from tasks.machine import log_machine
 from tasks.recorded_recipe import log_asked
 from tasks.registered_base import described as as_recorded
-from tasks.registered_base import resolve_base, until_done
+from tasks.registered_base import resolve_base, source_line, until_done
 from tasks.tracking import aliases, records, registry, runs, store, summaries, tags
 
 
@@ -75,6 +75,9 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
         }
         if base is not None:
             recipe_tags[tags.BASE_VERSION] = base.name
+        base_source = source_line(resolved)
+        if base_source:
+            recipe_tags[tags.BASE_SOURCE] = base_source
         if checked.placement.placed:
             recipe_tags[tags.PLACEMENT] = str(checked.placement)
         prefect = prefect_run.address()
@@ -95,6 +98,8 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
             facts["trained on from"] = str(base)
             if base.version.logged:
                 registry.log_model_inputs(run_id, [base.version.model_id])
+        if base_source:
+            facts["base model"] = base_source
         if prefect:
             facts["Prefect run"] = prefect
         stoppable.run, stoppable.link = run_id, page

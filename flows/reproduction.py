@@ -13,11 +13,11 @@ from models.policy.folder import is_registered
 from models.recipe.files import require_files
 from tasks import reproducible, reproduction
 from tasks.recorded_recipe import read_asked
-from tasks.registered_base import named_version
+from tasks.registered_base import named_version, source_line
 from tasks.registered_files import registered_files
 from tasks.reproduction import Surroundings
 from tasks.steps.promote import policy_name
-from tasks.tracking import recorded
+from tasks.tracking import recorded, tags
 
 if TYPE_CHECKING:
     from models.learner.precision import Precision
@@ -68,6 +68,9 @@ def wanted_version(version: str, model: Callable[[], str], root: Path) -> Wanted
         policy = replace(policy, base=str(registered_files(base).folder))
     to_train = recipe.model_copy(update={"policy": policy})
     require_files(to_train)
+    made_from, here = said.facts.get(tags.BASE_SOURCE, ""), source_line(to_train)
+    if made_from and here != made_from:
+        raise UserError(f"{said.label} was trained from {made_from}, but policy.base is now {here or policy.base}")
     original = registered_files(said.version).folder
     precisions, around = reproducible.recorded_precisions(said), reproduction.surroundings_of(said, root)
     return Wanted(said, recipe, to_train, precisions, data, original, around)

@@ -27,6 +27,17 @@ def state_folder() -> Path:
     return Path(os.environ.get("REWARDFLOW_HOME") or ".rewardflow").absolute()
 
 
+def share_file(source: Path, target: Path) -> None:
+    """Give a file a second name, `target`, by a hard link: its content is stored once. A copy where that is impossible.
+
+    Both names must belong to files that are replaced and never changed in place.
+    """
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copyfile(source, target)
+
+
 def out_of_space(error: BaseException) -> bool:
     """Whether an error, or what caused it, says that the disk is full."""
     cause: BaseException | None = error

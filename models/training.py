@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from models.bases.source import carry_source
 from models.engine.engine import Engine
 from models.engine.first_rank import OfFirstRank
 from models.judges.open_judge import opened_judge
@@ -183,5 +184,6 @@ def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: W
         tokenizer,
         training.result,
         ranks,
+        lambda into: carry_source(training.start, into),
     )
     return Trained("float32" if learner.autocast is None else "bfloat16", collapse)

@@ -83,5 +83,16 @@ def unfinished(home: Path, name: str) -> Unfinished | None:
         return None
 
 
+def awaited_folders(home: Path) -> set[Path]:
+    """Step folders whose checkpoints the next run of a recipe can resume from: those that a note names."""
+    folders = set()
+    for file in (home / "unfinished").glob("*.json"):
+        try:
+            folders.add(home / str(json.loads(file.read_bytes())["folder"]))
+        except (OSError, ValueError, TypeError, KeyError):
+            continue
+    return folders
+
+
 def _place(home: Path, name: str) -> Path:
     return home / "unfinished" / f"{name}.json"

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from models.atomic_write import replace_folder, write_file
+from models.bases.source import licence_file, read_source
 from models.errors import UserError
 from models.evaluation.paired_change import metric_intervals
 from models.policy.folder import check_model_folder, hash_folder
@@ -169,6 +170,7 @@ def card_of(said: Recorded, version: VersionInfo, folder: Path, licence: str, ch
         "seed": facts.get(tags.SEED, ""),
         "reward model": facts.get(tags.REWARD_MODEL_VERSION, ""),
         "trained on from": facts.get(tags.BASE_VERSION, ""),
+        "base model": facts.get(tags.BASE_SOURCE, ""),
         "weights sha256": facts.get(tags.WEIGHTS_SHA256, ""),
         "MLflow run": said.run,
         "address": version.uri,
@@ -178,6 +180,8 @@ def card_of(said: Recorded, version: VersionInfo, folder: Path, licence: str, ch
         version=version.version,
         aliases=tuple(sorted(version.aliases)),
         licence=licence,
+        source=read_source(folder),
+        licence_file=text.name if (text := licence_file(folder)) else "",
         base=recipe.get("policy", {}).get("base") or "",
         data=[
             [link.name, link.context, link.digest, f"{link.rows:,}" if link.rows is not None else ""]

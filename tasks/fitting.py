@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from prefect import get_run_logger
 
+from models.bases.source import carry_source
 from models.fits import Fitted
 from models.judges.open_judge import opened_judge
 from models.judges.settings import JudgeSettings
@@ -153,12 +154,12 @@ def fit_here(asked: Asked, watchers: Watchers) -> Collapse | None:
         world = World(codec, engine, scorer, recipe.seed, learner, unread, recipe.truncated, asked.start, judge)
         checkpoints = asked.folder / CHECKPOINTS
         collapse = run_loop(world, recipe.slots, settings, problems, checkpoints, watchers, recipe.alarm)
-    save_model_folder(
-        plain_model(learner.policy),
-        tokenizer,
-        asked.folder / POLICY,
-        lambda into: recipe.rollouts.export(learner, codec, asked.start, into),
-    )
+
+    def complete(into: Path) -> None:
+        carry_source(asked.start, into)
+        recipe.rollouts.export(learner, codec, asked.start, into)
+
+    save_model_folder(plain_model(learner.policy), tokenizer, asked.folder / POLICY, complete)
     return collapse
 
 

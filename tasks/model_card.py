@@ -8,6 +8,8 @@ from typing import Literal
 
 import yaml
 
+from models.bases.catalogue import entry_with
+from models.bases.source import Source
 from models.evaluation.bootstrap import Interval
 from models.policy.use import Use
 from models.text.prompt_form import PLACE, PromptForm
@@ -29,7 +31,11 @@ class Card:
     version: int
     aliases: tuple[str, ...]
     licence: str
-    """Identifier as the Hub has it, such as apache-2.0; empty where nobody gave one."""
+    """Identifier as the Hub has it, such as apache-2.0; empty if the export states none."""
+    source: Source | None
+    """Source of the base model; None if its folder has no record of one."""
+    licence_file: str
+    """Name of the file with the licence of the base model; empty if there is none."""
     base: str
     """Hub id or folder that the policy began as; empty where it was made from its size."""
     data: Sequence[Sequence[str]]
@@ -91,13 +97,16 @@ def serve_commands(folder: str, served_name: str) -> tuple[str, str]:
 
 
 def _front_matter(card: Card) -> dict[str, object]:
-    facts: dict[str, object] = {"license": card.licence or "other"}
-    if not card.licence:
+    licence = card.licence or (card.source.licence if card.source else "")
+    facts: dict[str, object] = {"license": licence or "other"}
+    if not licence:
         facts["license_name"] = NOT_STATED
     facts |= {"library_name": "transformers", "pipeline_tag": "text-generation"}
     facts["tags"] = ["rewardflow", "reinforcement-learning"]
     if card.base.count("/") == 1 and not card.base.startswith((".", "/", "~")):
         facts["base_model"] = card.base.partition("@")[0]
+    elif card.source is not None and (entry := entry_with(card.source.gguf_sha256)) is not None:
+        facts["base_model"] = f"{entry.publisher}/{entry.title}"
     if card.metrics:
         measured = [
             {"type": name, "name": name, "value": round(value.estimate, 6)} for name, value in card.metrics.items()
@@ -149,8 +158,11 @@ def _evaluation(card: Card) -> str:
 
 def _licence(card: Card) -> str:
     if card.licence:
-        return f"{code(card.licence)}, as whoever exported it said."
-    return "Not stated. Who publishes this model states one that the base model and the data allow (`license` above)."
+        return f"{code(card.licence)}, as stated at the export."
+    text = f" The text is in {code(card.licence_file)}." if card.licence_file else ""
+    if card.source is not None and card.source.licence:
+        return f"{code(card.source.licence)}, the licence of the base model {cell(card.source.name)}.{text}"
+    return f"Not stated. Publish this model under one that its base model and data allow (`license` above).{text}"
 
 
 def _facts(facts: Mapping[str, str]) -> str:

@@ -1,8 +1,8 @@
 """What the state folder holds that nothing needs any more, and its removal.
 
 A step's outputs stay where a registered version came from them (by itself or through a result that was reused), where
-they were made or last used within the retention time, where they are the checkpoints of a run that can go on, and
-where their run is not in the tracking store in use, which therefore cannot know who needs them. So does a model that
+they were made or last used within the retention time, where the next run of a recipe can resume from them, and where
+their run is not in the tracking store in use, which therefore cannot know who needs them. So does a model that
 was logged. What a champion, of today or before, came from always stays. Runs and registered versions are never touched.
 """
 
@@ -14,11 +14,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from models.atomic_write import leftovers
 from models.bases.catalogue import entry_with
 from models.bases.store import FOLDER as BASES
+from tasks.cut_off import awaited_folders
 from tasks.export import MAKING, SERVING, USING, unused
 from tasks.results import CHECKPOINTS, RESULT, runs_of
 from tasks.step import reference_folder, token_folder
@@ -56,7 +56,8 @@ def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
     """
     cutoff = datetime.now(tz=UTC) - timedelta(days=keep_days)
     needed = needs.needed_runs()
-    held = [_step(home, folder, needed, cutoff, refused) for folder in _step_folders(home)]
+    awaited = awaited_folders(home)
+    held = [_step(home, folder, needed, cutoff, refused, folder in awaited) for folder in _step_folders(home)]
     staying = {
         run_id for entry in held if not entry.goes and entry.place is not None for run_id in runs_of(entry.place)
     }
@@ -102,12 +103,13 @@ def _remove(entry: Held) -> None:
         entry.place.unlink()
 
 
-def _step(home: Path, folder: Path, needed: dict[str, Need], cutoff: datetime, refused: bool) -> Held:
+def _step(home: Path, folder: Path, needed: dict[str, Need], cutoff: datetime, refused: bool, awaited: bool) -> Held:
     made_by = runs_of(folder)
     used, size = _last_change(folder), _size(folder)
     needing = sorted((needed[run_id] for run_id in made_by if run_id in needed), key=lambda need: not need.lasting)
     goes = False
-    if not (folder / RESULT).is_file() and (folder / CHECKPOINTS).is_dir():
+    unfinished = not (folder / RESULT).is_file() and (folder / CHECKPOINTS).is_dir()
+    if unfinished and (awaited or used > cutoff):
         why = "checkpoints of a run that can go on"
     elif needing and (needing[0].lasting or not refused):
         why = needing[0].why
@@ -117,14 +119,15 @@ def _step(home: Path, folder: Path, needed: dict[str, Need], cutoff: datetime, r
         why = "its run is not in the tracking store in use"
     else:
         goes, why = True, f"only {needing[0].why} needs it" if needing else "nothing needs it"
+        if unfinished:
+            why = "checkpoints of a stopped run that no recipe resumes from"
     return Held(str(folder.relative_to(home)), folder, size, used, why, goes)
 
 
 def _model(
     model: Unregistered, home: Path, needed: dict[str, Need], staying: set[str], cutoff: datetime, refused: bool
 ) -> Held:
-    at = urlparse(model.location)
-    folder = Path(unquote(at.path)) if at.scheme in ("", "file") else None
+    folder = registry.local_folder(model.location)
     goes = False
     if model.run_id in needed and (needed[model.run_id].lasting or not refused):
         why = needed[model.run_id].why
@@ -190,7 +193,9 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _size(place: Path) -> int:
-    return sum(file.lstat().st_size for file in (place, *place.rglob("*")) if not file.is_dir() and file.exists())
+    """Bytes on the disk; a file with several names counts for a part at each of them."""
+    files = (file.lstat() for file in (place, *place.rglob("*")) if not file.is_dir() and file.exists())
+    return sum(file.st_size // file.st_nlink for file in files)
 
 
 def _last_change(place: Path) -> datetime:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from models.atomic_write import write_file
+from models.bases.source import read_source
 from models.errors import UserError, shortened
-from models.policy.folder import CHAMPION, MODELS, is_registered
+from models.policy.folder import CHAMPION, MODELS, given_folder, is_registered
 from models.recipe.load import digest, plain
 from models.recipe.schema import Recipe
 from tasks.registered_files import registered_files
@@ -130,6 +131,17 @@ def described(recipe: Recipe, base: Base | None) -> Recipe:
     if base is None:
         return recipe
     return recipe.model_copy(update={"policy": replace(recipe.policy, base=base.version.uri)})
+
+
+def source_line(recipe: Recipe) -> str:
+    """The source of a recipe's base model in one line; empty if it has no base, or one without a record of its source.
+
+    Args:
+        recipe: with its base as a folder, see `resolve_base`.
+    """
+    folder = given_folder(recipe.policy.base) if recipe.policy.base is not None else None
+    source = read_source(folder) if folder is not None else None
+    return source.origin if source is not None else ""
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""The source record of a converted base model: `source.json` in its folder, with the licence's text where it is known.
+"""The source record of a base model, `source.json` in its folder, and the text of its licence.
+
+Both are carried into every folder that is trained from it.
 
 The record depends on the content of the GGUF file alone, not on its name or the date: the same file gives the same
 folder, byte by byte.
@@ -17,6 +19,8 @@ from models.bases.gguf_file import GgufFile
 
 RECORD = "source.json"
 LICENCE = "LICENSE"
+CARRIED = (RECORD, "LICENSE*", "LICENCE*", "COPYING*", "NOTICE*")
+"""Files that a model keeps of the base that it was trained from."""
 LICENCES = Path(__file__).parent / "licences"
 """Texts of licences, `<identifier>.txt` each."""
 CONVERTER = 1
@@ -90,3 +94,16 @@ def read_source(folder: Path) -> Source | None:
         return Source(**{key: value for key, value in facts.items() if key in names})
     except (OSError, ValueError, TypeError, AttributeError):
         return None
+
+
+def carry_source(base: Path, folder: Path) -> None:
+    """Copy the source record and the licence of a base model into the folder of a model that was trained from it."""
+    for pattern in CARRIED:
+        for file in sorted(base.glob(pattern)):
+            if file.is_file():
+                shutil.copyfile(file, folder / file.name)
+
+
+def licence_file(folder: Path) -> Path | None:
+    """The licence's text in a model folder; None if it has none."""
+    return next((file for pattern in CARRIED[1:4] for file in sorted(folder.glob(pattern)) if file.is_file()), None)

@@ -78,9 +78,9 @@ class PolicySettings:
     """What learns. Stands under `policy:`."""
 
     base: str | None = None
-    """Local model folder, hub id (OWNER/NAME@COMMIT; without a commit it is not pinned), or a registered version to
-    train on from: `champion` (the recipe's own), models:/NAME/VERSION, models:/NAME@ALIAS. None: a new model of `size`,
-    warm-started by supervised fine-tuning."""
+    """Local model folder, GGUF file, name of the catalogue (`rewardflow base list`), hub id (OWNER/NAME@COMMIT;
+    without a commit it is not pinned), or a registered version to train on from: `champion` (the recipe's own),
+    models:/NAME/VERSION, models:/NAME@ALIAS. None: a new model of `size`, warm-started by supervised fine-tuning."""
     size: SizeSettings = SizeSettings()
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     lora: LoraSettings | None = None

@@ -22,6 +22,7 @@ def save_whole(
     tokenizer: PreTrainedTokenizerBase,
     result: Path,
     ranks: Ranks,
+    beside: Callable[[Path], None] = lambda folder: None,
 ) -> None:
     """Write the whole weights of `model`, adapters merged in; each is put together once, and kept by the first rank
     alone.
@@ -29,6 +30,7 @@ def save_whole(
     Args:
         plain: opens a model without adapters of the same weights' names; called on the first rank.
         result: the model folder that is made.
+        beside: see `save_model_folder`.
     """
     weights = {}
     for name, tensor in merged_weights(model):
@@ -38,6 +40,6 @@ def save_whole(
     def write() -> None:
         written = plain()
         written.load_state_dict(weights)
-        save_model_folder(written, tokenizer, result)
+        save_model_folder(written, tokenizer, result, beside)
 
     ranks.from_first(write)

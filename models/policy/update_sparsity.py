@@ -98,8 +98,9 @@ def changed_share_of_files(before: Path, after: Path, tolerance: float = COARSES
     weights = changed = 0
     for name, file in old.items():
         with safe_open(file, "pt") as old_file, safe_open(new[name], "pt") as other:
-            value = old_file.get_tensor(name)
-            moved = changed_weights({name: value}, {name: other.get_tensor(name).to(value.dtype)}, tolerance)[name]
+            value, now = old_file.get_tensor(name), other.get_tensor(name)
+            finer = torch.promote_types(value.dtype, now.dtype)  # a base in bfloat16 and a policy in float32
+            moved = changed_weights({name: value.to(finer)}, {name: now.to(finer)}, tolerance)[name]
         weights, changed = weights + moved.numel(), changed + int(moved.sum())
     return changed / weights
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from prefect import get_run_logger, task
 
+from models.bases.source import carry_source
 from models.datasets.schema import Split
 from models.errors import UserError
 from models.fits import SupervisedFit, fit_and_judge, fit_demonstrations
@@ -19,7 +21,8 @@ from models.loop.read_demonstrations import demonstrations
 from models.loop.slots import Reward
 from models.policy.build import LoraSettings, PolicySettings, load_causal_model, new_policy, open_policy, with_adapter
 from models.policy.fitted_tokenizer import fitted_tokenizer
-from models.policy.folder import save_model_folder
+from models.policy.folder import given_folder, save_model_folder
+from models.policy.untouched import holds_weights_of, save_with_weights_of
 from models.policy.weights import plain_model
 from models.recipe.sections import Sections, of
 from models.text.bridge import Role
@@ -79,7 +82,13 @@ def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -
             headline = f"{parameters / 1e6:.2f}M parameters, held-out loss {loss:.3f} nats a token"
         policy = plain_model(model)
         name_ends(policy, codec.ends)
-        digest = save_model_folder(policy, tokenizer, folder / "policy")
+        base = given_folder(recipe.policy.base) if recipe.policy.base is not None else None
+        untouched = recipe.warm_start is None and base is not None and not recipe.policy.trust_remote_code
+        if untouched and base is not None and holds_weights_of(base, policy):
+            digest = save_with_weights_of(base, policy, tokenizer, folder / "policy")
+        else:
+            beside = partial(carry_source, base) if base is not None else lambda into: None
+            digest = save_model_folder(policy, tokenizer, folder / "policy", beside)
         example = example_of(data, "problems", "prompt")
         model_id = registry.log_model(run_id, folder / "policy", "warm-start", "text-generation", example=example)
         get_run_logger().info(f"warm start: {headline}")

@@ -108,6 +108,7 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
         ("data revision", tags.DATA_REVISION),
         ("seed", tags.SEED),
         ("trained on from", tags.BASE_VERSION),
+        ("base model", tags.BASE_SOURCE),
     )
     models_read = [f"starts from {label}" for label in chain.policy.models_read]
     sections.append((f"policy version {policy.version}", _facts(chain.policy, facts) + models_read))

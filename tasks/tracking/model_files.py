@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from models.bases.source import Source, licence_file, read_source
+from models.disk import share_file
 from tasks.tracking import store
 
+WEIGHTS = "*.safetensors"
+CHECKPOINT = "model"
+"""Folder of the Hugging Face files in an MLflow model."""
+LICENCE = "LICENSE.txt"
+"""Name under which MLflow writes a licence into a model."""
 RECORD = "version.json"
 """Name of the record among the artifacts of a LoggedModel."""
 
 
 def write_model(folder: Path, target: Path, task: str, description: object, example: str) -> None:
-    """Write `folder` as an MLflow model of the transformers flavour: `model/` is a copy of it, no weight is loaded.
+    """Write `folder` as an MLflow model of the transformers flavour, but for the weights, which `place_weights` adds.
 
     Args:
-        folder: a Hugging Face model folder.
+        folder: a Hugging Face model folder; `model/` of the result has its other files.
         target: is made.
         task: of a transformers pipeline.
         description: mlflow.models.Model to be completed; its signature is the task's.
@@ -32,11 +40,15 @@ def write_model(folder: Path, target: Path, task: str, description: object, exam
     from huggingface_hub import ModelCard
 
     here = {package: importlib.metadata.version(package) for package in ("mlflow", "transformers", "torch")}
+    source = read_source(folder)
+    licence = (source.licence if source else "") or "other"
     card = ModelCard(
-        f"---\nlicense: other\npipeline_tag: {task}\n---\nMade by Rewardflow; see the run that logged it.\n"
+        f"---\nlicense: {licence}\npipeline_tag: {task}\n---\nMade by Rewardflow; see the run that logged it.\n"
     )
+    light = target.with_name("light")
+    shutil.copytree(folder, light, ignore=shutil.ignore_patterns(WEIGHTS), copy_function=shutil.copyfile)
     mlflow.transformers.save_model(
-        transformers_model=str(folder.absolute()),
+        transformers_model=str(light.absolute()),
         path=str(target),
         task=task,
         mlflow_model=description,
@@ -44,6 +56,37 @@ def write_model(folder: Path, target: Path, task: str, description: object, exam
         input_example=[example] if example else None,
         pip_requirements=[f"{package}=={number.split('+')[0]}" for package, number in here.items()],
     )
+    shutil.rmtree(light)
+    # MLflow looks for the licence on the hub, under the folder's name, and writes that it found none.
+    (target / LICENCE).unlink(missing_ok=True)
+    text = licence_file(folder)
+    if text is not None:
+        shutil.copyfile(text, target / text.name)
+    else:
+        (target / LICENCE).write_text(_licence_text(source), encoding="utf-8")
+
+
+def place_weights(folder: Path, model: Path) -> None:
+    """Add the weights of a model folder to the MLflow model that `write_model` made of it, without a copy if possible.
+
+    Args:
+        folder: as in `write_model`.
+        model: the MLflow model.
+    """
+    mode = (model / "MLmodel").stat().st_mode  # as others may read; safetensors files are private to their writer
+    for file in sorted(folder.rglob(WEIGHTS)):
+        target = model / CHECKPOINT / file.relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        share_file(file, target)
+        target.chmod(mode)
+
+
+def _licence_text(source: Source | None) -> str:
+    """The licence of a model whose folder holds no text of one."""
+    if source is None:
+        return "No licence is on record for this model: its base model and its data decide.\n"
+    stated = f"{source.licence}, as its GGUF file states" if source.licence else "not stated in its GGUF file"
+    return f"Trained from {source.origin}.\nLicence of that base model: {stated}.\n"
 
 
 def read_record(model_id: str) -> dict[str, str]:

@@ -106,13 +106,24 @@ def log_model(
                 artifact_path=logged.artifact_location, model_uuid=model_id, run_id=run_id, model_id=model_id
             )
             model_files.write_model(folder, target, task, description, example)
+            local = local_folder(logged.artifact_location)
+            if local is None:
+                model_files.place_weights(folder, target)
             store.patiently(store.client().log_model_artifacts, model_id, str(target))
+            if local is not None:
+                model_files.place_weights(folder, local)
     except BaseException:
         store.client().finalize_logged_model(model_id, "FAILED")
         raise
     store.patiently(store.client().finalize_logged_model, model_id, "READY")
     store.patiently(store.client().log_outputs, run_id, [LoggedModelOutput(model_id, step)])
     return model_id
+
+
+def local_folder(location: str) -> Path | None:
+    """The folder of an address of artifacts; None if a server or a bucket keeps them."""
+    at = urlparse(location)
+    return Path(unquote(at.path)) if at.scheme in ("", "file") else None
 
 
 def log_model_inputs(run_id: str, model_ids: Iterable[str]) -> None:

@@ -86,7 +86,7 @@ def inherited_tags(run_id: str) -> dict[str, str]:
     """What a model version takes over from the flow run that made it: recipe, code, data and seed."""
     known = store.patiently(store.client().get_run, run_id).data.tags
     inherited = (tags.RECIPE, tags.RECIPE_SHA256, tags.GIT_COMMIT, tags.DATA_REVISION, tags.SEED, tags.BASE_VERSION)
-    return {key: known[key] for key in (*inherited, tags.UNPINNED) if key in known}
+    return {key: known[key] for key in (*inherited, tags.BASE_SOURCE, tags.UNPINNED) if key in known}
 
 
 def log_params(run_id: str, params: Mapping[str, Any]) -> None:

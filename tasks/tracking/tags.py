@@ -65,6 +65,9 @@ SEED = "rewardflow.seed"
 """Seed of the run."""
 BASE_VERSION = "rewardflow.base_version"
 """NAME/VERSION of the registered model that the policy was trained on from; not there where it began otherwise."""
+BASE_SOURCE = "rewardflow.base_source"
+"""Source of the base model that the policy was trained from: its name, type, package and the SHA-256 of its GGUF file;
+not there for a base without such a record."""
 FROZEN = {"teacher": "rewardflow.teacher", "contrast": "rewardflow.contrast", "judge": "rewardflow.judge"}
 """Content hash of a model that a policy was distilled from or judged by, or the address of a server, by role."""
 

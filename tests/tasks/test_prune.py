@@ -9,7 +9,7 @@ import pytest
 from small_steps import context
 
 from flows.commands.storage import prune_lines
-from tasks import prune
+from tasks import cut_off, prune
 from tasks.step import Made, StepResult, earlier_result, record_reuse, run_step, step_folder
 from tasks.tracking import registry, runs, store, tags
 
@@ -168,9 +168,23 @@ def test_what_was_made_or_used_lately_stays(factory: Factory) -> None:
 def test_checkpoints_of_a_run_that_can_go_on_stay(factory: Factory) -> None:
     stopped = step_folder(factory.home, "fine_tune", KEY["fourth"])
     (stopped / "checkpoints" / "round_000001").mkdir(parents=True)
+    cut_off.note(factory.home, "tiny", cut_off.Unfinished("run", "", "data", "code", {}), stopped)
     grow_old(factory.home)
     assert "checkpoints of a run that can go on" in collect(factory.home, refused=True)
     assert (stopped / "checkpoints" / "round_000001").is_dir()
+
+
+def test_checkpoints_of_stopped_runs_that_no_recipe_resumes_from_stay_for_the_retention_time_alone(
+    factory: Factory,
+) -> None:
+    stopped = step_folder(factory.home, "fine_tune", KEY["fourth"])
+    (stopped / "checkpoints" / "round_000001").mkdir(parents=True)
+    cut_off.note(factory.home, "tiny", cut_off.Unfinished("run", "", "data", "code", {}), stopped.with_name("newer"))
+    assert "checkpoints of a run that can go on" in collect(factory.home, keep_days=1)
+    assert stopped.is_dir()
+    grow_old(factory.home)
+    assert "checkpoints of a stopped run that no recipe resumes from" in collect(factory.home, keep_days=1)
+    assert not stopped.exists()
 
 
 def test_outputs_whose_run_the_store_in_use_does_not_know_stay(

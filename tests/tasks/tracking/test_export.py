@@ -2,26 +2,33 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
+from tiny_gguf import tiny_model, write_gguf
 
+from models.bases.source import carry_source
 from models.errors import UserError
 from models.evaluation.bootstrap import bootstrap_mean
 from models.evaluation.metrics import prompt_values
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.report import summarise
 from models.evaluation.table import write_records
-from models.policy.folder import hash_folder, load_tokenizer
+from models.policy.folder import given_folder, hash_folder, load_tokenizer
 from models.text.chat_template import chat_ids
 from models.text.encoding import Codec
 from tasks import prune
+from tasks.description import cell
 from tasks.export import export, served_folder
 from tasks.model_card import serve_commands
 from tasks.recorded_recipe import log_asked
+from tasks.registered_base import source_line
 from tasks.tracking import aliases, recorded, records, registry, runs, tags
+from tasks.tracking.lineage import lineage, render
 
 ANSWERS = [
     PromptRecord(f"p{number}", 1, (Completion("a", 2, number % 3 == 0, True),), Completion("a", 2, True, True))
@@ -196,3 +203,46 @@ def test_the_card_says_what_was_written_around_every_prompt(home: Path, policy_f
     body = (tmp_path / "exported/README.md").read_text()
     for text in ("system message", "\nBe brief, `please`.\n", "\nQ: {prompt}\nEnd with `#### N`.\n"):
         assert text in body, text
+
+
+def test_source_and_licence_of_the_base_are_in_the_registered_model_the_lineage_and_the_card(
+    home: Path, policy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWARDFLOW_HOME", str(home))
+    file = write_gguf(tmp_path / "a.gguf", tiny_model("llama"), "llama", "Q4_1", {"general.license": "Apache-2.0"})
+    base = given_folder(str(file))
+    assert base is not None
+    policy = Path(shutil.copytree(policy_folder, tmp_path / "policy"))
+    carry_source(base, policy)
+    described = {"name": "e", "policy": {"base": str(file)}}
+    source = source_line(SimpleNamespace(policy=SimpleNamespace(base=str(file))))  # type: ignore[arg-type]
+    flow = runs.open_flow_run("e", "train e", {tags.RECIPE: "e", tags.BASE_SOURCE: source})
+    log_asked(flow, described, tmp_path, tmp_path / "e.yaml", [])
+    model_id = registry.log_model(runs.open_step_run(flow, "fine_tune"), policy, "policy", "text-generation")
+    runs.close_run(flow)
+    facts = {tags.RUN: flow, tags.WEIGHTS_SHA256: hash_folder(policy), **runs.inherited_tags(flow)}
+    registry.register("licensed", model_id, facts)
+    files = registry.fetch("models:/licensed/1")
+    assert (files / "model.safetensors").samefile(policy / "model.safetensors"), "stored once"
+    assert "Apache License" in (files.parent / "LICENSE").read_text()
+    assert not (files.parent / "LICENSE.txt").exists()
+    assert "license: apache-2.0" in (files.parent / "model_card_data.yaml").read_text()
+    said = recorded.recorded("licensed/1", lambda: "")
+    assert "dequantised from Q4_1 to bfloat16, GGUF SHA-256 " in source
+    assert f"base model: {source}" in render(lineage("licensed", 1))
+    export(said, tmp_path / "exported")
+    card = (tmp_path / "exported" / "README.md").read_text()
+    assert yaml.safe_load(card.split("---")[1])["license"] == "apache-2.0"
+    assert "`apache-2.0`, the licence of the base model Tiny. The text is in `LICENSE`." in card
+    assert cell(source) in card
+    assert (tmp_path / "exported" / "LICENSE").is_file()
+
+
+def test_a_model_without_a_licence_on_record_has_no_line_about_a_repository_of_the_hub(
+    home: Path, policy_folder: Path
+) -> None:
+    flow = runs.open_flow_run("e", "train e")
+    model_id = registry.log_model(flow, policy_folder, "policy", "text-generation")
+    registry.register("unlicensed", model_id, {})
+    files = registry.fetch("models:/unlicensed/1")
+    assert (files.parent / "LICENSE.txt").read_text().startswith("No licence is on record for this model")
